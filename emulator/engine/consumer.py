@@ -1,0 +1,60 @@
+"""Somebody who takes messages: an open streaming pull, or one waiting Pull call."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from protocol.errors import RpcError
+
+    from .ordering import KeyLane
+    from .record import Delivery
+
+
+class Consumer:
+    """What a subscription knows of one consumer.
+
+    ack_deadline: seconds that a lease granted to it lasts.
+    max_messages, max_bytes: how much it wants outstanding at a time; 0 or less means no limit. The
+        message that crosses max_bytes is still delivered, so a large one cannot block for ever.
+    wake: called when there may be something to take (or `closed` was set) after a take came back
+        empty. It must only make a note of it: the engine is in the middle of its work.
+    closed: why the subscription wants it gone; None while all is well.
+    """
+
+    __slots__ = (
+        "ack_deadline",
+        "closed",
+        "lanes",
+        "max_bytes",
+        "max_messages",
+        "outstanding_bytes",
+        "outstanding_messages",
+        "wake",
+    )
+
+    def __init__(
+        self,
+        *,
+        ack_deadline: int,
+        wake: Callable[[], None],
+        max_messages: int = 0,
+        max_bytes: int = 0,
+    ) -> None:
+        self.ack_deadline = ack_deadline
+        self.wake = wake
+        self.max_messages = max_messages
+        self.max_bytes = max_bytes
+        self.outstanding_messages = 0
+        self.outstanding_bytes = 0
+        # Keys of which it holds leases and that have more to deliver: only it may take those.
+        self.lanes: deque[Delivery | KeyLane] = deque()
+        self.closed: RpcError | None = None
+
+    @property
+    def has_room(self) -> bool:
+        return (self.max_messages <= 0 or self.outstanding_messages < self.max_messages) and (
+            self.max_bytes <= 0 or self.outstanding_bytes < self.max_bytes
+        )

@@ -1,0 +1,24 @@
+"""Durations as Cloud Pub/Sub writes them in its error texts: `24h`, `10m`, `5s`."""
+
+from __future__ import annotations
+
+from google.protobuf.duration_pb2 import Duration
+
+SECOND = 1
+MINUTE = 60
+HOUR = 3600
+DAY = 86400
+
+
+def seconds_of(duration: Duration) -> float:
+    return duration.seconds + duration.nanos / 1e9
+
+
+def in_words(seconds: float) -> str:
+    """The largest unit that divides `seconds` evenly; 0 is `0`."""
+    if seconds == 0:
+        return "0"
+    for unit, name in ((HOUR, "h"), (MINUTE, "m")):
+        if seconds % unit == 0:
+            return f"{seconds / unit:g}{name}"
+    return f"{seconds:g}s"

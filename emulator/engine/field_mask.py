@@ -1,0 +1,126 @@
+"""Updates by field mask: the named fields are replaced as a whole, the others stay.
+
+A named field that the request leaves unset goes back to its default. One bad path refuses the whole
+update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from protocol.errors import InvalidArgument
+from protocol.messages import pubsub_pb2 as pubsub
+
+M = TypeVar("M", bound=Message)
+
+
+class UpdateRule(Generic[M]):
+    """Which fields of a resource an update may name, and how refusals call things."""
+
+    def __init__(self, request: str, resource: str, example: tuple[str, str], mutable: Sequence[str]):
+        self._request = request
+        self._resource = resource
+        self._example = example
+        self._mutable = frozenset(mutable)
+
+    def apply(self, paths: Sequence[str], changed: M, current: M) -> M:
+        """A copy of `current` with the fields at `paths` taken from `changed`.
+
+        Raises:
+            InvalidArgument: no paths, an unknown one, or one that cannot be changed.
+        """
+        if not paths:
+            raise InvalidArgument(
+                f"The update_mask in the {self._request} must be set, and must contain a non-empty "
+                "paths list."
+            )
+        for path in paths:
+            self._check(path, current)
+        result = type(current)()
+        result.CopyFrom(current)
+        for path in paths:
+            _copy_field(path.split("."), changed, result)
+        return result
+
+    def _check(self, path: str, resource: Message) -> None:
+        refusal = f"Invalid update_mask provided in the {self._request}: "
+        if not _is_field(path.split("."), resource):
+            right, wrong = self._example
+            raise InvalidArgument(
+                f"{refusal}'{path}' is not a known {self._resource} field. Note that field paths must "
+                f"be of the form '{right}' rather than '{wrong}'."
+            )
+        if path.split(".")[0] not in self._mutable:
+            raise InvalidArgument(
+                f"{refusal}the '{path}' field in the {self._resource} is not mutable."
+            )
+
+
+def _is_field(path: list[str], message: Message) -> bool:
+    descriptor = message.DESCRIPTOR
+    for depth, name in enumerate(path):
+        field = descriptor.fields_by_name.get(name)
+        if field is None:
+            return False
+        last = depth == len(path) - 1
+        if not last and (field.message_type is None or field.is_repeated):
+            return False
+        if field.message_type is not None:
+            descriptor = field.message_type
+    return True
+
+
+def _copy_field(path: list[str], source: Message, target: Message) -> None:
+    *parents, name = path
+    for parent in parents:
+        source = getattr(source, parent)
+        target = getattr(target, parent)
+    field = target.DESCRIPTOR.fields_by_name[name]
+    target.ClearField(name)
+    value = getattr(source, name)
+    if field.is_repeated:
+        getattr(target, name).MergeFrom(value)
+    elif field.message_type is None:
+        setattr(target, name, value)
+    elif source.HasField(name):
+        getattr(target, name).CopyFrom(value)
+
+
+TOPIC = UpdateRule[pubsub.Topic](
+    "UpdateTopicRequest",
+    "Topic",
+    ("schema_settings", "schemaSettings"),
+    (
+        "labels",
+        "message_storage_policy",
+        "kms_key_name",
+        "schema_settings",
+        "message_retention_duration",
+        "ingestion_data_source_settings",
+        "message_transforms",
+    ),
+)
+
+SUBSCRIPTION = UpdateRule[pubsub.Subscription](
+    "UpdateSubscriptionRequest",
+    "Subscription",
+    ("push_config", "pushConfig"),
+    (
+        "ack_deadline_seconds",
+        "push_config",
+        "bigquery_config",
+        "cloud_storage_config",
+        "bigtable_config",
+        "retain_acked_messages",
+        "message_retention_duration",
+        "labels",
+        "expiration_policy",
+        "dead_letter_policy",
+        "retry_policy",
+        "enable_exactly_once_delivery",
+        "message_transforms",
+    ),
+)

@@ -1,0 +1,53 @@
+"""What a Publish request may hold (https://cloud.google.com/pubsub/quotas#resource_limits)."""
+
+from __future__ import annotations
+
+from protocol.errors import InvalidArgument
+from protocol.messages import pubsub_pb2 as pubsub
+
+from .settings import too_large, too_small
+
+MAX_MESSAGES = 1000
+MAX_REQUEST_BYTES = 10_000_000
+MAX_ATTRIBUTES = 100
+MAX_KEY_BYTES = 256
+MAX_VALUE_BYTES = 1024
+MAX_ORDERING_KEY_BYTES = 1024
+
+
+def check_publish(request: pubsub.PublishRequest) -> None:
+    """Refuse a request that breaks a limit; nothing of it is published then."""
+    count = len(request.messages)
+    if count < 1:
+        raise too_small("message_count", count, 1)
+    if count > MAX_MESSAGES:
+        raise too_large("message_count", count, MAX_MESSAGES)
+    size = request.ByteSize()
+    if size > MAX_REQUEST_BYTES:
+        raise too_large("request_size", size, MAX_REQUEST_BYTES)
+    for message in request.messages:
+        if message.attributes:
+            _check_attributes(message)
+        elif not message.data:
+            raise InvalidArgument(
+                "One or more messages in the publish request is empty. Each message must contain "
+                "either non-empty data, or at least one attribute."
+            )
+        key_size = len(message.ordering_key.encode())
+        if key_size > MAX_ORDERING_KEY_BYTES:
+            raise too_large("ordering_key_size", key_size, MAX_ORDERING_KEY_BYTES)
+
+
+def _check_attributes(message: pubsub.PubsubMessage) -> None:
+    if len(message.attributes) > MAX_ATTRIBUTES:
+        raise too_large("attribute_count", len(message.attributes), MAX_ATTRIBUTES)
+    for key, value in message.attributes.items():
+        if not key or key.startswith("goog"):
+            raise InvalidArgument(
+                f"Invalid attribute key given (key={key}). An attribute key must not be empty and "
+                "must not begin with 'goog'."
+            )
+        if len(key.encode()) > MAX_KEY_BYTES:
+            raise too_large("attribute_key_size", len(key.encode()), MAX_KEY_BYTES)
+        if len(value.encode()) > MAX_VALUE_BYTES:
+            raise too_large("attribute_value_size", len(value.encode()), MAX_VALUE_BYTES)

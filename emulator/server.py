@@ -1,0 +1,114 @@
+"""The broker's shell: one event loop that owns the engine, the gRPC server, and the timer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import grpc
+import grpc.aio
+
+from protocol.clock import SYSTEM_CLOCK, Clock
+
+from .engine import Engine
+from .services.handlers import generic_handlers
+from .services.publisher import PublisherService
+from .services.subscriber import SubscriberService
+
+# A Publish request may have 10 MB; a larger one must arrive to be refused with a clear text.
+MAX_RECEIVE_BYTES = 20 * 1024 * 1024
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
+    ("grpc.max_send_message_length", -1),
+    # Two brokers must not share a port without knowing.
+    ("grpc.so_reuseport", 0),
+    # Official clients ping every 30 s; without this the server takes their pings for an attack.
+    ("grpc.http2.min_ping_interval_without_data_ms", 5000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+
+
+def new_engine(clock: Clock = SYSTEM_CLOCK) -> Engine:
+    """An empty engine on `clock`. It may be handed from one Server to the next, with its state."""
+    return Engine(wall=clock.now, monotonic=clock.monotonic)
+
+
+class Server:
+    """Serves one engine on one port. Every method runs on one event loop, the engine's only owner."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        credentials: grpc.ServerCredentials | None = None,
+        interceptors: Sequence[grpc.aio.ServerInterceptor[object, object]] = (),
+    ) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._credentials = credentials
+        self._interceptors = tuple(interceptors)
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen on `host:port`; returns the port (0 picks a free one).
+
+        Raises:
+            OSError: the address cannot be used.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._grpc = grpc.aio.server(interceptors=self._interceptors, options=_OPTIONS)
+        self._grpc.add_generic_rpc_handlers(
+            generic_handlers(PublisherService(self._engine), SubscriberService(self._engine))
+        )
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            if self._credentials is None:
+                bound = self._grpc.add_insecure_port(address)
+            else:
+                bound = self._grpc.add_secure_port(address, self._credentials)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {address}: it is in use or not ours") from error
+        await self._grpc.start()
+        self._engine.on_due = lambda due: self._arm()
+        self._clock.add_waker(self.catch_up)
+        self._arm()
+        return bound
+
+    async def stop(self) -> None:
+        """End every call at once (UNAVAILABLE to their callers) and free the port."""
+        self._clock.remove_waker(self.catch_up)
+        self._engine.on_due = lambda due: None
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._grpc.stop(grace=None)
+
+    def catch_up(self) -> None:
+        """Let the engine do what is due by now; when called from another thread, wait for it."""
+        if self._on_loop():
+            self._advance()
+        else:
+            asyncio.run_coroutine_threadsafe(self._advance_soon(), self._loop).result()
+
+    async def _advance_soon(self) -> None:
+        self._advance()
+
+    def _on_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    def _advance(self) -> None:
+        self._engine.advance()
+        self._arm()
+
+    def _arm(self) -> None:
+        """Wake up for the next due moment; a manual clock wakes us itself."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        delay = self._clock.timeout(self._engine.next_due())
+        if delay is not None:
+            self._timer = self._loop.call_later(delay, self._advance)

@@ -1,0 +1,29 @@
+"""google.pubsub.v1.Publisher."""
+
+from __future__ import annotations
+
+from google.protobuf.empty_pb2 import Empty
+
+from emulator.engine import Engine
+from protocol.messages import pubsub_pb2 as pubsub
+
+
+class PublisherService:
+    """Topics and publishing, straight from the engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.create_topic = engine.create_topic
+        self.update_topic = engine.update_topic
+        self.list_topics = engine.list_topics
+        self.list_topic_subscriptions = engine.list_topic_subscriptions
+
+    def get_topic(self, request: pubsub.GetTopicRequest) -> pubsub.Topic:
+        return self._engine.get_topic(request.topic)
+
+    def delete_topic(self, request: pubsub.DeleteTopicRequest) -> Empty:
+        self._engine.delete_topic(request.topic)
+        return Empty()
+
+    def publish(self, request: pubsub.PublishRequest) -> pubsub.PublishResponse:
+        return pubsub.PublishResponse(message_ids=self._engine.publish(request))

@@ -1,0 +1,165 @@
+"""One open StreamingPull: a reader of the client's requests beside a writer of messages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import grpc.aio
+
+from emulator.engine import Consumer, Engine
+from emulator.engine.settings import MIN_ACK_DEADLINE, check_ack_deadline
+from protocol import errors
+from protocol.messages import encoded_pb2 as encoded
+from protocol.messages import pubsub_pb2 as pubsub
+
+from .delivery import received_messages
+from .handlers import Context
+
+
+class StreamingPull:
+    """Serves one stream until the client half-closes or cancels it, or the subscription goes.
+
+    Runs on the broker's event loop only. The writer asks the engine for the next response when the
+    one before it has been written, so a slow client holds back its own messages and nothing else,
+    and what piles up meanwhile goes out in one larger response.
+    """
+
+    def __init__(self, engine: Engine, context: Context) -> None:
+        self._engine = engine
+        self._context = context
+        self._woken = asyncio.Event()
+        self._wants_pongs = False
+        # Parts of a response that are not messages: confirmations and pongs.
+        self._notice: encoded.EncodedStreamingPullResponse | None = None
+
+    async def run(self) -> None:
+        first = await self._context.read()
+        if first is grpc.aio.EOF:
+            return
+        consumer = self._open(first)
+        self._subscription = self._engine.join(first.subscription, consumer)
+        try:
+            # Tells the client that the stream stands, before there is any message to send.
+            await self._context.send_initial_metadata(())
+            self._apply(first, consumer)
+            reader = asyncio.create_task(self._read(consumer))
+            try:
+                await self._write(consumer, reader)
+            finally:
+                reader.cancel()
+                with contextlib.suppress(asyncio.CancelledError, errors.RpcError):
+                    await reader
+        finally:
+            # Whatever ended the stream: what it held is somebody else's now.
+            self._subscription.leave(consumer)
+
+    def _open(self, first: pubsub.StreamingPullRequest) -> Consumer:
+        if not first.subscription:
+            raise errors.InvalidArgument(
+                "The first StreamingPullRequest must set the field subscription."
+            )
+        # A missing subscription comes before a missing deadline: it is what the caller got wrong.
+        self._engine.get_subscription(first.subscription)
+        if first.stream_ack_deadline_seconds == 0:
+            raise errors.InvalidArgument(
+                "The first StreamingPullRequest must set the field stream_ack_deadline_seconds."
+            )
+        check_ack_deadline(first.stream_ack_deadline_seconds, MIN_ACK_DEADLINE)
+        self._name = first.subscription
+        self._wants_pongs = first.protocol_version >= 1
+        return Consumer(
+            ack_deadline=first.stream_ack_deadline_seconds,
+            wake=self._woken.set,
+            max_messages=first.max_outstanding_messages,
+            max_bytes=first.max_outstanding_bytes,
+        )
+
+    # ---- requests ------------------------------------------------------------------------------
+
+    async def _read(self, consumer: Consumer) -> None:
+        while (request := await self._context.read()) is not grpc.aio.EOF:
+            if request.subscription:
+                raise errors.InvalidArgument(
+                    "The field subscription may be set only in the first StreamingPullRequest."
+                )
+            if request.max_outstanding_messages or request.max_outstanding_bytes:
+                raise errors.InvalidArgument(
+                    "The fields max_outstanding_messages and max_outstanding_bytes may be set only "
+                    "in the first StreamingPullRequest."
+                )
+            self._apply(request, consumer)
+            if self._wants_pongs and request.ByteSize() == 0:
+                self._add_notice()
+
+    def _apply(self, request: pubsub.StreamingPullRequest, consumer: Consumer) -> None:
+        seconds, modified = request.modify_deadline_seconds, request.modify_deadline_ack_ids
+        if len(seconds) != len(modified):
+            raise errors.InvalidArgument(
+                "The fields modify_deadline_seconds and modify_deadline_ack_ids must have the same "
+                f"length; they have {len(seconds)} and {len(modified)}."
+            )
+        if request.stream_ack_deadline_seconds:
+            check_ack_deadline(request.stream_ack_deadline_seconds, MIN_ACK_DEADLINE)
+            consumer.ack_deadline = request.stream_ack_deadline_seconds
+        if request.ack_ids:
+            ack_ids = list(request.ack_ids)
+            stale = self._engine.acknowledge(self._name, ack_ids)
+            self._confirm_acks(ack_ids, set(stale))
+        by_seconds: dict[int, list[str]] = {}
+        for ack_id, deadline in zip(modified, seconds, strict=True):
+            by_seconds.setdefault(deadline, []).append(ack_id)
+        for deadline, ack_ids in by_seconds.items():
+            stale = self._engine.modify_ack_deadline(self._name, ack_ids, deadline)
+            self._confirm_deadlines(ack_ids, set(stale))
+
+    def _confirm_acks(self, ack_ids: list[str], stale: set[str]) -> None:
+        if self._subscription.config.enable_exactly_once_delivery:
+            confirmation = self._add_notice().acknowledge_confirmation
+            confirmation.ack_ids.extend(i for i in ack_ids if i not in stale)
+            confirmation.invalid_ack_ids.extend(stale)
+
+    def _confirm_deadlines(self, ack_ids: list[str], stale: set[str]) -> None:
+        if self._subscription.config.enable_exactly_once_delivery:
+            confirmation = self._add_notice().modify_ack_deadline_confirmation
+            confirmation.ack_ids.extend(i for i in ack_ids if i not in stale)
+            confirmation.invalid_ack_ids.extend(stale)
+
+    def _add_notice(self) -> encoded.EncodedStreamingPullResponse:
+        """The response that goes out next even if there are no messages (a pong is just that)."""
+        if self._notice is None:
+            self._notice = encoded.EncodedStreamingPullResponse()
+            self._woken.set()
+        return self._notice
+
+    # ---- responses -----------------------------------------------------------------------------
+
+    async def _write(self, consumer: Consumer, reader: asyncio.Task[None]) -> None:
+        reader.add_done_callback(lambda _: self._woken.set())
+        while True:
+            if reader.done():
+                # Half-closed by the client (the stream ends with OK), or a bad request (raised here).
+                return reader.result()
+            if consumer.closed is not None:
+                raise consumer.closed
+            self._woken.clear()
+            response = self._next_response(consumer)
+            if response is None:
+                await self._woken.wait()
+            else:
+                await self._context.write(response)
+
+    def _next_response(self, consumer: Consumer) -> encoded.EncodedStreamingPullResponse | None:
+        taken = self._engine.take(self._subscription, consumer)
+        response, self._notice = self._notice, None
+        if not taken and response is None:
+            return None
+        config = self._subscription.config
+        response = response or encoded.EncodedStreamingPullResponse()
+        response.received_messages.extend(received_messages(taken, config))
+        properties = response.subscription_properties
+        properties.exactly_once_delivery_enabled = config.enable_exactly_once_delivery
+        properties.message_ordering_enabled = config.enable_message_ordering
+        # Told in every response, also when both are off.
+        properties.SetInParent()
+        return response

@@ -1,0 +1,183 @@
+"""One tree of errors, and its form on the wire.
+
+    PullstreamError
+     +-- InvalidArgument, NotFound, AlreadyExists, ...   one class for each gRPC status code
+     +-- (subscriber.exceptions adds AcknowledgeError and the SDK's own)
+
+Each class of a status code is also google-api-core's class of that code, so `except
+google.api_core.exceptions.NotFound` written for the official client still catches ours. The broker
+raises them; the gRPC shell turns them into a status (`rich_status`); the SDK turns a status back into
+them (`from_rpc_error`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import grpc
+from google.api_core import exceptions as api
+from google.protobuf.any_pb2 import Any
+from google.protobuf.message import DecodeError
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+
+ERROR_DOMAIN = "pubsub.googleapis.com"
+STATUS_DETAILS_KEY = "grpc-status-details-bin"
+
+
+class PullstreamError(Exception):
+    """Root of everything that pullstream raises on purpose."""
+
+
+class RpcError(PullstreamError, api.GoogleAPICallError):
+    """A call ended with a gRPC status other than OK.
+
+    `message` says what was wrong; `grpc_status_code` is the status; `reason` and `metadata` hold the
+    `google.rpc.ErrorInfo` that came with it, if any (for exactly-once: ack id -> failure code).
+    """
+
+    grpc_status_code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
+
+    def __init__(
+        self, message: str, *, reason: str = "", metadata: Mapping[str, str] | None = None
+    ) -> None:
+        info = None
+        if reason:
+            info = error_details_pb2.ErrorInfo(
+                reason=reason, domain=ERROR_DOMAIN, metadata=dict(metadata or {})
+            )
+        # google-api-core's constructor ships without annotations.
+        super().__init__(message, error_info=info)  # type: ignore[no-untyped-call]
+
+
+class Cancelled(RpcError, api.Cancelled):
+    grpc_status_code = grpc.StatusCode.CANCELLED
+
+
+class Unknown(RpcError, api.Unknown):
+    grpc_status_code = grpc.StatusCode.UNKNOWN
+
+
+class InvalidArgument(RpcError, api.InvalidArgument):
+    grpc_status_code = grpc.StatusCode.INVALID_ARGUMENT
+
+
+class DeadlineExceeded(RpcError, api.DeadlineExceeded):
+    grpc_status_code = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+class NotFound(RpcError, api.NotFound):
+    grpc_status_code = grpc.StatusCode.NOT_FOUND
+
+
+class AlreadyExists(RpcError, api.AlreadyExists):
+    grpc_status_code = grpc.StatusCode.ALREADY_EXISTS
+
+
+class PermissionDenied(RpcError, api.PermissionDenied):
+    grpc_status_code = grpc.StatusCode.PERMISSION_DENIED
+
+
+class ResourceExhausted(RpcError, api.ResourceExhausted):
+    grpc_status_code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class FailedPrecondition(RpcError, api.FailedPrecondition):
+    grpc_status_code = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class Aborted(RpcError, api.Aborted):
+    grpc_status_code = grpc.StatusCode.ABORTED
+
+
+class OutOfRange(RpcError, api.OutOfRange):
+    grpc_status_code = grpc.StatusCode.OUT_OF_RANGE
+
+
+class Unimplemented(RpcError, api.MethodNotImplemented):
+    grpc_status_code = grpc.StatusCode.UNIMPLEMENTED
+
+
+class Internal(RpcError, api.InternalServerError):
+    grpc_status_code = grpc.StatusCode.INTERNAL
+
+
+class Unavailable(RpcError, api.ServiceUnavailable):
+    grpc_status_code = grpc.StatusCode.UNAVAILABLE
+
+
+class DataLoss(RpcError, api.DataLoss):
+    grpc_status_code = grpc.StatusCode.DATA_LOSS
+
+
+class Unauthenticated(RpcError, api.Unauthenticated):
+    grpc_status_code = grpc.StatusCode.UNAUTHENTICATED
+
+
+BY_CODE: dict[grpc.StatusCode, type[RpcError]] = {
+    cls.grpc_status_code: cls
+    for cls in (
+        Cancelled, Unknown, InvalidArgument, DeadlineExceeded, NotFound, AlreadyExists,
+        PermissionDenied, ResourceExhausted, FailedPrecondition, Aborted, OutOfRange,
+        Unimplemented, Internal, Unavailable, DataLoss, Unauthenticated,
+    )
+}  # fmt: skip
+
+
+def rich_status(error: RpcError) -> bytes | None:
+    """The `grpc-status-details-bin` trailer of `error`, or None when it has no details.
+
+    Its code and message equal the RPC's own: the official Python client discards details whose
+    status differs.
+    """
+    if not error.reason:
+        return None
+    detail = Any()
+    detail.Pack(
+        error_details_pb2.ErrorInfo(
+            reason=error.reason, domain=error.domain, metadata=dict(error.metadata or {})
+        )
+    )
+    status = status_pb2.Status(
+        code=error.grpc_status_code.value[0], message=error.message, details=[detail]
+    )
+    return status.SerializeToString()
+
+
+def from_rpc_error(error: grpc.RpcError) -> RpcError:
+    """The exception for a failed call, with the ErrorInfo of its trailer if there is one.
+
+    The original stays reachable as `__cause__` when raised `from` it.
+    """
+    code = error.code() if isinstance(error, grpc.Call) else None
+    text = (error.details() if isinstance(error, grpc.Call) else None) or str(error)
+    trailers = error.trailing_metadata() if isinstance(error, grpc.Call) else None
+    info = error_info(trailers)
+    cls = BY_CODE.get(code or grpc.StatusCode.UNKNOWN, Unknown)
+    return cls(text, reason=info.reason, metadata=info.metadata)
+
+
+def error_info(trailers: object) -> error_details_pb2.ErrorInfo:
+    """The ErrorInfo in a call's trailing metadata; an empty one if there is none.
+
+    Every detail is looked at, not only the first: proxies add their own in front.
+    """
+    pairs = trailers if isinstance(trailers, (tuple, list)) else tuple(trailers or ())  # type: ignore[call-overload]
+    for key, value in pairs:
+        if key != STATUS_DETAILS_KEY:
+            continue
+        status = status_pb2.Status()
+        try:
+            status.ParseFromString(value)
+        except DecodeError:
+            # A trailer that is not a Status tells nothing; the status code still does.
+            continue
+        for detail in status.details:
+            info = error_details_pb2.ErrorInfo()
+            if detail.Unpack(info):
+                return info
+    return error_details_pb2.ErrorInfo()
+
+
+def code_name(error: RpcError) -> str:
+    """`INVALID_ARGUMENT` and so on, for logs and the command line."""
+    return code_pb2.Code.Name(error.grpc_status_code.value[0])

@@ -1,0 +1,133 @@
+"""Every RPC, once: the client's stubs and the broker's handlers are both built from this table.
+
+The gRPC paths are `google.pubsub.v1`'s, so that official peers understand them; the messages are our
+own (see protocol/messages), with the same bytes on the wire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from google.protobuf.empty_pb2 import Empty
+
+from .messages import iam_pb2 as iam
+from .messages import pubsub_pb2 as pubsub
+from .messages import schema_pb2 as schema
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+PUBLISHER = "google.pubsub.v1.Publisher"
+SUBSCRIBER = "google.pubsub.v1.Subscriber"
+SCHEMA_SERVICE = "google.pubsub.v1.SchemaService"
+IAM_POLICY = "google.iam.v1.IAMPolicy"
+
+
+class Kind(Enum):
+    UNARY = "unary"
+    BIDI = "bidirectional stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Rpc:
+    """One remote call: where it lives and what goes in and out."""
+
+    service: str
+    method: str
+    request: type[Message]
+    response: type[Message]
+    kind: Kind = Kind.UNARY
+
+    @property
+    def path(self) -> str:
+        return f"/{self.service}/{self.method}"
+
+
+RPCS: tuple[Rpc, ...] = (
+    Rpc(PUBLISHER, "CreateTopic", pubsub.Topic, pubsub.Topic),
+    Rpc(PUBLISHER, "UpdateTopic", pubsub.UpdateTopicRequest, pubsub.Topic),
+    Rpc(PUBLISHER, "Publish", pubsub.PublishRequest, pubsub.PublishResponse),
+    Rpc(PUBLISHER, "GetTopic", pubsub.GetTopicRequest, pubsub.Topic),
+    Rpc(PUBLISHER, "ListTopics", pubsub.ListTopicsRequest, pubsub.ListTopicsResponse),
+    Rpc(
+        PUBLISHER,
+        "ListTopicSubscriptions",
+        pubsub.ListTopicSubscriptionsRequest,
+        pubsub.ListTopicSubscriptionsResponse,
+    ),
+    Rpc(
+        PUBLISHER,
+        "ListTopicSnapshots",
+        pubsub.ListTopicSnapshotsRequest,
+        pubsub.ListTopicSnapshotsResponse,
+    ),
+    Rpc(PUBLISHER, "DeleteTopic", pubsub.DeleteTopicRequest, Empty),
+    Rpc(
+        PUBLISHER,
+        "DetachSubscription",
+        pubsub.DetachSubscriptionRequest,
+        pubsub.DetachSubscriptionResponse,
+    ),
+    Rpc(SUBSCRIBER, "CreateSubscription", pubsub.Subscription, pubsub.Subscription),
+    Rpc(SUBSCRIBER, "GetSubscription", pubsub.GetSubscriptionRequest, pubsub.Subscription),
+    Rpc(SUBSCRIBER, "UpdateSubscription", pubsub.UpdateSubscriptionRequest, pubsub.Subscription),
+    Rpc(
+        SUBSCRIBER,
+        "ListSubscriptions",
+        pubsub.ListSubscriptionsRequest,
+        pubsub.ListSubscriptionsResponse,
+    ),
+    Rpc(SUBSCRIBER, "DeleteSubscription", pubsub.DeleteSubscriptionRequest, Empty),
+    Rpc(SUBSCRIBER, "ModifyAckDeadline", pubsub.ModifyAckDeadlineRequest, Empty),
+    Rpc(SUBSCRIBER, "Acknowledge", pubsub.AcknowledgeRequest, Empty),
+    Rpc(SUBSCRIBER, "Pull", pubsub.PullRequest, pubsub.PullResponse),
+    Rpc(
+        SUBSCRIBER,
+        "StreamingPull",
+        pubsub.StreamingPullRequest,
+        pubsub.StreamingPullResponse,
+        Kind.BIDI,
+    ),
+    Rpc(SUBSCRIBER, "ModifyPushConfig", pubsub.ModifyPushConfigRequest, Empty),
+    Rpc(SUBSCRIBER, "GetSnapshot", pubsub.GetSnapshotRequest, pubsub.Snapshot),
+    Rpc(SUBSCRIBER, "ListSnapshots", pubsub.ListSnapshotsRequest, pubsub.ListSnapshotsResponse),
+    Rpc(SUBSCRIBER, "CreateSnapshot", pubsub.CreateSnapshotRequest, pubsub.Snapshot),
+    Rpc(SUBSCRIBER, "UpdateSnapshot", pubsub.UpdateSnapshotRequest, pubsub.Snapshot),
+    Rpc(SUBSCRIBER, "DeleteSnapshot", pubsub.DeleteSnapshotRequest, Empty),
+    Rpc(SUBSCRIBER, "Seek", pubsub.SeekRequest, pubsub.SeekResponse),
+    Rpc(SCHEMA_SERVICE, "CreateSchema", schema.CreateSchemaRequest, schema.Schema),
+    Rpc(SCHEMA_SERVICE, "GetSchema", schema.GetSchemaRequest, schema.Schema),
+    Rpc(SCHEMA_SERVICE, "ListSchemas", schema.ListSchemasRequest, schema.ListSchemasResponse),
+    Rpc(
+        SCHEMA_SERVICE,
+        "ListSchemaRevisions",
+        schema.ListSchemaRevisionsRequest,
+        schema.ListSchemaRevisionsResponse,
+    ),
+    Rpc(SCHEMA_SERVICE, "CommitSchema", schema.CommitSchemaRequest, schema.Schema),
+    Rpc(SCHEMA_SERVICE, "RollbackSchema", schema.RollbackSchemaRequest, schema.Schema),
+    Rpc(SCHEMA_SERVICE, "DeleteSchemaRevision", schema.DeleteSchemaRevisionRequest, schema.Schema),
+    Rpc(SCHEMA_SERVICE, "DeleteSchema", schema.DeleteSchemaRequest, Empty),
+    Rpc(
+        SCHEMA_SERVICE, "ValidateSchema", schema.ValidateSchemaRequest, schema.ValidateSchemaResponse
+    ),
+    Rpc(
+        SCHEMA_SERVICE,
+        "ValidateMessage",
+        schema.ValidateMessageRequest,
+        schema.ValidateMessageResponse,
+    ),
+    Rpc(IAM_POLICY, "SetIamPolicy", iam.SetIamPolicyRequest, iam.Policy),
+    Rpc(IAM_POLICY, "GetIamPolicy", iam.GetIamPolicyRequest, iam.Policy),
+    Rpc(
+        IAM_POLICY,
+        "TestIamPermissions",
+        iam.TestIamPermissionsRequest,
+        iam.TestIamPermissionsResponse,
+    ),
+)
+
+# Method names are unique across the four services, so one name finds one RPC.
+BY_METHOD: dict[str, Rpc] = {rpc.method: rpc for rpc in RPCS}

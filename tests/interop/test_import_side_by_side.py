@@ -1,0 +1,49 @@
+"""Our messages and Google's client live in one process, whichever is imported first."""
+
+import subprocess
+import sys
+
+import pytest
+
+from protocol.messages import generate
+
+OURS = """
+from protocol.messages import encoded_pb2, iam_pb2, pubsub_pb2, schema_pb2
+"""
+GOOGLES = """
+from google.cloud import pubsub_v1
+"""
+USE_BOTH = """
+ours = pubsub_pb2.PubsubMessage(data=b"x", attributes={"a": "b"})
+googles = pubsub_v1.types.PubsubMessage(data=b"x", attributes={"a": "b"})
+assert pubsub_v1.types.PubsubMessage.serialize(googles) == ours.SerializeToString()
+assert encoded_pb2.EncodedReceivedMessage(message=ours.SerializeToString()).message
+assert iam_pb2.Policy(version=3).version == 3
+assert schema_pb2.Schema(type=schema_pb2.Schema.AVRO).type == 2
+"""
+
+
+# google.api_core warns when the running Python nears the end of its support. That depends on the
+# date and is no fault of either side.
+OLD_PYTHON = "ignore::FutureWarning:google.api_core._python_version_support"
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a fresh Python where every warning is an error."""
+    command = [sys.executable, "-W", "error", "-W", OLD_PYTHON, "-c", program]
+    return subprocess.run(command, cwd=generate.ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "imports", [GOOGLES + OURS, OURS + GOOGLES], ids=["google first", "ours first"]
+)
+def test_both_can_be_imported_and_build_messages(imports: str) -> None:
+    """Neither import order clashes in protobuf's pool of descriptors, nor warns."""
+    result = run(imports + USE_BOTH)
+    assert result.returncode == 0, result.stderr
+
+
+def test_our_messages_import_without_a_warning() -> None:
+    """The generated modules, older than the installed protobuf, are taken in silence."""
+    result = run(OURS)
+    assert (result.returncode, result.stderr) == (0, "")
