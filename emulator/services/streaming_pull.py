@@ -39,6 +39,7 @@ class StreamingPull:
             return
         consumer = self._open(first)
         self._subscription = self._engine.join(first.subscription, consumer)
+        half_closed = False
         try:
             # Tells the client that the stream stands, before there is any message to send.
             await self._context.send_initial_metadata(())
@@ -46,13 +47,15 @@ class StreamingPull:
             reader = asyncio.create_task(self._read(consumer))
             try:
                 await self._write(consumer, reader)
+                half_closed = True
             finally:
                 reader.cancel()
                 with contextlib.suppress(asyncio.CancelledError, errors.RpcError):
                     await reader
         finally:
-            # Whatever ended the stream: what it held is somebody else's now.
-            self._subscription.leave(consumer)
+            # A client that half-closes wants no more, but will finish what it has: its leases go on.
+            # However else the stream ended, what it held is somebody else's now.
+            self._subscription.leave(consumer, give_back=not half_closed)
 
     def _open(self, first: pubsub.StreamingPullRequest) -> Consumer:
         if not first.subscription:

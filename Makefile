@@ -1,0 +1,46 @@
+# Each target does its own set-up in .venv. `make` alone lists them.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+# Two installs into one .venv at a time would break it.
+.NOTPARALLEL:
+.PHONY: help demo test check protos clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/cli.stamp ## publish, deliver and verify real records (FILE=lines.txt: your own)
+	@$(BIN)/python samples/demo.py $(if $(FILE),--file "$(FILE)")
+
+test: .venv/dev.stamp ## run the whole test suite (ARGS="-k lease": part of it)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/dev.stamp ## run the linter, the formatter's check and the type checker
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+protos: .venv-protos/compiler.stamp ## write protocol/messages/*_pb2.* anew from the .proto files
+	@.venv-protos/bin/python protocol/messages/generate.py
+
+clean: ## remove all that the other targets made
+	rm -rf .venv .venv-protos build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find protocol subscriber emulator tests samples docs -name __pycache__ -prune -exec rm -rf {} +
+
+# .venv/NAME.stamp: the project with its extra NAME, installed since pyproject.toml last changed.
+.venv/%.stamp: pyproject.toml
+	@echo "Setting up .venv with pullstream[$*] ..."
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@$(BIN)/python $(PIP_INSTALL) --editable '.[$*]'
+	@touch $@
+
+# An environment of its own, because the compiler is older than what .venv holds. Its version stands
+# in generate.py only.
+.venv-protos/compiler.stamp: protocol/messages/generate.py
+	@echo "Setting up .venv-protos ..."
+	@test -x .venv-protos/bin/pip || $(PYTHON) -m venv .venv-protos
+	@.venv-protos/bin/python $(PIP_INSTALL) \
+		"grpcio-tools==$$(sed -n 's/^COMPILER_VERSION = "\(.*\)"/\1/p' $<)"
+	@touch $@

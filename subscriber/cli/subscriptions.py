@@ -1,0 +1,117 @@
+"""`pullstream subscriptions`: create, list, describe, delete."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from .parameters import DURATION, KEY_VALUE
+from .session import Session, pass_session, session_options
+
+_COLUMNS = ("name", "topic", "ackDeadlineSeconds", "filter", "pushConfig", "labels")
+
+
+@click.group("subscriptions")
+def subscriptions() -> None:
+    """Manage subscriptions."""
+
+
+@subscriptions.command("create")
+@click.argument("subscription")
+@click.option("--topic", required=True, help="The topic to subscribe to.")
+@click.option("--ack-deadline", type=click.IntRange(10, 600), help="Seconds. Default: 10.")
+@click.option("--enable-message-ordering", is_flag=True, help="Keep each key's messages in order.")
+@click.option("--enable-exactly-once-delivery", is_flag=True, help="Redeliver nothing acked.")
+@click.option("--message-filter", help='Such as: attributes.type = "order"')
+@click.option("--dead-letter-topic", help="Where messages go that are never acknowledged.")
+@click.option(
+    "--max-delivery-attempts",
+    type=click.IntRange(5, 100),
+    help="Deliveries before a message is dead. Default: 5.",
+)
+@click.option("--retain-acked-messages", is_flag=True, help="Keep them, for seeking back.")
+@click.option(
+    "--message-retention-duration", type=DURATION, help="For the backlog, 10m to 31d. Default: 7d."
+)
+@click.option("--push-endpoint", help="URL to push messages to.")
+@click.option("--label", "labels", type=KEY_VALUE, multiple=True, help="May be repeated.")
+@session_options
+@pass_session
+def create(session: Session, subscription: str, **options: Any) -> None:
+    """Create a subscription."""
+    request = _settings(session, **options)
+    request["name"] = session.full_name("subscriptions", subscription)
+    session.output.done(session.subscriptions().create_subscription(request).name, "created")
+
+
+def _settings(
+    session: Session,
+    *,
+    topic: str,
+    ack_deadline: int | None,
+    enable_message_ordering: bool,
+    enable_exactly_once_delivery: bool,
+    message_filter: str | None,
+    dead_letter_topic: str | None,
+    max_delivery_attempts: int | None,
+    retain_acked_messages: bool,
+    message_retention_duration: timedelta | None,
+    push_endpoint: str | None,
+    labels: tuple[tuple[str, str], ...],
+) -> dict[str, Any]:
+    """The fields of a Subscription, out of the options, which have gcloud's names."""
+    if max_delivery_attempts and not dead_letter_topic:
+        raise click.UsageError("--max-delivery-attempts needs --dead-letter-topic.")
+    settings: dict[str, Any] = {
+        "topic": session.full_name("topics", topic),
+        "ack_deadline_seconds": ack_deadline,
+        "enable_message_ordering": enable_message_ordering,
+        "enable_exactly_once_delivery": enable_exactly_once_delivery,
+        "filter": message_filter,
+        "retain_acked_messages": retain_acked_messages,
+        "message_retention_duration": message_retention_duration,
+        "labels": dict(labels),
+    }
+    if push_endpoint:
+        settings["push_config"] = {"push_endpoint": push_endpoint}
+    if dead_letter_topic:
+        settings["dead_letter_policy"] = {
+            "dead_letter_topic": session.full_name("topics", dead_letter_topic),
+            "max_delivery_attempts": max_delivery_attempts,
+        }
+    return settings
+
+
+@subscriptions.command("list")
+@session_options
+@pass_session
+def list_(session: Session) -> None:
+    """List the subscriptions of the project."""
+    found = session.subscriptions().list_subscriptions(project=session.project_path, retry=None)
+    session.output.resources(_COLUMNS, found)
+
+
+@subscriptions.command("describe")
+@click.argument("subscription")
+@session_options
+@pass_session
+def describe(session: Session, subscription: str) -> None:
+    """Show a subscription's settings."""
+    name = session.full_name("subscriptions", subscription)
+    found = session.subscriptions().get_subscription(subscription=name, retry=None)
+    session.output.resource(found)
+
+
+@subscriptions.command("delete")
+@click.argument("subscription_names", metavar="SUBSCRIPTION...", nargs=-1, required=True)
+@session_options
+@pass_session
+def delete(session: Session, subscription_names: tuple[str, ...]) -> None:
+    """Delete subscriptions and their backlog."""
+    client = session.subscriptions()
+    for name in subscription_names:
+        subscription = session.full_name("subscriptions", name)
+        client.delete_subscription(subscription=subscription)
+        session.output.done(subscription, "deleted")

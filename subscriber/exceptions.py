@@ -1,0 +1,42 @@
+"""What the SDK raises, beyond the errors of calls (protocol.errors)."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from google.api_core.exceptions import GoogleAPICallError
+
+from protocol.errors import PullstreamError
+
+
+class AcknowledgeStatus(Enum):
+    """How an acknowledgement, a nack or a deadline change ended. Values are the official client's."""
+
+    SUCCESS = 1
+    PERMISSION_DENIED = 2
+    FAILED_PRECONDITION = 3
+    INVALID_ACK_ID = 4
+    OTHER = 5
+
+
+class AcknowledgeError(PullstreamError, GoogleAPICallError):
+    """The server did not take an acknowledgement, a nack or a deadline change.
+
+    `error_code` is the AcknowledgeStatus, `info` says more in words.
+    """
+
+    def __init__(self, error_code: AcknowledgeStatus, info: str | None = None) -> None:
+        # google-api-core's constructor ships without annotations.
+        super().__init__(info or error_code.name)  # type: ignore[no-untyped-call]
+        self.error_code = error_code
+        self.info = info
+
+    def __str__(self) -> str:
+        return f"{self.error_code.name}: {self.info}" if self.info else self.error_code.name
+
+    def __repr__(self) -> str:
+        return f"AcknowledgeError({self.error_code}, {self.info!r})"
+
+
+class SubscriberClosed(PullstreamError, RuntimeError):
+    """Something was asked of a client that has been closed."""

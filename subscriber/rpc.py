@@ -1,0 +1,169 @@
+"""Calls on one channel: a stub for each RPC of the table, and unary calls with our errors.
+
+Only reads are tried again by themselves. A write whose reply was lost may have been carried out,
+and only its caller knows whether twice is once too many.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Any, Final, Protocol, TypedDict, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from protocol.clock import SYSTEM_CLOCK, Clock
+from protocol.errors import Aborted, RpcError, Unauthenticated, Unavailable, from_rpc_error
+from protocol.rpcs import BY_METHOD, Kind
+
+from .request import routing_header
+
+T = TypeVar("T")
+Metadata = Sequence[tuple[str, "str | bytes"]]
+
+DEFAULT_TIMEOUT = 60.0
+
+# Pauses before the second, third, ... attempt are random, up to these bounds, in seconds.
+_FIRST_BACKOFF = 0.1
+_LAST_BACKOFF = 5.0
+
+# With less time than this left, in seconds, another try would only hide the error behind a
+# DEADLINE_EXCEEDED.
+_LEAST_TRY = 0.1
+
+# How gRPC tells that no token could be had. It calls this UNAVAILABLE, though google-auth has by
+# then tried again what can be tried again.
+_NO_TOKEN = "Getting metadata from plugin failed"
+
+
+class Retry(Protocol):
+    """A policy of one's own, such as a `google.api_core.retry.Retry`: wraps a call into tries."""
+
+    def __call__(self, func: Callable[[], T], /) -> Callable[[], T]: ...
+
+
+class DefaultRetry(Enum):
+    """Type of `DEFAULT_RETRY`."""
+
+    READS = "get and list calls that end with UNAVAILABLE or ABORTED, with growing random pauses"
+
+
+DEFAULT_RETRY: Final = DefaultRetry.READS
+
+
+class CallOptions(TypedDict, total=False):
+    """Keywords that every RPC method takes.
+
+    retry: `DEFAULT_RETRY` tries reads again; None tries once; a `google.api_core.retry.Retry`, or
+        any other wrapper of a function, is applied whatever the method.
+    timeout: seconds for the whole call, all tries and pauses included. Default: 60. None: no limit.
+    metadata: more gRPC metadata, as pairs.
+    """
+
+    retry: Retry | DefaultRetry | None
+    timeout: float | None
+    metadata: Metadata
+
+
+class Rpcs:
+    """The RPCs of `protocol.rpcs` on one channel. Thread-safe."""
+
+    def __init__(self, channel: grpc.Channel, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._channel = channel
+        self._clock = clock
+        self._stubs: dict[str, Any] = {}
+
+    def stub(self, method: str) -> Any:
+        """gRPC's callable for `method` (`"Pull"`): unary-unary, or stream-stream for StreamingPull.
+
+        Made when first asked for. Two threads that ask at once may make two, which are equal.
+        """
+        stub = self._stubs.get(method)
+        if stub is None:
+            rpc = BY_METHOD[method]
+            make: Any = (
+                self._channel.unary_unary if rpc.kind is Kind.UNARY else self._channel.stream_stream
+            )
+            stub = make(
+                rpc.path,
+                request_serializer=rpc.request.SerializeToString,
+                response_deserializer=rpc.response.FromString,
+            )
+            self._stubs[method] = stub
+        return stub
+
+    def call(
+        self,
+        method: str,
+        request: Message,
+        *,
+        retry: Retry | DefaultRetry | None = DEFAULT_RETRY,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        metadata: Metadata = (),
+    ) -> Any:
+        """Make a unary call and return its response; the keywords are those of `CallOptions`.
+
+        Raises:
+            RpcError: the subclass for the status with which the call (its last try) ended.
+        """
+        stub = self.stub(method)
+        headers = (*metadata, routing_header(request))
+        clock = self._clock
+        deadline = None if timeout is None else clock.monotonic() + timeout
+
+        def attempt() -> Any:
+            left = None if deadline is None else max(deadline - clock.monotonic(), 0.0)
+            try:
+                return stub(request, timeout=left, metadata=headers)
+            except grpc.RpcError as error:
+                raise to_error(error) from error
+
+        if retry is DEFAULT_RETRY:
+            return self._persist(attempt, deadline) if _is_read(method) else attempt()
+        return attempt() if retry is None else retry(attempt)()
+
+    def _persist(self, attempt: Callable[[], Any], deadline: float | None) -> Any:
+        """Try until it succeeds, fails for good, or the next try would begin too late."""
+        for bound in _backoffs():
+            try:
+                return attempt()
+            except (Unavailable, Aborted):
+                due = self._clock.monotonic() + random.uniform(0, bound)
+                if deadline is not None and due + _LEAST_TRY > deadline:
+                    raise
+                _wait_until(self._clock, due)
+        raise AssertionError("the backoffs have no end")
+
+
+def to_error(error: grpc.RpcError) -> RpcError:
+    """The exception for a failed call. A token that cannot be had is Unauthenticated."""
+    converted = from_rpc_error(error)
+    if isinstance(converted, Unavailable) and converted.message.startswith(_NO_TOKEN):
+        return Unauthenticated(converted.message)
+    return converted
+
+
+def _is_read(method: str) -> bool:
+    return method.startswith(("Get", "List", "Test"))
+
+
+def _backoffs() -> Iterator[float]:
+    bound = _FIRST_BACKOFF
+    while True:
+        yield bound
+        bound = min(bound * 2, _LAST_BACKOFF)
+
+
+def _wait_until(clock: Clock, due: float) -> None:
+    """Block until `due` on `clock`."""
+    jumped = threading.Event()
+    clock.add_waker(jumped.set)
+    try:
+        while (left := clock.timeout(due)) != 0.0:
+            jumped.wait(left)
+            jumped.clear()
+    finally:
+        clock.remove_waker(jumped.set)

@@ -1,0 +1,72 @@
+"""The heartbeater: pings the server, and notices when it falls silent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from protocol.clock import Clock
+
+from .inbox import Inbox
+from .liveness import Liveness
+
+
+class Heartbeater:
+    """An actor: what happens on the stream comes in as events, pings and alarms go out.
+
+    Owns the Liveness rules; only its own thread touches them. The consumer's thread reports opened,
+    received and closed streams.
+
+    Args:
+        ping: send an empty request on the stream. Must not wait.
+        on_silence: the server has stopped answering: the stream should be torn down.
+    """
+
+    def __init__(
+        self, clock: Clock, *, ping: Callable[[], None], on_silence: Callable[[], None]
+    ) -> None:
+        self._clock = clock
+        self._ping = ping
+        self._on_silence = on_silence
+        self._liveness = Liveness()
+        self._inbox: Inbox[Callable[[], None]] = Inbox(clock)
+        self._stopped = False
+        # Only a first answer is an event of its own: on a busy stream responses need not wake us.
+        self._heard = False
+        self._thread = threading.Thread(target=self._run, name="pullstream-heartbeat", daemon=True)
+        self._thread.start()
+
+    def opened(self) -> None:
+        self._inbox.put(lambda: self._liveness.opened(self._clock.monotonic()))
+
+    def closed(self) -> None:
+        self._inbox.put(self._liveness.closed)
+
+    def received(self, *, is_pong: bool) -> None:
+        """A response came; `is_pong` if it was one without messages."""
+        if is_pong:
+            self._inbox.put(lambda: self._liveness.received(is_pong=True))
+        else:
+            # Read when the thread looks next, which is before it could sound an alarm.
+            self._heard = True
+
+    def stop(self) -> None:
+        """End the thread. Idempotent."""
+        self._stopped = True
+        self._inbox.wake()
+        self._thread.join()
+        self._inbox.close()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            for event in self._inbox.take(self._liveness.next_due()):
+                event()
+            if self._heard:
+                self._heard = False
+                self._liveness.received(is_pong=False)
+            now = self._clock.monotonic()
+            if self._liveness.is_dead(now):
+                self._liveness.closed()
+                self._on_silence()
+            elif self._liveness.ping_due(now):
+                self._ping()

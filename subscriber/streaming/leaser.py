@@ -1,0 +1,102 @@
+"""The leaser: keeps the lease of every unfinished message alive."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from protocol.clock import Clock
+from subscriber.flow_control import FlowControl
+from subscriber.message import Message
+
+from .inbox import Inbox
+from .lease_table import LeaseTable, Released
+
+
+class Leaser:
+    """Owner of the leases, with a thread that extends those that are due.
+
+    Owns the LeaseTable, behind one lock. The consumer's thread adds (once per response), the
+    dispatcher's removes (once per batch of outcomes), the leaser's own thread extends. The lock, not an
+    inbox, because waking this thread for each response would cost more than all it has to do.
+
+    Guarantees: while a message is in the table its lease is extended before it ends, until
+    max_lease_duration has passed since its receipt; then it is removed and given up. Neither callable
+    is called under the lock.
+
+    Args:
+        extend: send a deadline change: (ack ids, seconds). Must not wait.
+        give_up: told of messages that were removed because their time is over, and what that frees.
+    """
+
+    def __init__(
+        self,
+        limits: FlowControl,
+        clock: Clock,
+        *,
+        extend: Callable[[list[str], int], None],
+        give_up: Callable[[list[Message], Released], None],
+    ) -> None:
+        self._clock = clock
+        self._extend = extend
+        self._give_up = give_up
+        self._lock = threading.Lock()
+        self._table = LeaseTable(limits)
+        self._stopped = False
+        self._inbox: Inbox[None] = Inbox(clock)
+        self._next_wake: float | None = None
+        self._thread = threading.Thread(target=self._run, name="pullstream-leaser", daemon=True)
+        self._thread.start()
+
+    @property
+    def stream_deadline(self) -> int:
+        return self._table.stream_deadline
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def add(self, messages: Iterable[Message], now: float) -> None:
+        """Messages came in, received at `now` on the clock."""
+        with self._lock:
+            self._table.add(messages, now)
+            due = self._table.next_due()
+            sooner = due is not None and (self._next_wake is None or due < self._next_wake)
+        if sooner:
+            self._inbox.wake()
+
+    def remove(self, ack_ids: Iterable[str]) -> Released:
+        """Messages are finished; returns how many of them were still leased, and their bytes."""
+        with self._lock:
+            return self._table.remove(ack_ids)
+
+    def handled(self, messages: Sequence[Message]) -> None:
+        """Learn how long acknowledged messages took."""
+        now = self._clock.monotonic()
+        with self._lock:
+            self._table.handled(messages, now)
+
+    def messages(self) -> list[Message]:
+        """Everything that is leased now."""
+        with self._lock:
+            return self._table.messages()
+
+    def stop(self) -> None:
+        """Extend nothing any more, and end the thread. Idempotent."""
+        self._stopped = True
+        self._inbox.wake()
+        self._thread.join()
+        self._inbox.close()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            with self._lock:
+                work = self._table.due(self._clock.monotonic())
+                released = Released(
+                    len(work.given_up), sum(message.size for message in work.given_up)
+                )
+                self._next_wake = self._table.next_due()
+            if work.extend:
+                self._extend(work.extend, work.seconds)
+            if work.given_up:
+                self._give_up(work.given_up, released)
+            self._inbox.take(self._next_wake)

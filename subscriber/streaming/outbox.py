@@ -1,0 +1,151 @@
+"""The rules of what is sent to the server about messages: batching, budgets, retries.
+
+No thread, no gRPC: outcomes come in, requests come out, answers come back.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from protocol.errors import RpcError
+from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
+from subscriber.futures import AckFuture
+
+from .backoff import Backoff
+from .verdicts import Answer, read_answer
+
+# The server takes 512 KiB a request (https://cloud.google.com/pubsub/quotas); ack ids may be long.
+MAX_REQUEST_BYTES = 450_000
+MAX_IDS = 2_500
+
+# How long a request that fails for passing reasons is tried again, in seconds. A deadline change is
+# worth nothing after the lease it was to extend.
+ACK_RETRY_FOR = 600.0
+
+# Stands for "acknowledge" where otherwise the seconds of a deadline change stand.
+ACK = -1
+
+_ID_FRAMING = 4
+
+
+@dataclass
+class Request:
+    """One Acknowledge (`seconds` is ACK) or ModifyAckDeadline call."""
+
+    seconds: int
+    ack_ids: list[str]
+    give_up_at: float
+    backoff: Backoff = field(default_factory=lambda: Backoff(0.1, 30.0))
+
+    @property
+    def is_ack(self) -> bool:
+        return self.seconds == ACK
+
+
+class Outbox:
+    """What waits to be sent, what is to be sent again and when, and who wants to know the result.
+
+    Not thread-safe. Times are seconds on one monotonic clock. Every future that comes in is resolved:
+    by the server's answer, at the end of the retries, or by `abandon`.
+    """
+
+    def __init__(self) -> None:
+        # seconds (or ACK) -> ids, in the order in which they came.
+        self._pending: dict[int, list[str]] = {}
+        self._retries: list[tuple[float, int, Request]] = []
+        self._numbers = itertools.count()
+        self._futures: dict[tuple[int, str], list[AckFuture]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing waits to be sent, now or later."""
+        return not self._pending and not self._retries
+
+    def add(self, seconds: int, ack_ids: Iterable[str]) -> None:
+        """Acknowledge (ACK), or let the leases end `seconds` from when it is sent (0: nack)."""
+        self._pending.setdefault(seconds, []).extend(ack_ids)
+
+    def track(self, seconds: int, ack_id: str, future: AckFuture) -> None:
+        """Resolve `future` with the outcome for one id of the same kind, added before or after."""
+        self._futures.setdefault((seconds, ack_id), []).append(future)
+
+    def next_request(self, now: float) -> Request | None:
+        """The next request to send, within the budgets; None if nothing is to be sent now."""
+        if self._retries and self._retries[0][0] <= now:
+            return heapq.heappop(self._retries)[2]
+        for seconds, ack_ids in self._pending.items():
+            fitting = _fitting(ack_ids)
+            request = Request(seconds, ack_ids[:fitting], now + _retry_for(seconds))
+            rest = ack_ids[fitting:]
+            # Taken out and put in again: kinds of requests take turns.
+            del self._pending[seconds]
+            if rest:
+                self._pending[seconds] = rest
+            return request
+        return None
+
+    def next_due(self) -> float | None:
+        """When the next retry is due; None if nothing is to be tried again."""
+        return self._retries[0][0] if self._retries else None
+
+    def answered(self, request: Request, error: RpcError | None, now: float) -> Answer:
+        """A call ended. Resolves futures, arranges what is to be sent again, and tells what failed
+        for good: `retry` and `split` of the answer are empty unless they will really be sent."""
+        answer = read_answer(request.ack_ids, error)
+        for ack_id in answer.succeeded:
+            self._resolve(request.seconds, ack_id, None)
+        if answer.split:
+            half = len(answer.split) // 2
+            for part in (answer.split[:half], answer.split[half:]):
+                self._send_at(now, Request(request.seconds, part, request.give_up_at))
+        if answer.retry:
+            again = now + request.backoff.next_pause()
+            if again < request.give_up_at:
+                request.ack_ids = answer.retry
+                self._send_at(again, request)
+            else:
+                info = f"not answered in time; the last attempt ended with: {error}"
+                for ack_id in answer.retry:
+                    answer.failed[ack_id] = AcknowledgeError(AcknowledgeStatus.OTHER, info)
+                answer.retry = []
+        for ack_id, failure in answer.failed.items():
+            self._resolve(request.seconds, ack_id, failure)
+        return answer
+
+    def abandon(self, info: str) -> int:
+        """Send nothing any more; returns how many outcomes the server was not told of."""
+        unsent = sum(len(ids) for ids in self._pending.values())
+        unsent += sum(len(request.ack_ids) for _, _, request in self._retries)
+        self._pending.clear()
+        self._retries.clear()
+        for seconds, ack_id in list(self._futures):
+            self._resolve(seconds, ack_id, AcknowledgeError(AcknowledgeStatus.OTHER, info))
+        return unsent
+
+    def _send_at(self, when: float, request: Request) -> None:
+        heapq.heappush(self._retries, (when, next(self._numbers), request))
+
+    def _resolve(self, seconds: int, ack_id: str, failure: AcknowledgeError | None) -> None:
+        for future in self._futures.pop((seconds, ack_id), ()) if self._futures else ():
+            if failure is None:
+                future.set_result(AcknowledgeStatus.SUCCESS)
+            else:
+                future.set_exception(failure)
+
+
+def _retry_for(seconds: int) -> float:
+    return ACK_RETRY_FOR if seconds == ACK else max(float(seconds), 60.0)
+
+
+def _fitting(ack_ids: Sequence[str]) -> int:
+    """How many of the first ids fit into one request; at least one."""
+    size = 0
+    for count, ack_id in enumerate(ack_ids[:MAX_IDS]):
+        # Ack ids are ASCII: characters are bytes.
+        size += len(ack_id) + _ID_FRAMING
+        if size > MAX_REQUEST_BYTES:
+            return max(count, 1)
+    return min(len(ack_ids), MAX_IDS)

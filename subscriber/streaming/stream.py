@@ -1,0 +1,214 @@
+"""The stream of one subscription, opened again whenever it breaks."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import grpc
+
+from protocol.clock import Clock
+from protocol.errors import Cancelled, RpcError, Unavailable, from_rpc_error
+from protocol.messages import pubsub_pb2 as pubsub
+
+from .backoff import Backoff
+from .inbox import Inbox
+
+_log = logging.getLogger("pullstream.stream")
+
+# Trying again cannot help: the request itself, or the right to make it, is at fault.
+TERMINAL_CODES = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.ALREADY_EXISTS,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.OUT_OF_RANGE,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.DATA_LOSS,
+    }
+)
+
+Requests = Iterator[pubsub.StreamingPullRequest]
+
+
+class StreamingCall(Protocol):
+    """What grpc's call object of a bidirectional stream offers of use here."""
+
+    def __next__(self) -> pubsub.StreamingPullResponse: ...
+
+    def cancel(self) -> object: ...
+
+    def add_done_callback(self, callback: Callable[[object], None]) -> None: ...
+
+
+class StreamListener(Protocol):
+    """Told what happens to the stream, on the thread that reads it."""
+
+    def stream_opened(self) -> None: ...
+
+    def stream_received(self) -> None:
+        """The first response after an opening has come: the stream works."""
+
+    def stream_broken(self, cause: RpcError | None) -> None:
+        """The stream ended (None: with OK) and will be opened again."""
+
+
+class StreamEnded(Cancelled):
+    """The stream was closed from our side; nothing is wrong."""
+
+    def __init__(self) -> None:
+        super().__init__("the stream was closed")
+
+
+class ResumingStream:
+    """A streaming pull that resumes: the "bidi rpc" of google.api_core.bidi.BackgroundConsumer.
+
+    `recv`, on the consumer's thread, is where everything happens: it opens, reads, waits and opens
+    again. Any thread may `send`, `reset` and `close`. Codes in TERMINAL_CODES end it: `recv` raises
+    that error. A stream that the server ends in any other way, also with OK, is opened again after a
+    pause that grows while it keeps breaking.
+
+    Args:
+        start: begin the RPC with an iterator of requests.
+        first_request: makes the request that opens a stream, anew for each opening.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        start: Callable[[Requests], StreamingCall],
+        first_request: Callable[[], pubsub.StreamingPullRequest],
+        listener: StreamListener,
+    ) -> None:
+        self._clock = clock
+        self._start = start
+        self._first_request = first_request
+        self._listener = listener
+        self._backoff = Backoff(0.1, 10.0)
+        self._lock = threading.Lock()
+        self._call: StreamingCall | None = None
+        self._requests: queue.SimpleQueue[pubsub.StreamingPullRequest | None] | None = None
+        self._attempt_is_new = True
+        self._closing = False
+        self._reset_cause: RpcError | None = None
+        # Only to interrupt a pause.
+        self._inbox: Inbox[None] = Inbox(clock)
+
+    # ---- what BackgroundConsumer asks for ------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Always: that it is over is told by `recv` alone, so that there is one place to end it."""
+        return True
+
+    def add_done_callback(self, callback: Callable[[object], None]) -> None:
+        """Not needed, as it is never inactive without being closed; see `is_active`."""
+
+    def open(self) -> None:
+        """Begin the first attempt."""
+        self._open()
+
+    def recv(self) -> pubsub.StreamingPullResponse:
+        """The next response, from this stream or one that replaces it.
+
+        Raises:
+            StreamEnded: it was closed from our side.
+            RpcError: it ended with an error that another attempt cannot mend.
+        """
+        while True:
+            with self._lock:
+                call = self._call
+            if call is None:
+                if self._closing:
+                    raise StreamEnded
+                self._open()
+                continue
+            try:
+                response = next(call)
+            except StopIteration:
+                self._broken(None)
+            except grpc.RpcError as error:
+                self._broken(from_rpc_error(error))
+            else:
+                if self._attempt_is_new:
+                    self._attempt_is_new = False
+                    self._backoff.reset()
+                    self._listener.stream_received()
+                return response
+
+    def close(self) -> None:
+        """End the stream for good: half-close it, so that the leases it holds go on.
+
+        `recv` hands out what the server has still sent, then raises StreamEnded. Idempotent.
+        """
+        with self._lock:
+            self._closing = True
+            if self._requests is not None:
+                self._requests.put(None)
+        self._inbox.close()
+        self._inbox.wake()
+
+    # ---- for the manager -----------------------------------------------------------------------
+
+    def abort(self) -> None:
+        """End the stream for good without waiting for the server to end its side."""
+        self.close()
+        with self._lock:
+            call = self._call
+        if call is not None:
+            call.cancel()
+
+    def send(self, request: pubsub.StreamingPullRequest) -> None:
+        """Send on the stream as it is now; dropped if there is none."""
+        with self._lock:
+            if self._requests is not None and not self._closing:
+                self._requests.put(request)
+
+    def reset(self, why: str) -> None:
+        """Tear down a stream that is no use any more, and open another."""
+        with self._lock:
+            call = self._call
+            self._reset_cause = None if call is None else Unavailable(why)
+        if call is not None:
+            call.cancel()
+
+    # ---- the consumer's thread -----------------------------------------------------------------
+
+    def _open(self) -> None:
+        requests: queue.SimpleQueue[pubsub.StreamingPullRequest | None] = queue.SimpleQueue()
+        requests.put(self._first_request())
+        call = self._start(iter(requests.get, None))
+        # grpc reads the requests on a thread of its own, which must end with the call.
+        call.add_done_callback(lambda _: requests.put(None))
+        with self._lock:
+            self._call = call
+            self._requests = requests
+            self._attempt_is_new = True
+            if self._closing:
+                requests.put(None)
+        self._listener.stream_opened()
+
+    def _broken(self, cause: RpcError | None) -> None:
+        """The stream ended: raise if that is the end, else wait for the moment to open another."""
+        with self._lock:
+            self._call = self._requests = None
+            if isinstance(cause, Cancelled) and self._reset_cause is not None:
+                cause = self._reset_cause
+            self._reset_cause = None
+        if self._closing:
+            raise StreamEnded
+        if cause is not None and cause.grpc_status_code in TERMINAL_CODES:
+            raise cause
+        pause = self._backoff.next_pause()
+        _log.info("stream broken (%s), opening another in %.1f s", cause or "closed with OK", pause)
+        self._listener.stream_broken(cause)
+        again = self._clock.monotonic() + pause
+        while not self._closing and self._clock.monotonic() < again:
+            self._inbox.take(again)

@@ -1,0 +1,76 @@
+"""A gRPC server whose answers a test writes itself, for what no well-behaved broker does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from protocol.errors import RpcError
+from protocol.rpcs import BY_METHOD
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call that arrived."""
+
+    method: str
+    request: Any
+    metadata: dict[str, str | bytes]
+    time_remaining: float | None
+
+
+class ScriptedServer:
+    """Answers every unary RPC of the table with `answer(call)`: a response, or an error raised.
+
+    By default the response is an empty one. `calls` are those that arrived, in order.
+    """
+
+    def __init__(self, answer: Callable[[Call], Message | None] = lambda call: None) -> None:
+        self.calls: list[Call] = []
+        self._answer = answer
+        self._server = grpc.server(ThreadPoolExecutor(4))
+        self._server.add_generic_rpc_handlers((_Handlers(self._serve),))
+        self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+
+    def __enter__(self) -> ScriptedServer:
+        self._server.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.stop(None).wait()
+
+    def _serve(self, method: str, request: Any, context: grpc.ServicerContext) -> Message:
+        metadata = {str(key): value for key, value in context.invocation_metadata()}
+        call = Call(method, request, metadata, context.time_remaining())
+        self.calls.append(call)
+        try:
+            return self._answer(call) or BY_METHOD[method].response()
+        except RpcError as error:
+            context.abort(error.grpc_status_code, error.message)
+
+
+class _Handlers(grpc.GenericRpcHandler):
+    def __init__(self, serve: Callable[[str, Any, grpc.ServicerContext], Message]) -> None:
+        self._serve = serve
+
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        method = handler_call_details.method.rpartition("/")[2]
+        rpc = BY_METHOD[method]
+        return grpc.unary_unary_rpc_method_handler(
+            lambda request, context: self._serve(method, request, context),
+            rpc.request.FromString,
+            rpc.response.SerializeToString,
+        )

@@ -1,0 +1,366 @@
+"""The unary methods of the clients: each makes its own call, with the fields it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+import grpc
+import pytest
+
+from emulator import Emulator
+from protocol import errors
+from protocol.messages import iam_pb2 as iam
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber.client import SubscriberClient
+from subscriber.topics import TopicAdminClient
+from tests.subscriber.scripted_server import Call, ScriptedServer
+
+PROJECT = "projects/p"
+TOPIC = f"{PROJECT}/topics/orders"
+SUBSCRIPTION = f"{PROJECT}/subscriptions/billing"
+SNAPSHOT = f"{PROJECT}/snapshots/monday"
+MASK = {"paths": ["labels"]}
+THEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+
+
+class Client(SubscriberClient, TopicAdminClient):
+    """Both services behind one name, so that one table can hold the methods of both."""
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    with Emulator() as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def topics(emulator: Emulator) -> Iterator[TopicAdminClient]:
+    with TopicAdminClient(endpoint=emulator.endpoint) as client:
+        yield client
+
+
+@pytest.fixture
+def subscriptions(emulator: Emulator) -> Iterator[SubscriberClient]:
+    with SubscriberClient(endpoint=emulator.endpoint) as client:
+        yield client
+
+
+# ---- against the broker --------------------------------------------------------------------------
+
+
+def test_topics_live_from_creation_to_deletion(topics: TopicAdminClient) -> None:
+    """Created, read, changed, listed, deleted; then it is not found."""
+    topics.create_topic(request={"name": TOPIC, "labels": {"team": "a"}})
+    assert topics.get_topic(topic=TOPIC).labels["team"] == "a"
+    changed = topics.update_topic(topic={"name": TOPIC, "labels": {"team": "b"}}, update_mask=MASK)
+    assert changed.labels["team"] == "b"
+    assert [topic.name for topic in topics.list_topics(project=PROJECT)] == [TOPIC]
+    topics.delete_topic(topic=TOPIC)
+    with pytest.raises(errors.NotFound):
+        topics.get_topic(topic=TOPIC)
+
+
+def test_subscriptions_live_from_creation_to_deletion(
+    topics: TopicAdminClient, subscriptions: SubscriberClient
+) -> None:
+    """Created, read, changed, listed, deleted; then it is not found."""
+    topics.create_topic(name=TOPIC)
+    subscriptions.create_subscription(name=SUBSCRIPTION, topic=TOPIC, ack_deadline_seconds=20)
+    assert subscriptions.get_subscription(subscription=SUBSCRIPTION).ack_deadline_seconds == 20
+    changed = subscriptions.update_subscription(
+        subscription={"name": SUBSCRIPTION, "ack_deadline_seconds": 30},
+        update_mask={"paths": ["ack_deadline_seconds"]},
+    )
+    assert changed.ack_deadline_seconds == 30
+    listed = subscriptions.list_subscriptions(project=PROJECT)
+    assert [subscription.name for subscription in listed] == [SUBSCRIPTION]
+    assert list(topics.list_topic_subscriptions(topic=TOPIC)) == [SUBSCRIPTION]
+    subscriptions.delete_subscription(subscription=SUBSCRIPTION)
+    with pytest.raises(errors.NotFound):
+        subscriptions.get_subscription(subscription=SUBSCRIPTION)
+
+
+def test_messages_are_published_pulled_and_acknowledged_by_hand(
+    topics: TopicAdminClient, subscriptions: SubscriberClient, emulator: Emulator
+) -> None:
+    """Ids come back in the order of the messages; an acknowledged message is gone."""
+    topics.create_topic(name=TOPIC)
+    subscriptions.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
+    message = pubsub.PubsubMessage(data=b"two")
+    ids = topics.publish(TOPIC, [{"data": b"one", "attributes": {"a": "1"}}, message])
+    pulled = subscriptions.pull(subscription=SUBSCRIPTION, max_messages=10)
+    assert [(m.message.message_id, m.message.data) for m in pulled.received_messages] == [
+        (ids[0], b"one"),
+        (ids[1], b"two"),
+    ]
+    first, second = (m.ack_id for m in pulled.received_messages)
+    subscriptions.acknowledge(subscription=SUBSCRIPTION, ack_ids=[first])
+    subscriptions.modify_ack_deadline(
+        subscription=SUBSCRIPTION, ack_ids=[second], ack_deadline_seconds=0
+    )
+    again = subscriptions.pull(subscription=SUBSCRIPTION, max_messages=10)
+    assert [m.message.data for m in again.received_messages] == [b"two"]
+    assert emulator.backlog(SUBSCRIPTION) == 1
+
+
+def test_a_refusal_is_the_error_of_its_status(topics: TopicAdminClient) -> None:
+    """With the server's own text."""
+    topics.create_topic(name=TOPIC)
+    with pytest.raises(errors.AlreadyExists, match="orders"):
+        topics.create_topic(name=TOPIC)
+    with pytest.raises(errors.InvalidArgument):
+        topics.create_topic(name="orders")
+    with pytest.raises(errors.NotFound):
+        topics.publish(f"{TOPIC}-2", [{"data": b"x"}])
+
+
+def test_a_list_asks_for_a_page_when_it_is_reached(topics: TopicAdminClient) -> None:
+    """A caller's page size is kept, and iterating again begins with the first page."""
+    names = [f"{TOPIC}-{number}" for number in range(5)]
+    for name in names:
+        topics.create_topic(name=name)
+    pager = topics.list_topics(request={"project": PROJECT, "page_size": 2})
+    assert [topic.name for topic in pager] == names
+    assert [len(page.topics) for page in pager.pages] == [2, 2, 1]
+
+
+def test_a_list_may_begin_in_the_middle(topics: TopicAdminClient) -> None:
+    """With the token that a page before it gave."""
+    for number in range(3):
+        topics.create_topic(name=f"{TOPIC}-{number}")
+    first = next(topics.list_topics(request={"project": PROJECT, "page_size": 2}).pages)
+    rest = topics.list_topics(request={"project": PROJECT, "page_token": first.next_page_token})
+    assert [topic.name for topic in rest] == [f"{TOPIC}-2"]
+
+
+# ---- requests as they arrive ---------------------------------------------------------------------
+
+CALLS: list[tuple[str, dict[str, Any], Any]] = [
+    ("create_topic", {"name": TOPIC}, pubsub.Topic(name=TOPIC)),
+    ("get_topic", {"topic": TOPIC}, pubsub.GetTopicRequest(topic=TOPIC)),
+    (
+        "update_topic",
+        {"topic": {"name": TOPIC}, "update_mask": MASK},
+        pubsub.UpdateTopicRequest(topic={"name": TOPIC}, update_mask=MASK),
+    ),
+    ("list_topics", {"project": PROJECT}, pubsub.ListTopicsRequest(project=PROJECT)),
+    (
+        "list_topic_subscriptions",
+        {"topic": TOPIC},
+        pubsub.ListTopicSubscriptionsRequest(topic=TOPIC),
+    ),
+    ("list_topic_snapshots", {"topic": TOPIC}, pubsub.ListTopicSnapshotsRequest(topic=TOPIC)),
+    ("delete_topic", {"topic": TOPIC}, pubsub.DeleteTopicRequest(topic=TOPIC)),
+    (
+        "detach_subscription",
+        {"subscription": SUBSCRIPTION},
+        pubsub.DetachSubscriptionRequest(subscription=SUBSCRIPTION),
+    ),
+    (
+        "publish",
+        {"topic": TOPIC, "messages": [{"data": b"x"}]},
+        pubsub.PublishRequest(topic=TOPIC, messages=[{"data": b"x"}]),
+    ),
+    (
+        "create_subscription",
+        {
+            "name": SUBSCRIPTION,
+            "topic": TOPIC,
+            "push_config": {"push_endpoint": "http://e"},
+            "ack_deadline_seconds": 20,
+        },
+        pubsub.Subscription(
+            name=SUBSCRIPTION,
+            topic=TOPIC,
+            push_config={"push_endpoint": "http://e"},
+            ack_deadline_seconds=20,
+        ),
+    ),
+    (
+        "get_subscription",
+        {"subscription": SUBSCRIPTION},
+        pubsub.GetSubscriptionRequest(subscription=SUBSCRIPTION),
+    ),
+    (
+        "update_subscription",
+        {"subscription": {"name": SUBSCRIPTION}, "update_mask": MASK},
+        pubsub.UpdateSubscriptionRequest(subscription={"name": SUBSCRIPTION}, update_mask=MASK),
+    ),
+    ("list_subscriptions", {"project": PROJECT}, pubsub.ListSubscriptionsRequest(project=PROJECT)),
+    (
+        "delete_subscription",
+        {"subscription": SUBSCRIPTION},
+        pubsub.DeleteSubscriptionRequest(subscription=SUBSCRIPTION),
+    ),
+    (
+        "modify_push_config",
+        {"subscription": SUBSCRIPTION, "push_config": {"push_endpoint": "http://e"}},
+        pubsub.ModifyPushConfigRequest(
+            subscription=SUBSCRIPTION, push_config={"push_endpoint": "http://e"}
+        ),
+    ),
+    (
+        "create_snapshot",
+        {"name": SNAPSHOT, "subscription": SUBSCRIPTION},
+        pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION),
+    ),
+    ("get_snapshot", {"snapshot": SNAPSHOT}, pubsub.GetSnapshotRequest(snapshot=SNAPSHOT)),
+    (
+        "update_snapshot",
+        {"snapshot": {"name": SNAPSHOT}, "update_mask": MASK},
+        pubsub.UpdateSnapshotRequest(snapshot={"name": SNAPSHOT}, update_mask=MASK),
+    ),
+    ("list_snapshots", {"project": PROJECT}, pubsub.ListSnapshotsRequest(project=PROJECT)),
+    ("delete_snapshot", {"snapshot": SNAPSHOT}, pubsub.DeleteSnapshotRequest(snapshot=SNAPSHOT)),
+    (
+        "seek",
+        {"subscription": SUBSCRIPTION, "time": THEN},
+        pubsub.SeekRequest(subscription=SUBSCRIPTION, time={"seconds": int(THEN.timestamp())}),
+    ),
+    (
+        "seek",
+        {"subscription": SUBSCRIPTION, "snapshot": SNAPSHOT},
+        pubsub.SeekRequest(subscription=SUBSCRIPTION, snapshot=SNAPSHOT),
+    ),
+    (
+        "pull",
+        {"subscription": SUBSCRIPTION, "max_messages": 3, "return_immediately": True},
+        pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=3, return_immediately=True),
+    ),
+    (
+        "acknowledge",
+        {"subscription": SUBSCRIPTION, "ack_ids": ["a", "b"]},
+        pubsub.AcknowledgeRequest(subscription=SUBSCRIPTION, ack_ids=["a", "b"]),
+    ),
+    (
+        "modify_ack_deadline",
+        {"subscription": SUBSCRIPTION, "ack_ids": ["a"], "ack_deadline_seconds": 0},
+        pubsub.ModifyAckDeadlineRequest(subscription=SUBSCRIPTION, ack_ids=["a"]),
+    ),
+    ("get_iam_policy", {"resource": TOPIC}, iam.GetIamPolicyRequest(resource=TOPIC)),
+    (
+        "set_iam_policy",
+        {"resource": TOPIC, "policy": {"etag": b"1"}},
+        iam.SetIamPolicyRequest(resource=TOPIC, policy={"etag": b"1"}),
+    ),
+    (
+        "test_iam_permissions",
+        {"resource": TOPIC, "permissions": ["pubsub.topics.get"]},
+        iam.TestIamPermissionsRequest(resource=TOPIC, permissions=["pubsub.topics.get"]),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "keywords", "request_"), CALLS)
+def test_keywords_and_call_options_reach_the_server(
+    name: str, keywords: dict[str, Any], request_: Any
+) -> None:
+    """Every method makes the call of its name, with these fields, metadata and this timeout."""
+    with ScriptedServer() as server, Client(endpoint=server.endpoint) as client:
+        method: Callable[..., Any] = getattr(client, name)
+        method(**keywords, timeout=30, retry=None, metadata=[("x-mine", "1")])
+    (call,) = server.calls
+    assert call.method == name.title().replace("_", "")
+    assert call.request == request_
+    assert call.metadata["x-mine"] == "1"
+    assert call.time_remaining == pytest.approx(30, abs=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "request_"),
+    [(name, request) for name, _, request in CALLS if name != "publish"],
+)
+def test_a_whole_request_reaches_the_server(name: str, request_: Any) -> None:
+    """As it was passed, positionally or by name."""
+    with ScriptedServer() as server, Client(endpoint=server.endpoint) as client:
+        getattr(client, name)(request_)
+        getattr(client, name)(request=request_)
+    assert [call.request for call in server.calls] == [request_, request_]
+
+
+def test_a_list_that_fails_in_the_middle_raises_there() -> None:
+    """What came before is not lost, and a read is tried again as any other."""
+
+    def answer(call: Call) -> pubsub.ListTopicsResponse:
+        if call.request.page_token:
+            raise errors.PermissionDenied("no more")
+        return pubsub.ListTopicsResponse(topics=[{"name": TOPIC}], next_page_token="2")
+
+    with ScriptedServer(answer) as server, TopicAdminClient(endpoint=server.endpoint) as client:
+        topics = iter(client.list_topics(project=PROJECT))
+        assert next(topics).name == TOPIC
+        with pytest.raises(errors.PermissionDenied, match="no more"):
+            next(topics)
+
+
+def test_a_list_that_is_refused_raises_where_it_was_called() -> None:
+    """Not later, where it is iterated."""
+
+    def answer(call: Call) -> None:
+        raise errors.PermissionDenied("not yours")
+
+    with (
+        ScriptedServer(answer) as server,
+        TopicAdminClient(endpoint=server.endpoint) as client,
+        pytest.raises(errors.PermissionDenied, match="not yours"),
+    ):
+        client.list_topics(project=PROJECT)
+
+
+# ---- the client's own life -----------------------------------------------------------------------
+
+
+def test_a_closed_client_stays_closed() -> None:
+    """Closing again does nothing; entering it again is an error."""
+    client = SubscriberClient(endpoint="localhost:1")
+    with client as entered:
+        assert entered is client
+        assert not client.closed
+    assert client.closed
+    client.close()
+    with pytest.raises(RuntimeError, match="closed and cannot be used again"), client:
+        pass
+
+
+def test_the_target_is_the_address_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when it comes from the environment."""
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:4")
+    with SubscriberClient() as client:
+        assert client.target == "localhost:4"
+
+
+def test_a_channel_of_the_callers_own_is_used_and_left_open() -> None:
+    """The one who made it closes it; it excludes everything else that says where to connect."""
+    with ScriptedServer() as server, grpc.insecure_channel(server.endpoint) as channel:
+        with SubscriberClient(channel=channel) as client:
+            assert client.target == ""
+            client.delete_snapshot(snapshot=SNAPSHOT)
+        client = SubscriberClient(channel=channel)
+        client.delete_snapshot(snapshot=SNAPSHOT)
+        assert len(server.calls) == 2
+        with pytest.raises(ValueError, match="leave out endpoint"):
+            SubscriberClient(channel=channel, endpoint="localhost:1")
+
+
+def test_names_of_resources_are_built_and_taken_apart() -> None:
+    """Without a client, under the official names; what is no such name gives an empty dict."""
+    assert SubscriberClient.topic_path("p", "orders") == TOPIC
+    assert SubscriberClient.subscription_path("p", "billing") == SUBSCRIPTION
+    assert SubscriberClient.snapshot_path("p", "monday") == SNAPSHOT
+    assert SubscriberClient.common_project_path("p") == PROJECT
+    assert TopicAdminClient.schema_path("p", "s") == "projects/p/schemas/s"
+    assert SubscriberClient.parse_topic_path(TOPIC) == {"project": "p", "topic": "orders"}
+    assert SubscriberClient.parse_subscription_path(SUBSCRIPTION) == {
+        "project": "p",
+        "subscription": "billing",
+    }
+    assert SubscriberClient.parse_snapshot_path(SNAPSHOT) == {"project": "p", "snapshot": "monday"}
+    assert SubscriberClient.parse_common_project_path(PROJECT) == {"project": "p"}
+    assert TopicAdminClient.parse_schema_path("projects/p/schemas/s") == {
+        "project": "p",
+        "schema": "s",
+    }
+    assert SubscriberClient.parse_topic_path(SUBSCRIPTION) == {}
+    assert SubscriberClient.parse_common_project_path("orders") == {}

@@ -1,0 +1,106 @@
+"""Where the client connects, in plain text or with TLS, and which token it sends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import pytest
+from google.api_core.client_options import ClientOptions
+from google.auth.credentials import AnonymousCredentials
+from google.oauth2.credentials import Credentials
+
+from subscriber.connection import Target, channel_options, locate
+
+GOOGLE = Target("pubsub.googleapis.com:443", plaintext=False)
+# google-auth's constructors ship without annotations.
+ANONYMOUS: Any = AnonymousCredentials()  # type: ignore[no-untyped-call]
+TOKEN: Any = Credentials("token")  # type: ignore[no-untyped-call]
+TLS = grpc.ssl_channel_credentials()
+
+
+def plain(address: str) -> Target:
+    return Target(address, plaintext=True)
+
+
+def secure(address: str) -> Target:
+    return Target(address, plaintext=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "target"),
+    [
+        # The address: explicit before the environment before Google's.
+        ({}, "", GOOGLE),
+        ({}, "localhost:8085", plain("localhost:8085")),
+        ({"endpoint": "far:1"}, "localhost:8085", secure("far:1")),
+        ({"client_options": {"api_endpoint": "far:1"}}, "localhost:1", secure("far:1")),
+        ({"client_options": ClientOptions(api_endpoint="far")}, "", secure("far:443")),
+        ({"client_options": {}}, "host:1", plain("host:1")),
+        # A scheme settles it.
+        ({"endpoint": "http://far:1"}, "", plain("far:1")),
+        ({"endpoint": "http://far"}, "", plain("far:80")),
+        ({"endpoint": "http://far:1", "credentials": TOKEN}, "", plain("far:1")),
+        ({"endpoint": "https://localhost:1/"}, "", secure("localhost:1")),
+        ({"endpoint": "https://far:1", "credentials": ANONYMOUS}, "", secure("far:1")),
+        ({}, "http://host:1", plain("host:1")),
+        ({}, "https://host:1", secure("host:1")),
+        # The environment means a broker in plain text, whatever production code passes.
+        ({"credentials": TOKEN, "channel_credentials": TLS}, "host:1", plain("host:1")),
+        # Anonymous, or nothing said about this machine.
+        ({"endpoint": "far:1", "credentials": ANONYMOUS}, "", plain("far:1")),
+        ({"endpoint": "localhost:1"}, "", plain("localhost:1")),
+        ({"endpoint": "127.0.1.1:1"}, "", plain("127.0.1.1:1")),
+        ({"endpoint": "[::1]:1"}, "", plain("[::1]:1")),
+        ({"endpoint": "localhost:1", "credentials": TOKEN}, "", secure("localhost:1")),
+        ({"endpoint": "localhost.evil.com:1"}, "", secure("localhost.evil.com:1")),
+        ({"endpoint": "127.evil.com:1"}, "", secure("127.evil.com:1")),
+        # TLS when asked for.
+        ({"endpoint": "localhost:1", "channel_credentials": TLS}, "", secure("localhost:1")),
+        (
+            {"endpoint": "far:1", "channel_credentials": TLS, "credentials": ANONYMOUS},
+            "",
+            secure("far:1"),
+        ),
+        ({"credentials": TOKEN}, "", GOOGLE),
+    ],
+)
+def test_address_and_encryption_are_decided(
+    given: dict[str, Any], environment: str, target: Target
+) -> None:
+    """By the rules that `locate` states."""
+    assert locate(**given, environ={"PUBSUB_EMULATOR_HOST": environment}) == target
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "text"),
+    [
+        ({"endpoint": "a:b:c"}, "", "endpoint must have the form host:port, got 'a:b:c'"),
+        ({"endpoint": "ftp://a:1"}, "", "endpoint must have the form host:port"),
+        ({"endpoint": "http://a:1/path"}, "", "endpoint must have the form host:port"),
+        ({"endpoint": ""}, "", "endpoint must have the form host:port, got ''"),
+        ({}, "localhost", "PUBSUB_EMULATOR_HOST must have the form host:port, got 'localhost'"),
+        ({"endpoint": "a:1", "client_options": {"api_endpoint": "a:1"}}, "", "the same thing"),
+        ({"client_options": {"quota_project_id": "p"}}, "", "only api_endpoint .* not quota_proj"),
+    ],
+)
+def test_what_cannot_be_an_address_is_refused(
+    given: dict[str, Any], environment: str, text: str
+) -> None:
+    """The error names where the address came from."""
+    with pytest.raises(ValueError, match=text):
+        locate(**given, environ={"PUBSUB_EMULATOR_HOST": environment})
+
+
+def test_only_remote_connections_are_kept_alive_by_pings() -> None:
+    """The rest of the settings is the same everywhere."""
+    remote = dict(channel_options(GOOGLE))
+    local = dict(channel_options(plain("localhost:1")))
+    assert remote.pop("grpc.keepalive_time_ms") == 30_000
+    assert local == remote
+    assert local == {
+        "grpc.max_send_message_length": -1,
+        "grpc.max_receive_message_length": -1,
+        "grpc.max_metadata_size": 4 * 1024 * 1024,
+        "grpc.use_local_subchannel_pool": 1,
+    }

@@ -1,0 +1,65 @@
+"""The names that users import, and what importing them costs."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+PUBLIC_NAMES = {
+    "subscriber": {
+        "AckFuture",
+        "AcknowledgeError",
+        "AcknowledgeStatus",
+        "FlowControl",
+        "Message",
+        "Scheduler",
+        "StreamingPullFuture",
+        "SubscriberClient",
+        "ThreadScheduler",
+        "TopicAdminClient",
+    },
+    "emulator": {"Emulator"},
+}
+# Modules that are not meant to be imported with *, so they need no __all__.
+NAMES_IN_MODULES = {"protocol.clock": {"Clock", "ManualClock", "SystemClock"}}
+
+# Not the business of a program that subscribes, or slow to import and not always needed.
+UNWANTED = ["aiohttp", "click", "emulator", "google.auth", "http.server", "pyspark", "rich"]
+# Far above the real cost, so that a busy machine does not fail, but below that of a heavy import.
+IMPORT_SECONDS = 1.5
+
+MEASURE_IMPORT = """
+import json, sys, time
+start = time.perf_counter()
+import subscriber
+seconds = time.perf_counter() - start
+print(json.dumps({"seconds": seconds, "modules": sorted(sys.modules)}))
+"""
+
+
+@pytest.mark.parametrize("package", PUBLIC_NAMES)
+def test_package_offers_its_public_names_and_no_others(package: str) -> None:
+    """A name is public on purpose: it is in the table above and in __all__."""
+    module = importlib.import_module(package)
+    assert set(module.__all__) == PUBLIC_NAMES[package]
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+
+
+@pytest.mark.parametrize("name", NAMES_IN_MODULES)
+def test_module_has_its_public_names(name: str) -> None:
+    """These are imported from the module itself."""
+    assert NAMES_IN_MODULES[name] <= vars(importlib.import_module(name)).keys()
+
+
+def test_importing_the_subscriber_is_light() -> None:
+    """Nothing is imported that a subscribing program may never need, and it does not take long."""
+    command = [sys.executable, "-c", MEASURE_IMPORT]
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    measured = json.loads(output)
+    assert set(UNWANTED) & set(measured["modules"]) == set()
+    assert measured["seconds"] < IMPORT_SECONDS
