@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 
 from protocol.clock import SYSTEM_CLOCK, Clock
+from protocol.errors import Unavailable
 
 from .engine import Engine
 from .services.handlers import generic_handlers
@@ -17,6 +18,9 @@ from .services.subscriber import SubscriberService
 
 # A Publish request may have 10 MB; a larger one must arrive to be refused with a clear text.
 MAX_RECEIVE_BYTES = 20 * 1024 * 1024
+
+# How long calls under way may take to end when the server stops, in seconds.
+STOP_GRACE = 1.0
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
@@ -82,7 +86,10 @@ class Server:
         self._engine.on_due = lambda due: None
         if self._timer is not None:
             self._timer.cancel()
-        await self._grpc.stop(grace=None)
+        # Calls under way end by themselves. Cut off they would end with CANCELLED, for which official
+        # clients give up a subscription; after UNAVAILABLE they come back.
+        self._engine.disconnect(Unavailable("The broker is shutting down."))
+        await self._grpc.stop(grace=STOP_GRACE)
 
     def catch_up(self) -> None:
         """Let the engine do what is due by now; when called from another thread, wait for it."""

@@ -209,6 +209,11 @@ class Engine:
         self._watch(subscription)
         return stale
 
+    def disconnect(self, reason: errors.RpcError) -> None:
+        """Tell every open stream and waiting pull to end with `reason`."""
+        for subscription in self._subscriptions.values():
+            subscription.close(reason)
+
     # ---- time ----------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:

@@ -5,6 +5,7 @@ Nothing is imported here that may be missing, so that `main` can say what to ins
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 
@@ -22,6 +23,9 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
+    # Else gRPC's core remarks on stderr that a server has gone away, and the like.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
     from .program import run
 
     return run()

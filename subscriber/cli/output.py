@@ -9,14 +9,27 @@ import json
 import sys
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, Protocol
 
 import click
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message as Protobuf
 
 from protocol import names
-from protocol.messages import pubsub_pb2 as pubsub
+
+
+class _Content(Protocol):
+    """What the wire's and the SDK's messages have alike."""
+
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def data(self) -> bytes: ...
+    @property
+    def attributes(self) -> Mapping[str, str]: ...
+    @property
+    def ordering_key(self) -> str: ...
 
 
 class Output:
@@ -115,11 +128,13 @@ class Output:
         console.print(Text(printable(body)), soft_wrap=True)
 
 
-def message_record(message: pubsub.PubsubMessage, delivery_attempt: int = 0) -> dict[str, Any]:
+def message_record(
+    message: _Content, publish_time: datetime, delivery_attempt: int | None
+) -> dict[str, Any]:
     """A message for JSON. Data that is not UTF-8 is in base64, and `base64` is true."""
     record: dict[str, Any] = {
         "messageId": message.message_id,
-        "publishTime": message.publish_time.ToJsonString(),
+        "publishTime": publish_time.isoformat().replace("+00:00", "Z"),
         "orderingKey": message.ordering_key,
         "attributes": dict(sorted(message.attributes.items())),
     }

@@ -99,6 +99,9 @@ def run(args: Sequence[str] | None = None) -> int:
     except PullstreamError as error:
         click.echo(f"Error: {_describe(error)}", err=True)
         return 1
+    except OSError as error:
+        click.echo(f"Error: {error}", err=True)
+        return 1
     # click returns the code of ctx.exit() here.
     return result if isinstance(result, int) else 0
 

@@ -66,7 +66,8 @@ class Session:
             opened = client(endpoint=self.endpoint)
         except ValueError as error:
             raise click.UsageError(str(error)) from error
-        return click.get_current_context().with_resource(opened)
+        click.get_current_context().with_resource(opened)
+        return opened
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)

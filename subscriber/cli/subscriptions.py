@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
-from .parameters import DURATION, KEY_VALUE
+from .parameters import duration, key_value
 from .session import Session, pass_session, session_options
 
 _COLUMNS = ("name", "topic", "ackDeadlineSeconds", "filter", "pushConfig", "labels")
 
 
 @click.group("subscriptions")
+@session_options
 def subscriptions() -> None:
     """Manage subscriptions."""
 
@@ -33,13 +34,13 @@ def subscriptions() -> None:
 )
 @click.option("--retain-acked-messages", is_flag=True, help="Keep them, for seeking back.")
 @click.option(
-    "--message-retention-duration", type=DURATION, help="For the backlog, 10m to 31d. Default: 7d."
+    "--message-retention-duration", type=duration, help="For the backlog, 10m to 31d. Default: 7d."
 )
 @click.option("--push-endpoint", help="URL to push messages to.")
-@click.option("--label", "labels", type=KEY_VALUE, multiple=True, help="May be repeated.")
+@click.option("--label", "labels", type=key_value, multiple=True, help="May be repeated.")
 @session_options
 @pass_session
-def create(session: Session, subscription: str, **options: Any) -> None:
+def create(session: Session, /, subscription: str, **options: Any) -> None:
     """Create a subscription."""
     request = _settings(session, **options)
     request["name"] = session.full_name("subscriptions", subscription)

@@ -6,21 +6,22 @@ from datetime import timedelta
 
 import click
 
-from .parameters import DURATION, KEY_VALUE
+from .parameters import duration, key_value
 from .session import Session, pass_session, session_options
 
 
 @click.group("topics")
+@session_options
 def topics() -> None:
     """Manage topics."""
 
 
 @topics.command("create")
 @click.argument("topic_names", metavar="TOPIC...", nargs=-1, required=True)
-@click.option("--label", "labels", type=KEY_VALUE, multiple=True, help="May be repeated.")
+@click.option("--label", "labels", type=key_value, multiple=True, help="May be repeated.")
 @click.option(
     "--message-retention-duration",
-    type=DURATION,
+    type=duration,
     help="How long the topic keeps messages for seeking, 10m to 31d. Default: not at all.",
 )
 @session_options

@@ -13,6 +13,8 @@ from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 # Nothing is wrong with the request itself: the same again may well succeed.
 TRANSIENT_CODES = frozenset(
     {
+        # Not by us: a server that stops cancels what it has in hand.
+        grpc.StatusCode.CANCELLED,
         grpc.StatusCode.DEADLINE_EXCEEDED,
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         grpc.StatusCode.ABORTED,

@@ -1,0 +1,41 @@
+"""Test your own code against a real broker: the fixture `pubsub_emulator` comes with pullstream.
+
+    pytest samples/test_with_fixture.py
+
+Each test gets an empty broker of its own in some milliseconds. PUBSUB_EMULATOR_HOST points at it, so
+the code under test connects by itself, whether it uses pullstream or Google's client.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from emulator import Emulator
+from subscriber import Message, SubscriberClient, TopicAdminClient
+
+TOPIC = "projects/test-project/topics/orders"
+SUBSCRIPTION = "projects/test-project/subscriptions/orders"
+
+
+def test_an_order_that_fails_once_is_delivered_again(pubsub_emulator: Emulator) -> None:
+    done = threading.Event()
+    deliveries: list[bytes] = []
+
+    def handle(message: Message) -> None:
+        deliveries.append(message.data)
+        if len(deliveries) == 1:
+            raise ValueError("out of stock")
+        message.ack()
+        done.set()
+
+    with TopicAdminClient() as topics, SubscriberClient() as client:
+        topics.create_topic(name=TOPIC)
+        client.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
+        topics.publish(TOPIC, [{"data": b"one book"}])
+        future = client.subscribe(SUBSCRIPTION, handle)
+        assert done.wait(10)
+        future.cancel()
+        future.result(10)
+
+    assert deliveries == [b"one book", b"one book"]
+    assert pubsub_emulator.backlog(SUBSCRIPTION) == 0

@@ -1,0 +1,129 @@
+"""Every sample does what its docstring says, run as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from emulator import Emulator
+from subscriber import SubscriberClient, TopicAdminClient
+
+ROOT = Path(__file__).parents[2]
+TOPIC = "projects/test-project/topics/sample"
+SUBSCRIPTION = "projects/test-project/subscriptions/sample"
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def subscription(pubsub_emulator: Emulator) -> str:
+    """A subscription that keeps order, on the broker that the environment names."""
+    with TopicAdminClient() as topics, SubscriberClient() as client:
+        topics.create_topic(name=TOPIC)
+        client.create_subscription(
+            request={"name": SUBSCRIPTION, "topic": TOPIC, "enable_message_ordering": True}
+        )
+    return SUBSCRIPTION
+
+
+def publish(lines: Sequence[str], key: str = "") -> None:
+    with TopicAdminClient() as topics:
+        topics.publish(TOPIC, [{"data": line.encode(), "ordering_key": key} for line in lines])
+
+
+def test_receive_prints_and_acknowledges_what_was_published(
+    pubsub_emulator: Emulator, subscription: str
+) -> None:
+    """receive.py handles every message and leaves nothing behind."""
+    publish(["one", "two"])
+    result = run("samples/receive.py", subscription)
+    assert result.returncode == 0, result.stderr
+    assert sorted(result.stdout.splitlines()) == ["received 'one'", "received 'two'"]
+    assert pubsub_emulator.backlog(subscription) == 0
+
+
+def test_pull_takes_what_is_there(pubsub_emulator: Emulator, subscription: str) -> None:
+    """pull.py prints the messages and acknowledges them."""
+    publish(["one", "two"])
+    result = run("samples/pull.py", subscription)
+    assert result.stdout.splitlines() == ["pulled 'one'", "pulled 'two'", "acknowledged 2 messages"]
+    assert pubsub_emulator.backlog(subscription) == 0
+
+
+def test_process_in_order_keeps_each_customers_order(
+    pubsub_emulator: Emulator, subscription: str
+) -> None:
+    """process_in_order.py prints each customer's messages in the order of publishing."""
+    numbers = [str(number) for number in range(50)]
+    publish(numbers, key="anna")
+    publish(numbers, key="bert")
+    result = run("samples/process_in_order.py", subscription)
+    expected = " ".join(numbers)
+    assert result.stdout.splitlines() == [f"anna: {expected}", f"bert: {expected}"]
+    assert pubsub_emulator.backlog(subscription) == 0
+
+
+def test_limit_flow_runs_no_more_at_a_time_than_it_has_threads(
+    pubsub_emulator: Emulator, subscription: str
+) -> None:
+    """limit_flow.py handles everything, at most four messages at the same time."""
+    publish([str(number) for number in range(100)])
+    result = run("samples/limit_flow.py", subscription)
+    words = result.stdout.split()
+    assert words[:3] == ["handled", "100", "messages,"], result.stderr
+    assert 1 <= int(words[5]) <= 4
+    assert pubsub_emulator.backlog(subscription) == 0
+
+
+def test_the_sample_test_passes() -> None:
+    """test_with_fixture.py is a test, and it passes."""
+    result = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "samples/test_with_fixture.py")
+    assert result.returncode == 0, result.stdout
+
+
+def test_the_demo_keeps_its_promises() -> None:
+    """demo.py ends with 0, and with a line for each promise it has verified."""
+    result = run("samples/demo.py")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("  ok  ") == 4
+    assert "BROKEN" not in result.stdout
+    assert result.stderr == ""
+
+
+def test_the_demo_takes_any_file_of_lines(tmp_path: Path) -> None:
+    """A file of lines, some empty, is published a record a line."""
+    path = tmp_path / "lines.txt"
+    path.write_text("\n".join(["", *(f"line {number} ä" for number in range(500)), ""]))
+    result = run("samples/demo.py", "--file", str(path))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "500 records" in result.stdout
+
+
+@pytest.mark.parametrize(("content", "says"), [(None, "cannot read"), ("\n\n", "holds no records")])
+def test_the_demo_tells_what_is_wrong_with_a_file(
+    tmp_path: Path, content: str | None, says: str
+) -> None:
+    """A file that is missing or empty ends the demo with 1 and one clear line."""
+    path = tmp_path / "lines.txt"
+    if content is not None:
+        path.write_text(content)
+    result = run("samples/demo.py", "--file", str(path))
+    assert result.returncode == 1
+    assert says in result.stderr
+    assert result.stdout == ""

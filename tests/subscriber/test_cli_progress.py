@@ -1,0 +1,97 @@
+"""Waiting for a subscription: by number, by silence, or until it is stopped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from protocol.clock import ManualClock
+from subscriber.cli.progress import Progress
+
+Run = Callable[..., "Future[Any]"]
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """Calls something on another thread."""
+    with ThreadPoolExecutor() as pool:
+        yield pool.submit
+
+
+class WatchedClock(ManualClock):
+    """Tells when somebody begins to wait on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watched = threading.Event()
+
+    def timeout(self, deadline: float | None) -> float | None:
+        self.watched.set()
+        return super().timeout(deadline)
+
+
+def test_it_is_over_when_the_last_message_of_the_limit_has_ended(run: Run) -> None:
+    """Begun is not enough."""
+    clock = WatchedClock()
+    progress = Progress(2, clock=clock)
+    assert progress.begin()
+    assert progress.begin()
+    progress.end()
+    waiting = run(progress.wait)
+    clock.watched.wait()
+    assert not waiting.done()
+    progress.end()
+    waiting.result()
+
+
+def test_a_message_beyond_the_limit_waits_and_is_not_taken_on(run: Run) -> None:
+    """Until the others have ended and everything is stopped."""
+    progress = Progress(1)
+    assert progress.begin()
+    beyond = run(progress.begin)
+    progress.end()
+    progress.wait()
+    assert not beyond.done()
+    progress.stop()
+    assert beyond.result() is False
+
+
+def test_silence_ends_it(run: Run) -> None:
+    """Counted from the end of the last message."""
+    clock = WatchedClock()
+    progress = Progress(idle=10, clock=clock)
+    clock.advance(8)
+    assert progress.begin()
+    progress.end()
+    waiting = run(progress.wait)
+    clock.watched.wait()
+    clock.advance(9)
+    assert not waiting.done()
+    clock.advance(1)
+    waiting.result()
+
+
+def test_a_message_that_takes_long_is_no_silence(run: Run) -> None:
+    """Nothing is quiet while it runs."""
+    clock = WatchedClock()
+    progress = Progress(idle=10, clock=clock)
+    assert progress.begin()
+    waiting = run(progress.wait)
+    clock.watched.wait()
+    clock.advance(100)
+    assert not waiting.done()
+    progress.end()
+    clock.advance(10)
+    waiting.result()
+
+
+def test_once_stopped_nothing_is_taken_on() -> None:
+    """And there is nothing to wait for."""
+    progress = Progress()
+    progress.stop()
+    progress.wait()
+    assert not progress.begin()
