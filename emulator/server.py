@@ -39,7 +39,7 @@ def new_engine(clock: Clock = SYSTEM_CLOCK) -> Engine:
 
 
 class Server:
-    """Serves one engine on one port. Every method runs on one event loop, the engine's only owner."""
+    """Serves one engine on one port. Every method runs on one event loop, its only owner."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Server:
         *,
         clock: Clock = SYSTEM_CLOCK,
         credentials: grpc.ServerCredentials | None = None,
-        interceptors: Sequence[grpc.aio.ServerInterceptor[object, object]] = (),
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -86,8 +86,8 @@ class Server:
         self._engine.on_due = lambda due: None
         if self._timer is not None:
             self._timer.cancel()
-        # Calls under way end by themselves. Cut off they would end with CANCELLED, for which official
-        # clients give up a subscription; after UNAVAILABLE they come back.
+        # Calls under way end by themselves. Cut off they would end with CANCELLED, for which
+        # official clients give up a subscription; after UNAVAILABLE they come back.
         self._engine.disconnect(Unavailable("The broker is shutting down."))
         await self._grpc.stop(grace=STOP_GRACE)
 

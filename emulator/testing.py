@@ -44,14 +44,14 @@ class Emulator:
         port: int = 0,
         engine: Engine | None = None,
         server_credentials: grpc.ServerCredentials | None = None,
-        interceptors: Sequence[grpc.aio.ServerInterceptor[Any, Any]] = (),
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     ) -> None:
         self.clock = clock
         self.host = host
         self.port = port
         self.engine = engine or new_engine(clock)
         self._server: Server | None = None
-        self._new_server = lambda: Server(
+        self._new_server: Callable[[], Server] = lambda: Server(
             self.engine, clock=clock, credentials=server_credentials, interceptors=interceptors
         )
 

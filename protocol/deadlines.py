@@ -72,9 +72,7 @@ class DeadlineTable(Generic[K, V]):
 
     def next_due(self) -> float | None:
         """The earliest due time, or None when the table is empty."""
-        return min(
-            (next(iter(queue.values()))[0] for queue in self._queues.values()), default=None
-        )
+        return min((next(iter(queue.values()))[0] for queue in self._queues.values()), default=None)
 
     def pop_due(self, now: float) -> list[tuple[K, V]]:
         """Remove and return every item due at or before `now`, earliest first."""

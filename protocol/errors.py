@@ -6,19 +6,19 @@
 
 Each class of a status code is also google-api-core's class of that code, so `except
 google.api_core.exceptions.NotFound` written for the official client still catches ours. The broker
-raises them; the gRPC shell turns them into a status (`rich_status`); the SDK turns a status back into
-them (`from_rpc_error`).
+raises them; the gRPC shell turns them into a status (`rich_status`); the SDK turns a status back
+into them (`from_rpc_error`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import grpc
 from google.api_core import exceptions as api
 from google.protobuf.any_pb2 import Any
 from google.protobuf.message import DecodeError
-from google.rpc import code_pb2, error_details_pb2, status_pb2
+from google.rpc import error_details_pb2, status_pb2
 
 ERROR_DOMAIN = "pubsub.googleapis.com"
 STATUS_DETAILS_KEY = "grpc-status-details-bin"
@@ -31,8 +31,8 @@ class PullstreamError(Exception):
 class RpcError(PullstreamError, api.GoogleAPICallError):
     """A call ended with a gRPC status other than OK.
 
-    `message` says what was wrong; `grpc_status_code` is the status; `reason` and `metadata` hold the
-    `google.rpc.ErrorInfo` that came with it, if any (for exactly-once: ack id -> failure code).
+    `message` says what was wrong; `grpc_status_code` is the status; `reason` and `metadata` hold
+    the `google.rpc.ErrorInfo` that came with it, if any (for exactly-once: ack id -> failure code).
     """
 
     grpc_status_code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
@@ -140,7 +140,8 @@ def rich_status(error: RpcError) -> bytes | None:
     status = status_pb2.Status(
         code=error.grpc_status_code.value[0], message=error.message, details=[detail]
     )
-    return status.SerializeToString()
+    encoded: bytes = status.SerializeToString()
+    return encoded
 
 
 def from_rpc_error(error: grpc.RpcError) -> RpcError:
@@ -156,13 +157,14 @@ def from_rpc_error(error: grpc.RpcError) -> RpcError:
     return cls(text, reason=info.reason, metadata=info.metadata)
 
 
-def error_info(trailers: object) -> error_details_pb2.ErrorInfo:
+def error_info(
+    trailers: Iterable[tuple[str, str | bytes]] | None,
+) -> error_details_pb2.ErrorInfo:
     """The ErrorInfo in a call's trailing metadata; an empty one if there is none.
 
     Every detail is looked at, not only the first: proxies add their own in front.
     """
-    pairs = trailers if isinstance(trailers, (tuple, list)) else tuple(trailers or ())  # type: ignore[call-overload]
-    for key, value in pairs:
+    for key, value in trailers or ():
         if key != STATUS_DETAILS_KEY:
             continue
         status = status_pb2.Status()
@@ -180,4 +182,5 @@ def error_info(trailers: object) -> error_details_pb2.ErrorInfo:
 
 def code_name(error: RpcError) -> str:
     """`INVALID_ARGUMENT` and so on, for logs and the command line."""
-    return code_pb2.Code.Name(error.grpc_status_code.value[0])
+    name: str = error.grpc_status_code.name
+    return name

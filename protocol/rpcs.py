@@ -1,7 +1,7 @@
 """Every RPC, once: the client's stubs and the broker's handlers are both built from this table.
 
-The gRPC paths are `google.pubsub.v1`'s, so that official peers understand them; the messages are our
-own (see protocol/messages), with the same bytes on the wire.
+The gRPC paths are `google.pubsub.v1`'s, so that official peers understand them; the messages are
+our own (see protocol/messages), with the same bytes on the wire.
 """
 
 from __future__ import annotations
@@ -111,7 +111,10 @@ RPCS: tuple[Rpc, ...] = (
     Rpc(SCHEMA_SERVICE, "DeleteSchemaRevision", schema.DeleteSchemaRevisionRequest, schema.Schema),
     Rpc(SCHEMA_SERVICE, "DeleteSchema", schema.DeleteSchemaRequest, Empty),
     Rpc(
-        SCHEMA_SERVICE, "ValidateSchema", schema.ValidateSchemaRequest, schema.ValidateSchemaResponse
+        SCHEMA_SERVICE,
+        "ValidateSchema",
+        schema.ValidateSchemaRequest,
+        schema.ValidateSchemaResponse,
     ),
     Rpc(
         SCHEMA_SERVICE,

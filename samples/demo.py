@@ -3,9 +3,9 @@
     make demo                 3,376 airports, one ordering key for each state
     make demo FILE=my.log     any text file, a record a line, twenty ordering keys
 
-The broker runs inside this process. Some callbacks are slow, some give their message back, some raise:
-at the end the program itself verifies that every record was handled, each key in order, and that
-nothing is left on the subscription. It exits with 1 if a promise was broken.
+The broker runs inside this process. Some callbacks are slow, some give their message back, some
+raise: at the end the program itself verifies that every record was handled, each key in order, and
+that nothing is left on the subscription. It exits with 1 if a promise was broken.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ KEYS_OF_A_PLAIN_FILE = 20
 MAX_RECORDS = 100_000
 PATIENCE = 60.0
 
-# Of how many records one is slow, given back, or raises (the last two at first sight only). Primes, so
-# that no key gets all of them.
+# Of how many records one is slow, given back, or raises (the last two at first sight only). Primes,
+# so that no key gets all of them.
 SLOW, GIVEN_BACK, RAISING = 41, 113, 173
 SLOW_SECONDS = 0.05
 
@@ -53,7 +53,7 @@ class Record:
 
 @dataclass
 class Handled:
-    """What the callbacks saw. They run in parallel, so everything here is changed under the lock."""
+    """What the callbacks saw. They run in parallel: all of it is changed under the lock."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     # For each key, in order of handling: the record's number and whether it was acknowledged.
@@ -233,7 +233,7 @@ def verify(
     ]
     checks = [
         (f"every record handled and acknowledged, unchanged ({len(missing)} missing)", not missing),
-        (f"every key in order ({len(out_of_order)} of {len(handled.by_key)} not)", not out_of_order),
+        (f"every key in order ({len(out_of_order)} of {len(published)} not)", not out_of_order),
         (f"nothing left on the subscription ({left} messages)", left == 0),
         ("the subscription ended without an error", ended_well),
     ]
@@ -245,8 +245,8 @@ def verify(
 def in_order(numbers: list[int], history: list[tuple[int, bool]]) -> bool:
     """Whether no record of a key, whose records are `numbers`, was handled before its time.
 
-    A record's time comes when the one before it has been acknowledged; after a failure the key begins
-    again at the failed record or before it.
+    A record's time comes when the one before it has been acknowledged; after a failure the key
+    begins again at the failed record or before it.
     """
     place = {number: index for index, number in enumerate(numbers)}
     may_come = 0

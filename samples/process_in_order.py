@@ -2,8 +2,9 @@
 
     python samples/process_in_order.py projects/PROJECT/subscriptions/NAME
 
-The subscription must have been created with enable_message_ordering, and the messages published with
-an ordering key. If a callback fails, the key begins again at that message; nothing overtakes it.
+The subscription must have been created with enable_message_ordering, and the messages published
+with an ordering key. If a callback fails, the key begins again at that message; nothing overtakes
+it.
 """
 
 from __future__ import annotations

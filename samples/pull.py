@@ -1,6 +1,6 @@
 """Pull messages by hand: ask, handle, acknowledge.
 
-    python samples/pull.py projects/PROJECT/subscriptions/NAME
+python samples/pull.py projects/PROJECT/subscriptions/NAME
 """
 
 from __future__ import annotations

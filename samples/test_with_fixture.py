@@ -2,8 +2,8 @@
 
     pytest samples/test_with_fixture.py
 
-Each test gets an empty broker of its own in some milliseconds. PUBSUB_EMULATOR_HOST points at it, so
-the code under test connects by itself, whether it uses pullstream or Google's client.
+Each test gets an empty broker of its own in some milliseconds. PUBSUB_EMULATOR_HOST points at it,
+so the code under test connects by itself, whether it uses pullstream or Google's client.
 """
 
 from __future__ import annotations

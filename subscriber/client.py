@@ -47,7 +47,8 @@ class SubscriberClient(SubscriberAdmin):
         *,
         max_workers: int | None = None,
     ) -> StreamingPullFuture:
-        """Receive messages in the background: `callback(message)` runs for each, on a pool of threads.
+        """Receive messages in the background: `callback(message)` runs for each, on a pool of
+        threads.
 
         The callback settles its message by `message.ack()` or `message.nack()`. If it raises, the
         message is nacked, the error logged, and the subscription goes on. Messages with an ordering

@@ -10,7 +10,7 @@ from protocol.errors import PullstreamError
 
 
 class AcknowledgeStatus(Enum):
-    """How an acknowledgement, a nack or a deadline change ended. Values are the official client's."""
+    """How an ack, a nack or a deadline change ended. Values are the official client's."""
 
     SUCCESS = 1
     PERMISSION_DENIED = 2

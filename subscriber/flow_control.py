@@ -9,19 +9,22 @@ from typing import NamedTuple
 MIN_EXTENSION = 10
 MAX_EXTENSION = 600
 
-# The stream is paused when the load reaches 1.0 and resumed below this, so that it does not flutter.
+# The stream is paused when the load reaches 1.0 and resumed below this, so that it does not
+# flutter.
 RESUME_BELOW = 0.8
 
 
 class FlowControl(NamedTuple):
     """Limits of one subscription. Names and defaults are the official client's.
 
-    max_bytes: bytes of messages received and unfinished; a single larger message still gets through.
+    max_bytes: bytes of messages received and unfinished; a single larger message still gets
+    through.
     max_messages: messages received and unfinished: running, waiting for a worker, or held for their
         ordering key.
     max_lease_duration: seconds for which a message's lease is extended, counted from its receipt.
         After that the message is given up and the server delivers it again.
-    min_duration_per_lease_extension, max_duration_per_lease_extension: bounds in seconds of a single
+    min_duration_per_lease_extension, max_duration_per_lease_extension: bounds in seconds of a
+    single
         extension, 10 to 600; 0 leaves it to the times that callbacks have been seen to take.
     """
 
@@ -88,9 +91,7 @@ class LoadGauge:
     @property
     def load(self) -> float:
         """The fuller of the two limits, 1.0 when it is reached."""
-        return max(
-            self._messages / self._limits.max_messages, self._bytes / self._limits.max_bytes
-        )
+        return max(self._messages / self._limits.max_messages, self._bytes / self._limits.max_bytes)
 
     def add(self, messages: int, size: int) -> None:
         """Count received messages of `size` bytes in all."""

@@ -12,8 +12,8 @@ class AckFuture(Future[AcknowledgeStatus]):
     """The outcome of `ack_with_response()` and its like.
 
     `result()` returns AcknowledgeStatus.SUCCESS once the server has said so, and raises
-    AcknowledgeError otherwise. It always resolves, at the latest when the subscription is shut down.
-    It cannot be cancelled: the request is on its way.
+    AcknowledgeError otherwise. It always resolves, at the latest when the subscription is shut
+    down. It cannot be cancelled: the request is on its way.
     """
 
     def cancel(self) -> bool:
@@ -23,8 +23,8 @@ class AckFuture(Future[AcknowledgeStatus]):
 class StreamingPullFuture(Future[bool]):
     """A running subscription.
 
-    `result()` blocks until the subscription is shut down: it returns True when the user asked for it,
-    and raises the error that ended the stream otherwise. Callbacks that raise do not end it.
+    `result()` blocks until the subscription is shut down: it returns True when the user asked for
+    it, and raises the error that ended the stream otherwise. Callbacks that raise do not end it.
     """
 
     def __init__(self, cancel: Callable[[], None]) -> None:

@@ -6,10 +6,11 @@ import abc
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
+
+from protocol.clock import SYSTEM_CLOCK
 
 from .message import Message
 
@@ -18,7 +19,7 @@ _log = logging.getLogger(__name__)
 DEFAULT_WORKERS = 10
 
 # A worker that is in no callback leaves within this many seconds of being told to.
-_IDLE_WORKER_EXIT = 1.0
+_IDLE_WORKER_EXIT = 0.1
 
 Work = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -30,7 +31,9 @@ class Scheduler(abc.ABC):
     def schedule(self, callback: Callable[..., Any], *args: Any) -> None:
         """Run `callback(*args)` soon, on another thread. Must not wait."""
 
-    def schedule_many(self, callback: Callable[[Message], Any], messages: Sequence[Message]) -> None:
+    def schedule_many(
+        self, callback: Callable[[Message], Any], messages: Sequence[Message]
+    ) -> None:
         """Run `callback(message)` for each message, in no particular order."""
         for message in messages:
             self.schedule(callback, message)
@@ -50,7 +53,8 @@ class ThreadScheduler(Scheduler):
     work for them, up to `max_workers`, and end at `shutdown`.
 
     Args:
-        executor: run the callbacks on this instead of own threads. It is used, not shut down: it may
+        executor: run the callbacks on this instead of own threads. It is used, not shut down: it
+        may
             be shared with other work.
         max_workers: size of the own pool, 10 unless given.
     """
@@ -75,7 +79,9 @@ class ThreadScheduler(Scheduler):
         self._queue.put((callback, args))
         self._provide_workers(1)
 
-    def schedule_many(self, callback: Callable[[Message], Any], messages: Sequence[Message]) -> None:
+    def schedule_many(
+        self, callback: Callable[[Message], Any], messages: Sequence[Message]
+    ) -> None:
         put = self._queue.put
         for message in messages:
             put((callback, (message,)))
@@ -89,10 +95,12 @@ class ThreadScheduler(Scheduler):
         for _ in threads:
             self._queue.put(None)
         # Those that are in a callback end with it, waited for or not.
-        deadline = None if await_msg_callbacks else time.monotonic() + _IDLE_WORKER_EXIT / 10
+        clock = SYSTEM_CLOCK
+        deadline = clock.monotonic() + _IDLE_WORKER_EXIT
         for thread in threads:
             if thread is not threading.current_thread():
-                thread.join(None if deadline is None else max(deadline - time.monotonic(), 0))
+                left = max(deadline - clock.monotonic(), 0.0)
+                thread.join(None if await_msg_callbacks else left)
         if await_msg_callbacks:
             with self._quiet:
                 self._quiet.wait_for(lambda: self._running == 0)

@@ -130,9 +130,7 @@ class Engine:
     def get_subscription(self, name: str) -> pubsub.Subscription:
         return self._subscription(name).config
 
-    def update_subscription(
-        self, request: pubsub.UpdateSubscriptionRequest
-    ) -> pubsub.Subscription:
+    def update_subscription(self, request: pubsub.UpdateSubscriptionRequest) -> pubsub.Subscription:
         subscription = self._subscription(request.subscription.name)
         config = field_mask.SUBSCRIPTION.apply(
             request.update_mask.paths, request.subscription, subscription.config
@@ -172,7 +170,7 @@ class Engine:
     # ---- delivery ------------------------------------------------------------------------------
 
     def join(self, name: str, consumer: Consumer, *, waits: bool = False) -> Subscription:
-        """Let `consumer` take from a subscription; `waits` marks a Pull that will wait for messages."""
+        """Let `consumer` take from a subscription; `waits` marks a Pull that will wait."""
         subscription = self._subscription(name)
         config = subscription.config
         if config.push_config.push_endpoint or any(
@@ -184,7 +182,8 @@ class Engine:
             )
         if waits and subscription.waiting >= MAX_WAITING:
             raise errors.ResourceExhausted(
-                f"Too many pull requests wait on {names.short_id(name)}; the maximum is {MAX_WAITING}."
+                f"Too many pull requests wait on {names.short_id(name)}; "
+                f"the maximum is {MAX_WAITING}."
             )
         subscription.join(consumer)
         return subscription

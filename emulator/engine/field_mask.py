@@ -20,7 +20,9 @@ M = TypeVar("M", bound=Message)
 class UpdateRule(Generic[M]):
     """Which fields of a resource an update may name, and how refusals call things."""
 
-    def __init__(self, request: str, resource: str, example: tuple[str, str], mutable: Sequence[str]):
+    def __init__(
+        self, request: str, resource: str, example: tuple[str, str], mutable: Sequence[str]
+    ) -> None:
         self._request = request
         self._resource = resource
         self._example = example
@@ -50,8 +52,8 @@ class UpdateRule(Generic[M]):
         if not _is_field(path.split("."), resource):
             right, wrong = self._example
             raise InvalidArgument(
-                f"{refusal}'{path}' is not a known {self._resource} field. Note that field paths must "
-                f"be of the form '{right}' rather than '{wrong}'."
+                f"{refusal}'{path}' is not a known {self._resource} field. Note that field paths "
+                f"must be of the form '{right}' rather than '{wrong}'."
             )
         if path.split(".")[0] not in self._mutable:
             raise InvalidArgument(

@@ -1,10 +1,10 @@
 """The messages of one ordering key: their order survives every redelivery.
 
-Rules (pubsub-v1, "Order messages"): messages of a key are delivered in publish order; while some are
-under lease, only the consumer that holds them gets more of the key; when one is nacked or its lease
-ends, it and *every* later message of the key are delivered again, in order, also those that were
-acknowledged meanwhile. Nothing is delivered twice while it is leased, so a key with a failure in it
-waits until its last lease has ended before it starts again at the failed message.
+Rules (pubsub-v1, "Order messages"): messages of a key are delivered in publish order; while some
+are under lease, only the consumer that holds them gets more of the key; when one is nacked or its
+lease ends, it and *every* later message of the key are delivered again, in order, also those that
+were acknowledged meanwhile. Nothing is delivered twice while it is leased, so a key with a failure
+in it waits until its last lease has ended before it starts again at the failed message.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from protocol.errors import InvalidArgument
 from protocol.messages import pubsub_pb2 as pubsub
 
-from .durations import DAY, HOUR, MINUTE, in_words, seconds_of
+from .durations import DAY, MINUTE, in_words, seconds_of
 
 MIN_ACK_DEADLINE = 10
 MAX_ACK_DEADLINE = 600
@@ -64,8 +64,8 @@ def check_ack_deadline(seconds: int, minimum: int) -> None:
     """Refuse a deadline outside `minimum`..600 s (0 is a nack where the minimum is 0)."""
     if not minimum <= seconds <= MAX_ACK_DEADLINE:
         raise InvalidArgument(
-            f"Invalid ack deadline given (ack_deadline={seconds}). The ack deadline must be between "
-            f"{minimum} and {MAX_ACK_DEADLINE} seconds."
+            f"Invalid ack deadline given (ack_deadline={seconds}). The ack deadline must be "
+            f"between {minimum} and {MAX_ACK_DEADLINE} seconds."
         )
 
 
@@ -93,9 +93,7 @@ def _out_of_bounds(name: str, value: float, low: float, high: float) -> InvalidA
 def _check_retention(duration: Duration) -> None:
     seconds = seconds_of(duration)
     if not MIN_RETENTION <= seconds <= MAX_RETENTION:
-        raise _out_of_bounds(
-            "message retention duration", seconds, MIN_RETENTION, MAX_RETENTION
-        )
+        raise _out_of_bounds("message retention duration", seconds, MIN_RETENTION, MAX_RETENTION)
 
 
 def _finish_retention(subscription: pubsub.Subscription) -> None:
@@ -107,8 +105,8 @@ def _finish_retention(subscription: pubsub.Subscription) -> None:
         ttl = seconds_of(subscription.expiration_policy.ttl)
         if ttl < MIN_TTL:
             raise InvalidArgument(
-                f"The value for expiration duration is too small. You passed {in_words(ttl)} in the "
-                f"request, but the minimum value is {in_words(MIN_TTL)}."
+                f"The value for expiration duration is too small. You passed {in_words(ttl)} in "
+                f"the request, but the minimum value is {in_words(MIN_TTL)}."
             )
     if not subscription.HasField("message_retention_duration"):
         seconds = DEFAULT_RETENTION if ttl is None else min(DEFAULT_RETENTION, int(ttl))
@@ -117,9 +115,9 @@ def _finish_retention(subscription: pubsub.Subscription) -> None:
     retention = seconds_of(subscription.message_retention_duration)
     if ttl is not None and retention > ttl:
         raise InvalidArgument(
-            f"The subscription's message retention duration ({retention:g} seconds) cannot be greater "
-            f"than the TTL in the subscription's expiration policy ({ttl:g} seconds), since messages "
-            "cannot be retained past subscription expiration."
+            f"The subscription's message retention duration ({retention:g} seconds) cannot be "
+            f"greater than the TTL in the subscription's expiration policy ({ttl:g} seconds), "
+            "since messages cannot be retained past subscription expiration."
         )
 
 
@@ -153,8 +151,8 @@ def _finish_retry_policy(subscription: pubsub.Subscription) -> None:
             raise _out_of_bounds(name, value, 0, MAX_BACKOFF)
     if high < low:
         raise InvalidArgument(
-            f"The specified maximum_backoff {in_words(high)} cannot be smaller than minimum_backoff "
-            f"{in_words(low)}."
+            f"The specified maximum_backoff {in_words(high)} cannot be smaller than "
+            f"minimum_backoff {in_words(low)}."
         )
 
 

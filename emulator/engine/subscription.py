@@ -41,8 +41,8 @@ class Subscription:
     def __init__(self, config: pubsub.Subscription, numbers: Iterator[int] | None = None) -> None:
         self.config = config
         self._numbers = numbers or itertools.count(1)
-        # Ack ids end in a mark of the subscription, so that one can tell its own stale ids (harmless)
-        # from another subscription's (an error).
+        # Ack ids end in a mark of the subscription, so that one can tell its own stale ids
+        # (harmless) from another subscription's (an error).
         self._mark = "-" + hashlib.blake2s(config.name.encode(), digest_size=6).hexdigest()
         self._ready: deque[Delivery | KeyLane] = deque()
         # Messages to deliver again stand in a queue of their own, which is served in turn with the
@@ -301,7 +301,7 @@ class Subscription:
     def backlog(self) -> int:
         """Messages not acknowledged for good: waiting, leased, or behind one of their key."""
         unordered = sum(
-            1 for q in (self._ready, self._again) for d in q if isinstance(d, Delivery) and not d.acked
+            isinstance(item, Delivery) and not item.acked for item in (*self._ready, *self._again)
         )
         leased = sum(1 for d in self._leases.values() if d.lane is None)
         return unordered + leased + sum(lane.size for lane in self._lanes.values())

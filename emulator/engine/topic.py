@@ -27,7 +27,8 @@ class Topic:
         """Append messages, at wall time `now` in seconds; returns their ids in order.
 
         The messages are completed in place: id and publish time are the broker's to set, whatever
-        the publisher sent. Publish times have milliseconds, as the real service's, and never go back.
+        the publisher sent. Publish times have milliseconds, as the real service's, and never go
+        back.
         """
         publish_ms = self._last_publish_ms = max(int(now * 1000), self._last_publish_ms)
         seconds, nanos = publish_ms // 1000, publish_ms % 1000 * 1_000_000
@@ -39,9 +40,7 @@ class Topic:
             message.publish_time.seconds = seconds
             message.publish_time.nanos = nanos
             ids.append(message_id)
-            records.append(
-                Record(self.head_seq, message.ordering_key, message.SerializeToString())
-            )
+            records.append(Record(self.head_seq, message.ordering_key, message.SerializeToString()))
         for subscription in self.subscriptions.values():
             subscription.offer(records)
         return ids

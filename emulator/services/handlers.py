@@ -58,7 +58,8 @@ def _unary(rpc: Rpc, method: Callable[..., Any]) -> Callable[[Message, Context],
     async def answer(request: Message, context: Context) -> Message:
         try:
             response = method(request, context) if takes_context else method(request)
-            return await response if inspect.isawaitable(response) else response
+            answer: Message = await response if inspect.isawaitable(response) else response
+            return answer
         except errors.RpcError as error:
             await abort(context, error)
         except Exception:

@@ -53,8 +53,8 @@ class StreamingPull:
                 with contextlib.suppress(asyncio.CancelledError, errors.RpcError):
                     await reader
         finally:
-            # A client that half-closes wants no more, but will finish what it has: its leases go on.
-            # However else the stream ended, what it held is somebody else's now.
+            # A client that half-closes wants no more, but will finish what it has: its leases go
+            # on. However else the stream ended, what it held is somebody else's now.
             self._subscription.leave(consumer, give_back=not half_closed)
 
     def _open(self, first: pubsub.StreamingPullRequest) -> Consumer:
@@ -141,7 +141,8 @@ class StreamingPull:
         reader.add_done_callback(lambda _: self._woken.set())
         while True:
             if reader.done():
-                # Half-closed by the client (the stream ends with OK), or a bad request (raised here).
+                # Half-closed by the client (the stream ends with OK), or a bad request (raised
+                # here).
                 return reader.result()
             if consumer.closed is not None:
                 raise consumer.closed

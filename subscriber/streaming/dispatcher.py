@@ -23,8 +23,8 @@ _log = logging.getLogger("pullstream.dispatcher")
 # Requests under way at a time. While all are, outcomes gather and go out in larger ones.
 MAX_IN_FLIGHT = 10
 
-# How long outcomes may gather before they are handled, in seconds: at most LONGEST_LINGER, less for a
-# small window of flow control, where each finished message is needed to let the next one in.
+# How long outcomes may gather before they are handled, in seconds: at most LONGEST_LINGER, less for
+# a small window of flow control, where each finished message is needed to let the next one in.
 LONGEST_LINGER = 0.005
 LINGER_PER_MESSAGE = 20e-6
 
@@ -46,11 +46,12 @@ class Dispatcher:
 
     Owns the Outbox and the calls under way; only its own thread touches them. Workers, the user's
     threads, the leaser and gRPC's callbacks all speak to it through its inbox. It never waits for a
-    call: several are under way at a time (grpc cancels one whose future is dropped, so they are kept).
+    call: several are under way at a time (grpc cancels one whose future is dropped, so they are
+    kept).
 
-    Guarantees: a finished message is reported to `finished` exactly as it comes, before the server is
-    told; every tracked future is resolved, at the latest by `stop`; what could not be delivered is
-    logged once and counted.
+    Guarantees: a finished message is reported to `finished` exactly as it comes, before the server
+    is told; every tracked future is resolved, at the latest by `stop`; what could not be delivered
+    is logged once and counted.
 
     Args:
         send: start the call for a request. Must not wait.
@@ -113,7 +114,8 @@ class Dispatcher:
     def stop(self, timeout: float) -> None:
         """Send what is waiting, wait for the answers, and end the thread. Idempotent.
 
-        What is not answered within `timeout` seconds is given up, its futures resolved with an error.
+        What is not answered within `timeout` seconds is given up, its futures resolved with an
+        error.
         """
         self._inbox.put(self._begin_stop)
         self._hurry.set()
@@ -128,7 +130,8 @@ class Dispatcher:
         while not (self._stopping and self._outbox.is_empty and not self._in_flight):
             events = self._inbox.take(self._outbox.next_due())
             if events and not self._stopping:
-                # Most outcomes come in crowds; woken for each alone we would cost more than they do.
+                # Most outcomes come in crowds; woken for each alone we would cost more than they
+                # do.
                 self._hurry.wait(self._linger)
                 self._hurry.clear()
                 events += self._inbox.drain()

@@ -6,8 +6,8 @@ from subscriber.flow_control import MAX_EXTENSION, MIN_EXTENSION
 
 PERCENTILE = 0.99
 
-# When this many samples have come together each counts half from then on: what callbacks did an hour
-# ago should not decide for ever.
+# When this many samples have come together each counts half from then on: what callbacks did an
+# hour ago should not decide for ever.
 _DECAY_AFTER = 10_000
 
 

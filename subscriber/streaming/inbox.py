@@ -30,8 +30,8 @@ class Inbox(Generic[T]):
     def offer(self, event: T) -> bool:
         """Put `event` unless the inbox is closed; False if it is, and then nobody will take it.
 
-        The lock makes the answer final: an event is either in before `close`, whose owner takes it in
-        its last round, or refused.
+        The lock makes the answer final: an event is either in before `close`, whose owner takes it
+        in its last round, or refused.
         """
         with self._lock:
             if self._closed:
@@ -44,7 +44,7 @@ class Inbox(Generic[T]):
         self.put(None)
 
     def take(self, deadline: float | None) -> list[T]:
-        """Wait for an event, a wake-up, or `deadline` on the clock; returns all there is by then."""
+        """Wait for an event, a wake-up, or `deadline` on the clock; returns all there is then."""
         timeout = self._clock.timeout(deadline)
         try:
             first = self._queue.get(block=timeout != 0.0, timeout=timeout)

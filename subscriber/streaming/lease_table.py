@@ -11,7 +11,8 @@ from subscriber.message import Message
 
 from .handling_times import HandlingTimes
 
-# Deadline of a lease as the server grants it on this stream, in seconds, unless the user sets bounds.
+# Deadline of a lease as the server grants it on this stream, in seconds, unless the user sets
+# bounds.
 DEFAULT_STREAM_DEADLINE = 60
 
 # A lease is extended when this much of it has passed. The rest is for the request to arrive, for a
@@ -39,8 +40,8 @@ class Released:
 class LeaseTable:
     """The messages that are received and not finished, by ack id. Not thread-safe.
 
-    Each is due when EXTEND_AT of its present lease has passed, or at the end of max_lease_duration if
-    that comes first. All times are seconds on one monotonic clock.
+    Each is due when EXTEND_AT of its present lease has passed, or at the end of max_lease_duration
+    if that comes first. All times are seconds on one monotonic clock.
     """
 
     def __init__(self, limits: FlowControl) -> None:

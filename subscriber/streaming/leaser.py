@@ -17,12 +17,13 @@ class Leaser:
     """Owner of the leases, with a thread that extends those that are due.
 
     Owns the LeaseTable, behind one lock. The consumer's thread adds (once per response), the
-    dispatcher's removes (once per batch of outcomes), the leaser's own thread extends. The lock, not an
-    inbox, because waking this thread for each response would cost more than all it has to do.
+    dispatcher's removes (once per batch of outcomes), the leaser's own thread extends. The lock,
+    not an inbox, because waking this thread for each response would cost more than all it has to
+    do.
 
     Guarantees: while a message is in the table its lease is extended before it ends, until
-    max_lease_duration has passed since its receipt; then it is removed and given up. Neither callable
-    is called under the lock.
+    max_lease_duration has passed since its receipt; then it is removed and given up. Neither
+    callable is called under the lock.
 
     Args:
         extend: send a deadline change: (ack ids, seconds). Must not wait.

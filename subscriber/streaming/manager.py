@@ -182,9 +182,7 @@ class StreamingPullManager:
     def _send(self, request: Request) -> Call:
         if request.is_ack:
             return self._calls.acknowledge(
-                pubsub.AcknowledgeRequest(
-                    subscription=self._subscription, ack_ids=request.ack_ids
-                )
+                pubsub.AcknowledgeRequest(subscription=self._subscription, ack_ids=request.ack_ids)
             )
         return self._calls.modify_ack_deadline(
             pubsub.ModifyAckDeadlineRequest(

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from subscriber.message import Message
 
-# How long after a failure a message of its key is suspected of having overtaken it, in seconds. What
-# was in flight when the failure was sent arrives well within this.
+# How long after a failure a message of its key is suspected of having overtaken it, in seconds.
+# What was in flight when the failure was sent arrives well within this.
 SUSPICION = 10.0
 
 # Keys with a suspicion are looked through for outdated ones when there are this many.
@@ -39,19 +39,20 @@ class MessagesOnHold:
     """Holds back the messages of a key while an earlier one of it is running.
 
     Owns the queues of the keys, behind one lock. The consumer's thread offers (once per response),
-    the workers' report each ordered callback that ends, the shutdown takes everything. How much can be
-    held is bounded by flow control, which counts held messages like any others.
+    the workers' report each ordered callback that ends, the shutdown takes everything. How much can
+    be held is bounded by flow control, which counts held messages like any others.
 
-    Guarantees, for each key: callbacks begin in the order of delivery and never two at once; when one
-    fails, everything held behind it is given back, so that the server delivers all of it again in
-    order, and nothing of the key runs before that redelivery begins. The last part needs care:
+    Guarantees, for each key: callbacks begin in the order of delivery and never two at once; when
+    one fails, everything held behind it is given back, so that the server delivers all of it again
+    in order, and nothing of the key runs before that redelivery begins. The last part needs care:
 
         1. the server sends m1 m2 m3; m1 fails; m1 m2 m3 are nacked;
-        2. before the nacks arrive, the server sends m4, which now comes in: m1..m3 are gone from here,
+        2. before the nacks arrive, the server sends m4, which now comes in: m1..m3 are gone from
+        here,
            so m4 would run next, ahead of the redelivery of m1.
 
-    So after a failure a message is refused if it was not among those given back; being refused puts it
-    among them, and the server starts the key again at its earliest unfinished message.
+    So after a failure a message is refused if it was not among those given back; being refused puts
+    it among them, and the server starts the key again at its earliest unfinished message.
     """
 
     def __init__(self) -> None:
@@ -95,7 +96,7 @@ class MessagesOnHold:
             return None
 
     def failed(self, message: Message, now: float) -> list[Message]:
-        """An ordered message was nacked or its callback raised; returns the held ones to nack too."""
+        """An ordered message was nacked or its callback raised; returns those to nack with it."""
         key = message.ordering_key
         with self._lock:
             if self._closed:

@@ -48,8 +48,8 @@ class Request:
 class Outbox:
     """What waits to be sent, what is to be sent again and when, and who wants to know the result.
 
-    Not thread-safe. Times are seconds on one monotonic clock. Every future that comes in is resolved:
-    by the server's answer, at the end of the retries, or by `abandon`.
+    Not thread-safe. Times are seconds on one monotonic clock. Every future that comes in is
+    resolved: by the server's answer, at the end of the retries, or by `abandon`.
     """
 
     def __init__(self) -> None:

@@ -71,8 +71,8 @@ class ResumingStream:
 
     `recv`, on the consumer's thread, is where everything happens: it opens, reads, waits and opens
     again. Any thread may `send`, `reset` and `close`. Codes in TERMINAL_CODES end it: `recv` raises
-    that error. A stream that the server ends in any other way, also with OK, is opened again after a
-    pause that grows while it keeps breaking.
+    that error. A stream that the server ends in any other way, also with OK, is opened again after
+    a pause that grows while it keeps breaking.
 
     Args:
         start: begin the RPC with an iterator of requests.

@@ -26,7 +26,7 @@ PAST_ANY_DEADLINE = 61.0
 
 
 class LateAcknowledger:
-    """Acknowledges each message it is given at a random moment in the next 20 ms, on its own thread."""
+    """Acknowledges each message it is given at a random moment of the next 20 ms."""
 
     def __init__(self) -> None:
         self._wake = threading.Condition()
@@ -134,7 +134,7 @@ def publish(endpoint: str, publisher: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_hundred_thousand_messages_survive_everything() -> None:
-    """4 publishers, 2 streams, late acks, nacks, deadlines passed, a broker restarted in the middle."""
+    """4 publishers, 2 streams, late acks, nacks, passed deadlines, a restart in the middle."""
     clock = ManualClock()
     journal = Journal()
     limits = FlowControl(max_messages=500)
