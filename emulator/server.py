@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import socket
 from collections.abc import Sequence
 
 import grpc
@@ -62,6 +65,7 @@ class Server:
             OSError: the address cannot be used.
         """
         self._loop = asyncio.get_running_loop()
+        await self._refuse_taken(host, port)
         self._grpc = grpc.aio.server(interceptors=self._interceptors, options=_OPTIONS)
         self._grpc.add_generic_rpc_handlers(
             generic_handlers(PublisherService(self._engine), SubscriberService(self._engine))
@@ -73,12 +77,35 @@ class Server:
             else:
                 bound = self._grpc.add_secure_port(address, self._credentials)
         except RuntimeError as error:
-            raise OSError(f"cannot listen on {address}: it is in use or not ours") from error
+            raise OSError(f"cannot listen on {address}") from error
         await self._grpc.start()
         self._engine.on_due = lambda due: self._arm()
         self._clock.add_waker(self.catch_up)
         self._arm()
         return bound
+
+    async def _refuse_taken(self, host: str, port: int) -> None:
+        """Raise OSError if `host` is unknown or `port` is in use at any of its addresses.
+
+        gRPC would be content with the other addresses (`localhost` has two), and the two brokers
+        would share the clients between them.
+        """
+        try:
+            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            raise OSError(f"cannot listen on {host}: {error.strerror}") from error
+        for family, kind, protocol, _, address in found if port else ():
+            with socket.socket(family, kind, protocol) as probe:
+                if os.name == "posix":
+                    # Connections that have just ended do not count.
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(address)
+                except OSError as error:
+                    if error.errno == errno.EADDRINUSE:
+                        raise OSError(
+                            f"cannot listen on {host}:{port}: the port is in use"
+                        ) from error
 
     async def stop(self) -> None:
         """End every call at once (UNAVAILABLE to their callers) and free the port."""

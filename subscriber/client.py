@@ -34,7 +34,7 @@ class SubscriberClient(SubscriberAdmin):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._lock = threading.Lock()
-        self._running: set[StreamingPullFuture] = set()
+        self._running: dict[StreamingPullFuture, StreamingPullManager] = {}
 
     def subscribe(
         self,
@@ -75,33 +75,40 @@ class SubscriberClient(SubscriberAdmin):
         if scheduler is not None and max_workers is not None:
             raise ValueError("give either a scheduler, which has its own size, or max_workers")
         limits = FlowControl(*flow_control).checked()
-        manager = StreamingPullManager(
-            _SubscriptionCalls(self._rpcs, subscription),
-            subscription,
-            callback,
-            limits=limits,
-            scheduler=scheduler or ThreadScheduler(max_workers=max_workers),
-            await_callbacks=await_callbacks_on_shutdown,
-            limit_server=not use_legacy_flow_control,
-        )
+        calls = _SubscriptionCalls(self._rpcs, subscription)
         with self._lock:
             if self.closed:
                 raise SubscriberClosed("this client is closed; make a new one to subscribe")
-            self._running.add(manager.future)
+            manager = StreamingPullManager(
+                calls,
+                subscription,
+                callback,
+                limits=limits,
+                scheduler=ThreadScheduler(max_workers=max_workers)
+                if scheduler is None
+                else scheduler,
+                await_callbacks=await_callbacks_on_shutdown,
+                limit_server=not use_legacy_flow_control,
+            )
+            self._running[manager.future] = manager
+            # Before anybody can stop it, and `close` is the first who can.
+            manager.start()
         manager.future.add_done_callback(self._forget)
-        manager.start()
         return manager.future
 
     def close(self) -> None:
         """Shut down every subscription of this client, wait for them, and end the connection.
 
-        Not to be called inside a callback, which it would wait for. A second call does nothing.
+        Inside a callback it does not wait, as the shutdown waits for the callback: the connection
+        ends with the last subscription. A second call does nothing.
         """
         with self._lock:
             self._closed = True
-            running = list(self._running)
+            running = dict(self._running)
         for future in running:
             future.cancel()
+        if any(manager.runs_here() for manager in running.values()):
+            return
         for future in running:
             # Its error, if it ended with one, belongs to whoever holds the future.
             future.exception()
@@ -109,7 +116,10 @@ class SubscriberClient(SubscriberAdmin):
 
     def _forget(self, future: Any) -> None:
         with self._lock:
-            self._running.discard(future)
+            del self._running[future]
+            was_last = self._closed and not self._running
+        if was_last:
+            super().close()
 
 
 class _SubscriptionCalls:

@@ -35,11 +35,14 @@ class FlowControl(NamedTuple):
     max_duration_per_lease_extension: float = 0
 
     def checked(self) -> FlowControl:
-        """Self, if every value makes sense; raises ValueError naming the one that does not."""
-        if self.max_bytes < 1:
-            raise ValueError(f"max_bytes is {self.max_bytes}; it must be at least 1")
-        if self.max_messages < 1:
-            raise ValueError(f"max_messages is {self.max_messages}; it must be at least 1")
+        """Self, if every value makes sense; raises ValueError or TypeError naming the one that
+        does not."""
+        for name in ("max_bytes", "max_messages"):
+            value = getattr(self, name)
+            if not isinstance(value, int):
+                raise TypeError(f"{name} is {value!r}; it must be an int")
+            if value < 1:
+                raise ValueError(f"{name} is {value}; it must be at least 1")
         if self.max_lease_duration <= 0:
             raise ValueError(f"max_lease_duration is {self.max_lease_duration}; it must be above 0")
         for name in ("min_duration_per_lease_extension", "max_duration_per_lease_extension"):

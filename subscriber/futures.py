@@ -13,7 +13,8 @@ class AckFuture(Future[AcknowledgeStatus]):
 
     `result()` returns AcknowledgeStatus.SUCCESS once the server has said so, and raises
     AcknowledgeError otherwise. It always resolves, at the latest when the subscription is shut
-    down. It cannot be cancelled: the request is on its way.
+    down. It cannot be cancelled: the request is on its way. Done callbacks should be short: the
+    thread that runs them has the other acknowledgements to see to.
     """
 
     def cancel(self) -> bool:
@@ -48,3 +49,7 @@ class StreamingPullFuture(Future[bool]):
 
     def running(self) -> bool:
         return not self.done()
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Not for this future, which is running from the first."""
+        raise NotImplementedError("a subscription is running as soon as its future exists")

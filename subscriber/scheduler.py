@@ -45,6 +45,14 @@ class Scheduler(abc.ABC):
         With `await_msg_callbacks` it returns when the running callbacks have ended.
         """
 
+    def runs_here(self) -> bool:
+        """Whether the calling thread is running a callback, which `shutdown` may have to wait for.
+
+        A scheduler of your own that cannot tell may leave it at False; then its callbacks must not
+        close the client.
+        """
+        return False
+
 
 class ThreadScheduler(Scheduler):
     """A pool of threads that take work from one queue, so that no message waits behind a slow one.
@@ -54,8 +62,7 @@ class ThreadScheduler(Scheduler):
 
     Args:
         executor: run the callbacks on this instead of own threads. It is used, not shut down: it
-        may
-            be shared with other work.
+            may be shared with other work.
         max_workers: size of the own pool, 10 unless given.
     """
 
@@ -71,17 +78,19 @@ class ThreadScheduler(Scheduler):
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._closed = False
-        # Of the callbacks that run on a foreign executor.
-        self._running = 0
+        # Threads of a foreign executor that are in a callback.
+        self._running: set[int] = set()
         self._quiet = threading.Condition(self._lock)
 
     def schedule(self, callback: Callable[..., Any], *args: Any) -> None:
+        self._check_open()
         self._queue.put((callback, args))
         self._provide_workers(1)
 
     def schedule_many(
         self, callback: Callable[[Message], Any], messages: Sequence[Message]
     ) -> None:
+        self._check_open()
         put = self._queue.put
         for message in messages:
             put((callback, (message,)))
@@ -90,7 +99,7 @@ class ThreadScheduler(Scheduler):
     def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
         with self._lock:
             self._closed = True
-            threads, self._threads = self._threads, []
+            threads = list(self._threads)
         dropped = self._drain()
         for _ in threads:
             self._queue.put(None)
@@ -103,8 +112,15 @@ class ThreadScheduler(Scheduler):
                 thread.join(None if await_msg_callbacks else left)
         if await_msg_callbacks:
             with self._quiet:
-                self._quiet.wait_for(lambda: self._running == 0)
+                self._quiet.wait_for(lambda: not self._running)
         return dropped
+
+    def runs_here(self) -> bool:
+        return threading.current_thread() in self._threads or threading.get_ident() in self._running
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this scheduler is shut down; each subscription needs its own")
 
     def _provide_workers(self, wanted: int) -> None:
         if self._executor is not None:
@@ -139,18 +155,20 @@ class ThreadScheduler(Scheduler):
 
     def _run_one(self) -> None:
         """One turn on a foreign executor: whatever is first in the queue, if it is still there."""
+        thread = threading.get_ident()
         with self._lock:
             try:
-                work = self._queue.get_nowait()
+                work = None if self._closed else self._queue.get_nowait()
             except queue.Empty:
+                work = None
+            if work is None:
                 return
-            self._running += 1
+            self._running.add(thread)
         try:
-            if work is not None:
-                work[0](*work[1])
+            work[0](*work[1])
         finally:
             with self._quiet:
-                self._running -= 1
+                self._running.discard(thread)
                 self._quiet.notify_all()
 
     def _drain(self) -> list[Message]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .ordering import LaneQueue
+
 if TYPE_CHECKING:
     from protocol.errors import RpcError
-
-    from .ordering import KeyLane
-    from .record import Delivery
 
 
 class Consumer:
@@ -19,6 +17,7 @@ class Consumer:
     ack_deadline: seconds that a lease granted to it lasts.
     max_messages, max_bytes: how much it wants outstanding at a time; 0 or less means no limit. The
         message that crosses max_bytes is still delivered, so a large one cannot block for ever.
+    is_pull: it is a Pull call that waits; of those only so many may wait at a time.
     wake: called when there may be something to take (or `closed` was set) after a take came back
         empty. It must only make a note of it: the engine is in the middle of its work.
     closed: why the subscription wants it gone; None while all is well.
@@ -26,7 +25,9 @@ class Consumer:
 
     __slots__ = (
         "ack_deadline",
+        "asleep",
         "closed",
+        "is_pull",
         "lanes",
         "max_bytes",
         "max_messages",
@@ -42,15 +43,19 @@ class Consumer:
         wake: Callable[[], None],
         max_messages: int = 0,
         max_bytes: int = 0,
+        is_pull: bool = False,
     ) -> None:
         self.ack_deadline = ack_deadline
         self.wake = wake
         self.max_messages = max_messages
         self.max_bytes = max_bytes
+        self.is_pull = is_pull
         self.outstanding_messages = 0
         self.outstanding_bytes = 0
         # Keys of which it holds leases and that have more to deliver: only it may take those.
-        self.lanes: deque[Delivery | KeyLane] = deque()
+        self.lanes = LaneQueue()
+        # Its last take came back empty and it has not been woken since.
+        self.asleep = False
         self.closed: RpcError | None = None
 
     @property

@@ -20,5 +20,10 @@ def in_words(seconds: float) -> str:
         return "0"
     for unit, name in ((HOUR, "h"), (MINUTE, "m")):
         if seconds % unit == 0:
-            return f"{seconds / unit:g}{name}"
-    return f"{seconds:g}s"
+            return f"{in_digits(seconds / unit)}{name}"
+    return f"{in_digits(seconds)}s"
+
+
+def in_digits(number: float) -> str:
+    """A number to the nanosecond, without an exponent and without trailing zeros."""
+    return f"{number:.9f}".rstrip("0").rstrip(".")

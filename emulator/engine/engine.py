@@ -76,6 +76,8 @@ class Engine:
         config = field_mask.TOPIC.apply(request.update_mask.paths, request.topic, topic.config)
         settings.finish_topic(config)
         topic.config = config
+        for subscription in topic.subscriptions.values():
+            _show_topic_retention(config, subscription.config)
         return config
 
     def list_topics(self, request: pubsub.ListTopicsRequest) -> pubsub.ListTopicsResponse:
@@ -117,11 +119,10 @@ class Engine:
         if config.name in self._subscriptions:
             raise _exists(config.name)
         topic = self._topic(config.topic)
+        if config.HasField("dead_letter_policy"):
+            self._topic(config.dead_letter_policy.dead_letter_topic)
         self._finish_subscription(config)
-        if topic.config.HasField("message_retention_duration"):
-            config.topic_message_retention_duration.CopyFrom(
-                topic.config.message_retention_duration
-            )
+        _show_topic_retention(topic.config, config)
         subscription = Subscription(config, self._delivery_numbers)
         self._subscriptions[config.name] = subscription
         topic.subscriptions[config.name] = subscription
@@ -135,6 +136,11 @@ class Engine:
         config = field_mask.SUBSCRIPTION.apply(
             request.update_mask.paths, request.subscription, subscription.config
         )
+        if config.HasField("dead_letter_policy"):
+            dead_letter_topic = config.dead_letter_policy.dead_letter_topic
+            # One that was deleted since it was named is no obstacle to other changes.
+            if dead_letter_topic != subscription.config.dead_letter_policy.dead_letter_topic:
+                self._topic(dead_letter_topic)
         self._finish_subscription(config)
         subscription.config = config
         return config
@@ -169,8 +175,8 @@ class Engine:
 
     # ---- delivery ------------------------------------------------------------------------------
 
-    def join(self, name: str, consumer: Consumer, *, waits: bool = False) -> Subscription:
-        """Let `consumer` take from a subscription; `waits` marks a Pull that will wait."""
+    def join(self, name: str, consumer: Consumer) -> Subscription:
+        """Let `consumer` take from a subscription."""
         subscription = self._subscription(name)
         config = subscription.config
         if config.push_config.push_endpoint or any(
@@ -180,7 +186,7 @@ class Engine:
             raise errors.FailedPrecondition(
                 "This method is not supported for this subscription type."
             )
-        if waits and subscription.waiting >= MAX_WAITING:
+        if consumer.is_pull and subscription.waiting_pulls >= MAX_WAITING:
             raise errors.ResourceExhausted(
                 f"Too many pull requests wait on {names.short_id(name)}; "
                 f"the maximum is {MAX_WAITING}."
@@ -195,6 +201,10 @@ class Engine:
         if taken:
             self._watch(subscription)
         return taken
+
+    def stale(self, name: str, ack_ids: list[str]) -> list[str]:
+        """Those of some ack ids that stand for no lease (any more)."""
+        return self._subscription(name).stale(ack_ids)
 
     def acknowledge(self, name: str, ack_ids: list[str]) -> list[str]:
         """Acknowledge messages; returns the ids that were no longer valid."""
@@ -223,9 +233,10 @@ class Engine:
         """Do what is due by now: end leases, and so on."""
         now = self._monotonic()
         while self._due and self._due[0][0] <= now:
-            _, name = heapq.heappop(self._due)
+            due, name = heapq.heappop(self._due)
             subscription = self._subscriptions.get(name)
-            if subscription is None:
+            if subscription is None or subscription.announced_due != due:
+                # Deleted since, or an earlier moment was announced after this one.
                 continue
             subscription.announced_due = None
             subscription.advance(now)
@@ -258,8 +269,6 @@ class Engine:
 
     def _finish_subscription(self, config: pubsub.Subscription) -> None:
         settings.finish_subscription(config)
-        if config.HasField("dead_letter_policy"):
-            self._topic(config.dead_letter_policy.dead_letter_topic)
         set_fields = {field.name for field, _ in config.ListFields()}
         unused = [name for name in _STORED_ONLY if name in set_fields]
         if config.push_config.push_endpoint:
@@ -270,6 +279,12 @@ class Engine:
             _log.warning(
                 "%s: stored but not acted on by this broker: %s", config.name, ", ".join(unused)
             )
+
+
+def _show_topic_retention(topic: pubsub.Topic, subscription: pubsub.Subscription) -> None:
+    subscription.ClearField("topic_message_retention_duration")
+    if topic.HasField("message_retention_duration"):
+        subscription.topic_message_retention_duration.CopyFrom(topic.message_retention_duration)
 
 
 def _some(ack_ids: list[str]) -> list[str]:

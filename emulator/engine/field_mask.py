@@ -68,7 +68,8 @@ def _is_field(path: list[str], message: Message) -> bool:
         if field is None:
             return False
         last = depth == len(path) - 1
-        if not last and (field.message_type is None or field.is_repeated):
+        # Without presence it is a list or a map, and a path does not lead into those.
+        if not last and (field.message_type is None or not field.has_presence):
             return False
         if field.message_type is not None:
             descriptor = field.message_type
@@ -80,15 +81,15 @@ def _copy_field(path: list[str], source: Message, target: Message) -> None:
     for parent in parents:
         source = getattr(source, parent)
         target = getattr(target, parent)
-    field = target.DESCRIPTOR.fields_by_name[name]
     target.ClearField(name)
+    if target.DESCRIPTOR.fields_by_name[name].has_presence and not source.HasField(name):
+        return
     value = getattr(source, name)
-    if field.is_repeated:
+    if hasattr(value, "MergeFrom"):
+        # A message, a list or a map.
         getattr(target, name).MergeFrom(value)
-    elif field.message_type is None:
+    else:
         setattr(target, name, value)
-    elif source.HasField(name):
-        getattr(target, name).CopyFrom(value)
 
 
 TOPIC = UpdateRule[pubsub.Topic](

@@ -9,8 +9,8 @@ in it waits until its last lease has ended before it starts again at the failed 
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from .consumer import Consumer
@@ -72,3 +72,30 @@ class KeyLane:
                 again = delivered.pop()
                 again.acked = False
                 self.waiting.appendleft(again)
+
+
+class LaneQueue:
+    """A queue of lanes, any of which can be removed at the same cost: thousands may stand in it.
+
+    It offers what a deque does, as far as it is needed.
+    """
+
+    __slots__ = ("_lanes",)
+
+    def __init__(self) -> None:
+        self._lanes: OrderedDict[KeyLane, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def __getitem__(self, _first: Literal[0]) -> KeyLane:
+        return next(iter(self._lanes))
+
+    def append(self, lane: KeyLane) -> None:
+        self._lanes[lane] = None
+
+    def popleft(self) -> KeyLane:
+        return self._lanes.popitem(last=False)[0]
+
+    def remove(self, lane: KeyLane) -> None:
+        del self._lanes[lane]

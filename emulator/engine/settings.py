@@ -14,7 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from protocol.errors import InvalidArgument
 from protocol.messages import pubsub_pb2 as pubsub
 
-from .durations import DAY, MINUTE, in_words, seconds_of
+from .durations import DAY, MINUTE, in_digits, in_words, seconds_of
 
 MIN_ACK_DEADLINE = 10
 MAX_ACK_DEADLINE = 600
@@ -40,6 +40,8 @@ def finish_topic(topic: pubsub.Topic) -> None:
     _check_labels(topic.labels)
     if topic.HasField("message_retention_duration"):
         _check_retention(topic.message_retention_duration)
+    # The broker's to set, whatever the caller sent.
+    topic.ClearField("state")
     if topic.HasField("ingestion_data_source_settings"):
         topic.state = pubsub.Topic.ACTIVE
 
@@ -115,9 +117,10 @@ def _finish_retention(subscription: pubsub.Subscription) -> None:
     retention = seconds_of(subscription.message_retention_duration)
     if ttl is not None and retention > ttl:
         raise InvalidArgument(
-            f"The subscription's message retention duration ({retention:g} seconds) cannot be "
-            f"greater than the TTL in the subscription's expiration policy ({ttl:g} seconds), "
-            "since messages cannot be retained past subscription expiration."
+            "The subscription's message retention duration "
+            f"({in_digits(retention)} seconds) cannot be greater than the TTL in the "
+            f"subscription's expiration policy ({in_digits(ttl)} seconds), since messages cannot "
+            "be retained past subscription expiration."
         )
 
 

@@ -10,13 +10,14 @@ import hashlib
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 from protocol import errors
 from protocol.deadlines import DeadlineTable
 from protocol.messages import pubsub_pb2 as pubsub
 
 from .consumer import Consumer
-from .ordering import KeyLane
+from .ordering import KeyLane, LaneQueue
 from .record import Delivery, Record
 
 # Most messages in one response, as the real service has it.
@@ -28,6 +29,13 @@ MAX_RESPONSE_BYTES = 3_500_000
 
 # Pull calls that may wait on one subscription at a time.
 MAX_WAITING = 512
+
+# Hexadecimal digits of the number in an ack id.
+MAX_NUMBER_LENGTH = 16
+
+_HEX_DIGITS = frozenset("0123456789abcdef")
+
+Queue: TypeAlias = deque[Delivery | KeyLane] | LaneQueue
 
 
 class Subscription:
@@ -53,8 +61,10 @@ class Subscription:
         # Back in a queue, not delivered since: a late acknowledgement still finds them here.
         self._returned: dict[str, Delivery] = {}
         self._consumers: list[Consumer] = []
-        # Consumers whose last take came back empty, the longest waiting first.
-        self._idle: deque[Consumer] = deque()
+        # Consumers whose last take came back empty, the longest waiting first. One that was woken
+        # stays until it takes something, so that it keeps its place and its part.
+        self._hungry: list[Consumer] = []
+        self._turn = 0
         # The engine's note: the due moment that it has announced for this subscription.
         self.announced_due: float | None = None
 
@@ -96,14 +106,14 @@ class Subscription:
         Several hungry consumers share what is there in equal parts.
         """
         taken: list[tuple[str, Delivery]] = []
-        if consumer in self._idle:
-            self._idle.remove(consumer)
-        hungry = 1 + sum(other.has_room for other in self._idle)
+        consumer.asleep = False
+        hungry = 1 + sum(other.has_room for other in self._hungry if other is not consumer)
         ready = len(self._ready) + len(self._again)
         from_shared = -(-ready // hungry)
         size = 0
-        for queue in self._queues_in_turn(consumer):
-            if len(taken) >= limit or not consumer.has_room:
+        while len(taken) < limit and consumer.has_room:
+            queue = self._next_queue(consumer)
+            if queue is None:
                 break
             shared = queue is not consumer.lanes
             if shared and from_shared <= 0:
@@ -120,20 +130,31 @@ class Subscription:
             size += delivery.record.size
             from_shared -= shared
             taken.append((self._lease(delivery, consumer, now), delivery))
-        if taken:
-            self._wake_next()
-        else:
-            self._idle.append(consumer)
+        waited = consumer in self._hungry
+        if taken and waited:
+            self._hungry.remove(consumer)
+        if not taken:
+            consumer.asleep = True
+            if not waited:
+                self._hungry.append(consumer)
+        # Also when nothing was taken: it may have been woken, alone, for what turned out to be
+        # acknowledged already.
+        self._wake_next()
         return taken
 
-    def _queues_in_turn(self, consumer: Consumer) -> Iterator[deque[Delivery | KeyLane]]:
-        queues = (consumer.lanes, self._again, self._ready)
-        while any(queues):
-            for queue in queues:
-                if queue:
-                    yield queue
+    def _next_queue(self, consumer: Consumer) -> Queue | None:
+        """The next queue with something in it; None if there is nothing for `consumer`.
 
-    def _peek(self, queue: deque[Delivery | KeyLane]) -> Delivery | None:
+        They are served in turn, also from one take to the next: many a take is of one message only.
+        """
+        queues = (consumer.lanes, self._again, self._ready)
+        for _ in queues:
+            self._turn = (self._turn + 1) % len(queues)
+            if queues[self._turn]:
+                return queues[self._turn]
+        return None
+
+    def _peek(self, queue: Queue) -> Delivery | None:
         """The delivery at the head of `queue`; None if the head had nothing and was removed."""
         head = queue[0]
         if isinstance(head, KeyLane):
@@ -144,7 +165,7 @@ class Subscription:
             return None
         return head
 
-    def _remove_peeked(self, queue: deque[Delivery | KeyLane], consumer: Consumer) -> None:
+    def _remove_peeked(self, queue: Queue, consumer: Consumer) -> None:
         head = queue.popleft()
         if isinstance(head, KeyLane):
             head.queued = False
@@ -173,7 +194,7 @@ class Subscription:
         Raises:
             InvalidArgument: an id is not one of this subscription's. Then nothing is applied.
         """
-        self._check_form(ack_ids)
+        self.check_ack_ids(ack_ids)
         stale: list[str] = []
         # An id named twice in one request is not stale the second time.
         for ack_id in dict.fromkeys(ack_ids):
@@ -184,6 +205,10 @@ class Subscription:
                 stale.append(ack_id)
         self._wake_next()
         return stale
+
+    def stale(self, ack_ids: Iterable[str]) -> list[str]:
+        """Those of some ack ids that stand for no lease (any more)."""
+        return [ack_id for ack_id in ack_ids if ack_id not in self._leases]
 
     def _acknowledge_late(self, ack_id: str) -> bool:
         """Accept an acknowledgement whose lease ended, if the message was not delivered since.
@@ -205,7 +230,7 @@ class Subscription:
 
         Returns the ids that are no longer valid; raises as `acknowledge`.
         """
-        self._check_form(ack_ids)
+        self.check_ack_ids(ack_ids)
         stale: list[str] = []
         for ack_id in dict.fromkeys(ack_ids):
             delivery = self._leases.get(ack_id)
@@ -220,13 +245,14 @@ class Subscription:
         self._wake_next()
         return stale
 
-    def _check_form(self, ack_ids: Sequence[str]) -> None:
+    def check_ack_ids(self, ack_ids: Iterable[str]) -> None:
+        """Raise InvalidArgument if one of them cannot have come from this subscription."""
         for ack_id in ack_ids:
             if ack_id in self._leases:
                 continue
             number, _, mark = ack_id.partition("-")
             # Lower-case hex without sign or underscore, as `_lease` writes it.
-            well_formed = mark != "" and number != "" and set(number) <= set("0123456789abcdef")
+            well_formed = 0 < len(number) <= MAX_NUMBER_LENGTH and set(number) <= _HEX_DIGITS
             if not well_formed or "-" + mark != self._mark:
                 raise errors.InvalidArgument(
                     f"You have passed an invalid ack ID to the service (ack_id={ack_id})."
@@ -277,9 +303,10 @@ class Subscription:
         """
         if consumer in self._consumers:
             self._consumers.remove(consumer)
-        if consumer in self._idle:
-            self._idle.remove(consumer)
-        if give_back:
+        if consumer in self._hungry:
+            self._hungry.remove(consumer)
+        consumer.asleep = False
+        if give_back and consumer.outstanding_messages:
             held = [d for d in self._leases.values() if d.holder is consumer]
             for delivery in sorted(held, key=lambda d: d.record.seq):
                 self._leases.pop(delivery.ack_id)
@@ -293,9 +320,9 @@ class Subscription:
             consumer.wake()
 
     @property
-    def waiting(self) -> int:
-        """Consumers that wait for messages now."""
-        return len(self._idle)
+    def waiting_pulls(self) -> int:
+        """Pull calls that wait for messages now."""
+        return sum(consumer.is_pull for consumer in self._hungry)
 
     @property
     def backlog(self) -> int:
@@ -313,16 +340,18 @@ class Subscription:
         """
         if not self._ready and not self._again:
             # Room may have come back for a consumer's own keys.
-            for consumer in list(self._idle):
-                if consumer.lanes and consumer.has_room:
+            for consumer in self._hungry:
+                if consumer.lanes:
                     self._wake(consumer)
             return
-        for consumer in self._idle:
-            if consumer.has_room:
-                self._wake(consumer)
+        for consumer in self._hungry:
+            if self._wake(consumer):
                 return
 
-    def _wake(self, consumer: Consumer) -> None:
-        if consumer in self._idle and consumer.has_room:
-            self._idle.remove(consumer)
-            consumer.wake()
+    def _wake(self, consumer: Consumer) -> bool:
+        """Wake a consumer that sleeps and has room; tells whether it is one."""
+        if not consumer.asleep or not consumer.has_room:
+            return False
+        consumer.asleep = False
+        consumer.wake()
+        return True

@@ -1,8 +1,9 @@
 """gRPC handlers for every row of protocol.rpcs, from plain service objects.
 
 A service is an object with one method for each RPC it offers, named in snake case. A unary method
-takes the request and returns the response or an awaitable of it; a streaming one takes the call's
-context. Whatever it raises of protocol.errors becomes the status of the call.
+takes the request and returns the response. One that has to wait, or to know whether its answer
+left, takes the call's context too and writes the response itself. A streaming one takes the context
+only. Whatever a method raises of protocol.errors becomes the status of the call.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from typing import Any, NoReturn
 
 import grpc
 import grpc.aio
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from protocol import errors
 from protocol.rpcs import RPCS, Kind, Rpc
 
 _log = logging.getLogger("pullstream.emulator")
+
+# Longest text of a status, in characters. It travels in a header and quotes what the caller sent.
+# Clients refuse more than 8 KiB of headers, with an error that they take for a reason to try again.
+MAX_TEXT = 600
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -39,43 +44,67 @@ def generic_handlers(*services: object) -> list[grpc.GenericRpcHandler]:
 
 
 def _handler(rpc: Rpc, method: Callable[..., Any] | None) -> grpc.RpcMethodHandler[Any, Any]:
-    if rpc.kind is Kind.BIDI and method is not None:
+    if method is None:
+        method = _unimplemented(rpc)
+    elif rpc.kind is Kind.BIDI:
         return grpc.stream_stream_rpc_method_handler(
-            _streaming(method), rpc.request.FromString, _serialize
+            _streaming(rpc, method), rpc.request.FromString, _serialize
         )
-    return grpc.unary_unary_rpc_method_handler(
-        _unary(rpc, method or _unimplemented(rpc)), rpc.request.FromString, _serialize
-    )
+    elif len(inspect.signature(method).parameters) > 1:
+        # On the wire a unary answer and a stream of one response are the same.
+        return grpc.unary_stream_rpc_method_handler(_writing(rpc, method), _parser(rpc), _serialize)
+    return grpc.unary_unary_rpc_method_handler(_unary(rpc, method), _parser(rpc), _serialize)
 
 
 def _serialize(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-def _unary(rpc: Rpc, method: Callable[..., Any]) -> Callable[[Message, Context], Any]:
-    takes_context = len(inspect.signature(method).parameters) > 1
-
-    async def answer(request: Message, context: Context) -> Message:
+def _parser(rpc: Rpc) -> Callable[[bytes], Message | DecodeError]:
+    def parse(data: bytes) -> Message | DecodeError:
         try:
-            response = method(request, context) if takes_context else method(request)
-            answer: Message = await response if inspect.isawaitable(response) else response
-            return answer
-        except errors.RpcError as error:
-            await abort(context, error)
-        except Exception:
-            # A fault of ours, not of the caller: say so there, and keep the trace here.
-            _log.exception("%s failed on %r", rpc.method, request)
-            await abort(context, errors.Internal(f"{rpc.method} failed inside the broker."))
+            return rpc.request.FromString(data)
+        except DecodeError as error:
+            # Raised from here it would end the call with UNKNOWN. The handler raises it.
+            return error
+
+    return parse
+
+
+def _unary(
+    rpc: Rpc, method: Callable[[Message], Message]
+) -> Callable[[Message | DecodeError, Context], Any]:
+    async def answer(request: Message | DecodeError, context: Context) -> Message:
+        try:
+            if isinstance(request, DecodeError):
+                raise request
+            return method(request)
+        except Exception as error:
+            await _end(context, rpc, error)
 
     return answer
 
 
-def _streaming(method: Callable[[Context], Any]) -> Callable[[Any, Context], Any]:
+def _writing(
+    rpc: Rpc, method: Callable[[Message, Context], Any]
+) -> Callable[[Message | DecodeError, Context], Any]:
+    async def answer(request: Message | DecodeError, context: Context) -> None:
+        try:
+            if isinstance(request, DecodeError):
+                raise request
+            await method(request, context)
+        except Exception as error:
+            await _end(context, rpc, error)
+
+    return answer
+
+
+def _streaming(rpc: Rpc, method: Callable[[Context], Any]) -> Callable[[Any, Context], Any]:
     async def answer(_requests: object, context: Context) -> None:
         try:
             await method(context)
-        except errors.RpcError as error:
-            await abort(context, error)
+        except Exception as error:
+            await _end(context, rpc, error)
 
     return answer
 
@@ -87,8 +116,22 @@ def _unimplemented(rpc: Rpc) -> Callable[[Message], NoReturn]:
     return refuse
 
 
-async def abort(context: Context, error: errors.RpcError) -> NoReturn:
-    """End the call with the status of `error`, its ErrorInfo in the trailer."""
+async def _end(context: Context, rpc: Rpc, error: Exception) -> NoReturn:
+    """End a call with the status for what was raised while it was served."""
+    if isinstance(error, grpc.aio.BaseError):
+        # The call has ended: its caller is gone, or the server stops.
+        raise error
+    if isinstance(error, DecodeError):
+        error = errors.InvalidArgument(
+            f"The request is not a valid {rpc.request.DESCRIPTOR.name}: {error}"
+        )
+    if not isinstance(error, errors.RpcError):
+        # A fault of ours, not of the caller: say so there, and keep the trace here.
+        _log.error("%s failed inside the broker", rpc.method, exc_info=error)
+        error = errors.Internal(f"{rpc.method} failed inside the broker.")
     details = errors.rich_status(error)
     trailer = ((errors.STATUS_DETAILS_KEY, details),) if details else ()
-    await context.abort(error.grpc_status_code, error.message, trailer)
+    text = error.message
+    if len(text) > MAX_TEXT:
+        text = text[:MAX_TEXT] + "..."
+    await context.abort(error.grpc_status_code, text, trailer)

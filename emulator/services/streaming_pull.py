@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 import grpc.aio
 
-from emulator.engine import Consumer, Engine
+from emulator.engine import Consumer, Delivery, Engine
 from emulator.engine.settings import MIN_ACK_DEADLINE, check_ack_deadline
 from protocol import errors
 from protocol.messages import encoded_pb2 as encoded
@@ -15,6 +14,13 @@ from protocol.messages import pubsub_pb2 as pubsub
 
 from .delivery import received_messages
 from .handlers import Context
+
+_FIRST_ONLY = (
+    "subscription",
+    "max_outstanding_messages",
+    "max_outstanding_bytes",
+    "protocol_version",
+)
 
 
 class StreamingPull:
@@ -50,8 +56,7 @@ class StreamingPull:
                 half_closed = True
             finally:
                 reader.cancel()
-                with contextlib.suppress(asyncio.CancelledError, errors.RpcError):
-                    await reader
+                await asyncio.gather(reader, return_exceptions=True)
         finally:
             # A client that half-closes wants no more, but will finish what it has: its leases go
             # on. However else the stream ended, what it held is somebody else's now.
@@ -82,15 +87,11 @@ class StreamingPull:
 
     async def _read(self, consumer: Consumer) -> None:
         while (request := await self._context.read()) is not grpc.aio.EOF:
-            if request.subscription:
-                raise errors.InvalidArgument(
-                    "The field subscription may be set only in the first StreamingPullRequest."
-                )
-            if request.max_outstanding_messages or request.max_outstanding_bytes:
-                raise errors.InvalidArgument(
-                    "The fields max_outstanding_messages and max_outstanding_bytes may be set only "
-                    "in the first StreamingPullRequest."
-                )
+            for field in _FIRST_ONLY:
+                if getattr(request, field):
+                    raise errors.InvalidArgument(
+                        f"The field {field} may be set only in the first StreamingPullRequest."
+                    )
             self._apply(request, consumer)
             if self._wants_pongs and request.ByteSize() == 0:
                 self._add_notice()
@@ -102,8 +103,13 @@ class StreamingPull:
                 "The fields modify_deadline_seconds and modify_deadline_ack_ids must have the same "
                 f"length; they have {len(seconds)} and {len(modified)}."
             )
+        for deadline in set(seconds):
+            check_ack_deadline(deadline, minimum=0)
         if request.stream_ack_deadline_seconds:
             check_ack_deadline(request.stream_ack_deadline_seconds, MIN_ACK_DEADLINE)
+        self._subscription.check_ack_ids([*request.ack_ids, *modified])
+        # All of it is right: from here on it is carried out.
+        if request.stream_ack_deadline_seconds:
             consumer.ack_deadline = request.stream_ack_deadline_seconds
         if request.ack_ids:
             ack_ids = list(request.ack_ids)
@@ -141,9 +147,12 @@ class StreamingPull:
         reader.add_done_callback(lambda _: self._woken.set())
         while True:
             if reader.done():
-                # Half-closed by the client (the stream ends with OK), or a bad request (raised
-                # here).
-                return reader.result()
+                # A bad request is raised here.
+                reader.result()
+                # The client half-closed the stream, or cancelled it: these look alike at first, but
+                # on a cancelled one the write fails.
+                await self._context.write(self._response([]))
+                return
             if consumer.closed is not None:
                 raise consumer.closed
             self._woken.clear()
@@ -155,11 +164,12 @@ class StreamingPull:
 
     def _next_response(self, consumer: Consumer) -> encoded.EncodedStreamingPullResponse | None:
         taken = self._engine.take(self._subscription, consumer)
+        return self._response(taken) if taken or self._notice is not None else None
+
+    def _response(self, taken: list[tuple[str, Delivery]]) -> encoded.EncodedStreamingPullResponse:
         response, self._notice = self._notice, None
-        if not taken and response is None:
-            return None
-        config = self._subscription.config
         response = response or encoded.EncodedStreamingPullResponse()
+        config = self._subscription.config
         response.received_messages.extend(received_messages(taken, config))
         properties = response.subscription_properties
         properties.exactly_once_delivery_enabled = config.enable_exactly_once_delivery

@@ -7,6 +7,7 @@ import asyncio
 from google.protobuf.empty_pb2 import Empty
 
 from emulator.engine import Consumer, Delivery, Engine
+from emulator.engine.settings import too_large
 from emulator.engine.subscription import MAX_PER_RESPONSE, Subscription
 from protocol import errors
 from protocol.messages import encoded_pb2 as encoded
@@ -17,12 +18,17 @@ from .handlers import Context
 from .streaming_pull import StreamingPull
 
 # A waiting Pull is answered this much before the caller's deadline, in seconds, so that an empty
-# answer arrives before the deadline does. Measured on loaded machines: 100 ms is safe, 20 ms is
-# not.
-ANSWER_MARGIN = 0.1
+# answer arrives before the deadline does also on a loaded machine. Of a short wait it is a tenth.
+ANSWER_MARGIN = 1.0
 
 # Longest wait of a Pull whose caller set no deadline, in seconds.
 MAX_PULL_WAIT = 90.0
+
+MAX_ACK_REQUEST_BYTES = 512 * 1024
+
+# Most ack ids that an answer can name: they travel in a trailer, and clients refuse more than 8 KiB
+# of headers.
+MAX_LISTED = 100
 
 INVALID_ACK_IDS = (
     "Some acknowledgement ids in the request were invalid. This could be because the "
@@ -51,63 +57,79 @@ class SubscriberService:
         return Empty()
 
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Empty:
-        stale = self._engine.acknowledge(request.subscription, list(request.ack_ids))
-        self._refuse_stale(request.subscription, stale)
+        _check_size(request)
+        name, ack_ids = request.subscription, list(request.ack_ids)
+        self._check_listable(name, ack_ids)
+        self._refuse_stale(name, self._engine.acknowledge(name, ack_ids))
         return Empty()
 
     def modify_ack_deadline(self, request: pubsub.ModifyAckDeadlineRequest) -> Empty:
-        stale = self._engine.modify_ack_deadline(
-            request.subscription, list(request.ack_ids), request.ack_deadline_seconds
-        )
-        self._refuse_stale(request.subscription, stale)
+        _check_size(request)
+        name, ack_ids = request.subscription, list(request.ack_ids)
+        self._check_listable(name, ack_ids)
+        seconds = request.ack_deadline_seconds
+        self._refuse_stale(name, self._engine.modify_ack_deadline(name, ack_ids, seconds))
         return Empty()
 
-    def _refuse_stale(self, subscription: str, stale: list[str]) -> None:
-        """With exactly-once delivery a stale ack id is an error; otherwise it is nothing."""
-        config = self._engine.get_subscription(subscription)
-        if not stale or not config.enable_exactly_once_delivery:
+    def _check_listable(self, name: str, ack_ids: list[str]) -> None:
+        """Refuse a request with more stale ids than an answer can name, before it has any effect.
+
+        Carried out, it would leave the caller in the dark about which of its ids were.
+        """
+        if len(ack_ids) <= MAX_LISTED or not self._is_exactly_once(name):
             return
-        raise errors.InvalidArgument(
-            INVALID_ACK_IDS,
-            reason="EXACTLY_ONCE_ACKID_FAILURE",
-            metadata=dict.fromkeys(stale, "PERMANENT_FAILURE_INVALID_ACK_ID"),
-        )
+        stale = len(self._engine.stale(name, ack_ids))
+        if stale > MAX_LISTED:
+            raise errors.InvalidArgument(
+                f"{stale} of the {len(ack_ids)} acknowledgement ids in the request were invalid. "
+                f"More than {MAX_LISTED} cannot be listed, so the request had no effect."
+            )
+
+    def _refuse_stale(self, name: str, stale: list[str]) -> None:
+        """With exactly-once delivery a stale ack id is an error; otherwise it is nothing."""
+        if stale and self._is_exactly_once(name):
+            raise errors.InvalidArgument(
+                INVALID_ACK_IDS,
+                reason="EXACTLY_ONCE_ACKID_FAILURE",
+                metadata=dict.fromkeys(stale, "PERMANENT_FAILURE_INVALID_ACK_ID"),
+            )
+
+    def _is_exactly_once(self, name: str) -> bool:
+        return self._engine.get_subscription(name).enable_exactly_once_delivery
 
     async def streaming_pull(self, context: Context) -> None:
         await StreamingPull(self._engine, context).run()
 
-    async def pull(
-        self, request: pubsub.PullRequest, context: Context
-    ) -> encoded.EncodedPullResponse:
+    async def pull(self, request: pubsub.PullRequest, context: Context) -> None:
         if request.max_messages <= 0:
             raise errors.InvalidArgument(
                 "You have passed an invalid argument to the service (argument=max_messages)."
             )
         config = self._engine.get_subscription(request.subscription)
         woken = asyncio.Event()
-        consumer = Consumer(ack_deadline=config.ack_deadline_seconds, wake=woken.set)
-        subscription = self._engine.join(
-            request.subscription, consumer, waits=not request.return_immediately
+        consumer = Consumer(
+            ack_deadline=config.ack_deadline_seconds,
+            wake=woken.set,
+            is_pull=not request.return_immediately,
         )
+        subscription = self._engine.join(request.subscription, consumer)
         limit = min(request.max_messages, MAX_PER_RESPONSE)
-        taken = []
+        answered = False
         try:
             taken = self._engine.take(subscription, consumer, limit)
             if not taken and not request.return_immediately:
                 taken = await self._wait(subscription, consumer, woken, limit, context)
-        finally:
-            # Nothing taken, or cancelled on the way: nothing may be delivered to this call any
-            # more.
-            subscription.leave(consumer, give_back=not taken)
-        if taken:
-            # A caller that went away before the answer reached it will never acknowledge.
-            context.add_done_callback(
-                # The stubs ask for a class of theirs where any callable will do.
-                lambda call: subscription.leave(consumer) if call.cancelled() else None  # type: ignore[arg-type]
+            # Fails when the caller is gone.
+            await context.write(
+                encoded.EncodedPullResponse(
+                    received_messages=received_messages(taken, subscription.config)
+                )
             )
-        return encoded.EncodedPullResponse(
-            received_messages=received_messages(taken, subscription.config)
-        )
+            answered = True
+        finally:
+            # An answered call keeps its leases. Whatever else happened, what it took is somebody
+            # else's now.
+            subscription.leave(consumer, give_back=not answered)
 
     async def _wait(
         self,
@@ -121,18 +143,30 @@ class SubscriberService:
         if remaining is None:
             remaining = MAX_PULL_WAIT
         wait = min(remaining - min(ANSWER_MARGIN, remaining / 10), MAX_PULL_WAIT)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + wait
-        while (left := deadline - loop.time()) > 0:
-            try:
-                # gRPC deadlines run on real time, whatever clock the broker is on.
-                await asyncio.wait_for(woken.wait(), left)
-            except asyncio.TimeoutError:
-                break
-            woken.clear()
-            if consumer.closed is not None:
-                raise consumer.closed
-            taken = self._engine.take(subscription, consumer, limit)
-            if taken:
-                return taken
-        return []
+        waiting = True
+
+        def give_up() -> None:
+            nonlocal waiting
+            waiting = False
+            woken.set()
+
+        # gRPC deadlines run on real time, whatever clock the broker is on. No asyncio.wait_for:
+        # before Python 3.12 it loses a cancellation that comes together with what it waits for.
+        timer = asyncio.get_running_loop().call_later(wait, give_up)
+        try:
+            taken: list[tuple[str, Delivery]] = []
+            while waiting and not taken:
+                await woken.wait()
+                woken.clear()
+                if consumer.closed is not None:
+                    raise consumer.closed
+                taken = self._engine.take(subscription, consumer, limit)
+            return taken
+        finally:
+            timer.cancel()
+
+
+def _check_size(request: pubsub.AcknowledgeRequest | pubsub.ModifyAckDeadlineRequest) -> None:
+    size = request.ByteSize()
+    if size > MAX_ACK_REQUEST_BYTES:
+        raise too_large("request_size", size, MAX_ACK_REQUEST_BYTES)

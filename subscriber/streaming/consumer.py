@@ -34,6 +34,8 @@ class Consumer:
     ) -> None:
         self._stream = stream
         self._on_end = on_end
+        self._lock = threading.Lock()
+        self._stopping = False
         self._ended = threading.Event()
         # BackgroundConsumer ships without annotations.
         self._background = BackgroundConsumer(  # type: ignore[no-untyped-call]
@@ -45,7 +47,10 @@ class Consumer:
 
     def pause(self) -> None:
         """Read no more responses after the present one; gRPC then holds back the server."""
-        self._background.pause()  # type: ignore[no-untyped-call]
+        with self._lock:
+            # A paused reader could not see the end.
+            if not self._stopping:
+                self._background.pause()  # type: ignore[no-untyped-call]
 
     def resume(self) -> None:
         self._background.resume()  # type: ignore[no-untyped-call]
@@ -53,11 +58,13 @@ class Consumer:
     def stop(self) -> None:
         """End the stream and the thread. Idempotent; not to be called on that thread."""
         self._stream.close()
-        # A paused reader could not see the end.
+        with self._lock:
+            self._stopping = True
         self.resume()
-        if not self._ended.wait(HALF_CLOSE_WAIT):
-            self._stream.abort()
-            self._ended.wait(CANCEL_WAIT)
+        self._ended.wait(HALF_CLOSE_WAIT)
+        # Also when the reader has ended: an error of ours ends it without ending the call.
+        self._stream.abort()
+        self._ended.wait(CANCEL_WAIT)
         # Only now: BackgroundConsumer forgets its callbacks at once, also for a response in hand.
         self._background.stop()  # type: ignore[no-untyped-call]
 

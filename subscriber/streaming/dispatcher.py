@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from enum import Enum
 from functools import partial
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from subscriber.message import Message, Outcome, Verdict
 
 from .inbox import Inbox
 from .outbox import ACK, Outbox, Request
+from .verdicts import Answer
 
 _log = logging.getLogger("pullstream.dispatcher")
 
@@ -28,7 +30,18 @@ MAX_IN_FLIGHT = 10
 LONGEST_LINGER = 0.005
 LINGER_PER_MESSAGE = 20e-6
 
+# How long the thread may take to come to its end when it has been told to give up, in seconds.
+GIVE_UP_WAIT = 1.0
+
 Event = Outcome | Callable[[], None]
+
+
+class _Phase(Enum):
+    RUNNING = "running"
+    # What is there is still sent, and answers are waited for.
+    FLUSHING = "flushing"
+    # Neither.
+    GIVEN_UP = "given up"
 
 
 class Call(Protocol):
@@ -76,7 +89,7 @@ class Dispatcher:
         self._inbox: Inbox[Event] = Inbox(clock)
         # Set when somebody waits for an answer: then outcomes do not gather.
         self._hurry = threading.Event()
-        self._stopping = False
+        self._phase = _Phase.RUNNING
         self._exactly_once = False
         self.failures = 0
         self.put: Callable[[Outcome], None] = self._inbox.put
@@ -117,28 +130,43 @@ class Dispatcher:
         What is not answered within `timeout` seconds is given up, its futures resolved with an
         error.
         """
-        self._inbox.put(self._begin_stop)
+        self._inbox.put(self._flush)
         self._hurry.set()
         self._thread.join(timeout)
         if self._thread.is_alive():
             self._inbox.put(self._give_up)
-            self._thread.join()
+            # Bounded, too: a done callback of the user's may hold the thread up.
+            self._thread.join(GIVE_UP_WAIT)
+
+    def runs_here(self) -> bool:
+        """Whether the calling thread is this actor's: the done callbacks of futures run on it."""
+        return threading.current_thread() is self._thread
 
     # ---- the dispatcher's own thread -----------------------------------------------------------
 
     def _run(self) -> None:
-        while not (self._stopping and self._outbox.is_empty and not self._in_flight):
-            events = self._inbox.take(self._outbox.next_due())
-            if events and not self._stopping:
+        while not self._is_done():
+            # With all calls under way nothing can be sent, due or not, before one is answered.
+            full = len(self._in_flight) >= MAX_IN_FLIGHT
+            events = self._inbox.take(None if full else self._outbox.next_due())
+            if events and self._phase is _Phase.RUNNING:
                 # Most outcomes come in crowds; woken for each alone we would cost more than they
                 # do.
                 self._hurry.wait(self._linger)
                 self._hurry.clear()
                 events += self._inbox.drain()
             self._handle(events)
-            self._send_requests()
+            if self._phase is not _Phase.GIVEN_UP:
+                self._send_requests()
+        for call in self._in_flight.values():
+            call.cancel()
+        self._in_flight.clear()
         self._handle(self._inbox.close())
         self._abandon()
+
+    def _is_done(self) -> bool:
+        is_idle = self._outbox.is_empty and not self._in_flight
+        return self._phase is _Phase.GIVEN_UP or (self._phase is _Phase.FLUSHING and is_idle)
 
     def _handle(self, events: Sequence[Event]) -> None:
         settled: list[Message] = []
@@ -177,8 +205,8 @@ class Dispatcher:
             try:
                 call = self._send(request)
             except Exception as error:
-                # A closed channel refuses at once. It is an answer like any other.
-                self._answered(request, Unknown(str(error)))
+                # A closed channel, which no other attempt will open.
+                self._report(request, self._outbox.refused(request, str(error)))
                 continue
             self._in_flight[id(request)] = call
             call.add_done_callback(partial(self._on_done, request))
@@ -200,7 +228,9 @@ class Dispatcher:
             self._answered(request, None if error is None else Unknown(str(error)))
 
     def _answered(self, request: Request, error: RpcError | None) -> None:
-        answer = self._outbox.answered(request, error, self._clock.monotonic())
+        self._report(request, self._outbox.answered(request, error, self._clock.monotonic()))
+
+    def _report(self, request: Request, answer: Answer) -> None:
         if answer.failed:
             self.failures += len(answer.failed)
             what = "acknowledge" if request.is_ack else "change the deadline of"
@@ -211,14 +241,11 @@ class Dispatcher:
                 next(iter(answer.failed.values())),
             )
 
-    def _begin_stop(self) -> None:
-        self._stopping = True
+    def _flush(self) -> None:
+        self._phase = _Phase.FLUSHING
 
     def _give_up(self) -> None:
-        for call in self._in_flight.values():
-            call.cancel()
-        self._in_flight.clear()
-        self._abandon()
+        self._phase = _Phase.GIVEN_UP
 
     def _abandon(self) -> None:
         unsent = self._outbox.abandon("the subscription was shut down before the server answered")

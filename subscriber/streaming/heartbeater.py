@@ -15,7 +15,7 @@ class Heartbeater:
     """An actor: what happens on the stream comes in as events, pings and alarms go out.
 
     Owns the Liveness rules; only its own thread touches them. The consumer's thread reports opened,
-    received and closed streams.
+    received and closed streams, flow control when that thread is paused.
 
     Args:
         ping: send an empty request on the stream. Must not wait.
@@ -41,6 +41,12 @@ class Heartbeater:
 
     def closed(self) -> None:
         self._inbox.put(self._liveness.closed)
+
+    def paused(self) -> None:
+        self._inbox.put(self._liveness.paused)
+
+    def resumed(self) -> None:
+        self._inbox.put(self._liveness.resumed)
 
     def received(self, *, is_pong: bool) -> None:
         """A response came; `is_pong` if it was one without messages."""

@@ -12,7 +12,8 @@ class Liveness:
     """The rules of the heartbeat on one subscription. Not thread-safe.
 
     A server that does not answer pings (there are such) must not be taken for dead, so its silence
-    counts only after the first pong on the same stream: an answer to an empty request.
+    counts only after the first pong on the same stream: an answer to an empty request. Nor does it
+    count while the reader is paused, when the answers lie unread.
     Times are seconds on one monotonic clock.
     """
 
@@ -20,6 +21,7 @@ class Liveness:
         self._next_ping: float | None = None
         self._silent_since: float | None = None
         self._answers_pings = False
+        self._paused = False
 
     def opened(self, now: float) -> None:
         """A stream was opened. The first ping goes out at once, to learn whether it is answered."""
@@ -32,6 +34,15 @@ class Liveness:
         self._next_ping = None
         self._silent_since = None
 
+    def paused(self) -> None:
+        """Nobody reads what the server sends. Pings go on, so that it knows of us."""
+        self._paused = True
+        self._silent_since = None
+
+    def resumed(self) -> None:
+        """Answers are read again; the next ping counts."""
+        self._paused = False
+
     def received(self, *, is_pong: bool) -> None:
         """Any response shows that the server lives."""
         self._silent_since = None
@@ -42,7 +53,7 @@ class Liveness:
         if self._next_ping is None or now < self._next_ping:
             return False
         self._next_ping = now + PING_EVERY
-        if self._silent_since is None:
+        if self._silent_since is None and not self._paused:
             self._silent_since = now
         return True
 

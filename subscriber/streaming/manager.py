@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import uuid
@@ -74,13 +75,12 @@ class StreamingPullManager:
         self._client_id = str(uuid.uuid4())
         self._lifecycle = Lifecycle()
         self.future = StreamingPullFuture(self.stop)
+        self._callback_errors = itertools.count(1)
         # Callbacks that raised; see also Dispatcher.failures.
         self.callback_errors = 0
 
         self._hold = MessagesOnHold()
-        self._gauge = LoadGauge(
-            limits, pause=lambda: self._consumer.pause(), resume=lambda: self._consumer.resume()
-        )
+        self._gauge = LoadGauge(limits, pause=self._pause, resume=self._resume)
         self._dispatcher = Dispatcher(
             clock, send=self._send, finished=self._finished, max_messages=limits.max_messages
         )
@@ -106,6 +106,10 @@ class StreamingPullManager:
     def start(self) -> None:
         """Open the stream. Last of all, when every part is there to receive what it brings."""
         self._consumer.start()
+
+    def runs_here(self) -> bool:
+        """Whether the calling thread is one that the shutdown may have to wait for."""
+        return self._scheduler.runs_here() or self._dispatcher.runs_here()
 
     def stop(self, error: Exception | None = None) -> None:
         """Begin the shutdown and return; `future` tells its end. Idempotent, from any thread."""
@@ -135,7 +139,7 @@ class StreamingPullManager:
         self._leaser.add(messages, now)
         # A server that does not tell is taken to keep order: then ours costs nothing but time.
         if properties.message_ordering_enabled or not response.HasField("subscription_properties"):
-            offered = self._hold.offer(messages, now)
+            offered = self._hold.offer(messages)
             self._dispatcher.nack(offered.refuse)
             self._scheduler.schedule_many(self._run_in_order, offered.run)
         else:
@@ -144,11 +148,14 @@ class StreamingPullManager:
     # ---- a callback runs (workers' threads) ----------------------------------------------------
 
     def _run(self, message: Message) -> None:
+        if message.settled is not None:
+            # Given up or given back while it waited for a worker: it is not ours any more.
+            return
         try:
             self._callback(message)
         except BaseException:
             # SystemExit too: a callback cannot end the subscription, only its own message.
-            self.callback_errors += 1
+            self.callback_errors = next(self._callback_errors)
             _log.exception("callback raised for message %s, which is nacked", message.message_id)
             if message.settled is None:
                 message.nack()
@@ -158,11 +165,16 @@ class StreamingPullManager:
         if not message.ordering_key:
             return
         if message.settled in (Verdict.NACK, Verdict.DROP):
-            self._dispatcher.nack(self._hold.failed(message, self._clock.monotonic()))
+            self._dispatcher.nack(self._hold.failed(message))
             return
         following = self._hold.finished(message)
-        if following is not None:
+        if following is None:
+            return
+        try:
             self._scheduler.schedule(self._run_in_order, following)
+        except Exception as error:
+            # Without a place to run callbacks there is no going on. The shutdown gives it back.
+            self.stop(error)
 
     # ---- outcomes (dispatcher's and leaser's threads) ------------------------------------------
 
@@ -173,6 +185,10 @@ class StreamingPullManager:
 
     def _leases_given_up(self, messages: list[Message], released: Released) -> None:
         self._gauge.release(released.messages, released.size)
+        for message in messages:
+            # One that has not begun is not to begin: it counts no more, and will come again.
+            message.settled = message.settled or Verdict.DROP
+        self._dispatcher.nack(self._hold.lost(messages))
         _log.warning(
             "gave up %d messages after max_lease_duration (%g s); they will be delivered again",
             len(messages),
@@ -191,6 +207,16 @@ class StreamingPullManager:
                 ack_deadline_seconds=request.seconds,
             )
         )
+
+    # ---- flow control (consumer's and dispatcher's threads, under the gauge's lock) -------------
+
+    def _pause(self) -> None:
+        self._consumer.pause()
+        self._heartbeater.paused()
+
+    def _resume(self) -> None:
+        self._heartbeater.resumed()
+        self._consumer.resume()
 
     # ---- the stream (consumer's thread) --------------------------------------------------------
 

@@ -9,12 +9,9 @@ from dataclasses import dataclass, field
 
 from subscriber.message import Message
 
-# How long after a failure a message of its key is suspected of having overtaken it, in seconds.
-# What was in flight when the failure was sent arrives well within this.
-SUSPICION = 10.0
-
-# Keys with a suspicion are looked through for outdated ones when there are this many.
-_MANY_KEYS = 1000
+# Suspicions that are kept at a time, of the keys that failed last. One ends when its key comes
+# back, so those beyond this number belong to keys that went to another subscriber.
+MAX_SUSPICIONS = 10_000
 
 
 @dataclass
@@ -26,33 +23,61 @@ class Offered:
 
 
 class _Suspicion:
-    """After a failure in a key: the ids that were given back with it, and until when to look."""
+    """After a failure in a key: with which message may it begin again?
 
-    __slots__ = ("ids", "until")
+    With the one that failed; or, as that may have been handled elsewhere, with one that was refused
+    and comes a second time, since the server has then begun again. But not if an earlier one came
+    meanwhile, and was refused: then the server is about to begin again with that.
+    """
 
-    def __init__(self, until: float) -> None:
-        self.ids: set[str] = set()
-        self.until = until
+    __slots__ = ("_ranks", "_refused")
+
+    def __init__(self) -> None:
+        # Ids from the failed one on, in the order of the key as far as it is known.
+        self._ranks: dict[str, int] = {}
+        # Ids in the order in which they were refused (a dict, to find one in a thousand).
+        self._refused: dict[str, None] = {}
+
+    def begin(self, failed: Iterable[Message]) -> None:
+        """A message failed, and those held behind it are given back."""
+        ids = dict.fromkeys([*(message.message_id for message in failed), *self._ranks])
+        self._ranks = {message_id: rank for rank, message_id in enumerate(ids)}
+
+    def refuses(self, message_id: str) -> bool:
+        rank = self._ranks.setdefault(message_id, len(self._ranks))
+        if rank == 0:
+            return False
+        if message_id in self._refused:
+            refused = list(self._refused)
+            since = refused[refused.index(message_id) + 1 :]
+            earlier = [other for other in since if self._ranks[other] < rank]
+            if not earlier:
+                return False
+            self._refused = dict.fromkeys(earlier)
+        self._refused[message_id] = None
+        return True
 
 
 class MessagesOnHold:
     """Holds back the messages of a key while an earlier one of it is running.
 
     Owns the queues of the keys, behind one lock. The consumer's thread offers (once per response),
-    the workers' report each ordered callback that ends, the shutdown takes everything. How much can
-    be held is bounded by flow control, which counts held messages like any others.
+    the workers' report each ordered callback that ends, the leaser's what lost its lease, the
+    shutdown takes everything. How much can be held is bounded by flow control, which counts held
+    messages like any others.
 
     Guarantees, for each key: callbacks begin in the order of delivery and never two at once; when
     one fails, everything held behind it is given back, so that the server delivers all of it again
     in order, and nothing of the key runs before that redelivery begins. The last part needs care:
 
         1. the server sends m1 m2 m3; m1 fails; m1 m2 m3 are nacked;
-        2. before the nacks arrive, the server sends m4, which now comes in: m1..m3 are gone from
-        here,
-           so m4 would run next, ahead of the redelivery of m1.
+        2. before the nacks arrive the server sends m4, which now comes in: m1..m3 are gone from
+           here, so m4 would run next, ahead of the redelivery of m1.
 
-    So after a failure a message is refused if it was not among those given back; being refused puts
-    it among them, and the server starts the key again at its earliest unfinished message.
+    So after a failure what comes in is refused until the key is delivered again; see _Suspicion for
+    how to tell. There is no time limit, because what is in flight waits for as long as the stream
+    is paused. That a message was held before says nothing: after a reconnect a second copy of it
+    may be in flight, too.
     """
 
     def __init__(self) -> None:
@@ -66,7 +91,7 @@ class MessagesOnHold:
         with self._lock:
             return sum(len(held) for held in self._held.values())
 
-    def offer(self, messages: Iterable[Message], now: float) -> Offered:
+    def offer(self, messages: Iterable[Message]) -> Offered:
         """Sort received messages, in order, into those that may run and those to nack.
 
         The others are held. Messages without an ordering key may always run.
@@ -75,7 +100,7 @@ class MessagesOnHold:
         with self._lock:
             for message in messages:
                 key = message.ordering_key
-                if self._closed or (key and self._suspect(key, message, now)):
+                if self._closed or (key and self._refuses(message)):
                     offered.refuse.append(message)
                 elif not key:
                     offered.run.append(message)
@@ -95,18 +120,30 @@ class MessagesOnHold:
             self._held.pop(message.ordering_key, None)
             return None
 
-    def failed(self, message: Message, now: float) -> list[Message]:
+    def failed(self, message: Message) -> list[Message]:
         """An ordered message was nacked or its callback raised; returns those to nack with it."""
-        key = message.ordering_key
         with self._lock:
-            if self._closed:
-                return []
-            given_back = list(self._held.pop(key, ()))
-            suspicion = self._suspicions[key] = _Suspicion(now + SUSPICION)
-            suspicion.ids.update(m.message_id for m in (message, *given_back))
-            if len(self._suspicions) > _MANY_KEYS:
-                self._suspicions = {k: s for k, s in self._suspicions.items() if s.until > now}
+            given_back = list(self._held.pop(message.ordering_key, ()))
+            self._suspect_after([message, *given_back])
             return given_back
+
+    def lost(self, messages: Iterable[Message]) -> list[Message]:
+        """The leases of some messages are over; returns what is held no longer, to be nacked.
+
+        Those are the lost messages that were held, and all that were held behind them. One that
+        runs is left alone: `finished` or `failed` tells its end as ever.
+        """
+        gone = set(messages)
+        given_back: list[Message] = []
+        with self._lock:
+            for key in {message.ordering_key for message in gone}:
+                held = self._held.get(key, deque())
+                first = next((i for i, message in enumerate(held) if message in gone), None)
+                if first is not None:
+                    tail = [held.pop() for _ in range(len(held) - first)][::-1]
+                    self._suspect_after(tail)
+                    given_back += tail
+        return given_back
 
     def give_up(self) -> list[Message]:
         """Hold nothing any more; returns everything that was held."""
@@ -116,13 +153,20 @@ class MessagesOnHold:
             self._held.clear()
             return held
 
-    def _suspect(self, key: str, message: Message, now: float) -> bool:
-        suspicion = self._suspicions.get(key)
+    def _suspect_after(self, failed: list[Message]) -> None:
+        key = failed[0].ordering_key
+        # Taken out and put in again: the oldest stands first.
+        suspicion = self._suspicions.pop(key, None) or _Suspicion()
+        suspicion.begin(failed)
+        self._suspicions[key] = suspicion
+        if len(self._suspicions) > MAX_SUSPICIONS:
+            del self._suspicions[next(iter(self._suspicions))]
+
+    def _refuses(self, message: Message) -> bool:
+        suspicion = self._suspicions.get(message.ordering_key)
         if suspicion is None:
             return False
-        if message.message_id in suspicion.ids or now >= suspicion.until:
-            # The key is being delivered again (or the failed message went elsewhere).
-            del self._suspicions[key]
-            return False
-        suspicion.ids.add(message.message_id)
-        return True
+        if suspicion.refuses(message.message_id):
+            return True
+        del self._suspicions[message.ordering_key]
+        return False

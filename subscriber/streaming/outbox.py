@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,8 @@ from subscriber.futures import AckFuture
 
 from .backoff import Backoff
 from .verdicts import Answer, read_answer
+
+_log = logging.getLogger("pullstream.outbox")
 
 # The server takes 512 KiB a request (https://cloud.google.com/pubsub/quotas); ack ids may be long.
 MAX_REQUEST_BYTES = 450_000
@@ -115,6 +118,14 @@ class Outbox:
             self._resolve(request.seconds, ack_id, failure)
         return answer
 
+    def refused(self, request: Request, info: str) -> Answer:
+        """A call could not even be begun, and no other will be. Resolves futures."""
+        failure = AcknowledgeError(AcknowledgeStatus.OTHER, info)
+        answer = Answer(failed=dict.fromkeys(request.ack_ids, failure))
+        for ack_id in answer.failed:
+            self._resolve(request.seconds, ack_id, failure)
+        return answer
+
     def abandon(self, info: str) -> int:
         """Send nothing any more; returns how many outcomes the server was not told of."""
         unsent = sum(len(ids) for ids in self._pending.values())
@@ -130,10 +141,14 @@ class Outbox:
 
     def _resolve(self, seconds: int, ack_id: str, failure: AcknowledgeError | None) -> None:
         for future in self._futures.pop((seconds, ack_id), ()) if self._futures else ():
-            if failure is None:
-                future.set_result(AcknowledgeStatus.SUCCESS)
-            else:
-                future.set_exception(failure)
+            try:
+                if failure is None:
+                    future.set_result(AcknowledgeStatus.SUCCESS)
+                else:
+                    future.set_exception(failure)
+            except BaseException:
+                # A done callback that exits, say. It must not take the caller with it.
+                _log.exception("a done callback of an acknowledgement raised")
 
 
 def _retry_for(seconds: int) -> float:

@@ -112,8 +112,7 @@ class ResumingStream:
         """Not needed, as it is never inactive without being closed; see `is_active`."""
 
     def open(self) -> None:
-        """Begin the first attempt."""
-        self._open()
+        """Nothing yet: `recv` opens whenever there is no stream."""
 
     def recv(self) -> pubsub.StreamingPullResponse:
         """The next response, from this stream or one that replaces it.
@@ -122,26 +121,12 @@ class ResumingStream:
             StreamEnded: it was closed from our side.
             RpcError: it ended with an error that another attempt cannot mend.
         """
-        while True:
-            with self._lock:
-                call = self._call
-            if call is None:
-                if self._closing:
-                    raise StreamEnded
-                self._open()
-                continue
-            try:
-                response = next(call)
-            except StopIteration:
-                self._broken(None)
-            except grpc.RpcError as error:
-                self._broken(from_rpc_error(error))
-            else:
-                if self._attempt_is_new:
-                    self._attempt_is_new = False
-                    self._backoff.reset()
-                    self._listener.stream_received()
-                return response
+        try:
+            return self._next_response()
+        except BaseException:
+            # It is over: nothing is left to be woken for.
+            self._inbox.close()
+            raise
 
     def close(self) -> None:
         """End the stream for good: half-close it, so that the leases it holds go on.
@@ -152,7 +137,6 @@ class ResumingStream:
             self._closing = True
             if self._requests is not None:
                 self._requests.put(None)
-        self._inbox.close()
         self._inbox.wake()
 
     # ---- for the manager -----------------------------------------------------------------------
@@ -181,7 +165,25 @@ class ResumingStream:
 
     # ---- the consumer's thread -----------------------------------------------------------------
 
-    def _open(self) -> None:
+    def _next_response(self) -> pubsub.StreamingPullResponse:
+        while True:
+            if self._closing and self._call is None:
+                raise StreamEnded
+            call = self._call or self._open()
+            try:
+                response = next(call)
+            except StopIteration:
+                self._broken(None)
+            except grpc.RpcError as error:
+                self._broken(from_rpc_error(error))
+            else:
+                if self._attempt_is_new:
+                    self._attempt_is_new = False
+                    self._backoff.reset()
+                    self._listener.stream_received()
+                return response
+
+    def _open(self) -> StreamingCall:
         requests: queue.SimpleQueue[pubsub.StreamingPullRequest | None] = queue.SimpleQueue()
         requests.put(self._first_request())
         call = self._start(iter(requests.get, None))
@@ -191,9 +193,12 @@ class ResumingStream:
             self._call = call
             self._requests = requests
             self._attempt_is_new = True
-            if self._closing:
-                requests.put(None)
+            too_late = self._closing
+        if too_late:
+            # Whoever closed it did not see this call.
+            call.cancel()
         self._listener.stream_opened()
+        return call
 
     def _broken(self, cause: RpcError | None) -> None:
         """The stream ended: raise if that is the end, else wait for the moment to open another."""

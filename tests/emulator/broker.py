@@ -1,0 +1,101 @@
+"""An engine with one topic and one subscription, driven without a wire and without waiting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from emulator.engine import Consumer
+from emulator.engine.subscription import MAX_PER_RESPONSE
+from emulator.server import new_engine
+from protocol.clock import Clock, ManualClock
+from protocol.messages import pubsub_pb2 as pubsub
+
+PROJECT = "projects/test"
+TOPIC = f"{PROJECT}/topics/orders"
+SUBSCRIPTION = f"{PROJECT}/subscriptions/billing"
+
+
+@dataclass(frozen=True)
+class Got:
+    """One message as a consumer got it."""
+
+    data: str
+    ack_id: str
+    key: str
+    size: int
+    failed_before: int
+
+
+class Broker:
+    """The engine, and short names for what tests ask of it all the time."""
+
+    def __init__(self, clock: Clock | None = None, **subscription: Any) -> None:
+        self.clock = clock or ManualClock()
+        self.engine = new_engine(self.clock)
+        self.engine.create_topic(pubsub.Topic(name=TOPIC))
+        self.engine.create_subscription(
+            pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC, **subscription)
+        )
+
+    def publish(self, *data: str, key: str = "") -> list[str]:
+        messages = [pubsub.PubsubMessage(data=d.encode(), ordering_key=key) for d in data]
+        return self.engine.publish(pubsub.PublishRequest(topic=TOPIC, messages=messages))
+
+    def join(
+        self, *, deadline: int = 10, max_messages: int = 0, max_bytes: int = 0
+    ) -> ConsumerDriver:
+        return ConsumerDriver(self, deadline, max_messages, max_bytes)
+
+    def acknowledge(self, *got: Got) -> list[str]:
+        return self.engine.acknowledge(SUBSCRIPTION, [g.ack_id for g in got])
+
+    def modify(self, seconds: int, *got: Got) -> list[str]:
+        return self.engine.modify_ack_deadline(SUBSCRIPTION, [g.ack_id for g in got], seconds)
+
+    def nack(self, *got: Got) -> list[str]:
+        return self.modify(0, *got)
+
+    def advance(self, seconds: float) -> None:
+        assert isinstance(self.clock, ManualClock)
+        self.clock.advance(seconds)
+        self.engine.advance()
+
+    @property
+    def backlog(self) -> int:
+        return self.engine.backlog(SUBSCRIPTION)
+
+
+class ConsumerDriver:
+    """A consumer of the broker's subscription; `wakes` counts how often it was woken."""
+
+    def __init__(self, broker: Broker, deadline: int, max_messages: int, max_bytes: int) -> None:
+        self.wakes = 0
+        self.consumer = Consumer(
+            ack_deadline=deadline, wake=self._wake, max_messages=max_messages, max_bytes=max_bytes
+        )
+        self._engine = broker.engine
+        self._subscription = broker.engine.join(SUBSCRIPTION, self.consumer)
+
+    def take(self, limit: int = MAX_PER_RESPONSE) -> list[Got]:
+        """What one response would hold."""
+        return [
+            Got(
+                message.data.decode(),
+                ack_id,
+                message.ordering_key,
+                delivery.record.size,
+                delivery.attempts,
+            )
+            for ack_id, delivery in self._engine.take(self._subscription, self.consumer, limit)
+            for message in [pubsub.PubsubMessage.FromString(delivery.record.encoded)]
+        ]
+
+    def take_data(self, limit: int = MAX_PER_RESPONSE) -> list[str]:
+        return [got.data for got in self.take(limit)]
+
+    def leave(self, *, give_back: bool = True) -> None:
+        self._subscription.leave(self.consumer, give_back=give_back)
+
+    def _wake(self) -> None:
+        self.wakes += 1

@@ -1,0 +1,36 @@
+"""A running broker on a clock that the test moves, and a bare client of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from emulator import Emulator
+from emulator.engine import Engine
+from emulator.server import new_engine
+from protocol.clock import ManualClock
+from tests.emulator.wire import Wire
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def engine(clock: ManualClock) -> Engine:
+    return new_engine(clock)
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Iterator[Emulator]:
+    with Emulator(clock=clock) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def wire(emulator: Emulator) -> Iterator[Wire]:
+    wire = Wire(emulator.endpoint)
+    yield wire
+    wire.close()

@@ -1,0 +1,264 @@
+"""Ordering keys: a key never overtakes itself, whatever becomes of its messages."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+import pytest
+
+from emulator.engine.ordering import KeyLane
+from tests.emulator.broker import Broker, ConsumerDriver, Got
+
+
+def ordered(*data: str) -> Broker:
+    """A broker with messages of one key."""
+    broker = Broker(enable_message_ordering=True)
+    if data:
+        broker.publish(*data, key="k")
+    return broker
+
+
+def test_a_key_arrives_in_order_and_together() -> None:
+    """Its one consumer need not acknowledge one message to get the next."""
+    broker = ordered("1", "2")
+    broker.publish("3", key="k")
+    assert broker.join().take_data() == ["1", "2", "3"]
+
+
+def test_keys_do_not_wait_for_each_other() -> None:
+    """Each goes to whoever has room, and one that failed holds up no other."""
+    broker = ordered("k1", "k2")
+    broker.publish("x1", "x2", key="x")
+    first, second = broker.join(), broker.join()
+    (k1,) = first.take(1)
+    assert k1.data == "k1"
+    (x1,) = second.take(1)
+    assert x1.data == "x1"
+    broker.nack(k1)
+    assert second.take_data(1) == ["x2"]
+
+
+def test_messages_without_a_key_are_free() -> None:
+    """In a subscription with ordering too."""
+    broker = ordered()
+    broker.publish("a", "b")
+    first, second = broker.join(), broker.join()
+    assert (first.take_data(1), second.take_data(1)) == (["a"], ["b"])
+
+
+def test_without_ordering_keys_mean_nothing() -> None:
+    """Any consumer gets any message, and only what failed comes again."""
+    broker = Broker()
+    broker.publish("1", "2", key="k")
+    first, second = broker.join(), broker.join()
+    (one,) = first.take(1)
+    assert second.take_data(1) == ["2"]
+    broker.nack(one)
+    assert second.take_data() == ["1"]
+
+
+def test_a_key_belongs_to_the_consumer_that_has_some_of_it() -> None:
+    """Others get nothing of it until all of that is acknowledged."""
+    broker = ordered("1", "2", "3")
+    holder, other = broker.join(), broker.join()
+    one, two = holder.take(2)
+    assert other.take() == []
+    broker.acknowledge(one)
+    assert other.take() == []
+    broker.acknowledge(two)
+    assert other.wakes == 1
+    assert other.take_data() == ["3"]
+
+
+def test_more_of_a_key_wakes_its_holder_only() -> None:
+    """The one that may take it."""
+    broker = ordered("1")
+    other, holder = broker.join(), broker.join()
+    holder.take()
+    assert holder.take() == other.take() == []
+    broker.publish("2", key="k")
+    assert (holder.wakes, other.wakes) == (1, 0)
+    assert holder.take_data() == ["2"]
+
+
+def test_keys_spread_over_the_consumers() -> None:
+    """Of what arrives while two wait, each gets its part, whoever comes first."""
+    broker = ordered()
+    consumers = [broker.join(), broker.join()]
+    assert [consumer.take() for consumer in consumers] == [[], []]
+    for key in "abcdefgh":
+        broker.publish(f"{key}1", f"{key}2", key=key)
+    keys = [{got.key for got in consumer.take()} for consumer in consumers]
+    assert [len(k) for k in keys] == [4, 4]
+    assert keys[0] | keys[1] == set("abcdefgh")
+
+
+def test_acknowledged_out_of_order_is_final_in_order() -> None:
+    """A message counts as unfinished until all before it of its key are acknowledged."""
+    broker = ordered("1", "2", "3")
+    one, two, three = broker.join().take()
+    broker.acknowledge(three)
+    broker.acknowledge(two)
+    assert broker.backlog == 3
+    broker.acknowledge(one)
+    assert broker.backlog == 0
+
+
+Failure = Callable[[Broker, ConsumerDriver, Got], None]
+
+
+def nack(broker: Broker, _consumer: ConsumerDriver, got: Got) -> None:
+    broker.nack(got)
+
+
+def expire(broker: Broker, _consumer: ConsumerDriver, got: Got) -> None:
+    broker.modify(1, got)
+    broker.advance(1)
+
+
+@pytest.mark.parametrize("fail", [nack, expire])
+def test_a_failure_starts_the_key_again_from_there(fail: Failure) -> None:
+    """Every later message comes again, also one acknowledged meanwhile; no earlier one does."""
+    broker = ordered("1", "2", "3", "4")
+    consumer = broker.join(deadline=600)
+    one, two, three = consumer.take(3)
+    broker.acknowledge(three)
+    fail(broker, consumer, two)
+    broker.acknowledge(one)
+    again = consumer.take()
+    assert [g.data for g in again] == ["2", "3", "4"]
+    assert [g.failed_before for g in again] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("fail", [nack, expire])
+def test_a_failed_key_waits_for_its_last_lease(fail: Failure) -> None:
+    """What is still leased is delivered to nobody else, and nothing may overtake it."""
+    broker = ordered("1", "2", "3")
+    holder, other = broker.join(deadline=600), broker.join()
+    one, two = holder.take(2)
+    fail(broker, holder, one)
+    broker.publish("4", key="k")
+    assert holder.take() == other.take() == []
+    broker.acknowledge(two)
+    assert other.take_data() == ["1", "2", "3", "4"]
+
+
+def test_a_failed_key_is_anybodys() -> None:
+    """Once its leases have ended, whoever asks first gets it, from the failed message on."""
+    broker = ordered("1", "2")
+    holder, other = broker.join(), broker.join()
+    broker.nack(*holder.take())
+    assert other.take_data(1) == ["1"]
+    assert holder.take() == []
+    assert other.take_data() == ["2"]
+
+
+def test_several_failures_start_at_the_earliest() -> None:
+    """Whichever of them ends its lease last."""
+    broker = ordered("1", "2", "3", "4")
+    consumer = broker.join()
+    one, two, three, four = consumer.take()
+    broker.nack(four)
+    broker.nack(two)
+    broker.acknowledge(three)
+    broker.acknowledge(one)
+    assert consumer.take_data() == ["2", "3", "4"]
+
+
+def test_order_holds_through_repeated_failures() -> None:
+    """Each time the same messages in the same order."""
+    broker = ordered("1", "2", "3")
+    consumer = broker.join()
+    for attempt in range(4):
+        got = consumer.take()
+        assert [g.data for g in got] == ["1", "2", "3"]
+        broker.nack(*got[attempt % 2 :])
+        broker.nack(*got[: attempt % 2 or 1])
+    broker.acknowledge(*consumer.take())
+    assert broker.backlog == 0
+
+
+def test_a_leaving_consumer_gives_its_keys_back() -> None:
+    """Also what it had acknowledged behind an unfinished message; no attempt is counted."""
+    broker = ordered("1", "2", "3", "4")
+    leaving, other = broker.join(), broker.join()
+    _, two, _ = leaving.take(3)
+    broker.acknowledge(two)
+    assert other.take() == []
+    leaving.leave()
+    assert other.wakes == 1
+    again = other.take()
+    assert [g.data for g in again] == ["1", "2", "3", "4"]
+    assert {g.failed_before for g in again} == {0}
+
+
+def test_an_answered_pull_blocks_its_keys() -> None:
+    """Other pulls get nothing of a key until the leases of the first one have ended."""
+    broker = ordered("1", "2", "3")
+    pull = broker.join(deadline=10)
+    one, two = pull.take(2)
+    pull.leave(give_back=False)
+    assert broker.join().take() == []
+    broker.acknowledge(one)
+    assert broker.join().take() == []
+    broker.acknowledge(two)
+    assert broker.join().take_data() == ["3"]
+
+
+def test_an_unfinished_pull_frees_its_keys_at_its_deadline() -> None:
+    """From its first unacknowledged message on."""
+    broker = ordered("1", "2", "3")
+    pull = broker.join(deadline=10)
+    (one, _) = pull.take(2)
+    pull.leave(give_back=False)
+    broker.acknowledge(one)
+    broker.advance(10)
+    assert broker.join().take_data() == ["2", "3"]
+
+
+def test_a_late_acknowledgement_of_a_key_is_refused() -> None:
+    """The key starts again from that message on, with or without it."""
+    broker = ordered("1", "2")
+    consumer = broker.join(deadline=10)
+    one, two = consumer.take()
+    broker.advance(10)
+    assert broker.acknowledge(one, two) == [one.ack_id, two.ack_id]
+    assert consumer.take_data() == ["1", "2"]
+
+
+def test_room_for_one_delivers_a_key_one_by_one() -> None:
+    """Each acknowledgement lets the next message go, to the waiting consumer."""
+    broker = ordered("1", "2", "3")
+    consumer = broker.join(max_messages=1)
+    for expected in ("1", "2", "3"):
+        (got,) = consumer.take()
+        assert got.data == expected
+        assert consumer.take() == []
+        broker.acknowledge(got)
+    assert consumer.wakes == 2
+
+
+def test_a_long_key_starves_no_other() -> None:
+    """Its holder gets other keys in between."""
+    broker = ordered(*(f"k{i}" for i in range(100)))
+    broker.publish("x", key="x")
+    broker.publish("free")
+    assert {"x", "free"} <= set(broker.join().take_data(10))
+
+
+def test_a_finished_key_is_forgotten() -> None:
+    """Keys may be as many as there are users: none is kept once all of it is acknowledged."""
+    gc.collect()
+    before = lanes()
+    broker = ordered()
+    consumer = broker.join()
+    for key in range(100):
+        broker.publish("1", "2", key=f"user-{key}")
+    assert lanes() == before + 100
+    broker.acknowledge(*consumer.take())
+    assert lanes() == before
+
+
+def lanes() -> int:
+    return sum(isinstance(thing, KeyLane) for thing in gc.get_objects())

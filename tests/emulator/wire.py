@@ -1,0 +1,154 @@
+"""A bare gRPC client: the calls of the table over one channel, and a streaming pull."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from protocol.messages import pubsub_pb2 as pubsub
+from protocol.rpcs import BY_METHOD, Kind
+from tests.emulator.broker import SUBSCRIPTION, TOPIC
+
+# Nothing here takes longer on any machine; it turns a hang into a failure.
+PATIENCE = 20.0
+
+
+class Wire:
+    """A client of one broker."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.channel = grpc.insecure_channel(
+            endpoint,
+            # A connection of its own, also when another Wire talks to the same broker.
+            options=[("grpc.use_local_subchannel_pool", 1)],
+        )
+
+    def call(self, method: str, request: Message, timeout: float = PATIENCE) -> Any:
+        return self.start(method, request, timeout).result()
+
+    def start(self, method: str, request: Message, timeout: float = PATIENCE) -> Any:
+        """The call as a future; `cancel()` ends it."""
+        return self.raw(method).future(request.SerializeToString(), timeout=timeout)
+
+    def raw(self, method: str) -> Any:
+        """The call, as gRPC makes it, with bytes for a request."""
+        rpc = BY_METHOD[method]
+        make = self.channel.stream_stream if rpc.kind is Kind.BIDI else self.channel.unary_unary
+        return make(rpc.path, response_deserializer=rpc.response.FromString)
+
+    def create(self, **subscription: Any) -> None:
+        """The topic and the subscription that all tests use."""
+        self.call("CreateTopic", pubsub.Topic(name=TOPIC))
+        self.call(
+            "CreateSubscription",
+            pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC, **subscription),
+        )
+
+    def publish(self, *data: str, key: str = "") -> None:
+        messages = [pubsub.PubsubMessage(data=d.encode(), ordering_key=key) for d in data]
+        self.call("Publish", pubsub.PublishRequest(topic=TOPIC, messages=messages))
+
+    def pull(self, max_messages: int = 100, *, wait: bool = True) -> list[pubsub.ReceivedMessage]:
+        request = pubsub.PullRequest(
+            subscription=SUBSCRIPTION, max_messages=max_messages, return_immediately=not wait
+        )
+        return list(self.call("Pull", request).received_messages)
+
+    def acknowledge(self, *ack_ids: str) -> None:
+        request = pubsub.AcknowledgeRequest(subscription=SUBSCRIPTION, ack_ids=ack_ids)
+        self.call("Acknowledge", request)
+
+    def modify(self, seconds: int, *ack_ids: str) -> None:
+        request = pubsub.ModifyAckDeadlineRequest(
+            subscription=SUBSCRIPTION, ack_ids=ack_ids, ack_deadline_seconds=seconds
+        )
+        self.call("ModifyAckDeadline", request)
+
+    def delete_subscription(self) -> None:
+        request = pubsub.DeleteSubscriptionRequest(subscription=SUBSCRIPTION)
+        self.call("DeleteSubscription", request)
+
+    def stream(self, **first: Any) -> Stream:
+        return Stream(self, **first)
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+class Stream:
+    """An open streaming pull. Its first request names the subscription, 60 s, and pongs wanted.
+
+    What a test gives replaces these fields; None leaves one out.
+    """
+
+    def __init__(self, wire: Wire, **first: Any) -> None:
+        fields = {
+            "subscription": SUBSCRIPTION,
+            "stream_ack_deadline_seconds": 60,
+            "protocol_version": 1,
+            **first,
+        }
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.send(**{name: value for name, value in fields.items() if value is not None})
+        self.call = wire.raw("StreamingPull")(iter(self._requests.get, None), timeout=PATIENCE)
+
+    def send(self, **fields: Any) -> None:
+        self.send_raw(pubsub.StreamingPullRequest(**fields).SerializeToString())
+
+    def send_raw(self, request: bytes) -> None:
+        self._requests.put(request)
+
+    def half_close(self) -> None:
+        self._requests.put(None)
+
+    def next(self) -> pubsub.StreamingPullResponse:
+        """The next response; raises when the stream has ended."""
+        response: pubsub.StreamingPullResponse = next(self.call)
+        return response
+
+    def messages(self, count: int) -> list[pubsub.ReceivedMessage]:
+        """Exactly so many messages, from as many responses as it takes."""
+        received: list[pubsub.ReceivedMessage] = []
+        while len(received) < count:
+            received.extend(self.next().received_messages)
+        assert len(received) == count
+        return received
+
+    def data(self, count: int) -> list[str]:
+        return [m.message.data.decode() for m in self.messages(count)]
+
+    def is_quiet(self) -> bool:
+        """Whether the broker has no message for this stream: to a ping it answers with a pong."""
+        self.send()
+        return not self.next().received_messages
+
+    def end(self) -> grpc.StatusCode:
+        """Wait until the stream has ended, and return its status."""
+        try:
+            for _ in self.call:
+                pass
+        except grpc.RpcError:
+            # The status tells.
+            pass
+        code: grpc.StatusCode = self.call.code()
+        return code
+
+    def details(self) -> str:
+        text: str = self.call.details()
+        return text
+
+    def cancel(self) -> None:
+        self.call.cancel()
+        self._requests.put(None)
+
+
+def data_of(received: list[pubsub.ReceivedMessage]) -> list[str]:
+    return [m.message.data.decode() for m in received]
+
+
+def ack_ids_of(received: list[pubsub.ReceivedMessage]) -> Iterator[str]:
+    return (m.ack_id for m in received)

@@ -1,0 +1,184 @@
+"""One source of time: real, frozen by freezegun, or moved by hand."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from freezegun import freeze_time
+
+from protocol.clock import MAX_WAIT, SYSTEM_CLOCK, ManualClock, SystemClock
+
+START = "2030-01-01 00:00:00"
+START_SECONDS = 1_893_456_000.0
+
+
+def read_here(read: Callable[[], float]) -> float:
+    return read()
+
+
+def read_as_the_target_of_a_thread(read: Callable[[], float]) -> float:
+    """As near to `threading` on the stack as can be."""
+    times: list[float] = []
+
+    class Reader(threading.Thread):
+        def run(self) -> None:
+            times.append(read())
+
+    reader = Reader()
+    reader.start()
+    reader.join()
+    return times[0]
+
+
+def read_in_a_pool(read: Callable[[], float]) -> float:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(read).result()
+
+
+def read_in_a_timer(read: Callable[[], float]) -> float:
+    times: list[float] = []
+    timer = threading.Timer(0.0, lambda: times.append(read()))
+    timer.start()
+    timer.join()
+    return times[0]
+
+
+PLACES = [read_here, read_as_the_target_of_a_thread, read_in_a_pool, read_in_a_timer]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_system_clock_is_frozen_wherever_it_is_read(
+    place: Callable[[Callable[[], float]], float],
+) -> None:
+    """freezegun alone would hand out real time near the bottom of a thread."""
+    clock = SystemClock()
+    with freeze_time(START) as frozen:
+        assert place(clock.now) == START_SECONDS
+        before = place(clock.monotonic)
+        frozen.tick(timedelta(seconds=300))
+        assert place(clock.now) == START_SECONDS + 300
+        assert place(clock.monotonic) - before == pytest.approx(300)
+
+
+def test_the_system_clock_goes_on_when_nothing_is_frozen() -> None:
+    """Monotonic time never stands still or goes back for long."""
+    before = SYSTEM_CLOCK.monotonic()
+    while SYSTEM_CLOCK.monotonic() == before:
+        pass
+    assert SYSTEM_CLOCK.monotonic() > before
+
+
+def test_waits_on_the_system_clock_are_short() -> None:
+    """So that a deadline is noticed soon after frozen time was moved past it."""
+    clock = SystemClock()
+    with freeze_time(START):
+        now = clock.monotonic()
+        assert clock.timeout(now + 3600) == MAX_WAIT
+        assert clock.timeout(now + 0.25) == pytest.approx(0.25)
+        assert clock.timeout(now) == 0.0
+        assert clock.timeout(now - 1) == 0.0
+        assert clock.timeout(None) is None
+
+
+def test_nobody_is_woken_by_the_system_clock() -> None:
+    """It takes wakers because every clock does."""
+    woken: list[str] = []
+    clock = SystemClock()
+    waker = lambda: woken.append("woken")  # noqa: E731
+    clock.add_waker(waker)
+    with freeze_time(START) as frozen:
+        frozen.tick(timedelta(hours=1))
+    clock.remove_waker(waker)
+    assert woken == []
+
+
+def test_a_manual_clock_moves_only_by_hand() -> None:
+    """Wall and monotonic time advance together."""
+    clock = ManualClock(start=1000.0)
+    assert (clock.now(), clock.monotonic()) == (1000.0, 0.0)
+    clock.advance(2.5)
+    clock.advance(0)
+    assert (clock.now(), clock.monotonic()) == (1002.5, 2.5)
+
+
+def test_a_manual_clock_does_not_go_back() -> None:
+    """The error says what was asked, and time stays what it was."""
+    clock = ManualClock()
+    with pytest.raises(ValueError, match=r"advance\(-1\) needs seconds >= 0"):
+        clock.advance(-1)
+    assert clock.monotonic() == 0.0
+
+
+def test_on_a_manual_clock_one_waits_until_woken() -> None:
+    """Only a deadline that has come needs no wait."""
+    clock = ManualClock()
+    clock.advance(10)
+    assert clock.timeout(None) is None
+    assert clock.timeout(10.001) is None
+    assert clock.timeout(10.0) == 0.0
+
+
+def test_wakers_see_the_new_time_before_advance_returns() -> None:
+    """What a driver does in its waker is done when `advance` has returned."""
+    clock = ManualClock()
+    seen: list[tuple[float, bool]] = []
+    caller = threading.current_thread()
+    clock.add_waker(lambda: seen.append((clock.monotonic(), threading.current_thread() is caller)))
+    clock.advance(5)
+    assert seen == [(5.0, True)]
+
+
+class Sleeper:
+    def __init__(self) -> None:
+        self.woken = 0
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
+def test_a_removed_waker_is_not_woken() -> None:
+    """A method is found again although each access makes another object of it."""
+    clock, sleeper = ManualClock(), Sleeper()
+    clock.add_waker(sleeper.wake)
+    clock.remove_waker(sleeper.wake)
+    clock.remove_waker(sleeper.wake)
+    clock.advance(1)
+    assert sleeper.woken == 0
+
+
+def test_a_waker_may_add_and_remove_wakers() -> None:
+    """It takes effect with the next advance."""
+    clock, sleeper = ManualClock(), Sleeper()
+
+    def replace_myself() -> None:
+        clock.remove_waker(replace_myself)
+        clock.add_waker(sleeper.wake)
+
+    clock.add_waker(replace_myself)
+    clock.advance(1)
+    assert sleeper.woken == 0
+    clock.advance(1)
+    clock.advance(1)
+    assert sleeper.woken == 2
+
+
+def test_a_thread_waiting_for_a_manual_deadline_is_woken() -> None:
+    """The way every part of pullstream waits: look, wait for as long as the clock says, look."""
+    clock, jumped, done = ManualClock(), threading.Event(), threading.Event()
+    clock.add_waker(jumped.set)
+
+    def wait_for_ten() -> None:
+        while (left := clock.timeout(10.0)) != 0.0:
+            jumped.wait(left)
+            jumped.clear()
+        done.set()
+
+    thread = threading.Thread(target=wait_for_ten)
+    thread.start()
+    clock.advance(9.5)
+    assert not done.is_set()
+    clock.advance(0.5)
+    assert done.wait(10)
+    thread.join()

@@ -1,0 +1,91 @@
+"""Errors are the same on both sides of the wire, and Google's clients understand them."""
+
+import grpc
+import pytest
+from google.api_core import exceptions as google
+from google.protobuf.any_pb2 import Any
+from google.rpc import error_details_pb2, status_pb2
+
+from protocol import errors
+from tests.failed_call import FailedCall
+
+FAILURE_CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
+ACK_FAILURES = {"ack-1": "PERMANENT_FAILURE_INVALID_ACK_ID", "ack-2": "TRANSIENT_FAILURE_BUSY"}
+
+
+@pytest.mark.parametrize("code", FAILURE_CODES, ids=lambda code: code.name)
+def test_each_status_has_a_class_that_is_ours_and_googles(code: grpc.StatusCode) -> None:
+    """`except google.api_core.exceptions.NotFound` catches ours, and only that."""
+    error = errors.BY_CODE[code]("some text")
+    assert isinstance(error, errors.PullstreamError)
+    assert isinstance(error, type(google.from_grpc_status(code, "")))  # type: ignore[no-untyped-call]
+    assert error.grpc_status_code is code
+    assert error.message == "some text"
+    assert errors.code_name(error) == code.name
+
+
+@pytest.mark.parametrize("code", FAILURE_CODES, ids=lambda code: code.name)
+def test_an_error_comes_through_a_call_unchanged(code: grpc.StatusCode) -> None:
+    """Class, text, reason and the failures of single ack ids."""
+    sent = errors.BY_CODE[code]("some text", reason="ACK_FAILED", metadata=ACK_FAILURES)
+    received = errors.from_rpc_error(FailedCall.of(sent))
+    assert type(received) is type(sent)
+    assert received.message == "some text"
+    assert received.reason == "ACK_FAILED"
+    assert received.metadata == ACK_FAILURES
+
+
+def test_googles_client_reads_our_details() -> None:
+    """It throws away details whose code or message is not that of the call."""
+    sent = errors.FailedPrecondition("some text", reason="ACK_FAILED", metadata=ACK_FAILURES)
+    received = google.from_grpc_error(FailedCall.of(sent))  # type: ignore[no-untyped-call]
+    assert isinstance(received, google.FailedPrecondition)
+    assert received.reason == "ACK_FAILED"
+    assert received.metadata == ACK_FAILURES
+
+
+def test_an_error_without_a_reason_has_no_details() -> None:
+    """Then the trailer is not sent at all."""
+    assert errors.rich_status(errors.NotFound("gone")) is None
+    received = errors.from_rpc_error(FailedCall.of(errors.NotFound("gone")))
+    assert (type(received), received.message) == (errors.NotFound, "gone")
+    assert not received.reason
+    assert not received.metadata
+
+
+def test_details_of_proxies_do_not_hide_ours() -> None:
+    """Every detail is looked at, and every trailer."""
+    status = status_pb2.Status(code=9, message="some text")
+    for detail in (
+        error_details_pb2.DebugInfo(detail="a proxy was here"),
+        error_details_pb2.ErrorInfo(reason="ACK_FAILED", metadata=ACK_FAILURES),
+    ):
+        packed = Any()
+        packed.Pack(detail)
+        status.details.append(packed)
+    call = FailedCall(
+        grpc.StatusCode.FAILED_PRECONDITION,
+        "some text",
+        (("x-proxy", "1"), (errors.STATUS_DETAILS_KEY, status.SerializeToString())),
+    )
+    assert errors.from_rpc_error(call).metadata == ACK_FAILURES
+
+
+def test_a_trailer_that_cannot_be_read_leaves_the_status() -> None:
+    """What the details would have said is lost, the failure is not."""
+    call = FailedCall(
+        grpc.StatusCode.NOT_FOUND, "gone", ((errors.STATUS_DETAILS_KEY, b"\xff\xff\xff"),)
+    )
+    error = errors.from_rpc_error(call)
+    assert (type(error), error.message) == (errors.NotFound, "gone")
+
+
+def test_a_call_without_text_still_says_something() -> None:
+    """An empty message would be of no use in a log."""
+    assert "NOT_FOUND" in errors.from_rpc_error(FailedCall(grpc.StatusCode.NOT_FOUND, None)).message
+
+
+def test_an_error_that_is_no_call_is_unknown() -> None:
+    """grpc raises its bare base class in a few places."""
+    error = errors.from_rpc_error(grpc.RpcError("out of the blue"))
+    assert (type(error), error.message) == (errors.Unknown, "out of the blue")

@@ -1,0 +1,78 @@
+"""Names of resources: built, taken apart, and checked as Google does."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol import names
+from protocol.errors import InvalidArgument
+
+BUILDERS: dict[str, Callable[[str, str], str]] = {
+    "topics": names.topic_path,
+    "subscriptions": names.subscription_path,
+    "snapshots": names.snapshot_path,
+    "schemas": names.schema_path,
+}
+PARTS = st.text(alphabet="abcXYZ019-_.~+%", min_size=1)
+
+
+@pytest.mark.parametrize("collection", BUILDERS)
+@given(project=PARTS, identifier=PARTS)
+def test_what_is_built_can_be_taken_apart(collection: str, project: str, identifier: str) -> None:
+    """For every collection, and with no other's parser."""
+    path = BUILDERS[collection](project, identifier)
+    singular = collection.removesuffix("s")
+    assert names.parse(collection, path) == {"project": project, singular: identifier}
+    assert names.short_id(path) == identifier
+    assert names.project_of(path) == project
+    assert not any(names.parse(other, path) for other in BUILDERS if other != collection)
+
+
+@pytest.mark.parametrize(
+    "path", ["", "projects", "projects/p/topics", "projects/p/topics/", "x/projects/p/topics/t"]
+)
+def test_a_path_of_another_form_has_no_parts(path: str) -> None:
+    """An empty dict, as in Google's client."""
+    assert names.parse("topics", path) == {}
+
+
+@pytest.mark.parametrize(
+    "identifier", ["abc", "a" + "b" * 254, "Topic-1_2.3~4+5%", "goo-gle", "xgoog"]
+)
+def test_a_valid_name_is_returned(identifier: str) -> None:
+    """3 to 255 characters, a letter first, and these others."""
+    path = f"projects/p/topics/{identifier}"
+    assert names.validate("topics", path) == path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("", "abc", "projects/p/topics", "projects//topics/abc", "projects/p/topics/abc/d"),
+        *("/projects/p/topics/abc", "projects/p/subscriptions/abc", "project/p/topics/abc"),
+        *("projects/p/topics/ab", "projects/p/topics/a" + "b" * 255, "projects/p/topics/1ab"),
+        *("projects/p/topics/goog", "projects/p/topics/google", "projects/p/topics/a b"),
+        *("projects/p/topics/abc\n", "projects/p/topics/äbc", "projects/p/topics/a:c"),
+    ],
+)
+def test_an_invalid_name_is_refused_with_googles_text(path: str) -> None:
+    """The error names the value, and where the rules stand."""
+    with pytest.raises(InvalidArgument) as caught:
+        names.validate("topics", path)
+    assert caught.value.message.startswith(f"Invalid resource name given (name={path}).")
+    assert "https://" in caught.value.message
+
+
+def test_a_project_may_be_any_text_without_a_slash() -> None:
+    """Local brokers are addressed with names that Google would refuse."""
+    assert names.validate_project("projects/a") == "projects/a"
+    assert names.project_path("a") == "projects/a"
+
+
+@pytest.mark.parametrize("path", ["", "projects", "projects/", "projects/a/b", "topics/a"])
+def test_an_invalid_project_is_refused(path: str) -> None:
+    """With the same text as other resources."""
+    with pytest.raises(InvalidArgument, match="Invalid resource name given"):
+        names.validate_project(path)

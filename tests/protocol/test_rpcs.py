@@ -1,0 +1,37 @@
+"""The table of RPCs is complete, and a name in it means one thing.
+
+That it has Google's services, methods and kinds is tested in tests/interop.
+"""
+
+from google.protobuf.empty_pb2 import Empty
+
+from protocol.messages import iam_pb2, pubsub_pb2, schema_pb2
+from protocol.rpcs import BY_METHOD, RPCS, Kind
+
+FILES = (pubsub_pb2.DESCRIPTOR, schema_pb2.DESCRIPTOR, iam_pb2.DESCRIPTOR)
+
+
+def test_each_path_and_each_method_name_is_there_once() -> None:
+    """A method is looked up by its name alone."""
+    assert len({rpc.path for rpc in RPCS}) == len(RPCS)
+    assert {rpc.method: rpc for rpc in RPCS} == BY_METHOD
+    assert len(BY_METHOD) == len(RPCS)
+
+
+def test_a_path_is_service_and_method() -> None:
+    """As gRPC has it in the header of a call."""
+    assert BY_METHOD["Pull"].path == "/google.pubsub.v1.Subscriber/Pull"
+    assert BY_METHOD["GetIamPolicy"].path == "/google.iam.v1.IAMPolicy/GetIamPolicy"
+
+
+def test_streaming_pull_is_the_only_stream() -> None:
+    """Everything else is one request, one response."""
+    assert [rpc.method for rpc in RPCS if rpc.kind is Kind.BIDI] == ["StreamingPull"]
+
+
+def test_every_request_and_response_is_used() -> None:
+    """A message that nothing takes or gives would mean that an RPC was forgotten."""
+    used = {message.DESCRIPTOR.full_name for rpc in RPCS for message in (rpc.request, rpc.response)}
+    defined = {name.full_name for file in FILES for name in file.message_types_by_name.values()}
+    assert {name for name in defined if name.endswith(("Request", "Response"))} <= used
+    assert used - defined == {Empty.DESCRIPTOR.full_name}

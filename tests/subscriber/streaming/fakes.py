@@ -1,0 +1,120 @@
+"""Messages made by hand, and stand-ins for a part's neighbours, as narrow as their protocols."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable
+
+import grpc
+
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber.message import Message, Outcome, Verdict
+from subscriber.streaming.dispatcher import Call
+from subscriber.streaming.outbox import Request
+
+# Longer than anything takes that is not broken.
+PATIENCE = 20.0
+
+
+class Outcomes:
+    """Keeps what messages decide."""
+
+    def __init__(self, *, exactly_once: bool = False) -> None:
+        self.taken: list[Outcome] = []
+        self.exactly_once = exactly_once
+
+    def put(self, outcome: Outcome) -> None:
+        self.taken.append(outcome)
+
+    put_tracked = put
+
+    def verdicts(self) -> list[tuple[Verdict, str]]:
+        return [(verdict, message.ack_id) for verdict, message, _, _ in self.taken]
+
+
+def received(
+    ack_id: str, *, key: str = "", data: bytes = b"", message_id: str | None = None
+) -> pubsub.ReceivedMessage:
+    """A message as the server sends it; its id is its ack id without the part after a slash."""
+    return pubsub.ReceivedMessage(
+        ack_id=ack_id,
+        message=pubsub.PubsubMessage(
+            data=data, message_id=message_id or ack_id.partition("/")[0], ordering_key=key
+        ),
+    )
+
+
+def message(
+    ack_id: str,
+    *,
+    key: str = "",
+    data: bytes = b"",
+    at: float = 0.0,
+    outcomes: Outcomes | None = None,
+) -> Message:
+    """A message as a callback gets it, received `at` this moment."""
+    return Message(received(ack_id, key=key, data=data), outcomes or Outcomes(), at)
+
+
+def ids(messages: Iterable[Message]) -> list[str]:
+    return [message.ack_id for message in messages]
+
+
+class UnaryCall:
+    """A call under way, as grpc's future is one, until a test answers it."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.cancelled = False
+        self._lock = threading.Lock()
+        self._done = False
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Call], None]] = []
+
+    def add_done_callback(self, callback: Callable[[Call], None]) -> None:
+        with self._lock:
+            if not self._done:
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        if self.cancelled:
+            raise grpc.FutureCancelledError
+        return self._error
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self.answer()
+
+    def answer(self, error: BaseException | None = None) -> None:
+        """End with success, or with `error`; callbacks run here, as they do on grpc's thread."""
+        with self._lock:
+            self._done, self._error = True, error
+        for callback in self._callbacks:
+            callback(self)
+
+
+class Server:
+    """Takes the calls of a dispatcher. A test answers them one by one, or all by `automatic`."""
+
+    def __init__(self, *, automatic: bool = False) -> None:
+        self.automatic = automatic
+        self._calls: queue.SimpleQueue[UnaryCall] = queue.SimpleQueue()
+
+    def send(self, request: Request) -> UnaryCall:
+        call = UnaryCall(request)
+        if self.automatic:
+            call.answer()
+        self._calls.put(call)
+        return call
+
+    def next_call(self) -> UnaryCall:
+        """The next call that was begun; fails when none comes."""
+        return self._calls.get(timeout=PATIENCE)
+
+    @property
+    def calls_waiting(self) -> int:
+        """Calls that were begun and that no test has looked at."""
+        return self._calls.qsize()

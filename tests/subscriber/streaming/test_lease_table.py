@@ -1,0 +1,162 @@
+"""The rules of leases: when each is extended, by how much, and when it is given up."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subscriber.flow_control import FlowControl
+from subscriber.streaming.lease_table import EXTEND_AT, LeaseTable
+from tests.subscriber.streaming.fakes import ids, message
+
+NO_LIMIT = FlowControl()
+
+
+def table_with(*ack_ids: str, limits: FlowControl = NO_LIMIT, at: float = 0.0) -> LeaseTable:
+    table = LeaseTable(limits)
+    table.add([message(ack_id, at=at) for ack_id in ack_ids], at)
+    return table
+
+
+def test_a_lease_is_extended_when_four_fifths_of_it_have_passed() -> None:
+    """First the server's 60 s; then each extension counts from when it was made."""
+    table = table_with("a")
+    assert table.next_due() == 48.0
+    assert table.due(47.9).extend == []
+    assert table.due(48.0).extend == ["a"]
+    assert table.next_due() == 48.0 + 0.8 * 10
+    assert table.due(56.0).extend == ["a"]
+
+
+def test_only_those_that_are_due_are_extended() -> None:
+    """Each message has its own time: no lease is extended twice as often as it needs."""
+    table = table_with("a")
+    table.add([message("b", at=5.0)], 5.0)
+    assert table.due(48.0).extend == ["a"]
+    assert table.due(53.0).extend == ["b"]
+    assert table.due(56.0).extend == ["a"]
+
+
+def test_an_extension_lasts_as_long_as_callbacks_are_seen_to_take() -> None:
+    """The 99th percentile, of acknowledged messages only."""
+    table = table_with("a")
+    table.handled([message("other", at=0.0)], 25.0)
+    work = table.due(48.0)
+    assert (work.extend, work.seconds) == (["a"], 25)
+    assert table.next_due() == 48.0 + 0.8 * 25
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "took", "extension"),
+    [
+        (0, 0, 5.0, 10),
+        (0, 0, 1000.0, 600),
+        (30, 0, 5.0, 30),
+        (0, 20, 500.0, 20),
+        (30, 40, 35.0, 35),
+        (30, 40, 500.0, 40),
+        (30, 40, 5.0, 30),
+    ],
+)
+def test_extensions_keep_within_the_users_bounds(
+    low: float, high: float, took: float, extension: int
+) -> None:
+    """0 means the server's bound, 10 or 600 seconds."""
+    limits = FlowControl(
+        min_duration_per_lease_extension=low, max_duration_per_lease_extension=high
+    )
+    table = LeaseTable(limits)
+    table.handled([message("a")], took)
+    assert table.extension == extension
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "deadline"), [(0, 0, 60), (0, 20, 20), (0, 300, 60), (90, 0, 90), (30, 45, 45)]
+)
+def test_the_lease_granted_with_a_delivery_keeps_within_them_too(
+    low: float, high: float, deadline: int
+) -> None:
+    """60 seconds, unless the user's bounds exclude that."""
+    limits = FlowControl(
+        min_duration_per_lease_extension=low, max_duration_per_lease_extension=high
+    )
+    table = table_with("a", limits=limits)
+    assert table.stream_deadline == deadline
+    assert table.next_due() == deadline * EXTEND_AT
+
+
+def test_a_finished_message_is_extended_no_more() -> None:
+    """Removing tells how much it frees, once."""
+    table = table_with("a", "b")
+    size = message("a").size
+    released = table.remove(["a", "unknown"])
+    assert (released.messages, released.size) == (1, size)
+    assert table.remove(["a"]).messages == 0
+    assert table.due(48.0).extend == ["b"]
+    assert len(table) == 1
+
+
+def test_a_message_is_given_up_after_max_lease_duration() -> None:
+    """Counted from its receipt, however often it was extended; then it is not here any more."""
+    table = table_with("a", limits=FlowControl(max_lease_duration=100))
+    times = []
+    while (due := table.next_due()) is not None:
+        work = table.due(due)
+        times.append((due, work.extend, ids(work.given_up)))
+    *extensions, last = times
+    assert last == (100.0, [], ["a"])
+    assert [due for due, extend, _ in extensions if extend == ["a"]] == [
+        pytest.approx(48.0 + 8 * count) for count in range(7)
+    ]
+    assert len(table) == 0
+    assert table.remove(["a"]).messages == 0
+
+
+def test_a_max_lease_duration_below_the_servers_lease_is_kept() -> None:
+    """It is given up without having been extended."""
+    table = table_with("a", limits=FlowControl(max_lease_duration=5))
+    assert table.next_due() == 5.0
+    work = table.due(5.0)
+    assert (work.extend, ids(work.given_up)) == ([], ["a"])
+
+
+def test_all_leased_messages_are_known() -> None:
+    """For the shutdown, which gives them back."""
+    table = table_with("a", "b")
+    table.remove(["a"])
+    assert ids(table.messages()) == ["b"]
+
+
+@given(
+    arrivals=st.lists(st.floats(0.0, 200.0), min_size=1, max_size=10).map(sorted),
+    limit=st.floats(1.0, 400.0),
+    took=st.floats(0.0, 100.0),
+    delay=st.floats(0.0, 1.9),
+)
+def test_no_lease_ends_before_it_is_extended_or_given_up(
+    arrivals: list[float], limit: float, took: float, delay: float
+) -> None:
+    """Whatever arrives when, even if the leaser looks up to two seconds late."""
+    table = LeaseTable(FlowControl(max_lease_duration=limit))
+    table.handled([message("before")], took)
+    ends: dict[str, float] = {}
+    now = 0.0
+
+    def look_until(moment: float) -> None:
+        nonlocal now
+        while (due := table.next_due()) is not None and due + delay < moment:
+            now = max(now, due + delay)
+            work = table.due(now)
+            for ack_id in work.extend:
+                assert now <= ends[ack_id]
+                ends[ack_id] = now + work.seconds
+            for given_up in work.given_up:
+                assert given_up.received_at + limit <= now <= given_up.received_at + limit + delay
+                assert now <= ends.pop(given_up.ack_id) + delay
+
+    for number, arrival in enumerate(arrivals):
+        look_until(arrival)
+        now = max(now, arrival)
+        table.add([message(str(number), at=now)], now)
+        ends[str(number)] = now + table.stream_deadline
+    look_until(now + limit + 1000.0)
+    assert ends == {}

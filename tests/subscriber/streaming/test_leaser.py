@@ -1,0 +1,135 @@
+"""The leaser's thread: leases are extended in time, and given up in time."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from freezegun import freeze_time
+
+from protocol.clock import Clock, ManualClock, SystemClock
+from subscriber.flow_control import FlowControl
+from subscriber.message import Message
+from subscriber.streaming.lease_table import Released
+from subscriber.streaming.leaser import Leaser
+from tests.subscriber.streaming.fakes import PATIENCE, ids, message
+
+
+class Watched:
+    """A leaser, and what it asks for."""
+
+    def __init__(self, clock: Clock, limits: FlowControl) -> None:
+        self.extended: queue.SimpleQueue[tuple[list[str], int]] = queue.SimpleQueue()
+        self.given_up: queue.SimpleQueue[tuple[list[Message], Released]] = queue.SimpleQueue()
+        self.leaser = Leaser(
+            limits,
+            clock,
+            extend=lambda ack_ids, seconds: self.extended.put((ack_ids, seconds)),
+            give_up=lambda messages, released: self.given_up.put((messages, released)),
+        )
+
+    def next_extension(self) -> tuple[list[str], int]:
+        return self.extended.get(timeout=PATIENCE)
+
+
+@contextmanager
+def watching(clock: Clock, limits: FlowControl | None = None) -> Iterator[Watched]:
+    watched = Watched(clock, limits or FlowControl())
+    try:
+        yield watched
+    finally:
+        watched.leaser.stop()
+
+
+def test_a_lease_is_extended_again_and_again() -> None:
+    """Before it ends, for as long as the message is not finished."""
+    clock = ManualClock()
+    with watching(clock) as watched:
+        watched.leaser.add([message("a")], 0.0)
+        clock.advance(48)
+        assert watched.next_extension() == (["a"], 10)
+        for _ in range(5):
+            clock.advance(8)
+            assert watched.next_extension() == (["a"], 10)
+
+
+def test_a_lease_that_ends_before_all_others_wakes_the_leaser() -> None:
+    """It was waiting for none, or for a later one."""
+    clock = ManualClock()
+    with watching(clock) as watched:
+        clock.advance(48)
+        watched.leaser.add([message("first")], 0.0)
+        assert watched.next_extension() == (["first"], 10)
+        watched.leaser.handled([message("slow", at=-1000.0)])
+        clock.advance(8)
+        assert watched.next_extension() == (["first"], 600)
+        clock.advance(100)
+        watched.leaser.add([message("second", at=100.0)], 100.0)
+        assert watched.next_extension() == (["second"], 600)
+
+
+def test_a_finished_message_is_not_extended() -> None:
+    """Removing says what it frees, for flow control."""
+    clock = ManualClock()
+    with watching(clock) as watched:
+        first, second = message("a", data=b"12345"), message("b")
+        watched.leaser.add([first, second], 0.0)
+        released = watched.leaser.remove(["a"])
+        assert (released.messages, released.size) == (1, first.size)
+        clock.advance(48)
+        assert watched.next_extension() == (["b"], 10)
+        assert len(watched.leaser) == 1
+
+
+def test_extensions_follow_the_times_of_handled_messages() -> None:
+    """What acknowledged messages took counts from their receipt."""
+    clock = ManualClock()
+    with watching(clock) as watched:
+        clock.advance(30)
+        watched.leaser.handled([message("other", at=0.0)])
+        watched.leaser.add([message("a", at=30.0)], 30.0)
+        clock.advance(48)
+        assert watched.next_extension() == (["a"], 30)
+
+
+def test_a_message_is_given_up_after_max_lease_duration() -> None:
+    """With what that frees; afterwards its removal frees nothing."""
+    clock = ManualClock()
+    with watching(clock, FlowControl(max_lease_duration=20)) as watched:
+        one = message("a", data=b"12345")
+        watched.leaser.add([one], 0.0)
+        clock.advance(20)
+        messages, released = watched.given_up.get(timeout=PATIENCE)
+        assert messages == [one]
+        assert (released.messages, released.size) == (1, one.size)
+        assert watched.leaser.remove(["a"]).messages == 0
+        assert watched.extended.empty()
+
+
+def test_a_lease_is_extended_when_frozen_time_moves() -> None:
+    """With freezegun and the real clock: a user's own test sees leases extended."""
+    with freeze_time("2030-01-01") as frozen:
+        clock = SystemClock()
+        with watching(clock) as watched:
+            now = clock.monotonic()
+            watched.leaser.add([message("a", at=now)], now)
+            frozen.tick(timedelta(seconds=47))
+            assert watched.extended.empty()
+            frozen.tick(timedelta(seconds=2))
+            assert watched.next_extension() == (["a"], 10)
+
+
+def test_stopping_ends_the_thread_and_leaves_the_clock() -> None:
+    """Twice is once; what is leased stays known, for the shutdown."""
+    clock = ManualClock()
+    watched = Watched(clock, FlowControl())
+    watched.leaser.add([message("a")], 0.0)
+    watched.leaser.stop()
+    watched.leaser.stop()
+    assert not watched.leaser._thread.is_alive()
+    assert clock._wakers == []
+    clock.advance(100)
+    assert watched.extended.empty()
+    assert ids(watched.leaser.messages()) == ["a"]
