@@ -49,17 +49,28 @@ class Message:
     A message shares memory with the others of its response: one that is kept for long keeps them.
     """
 
-    __slots__ = ("_outcomes", "_received", "ack_id", "received_at", "settled", "size")
+    __slots__ = (
+        "_key",
+        "_outcomes",
+        "_received",
+        "ack_id",
+        "received_at",
+        "settled",
+        "share",
+    )
 
     def __init__(
-        self, received: pubsub.ReceivedMessage, outcomes: Outcomes, received_at: float
+        self, received: pubsub.ReceivedMessage, outcomes: Outcomes, received_at: float, share: int
     ) -> None:
         self._received = received
         self._outcomes = outcomes
+        self._key: str | None = None
         self.ack_id = received.ack_id
-        self.size = received.message.ByteSize()
-        # For the SDK itself: when it came (monotonic clock), and the first verdict on it.
+        # For the SDK itself: when it came (monotonic clock); its equal share of the response's
+        # bytes, which flow control counts, as the memory of a response is one piece; the first
+        # verdict.
         self.received_at = received_at
+        self.share = share
         self.settled: Verdict | None = None
 
     # ---- content -------------------------------------------------------------------------------
@@ -86,7 +97,15 @@ class Message:
     @property
     def ordering_key(self) -> str:
         """The key within which order is kept, "" if there is none."""
-        return self._received.message.ordering_key
+        key = self._key
+        if key is None:
+            key = self._key = self._received.message.ordering_key
+        return key
+
+    @property
+    def size(self) -> int:
+        """Bytes of the message on the wire: data, attributes, and all else."""
+        return self._received.message.ByteSize()
 
     @property
     def delivery_attempt(self) -> int | None:

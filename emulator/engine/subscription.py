@@ -89,11 +89,7 @@ class Subscription:
         if lane.queued or not lane.deliverable:
             return
         lane.queued = True
-        if lane.holder is None:
-            queue.append(lane)
-            return
-        lane.holder.lanes.append(lane)
-        self._wake(lane.holder)
+        (queue if lane.holder is None else lane.holder.lanes).append(lane)
 
     # ---- messages out --------------------------------------------------------------------------
 

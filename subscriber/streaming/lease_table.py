@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -48,6 +49,7 @@ class LeaseTable:
         self._limits = limits
         self._table: DeadlineTable[str, Message] = DeadlineTable()
         self._times = HandlingTimes()
+        self._first_wait = min(self.stream_deadline * EXTEND_AT, limits.max_lease_duration)
 
     @property
     def stream_deadline(self) -> int:
@@ -68,8 +70,9 @@ class LeaseTable:
 
     def add(self, messages: Iterable[Message], now: float) -> None:
         """Messages came in, their leases just granted by the server."""
-        wait = min(self.stream_deadline * EXTEND_AT, self._limits.max_lease_duration)
-        self._table.set_all(((message.ack_id, message) for message in messages), wait, now)
+        self._table.set_all(
+            ((message.ack_id, message) for message in messages), self._first_wait, now
+        )
 
     def remove(self, ack_ids: Iterable[str]) -> Released:
         """Messages are finished; ids that are not here (any more) do not count."""
@@ -79,13 +82,14 @@ class LeaseTable:
             message = pop(ack_id)
             if message is not None:
                 released.messages += 1
-                released.size += message.size
+                released.size += message.share
         return released
 
     def handled(self, messages: Sequence[Message], now: float) -> None:
         """Learn from messages that were acknowledged."""
-        for message in messages:
-            self._times.add(now - message.received_at)
+        # Those of one response were received at the same moment.
+        for received_at, count in Counter([m.received_at for m in messages]).items():
+            self._times.add(now - received_at, count)
 
     def due(self, now: float) -> LeaseWork:
         """Take out what is to be given up, and set the others' next due time."""

@@ -93,7 +93,7 @@ class Leaser:
             with self._lock:
                 work = self._table.due(self._clock.monotonic())
                 released = Released(
-                    len(work.given_up), sum(message.size for message in work.given_up)
+                    len(work.given_up), sum(message.share for message in work.given_up)
                 )
                 self._next_wake = self._table.next_due()
             if work.extend:

@@ -130,12 +130,13 @@ class StreamingPullManager:
             return
         now = self._clock.monotonic()
         outcomes = self._dispatcher
-        messages = [Message(one, outcomes, now) for one in received]
+        share = response.ByteSize() // len(received)
+        messages = [Message(one, outcomes, now, share) for one in received]
         if self._lifecycle.is_stopping:
             self._dispatcher.nack(messages)
             return
         # Counted first, and leased before anybody can settle them: no release without its add.
-        self._gauge.add(len(messages), sum([message.size for message in messages]))
+        self._gauge.add(len(messages), len(messages) * share)
         self._leaser.add(messages, now)
         # A server that does not tell is taken to keep order: then ours costs nothing but time.
         if properties.message_ordering_enabled or not response.HasField("subscription_properties"):

@@ -62,7 +62,8 @@ def start_official(endpoint: str, max_messages: int, counter: Counter) -> None:
 
 
 def start_bare(endpoint: str, max_messages: int, counter: Counter) -> None:
-    """The practical limit: a grpcio loop that reads each field, and neither acks nor runs callbacks.
+    """The practical limit: a grpcio loop that reads each field, and neither acks nor runs
+    callbacks.
 
     Its window is unlimited, as nothing is acknowledged.
     """

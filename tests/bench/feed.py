@@ -78,15 +78,13 @@ class Feed:
 
 async def serve(arguments: argparse.Namespace) -> None:
     feed = Feed(arguments)
-    handlers = {
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "StreamingPull": grpc.stream_stream_rpc_method_handler(feed.streaming_pull),
         "Acknowledge": grpc.unary_unary_rpc_method_handler(feed.acknowledge),
         "ModifyAckDeadline": grpc.unary_unary_rpc_method_handler(feed.modify_ack_deadline),
     }
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers(
-        [grpc.method_handlers_generic_handler(SUBSCRIBER, handlers)]
-    )
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SUBSCRIBER, handlers)])
     port = server.add_insecure_port("localhost:0")
     await server.start()
     print(port, flush=True)

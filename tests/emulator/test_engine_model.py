@@ -17,6 +17,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.emulator.broker import SUBSCRIPTION, Broker, ConsumerDriver, Got
 from tests.emulator.model import Model, Room
 
+Limits = tuple[int, int, int]
+limits = st.tuples(
+    st.sampled_from([10, 60]),
+    st.sampled_from([-1, 0, 0, 1, 2, 3]),
+    st.sampled_from([0, 0, 0, 1, 100]),
+)
 picks = st.lists(st.integers(0, 1000), min_size=1, max_size=4)
 pick = st.integers(0, 1000)
 
@@ -24,8 +30,12 @@ pick = st.integers(0, 1000)
 class EngineModel(RuleBasedStateMachine):
     """Consumers have numbers. One sleeps that got nothing when it last took and was not woken."""
 
-    @initialize(ordered=st.booleans(), exactly_once=st.sampled_from([False, False, True]))
-    def start(self, ordered: bool, exactly_once: bool) -> None:
+    @initialize(
+        ordered=st.sampled_from([True, True, False]),
+        exactly_once=st.sampled_from([False, False, True]),
+        limits=st.lists(limits, min_size=1, max_size=3),
+    )
+    def start(self, ordered: bool, exactly_once: bool, limits: list[Limits]) -> None:
         self.broker = Broker(
             enable_message_ordering=ordered, enable_exactly_once_delivery=exactly_once
         )
@@ -35,22 +45,20 @@ class EngineModel(RuleBasedStateMachine):
         self.asleep: dict[int, int] = {}
         self.deadlines: dict[int, int] = {}
         self.count = 0
+        for each in limits:
+            self.new_consumer(*each)
 
-    @rule(key=st.sampled_from(["", "", "a", "b"]), sizes=st.lists(st.integers(0, 60), max_size=4))
-    def publish(self, key: str, sizes: list[int]) -> None:
+    @rule(
+        key=st.sampled_from(["a", "a", "b", ""]),
+        sizes=st.lists(st.integers(0, 60), min_size=1, max_size=4),
+        settle=st.booleans(),
+    )
+    def publish(self, key: str, sizes: list[int], settle: bool) -> None:
         data = [f"{len(self.model.by_data) + i}{'.' * size}" for i, size in enumerate(sizes)]
         for each in data:
             self.model.publish(each, key)
-        if data:
-            self.broker.publish(*data, key=key)
-
-    @rule(
-        deadline=st.sampled_from([10, 60]),
-        max_messages=st.sampled_from([-1, 0, 1, 2, 3]),
-        max_bytes=st.sampled_from([0, 0, 1, 100]),
-    )
-    def join(self, deadline: int, max_messages: int, max_bytes: int) -> None:
-        self.new_consumer(deadline, max_messages, max_bytes)
+        self.broker.publish(*data, key=key)
+        self.settle_if(settle)
 
     def new_consumer(self, deadline: int, max_messages: int = 0, max_bytes: int = 0) -> int:
         self.count += 1
@@ -61,13 +69,9 @@ class EngineModel(RuleBasedStateMachine):
         self.model.rooms[self.count] = Room(max_messages, max_bytes)
         return self.count
 
-    def somebody(self) -> bool:
-        return bool(self.consumers)
-
     def choose(self, number: int) -> int:
         return list(self.consumers)[number % len(self.consumers)]
 
-    @precondition(somebody)
     @rule(number=pick, limit=st.sampled_from([1, 2, 3, 1000]))
     def take(self, number: int, limit: int) -> None:
         self.take_for(self.choose(number), limit)
@@ -93,6 +97,14 @@ class EngineModel(RuleBasedStateMachine):
             self.asleep[consumer] = self.consumers[consumer].wakes
         return got
 
+    def settle_if(self, settle: bool) -> None:
+        """Let whoever is awake take what there is; then nobody sleeps who could have something."""
+        self.nobody_sleeps_through_work()
+        while settle and (awake := [n for n in self.consumers if n not in self.asleep]):
+            for number in awake:
+                self.take_for(number, 1000)
+            self.nobody_sleeps_through_work()
+
     @rule(limit=st.sampled_from([1, 3, 1000]))
     def pull(self, limit: int) -> None:
         """A call that takes and is answered; its leases go on without it."""
@@ -101,14 +113,15 @@ class EngineModel(RuleBasedStateMachine):
         self.consumers.pop(consumer).leave(give_back=False)
         self.asleep.pop(consumer, None)
 
-    @precondition(somebody)
-    @rule(number=pick)
-    def leave(self, number: int) -> None:
-        """A stream is cut, or a waiting pull given up."""
+    @rule(number=pick, limits=limits, settle=st.booleans())
+    def cut(self, number: int, limits: Limits, settle: bool) -> None:
+        """A stream is cut, or a waiting pull given up; another one comes."""
         consumer = self.choose(number)
         self.consumers.pop(consumer).leave()
         self.asleep.pop(consumer, None)
         self.model.give_back(consumer)
+        self.new_consumer(*limits)
+        self.settle_if(settle)
 
     def anything_given(self) -> bool:
         return bool(self.model.given)
@@ -119,23 +132,26 @@ class EngineModel(RuleBasedStateMachine):
         return [live[n % len(live)] if live and n % 4 else ever[n % len(ever)] for n in numbers]
 
     @precondition(anything_given)
-    @rule(numbers=picks)
-    def acknowledge(self, numbers: list[int]) -> None:
+    @rule(numbers=picks, settle=st.booleans())
+    def acknowledge(self, numbers: list[int], settle: bool) -> None:
         ids = self.chosen_ids(numbers)
         stale = self.broker.engine.acknowledge(SUBSCRIPTION, ids)
         assert set(stale) == self.model.acknowledge(ids)
+        self.settle_if(settle)
 
     @precondition(anything_given)
-    @rule(numbers=picks, seconds=st.sampled_from([0, 0, 1, 30, 600]))
-    def modify(self, numbers: list[int], seconds: int) -> None:
+    @rule(numbers=picks, seconds=st.sampled_from([0, 0, 1, 30, 600]), settle=st.booleans())
+    def modify(self, numbers: list[int], seconds: int, settle: bool) -> None:
         ids = self.chosen_ids(numbers)
         stale = self.broker.engine.modify_ack_deadline(SUBSCRIPTION, ids, seconds)
         assert set(stale) == self.model.modify(ids, seconds, self.broker.clock.monotonic())
+        self.settle_if(settle)
 
-    @rule(seconds=st.sampled_from([1, 5, 10, 50]))
-    def advance(self, seconds: int) -> None:
+    @rule(seconds=st.sampled_from([1, 5, 10, 50]), settle=st.booleans())
+    def advance(self, seconds: int, settle: bool) -> None:
         self.broker.advance(seconds)
         self.model.expire(self.broker.clock.monotonic())
+        self.settle_if(settle)
 
     # ---- after every step ----------------------------------------------------------------------
 
@@ -180,13 +196,13 @@ class EngineModel(RuleBasedStateMachine):
                 assert self.broker.engine.acknowledge(SUBSCRIPTION, ids) == []
                 assert self.model.acknowledge(ids) == set()
             # What others still held comes now.
-            self.advance(600)
+            self.advance(600, settle=False)
         assert self.model.backlog == self.broker.backlog == 0
 
 
 TestEngineModel = EngineModel.TestCase
 TestEngineModel.settings = settings(
-    max_examples=int(os.environ.get("PULLSTREAM_MODEL_EXAMPLES", "200")),
+    max_examples=int(os.environ.get("PULLSTREAM_MODEL_EXAMPLES", "300")),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -131,6 +131,20 @@ def test_a_failure_starts_the_key_again_from_there(fail: Failure) -> None:
     assert [g.failed_before for g in again] == [1, 0, 0]
 
 
+def test_what_comes_again_must_be_acknowledged_again() -> None:
+    """An acknowledgement of its earlier delivery does not count for the new one."""
+    broker = ordered("1", "2")
+    consumer = broker.join()
+    one, two = consumer.take()
+    broker.acknowledge(two)
+    broker.nack(one)
+    one, two = consumer.take()
+    broker.acknowledge(one)
+    assert broker.backlog == 1
+    broker.nack(two)
+    assert consumer.take_data() == ["2"]
+
+
 @pytest.mark.parametrize("fail", [nack, expire])
 def test_a_failed_key_waits_for_its_last_lease(fail: Failure) -> None:
     """What is still leased is delivered to nobody else, and nothing may overtake it."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 import grpc
 
+from protocol.clock import SYSTEM_CLOCK
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.message import Message, Outcome, Verdict
 from subscriber.streaming.dispatcher import Call
@@ -15,6 +16,15 @@ from subscriber.streaming.outbox import Request
 
 # Longer than anything takes that is not broken.
 PATIENCE = 20.0
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Return when `condition` holds; for what tells nobody that it has happened."""
+    deadline = SYSTEM_CLOCK.monotonic() + PATIENCE
+    pause = threading.Event()
+    while not condition():
+        assert SYSTEM_CLOCK.monotonic() < deadline, "it has not happened"
+        pause.wait(0.001)
 
 
 class Outcomes:
@@ -54,7 +64,8 @@ def message(
     outcomes: Outcomes | None = None,
 ) -> Message:
     """A message as a callback gets it, received `at` this moment."""
-    return Message(received(ack_id, key=key, data=data), outcomes or Outcomes(), at)
+    one = received(ack_id, key=key, data=data)
+    return Message(one, outcomes or Outcomes(), at, share=one.message.ByteSize())
 
 
 def ids(messages: Iterable[Message]) -> list[str]:
@@ -64,13 +75,24 @@ def ids(messages: Iterable[Message]) -> list[str]:
 class UnaryCall:
     """A call under way, as grpc's future is one, until a test answers it."""
 
-    def __init__(self, request: Request) -> None:
-        self.request = request
+    def __init__(self, request: Request | None = None) -> None:
+        self._request = request
         self.cancelled = False
         self._lock = threading.Lock()
         self._done = False
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Call], None]] = []
+
+    @classmethod
+    def answered(cls) -> UnaryCall:
+        call = cls()
+        call.answer()
+        return call
+
+    @property
+    def request(self) -> Request:
+        assert self._request is not None
+        return self._request
 
     def add_done_callback(self, callback: Callable[[Call], None]) -> None:
         with self._lock:

@@ -57,7 +57,7 @@ class Rig:
             pass
 
     def message(self, ack_id: str) -> Message:
-        return Message(received(ack_id), self.dispatcher, 0.0)
+        return Message(received(ack_id), self.dispatcher, 0.0, share=0)
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_a_failed_message_that_went_elsewhere_does_not_block_its_key() -> None:
 
 
 def test_the_key_does_not_begin_again_behind_a_message_that_was_just_refused() -> None:
-    """0 failed and was handled elsewhere; 1 comes first then, and 2, which came before, after it."""
+    """0 failed and was handled elsewhere: now 1 comes first, and then 2, which came before."""
     hold = MessagesOnHold()
     failing, held = keyed("0", "1")
     hold.offer([failing, held])

@@ -103,7 +103,7 @@ class OrderUnderFailures(RuleBasedStateMachine):
     def receive(self, count: int) -> None:
         while self.responses and count:
             count -= 1
-            one = Message(self.responses.popleft(), Outcomes(), 0.0)
+            one = Message(self.responses.popleft(), Outcomes(), 0.0, share=0)
             offered = self.hold.offer([one])
             self.nack(offered.refuse)
             for message in offered.run:

@@ -1,0 +1,102 @@
+"""A subscription whose server is played by a test and whose time is moved by hand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from protocol.clock import ManualClock
+from subscriber.flow_control import FlowControl
+from subscriber.message import Message
+from subscriber.scheduler import Scheduler, ThreadScheduler
+from subscriber.streaming.manager import StreamingPullManager
+from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.scripted_stream import ScriptedCalls
+
+SUBSCRIPTION = "projects/p/subscriptions/s"
+
+
+class Managed:
+    """A manager that runs, and the first stream it opened."""
+
+    def __init__(
+        self,
+        callback: Callable[[Message], Any],
+        *,
+        scheduler: Scheduler | None = None,
+        workers: int = 4,
+        await_callbacks: bool = False,
+        limit_server: bool = True,
+        **limits: Any,
+    ) -> None:
+        self.clock = ManualClock()
+        self.calls = ScriptedCalls()
+        self.manager = StreamingPullManager(
+            self.calls,
+            SUBSCRIPTION,
+            callback,
+            limits=FlowControl(**limits),
+            scheduler=scheduler or ThreadScheduler(max_workers=workers),
+            await_callbacks=await_callbacks,
+            limit_server=limit_server,
+            clock=self.clock,
+        )
+        self.future = self.manager.future
+        self.manager.start()
+        self.stream = self.calls.next_stream()
+
+    def acknowledged(self, count: int) -> list[str]:
+        """The next acknowledgements that reach the server."""
+        return [self.calls.acknowledged.get(timeout=PATIENCE) for _ in range(count)]
+
+    def nacked(self, count: int) -> list[str]:
+        """The next nacks that reach the server; extensions in between do not count."""
+        found: list[str] = []
+        while len(found) < count:
+            ack_id, seconds = self.calls.modified.get(timeout=PATIENCE)
+            if seconds == 0:
+                found.append(ack_id)
+        return found
+
+    def stop(self) -> None:
+        """As good a server as one can wish: it ends its side at once."""
+        self.stream.end_when_half_closed()
+        self.future.cancel()
+        self.future.exception(PATIENCE)
+
+
+@contextmanager
+def managed(callback: Callable[[Message], Any], **options: Any) -> Iterator[Managed]:
+    """For as long as the `with` block lasts."""
+    running = Managed(callback, **options)
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+class Gate:
+    """A callback that waits in the middle until it may go on, then does what it was given."""
+
+    def __init__(self, then: Callable[[Message], Any] = Message.ack) -> None:
+        self._then = then
+        self._entered = threading.Semaphore(0)
+        self._leave = threading.Semaphore(0)
+        self.begun: list[str] = []
+
+    def __call__(self, message: Message) -> None:
+        self.begun.append(message.ack_id)
+        self._entered.release()
+        assert self._leave.acquire(timeout=PATIENCE)
+        self._then(message)
+
+    def wait_for(self, count: int = 1) -> None:
+        """Return when so many more callbacks have begun."""
+        for _ in range(count):
+            assert self._entered.acquire(timeout=PATIENCE)
+
+    def open(self, count: int = 1) -> None:
+        """Let so many callbacks go on."""
+        self._leave.release(count)

@@ -1,0 +1,123 @@
+"""A streaming pull whose server side is played by a test."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+import grpc
+
+from protocol.errors import RpcError
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber.streaming.stream import Requests
+from tests.failed_call import FailedCall
+from tests.subscriber.streaming.fakes import PATIENCE, UnaryCall, received
+
+PONG = pubsub.StreamingPullResponse()
+PONG.subscription_properties.SetInParent()
+
+
+class ScriptedStream:
+    """One call, as grpc's object of a bidirectional stream is one."""
+
+    def __init__(self, requests: Requests) -> None:
+        self.requests = requests
+        self.cancelled = False
+        self._lock = threading.Lock()
+        self._over = False
+        self._inputs: queue.SimpleQueue[pubsub.StreamingPullResponse | Exception] = (
+            queue.SimpleQueue()
+        )
+        self._callbacks: list[Callable[[object], None]] = []
+
+    # ---- for the client ----------------------------------------------------------------------
+
+    def __next__(self) -> pubsub.StreamingPullResponse:
+        given = self._inputs.get()
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self._end(FailedCall(grpc.StatusCode.CANCELLED, "Locally cancelled by application!"))
+
+    def add_done_callback(self, callback: Callable[[object], None]) -> None:
+        with self._lock:
+            if not self._over:
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    # ---- for the test ------------------------------------------------------------------------
+
+    def respond(self, response: pubsub.StreamingPullResponse) -> None:
+        self._inputs.put(response)
+
+    def deliver(
+        self, *ack_ids: str, key: str = "", data: bytes = b"", ordering: bool | None = True
+    ) -> None:
+        """Send messages in one response; `ordering`: whether order is kept, None does not tell."""
+        response = pubsub.StreamingPullResponse(
+            received_messages=[received(ack_id, key=key, data=data) for ack_id in ack_ids]
+        )
+        if ordering is not None:
+            response.subscription_properties.message_ordering_enabled = ordering
+        self._inputs.put(response)
+
+    def end(self, error: RpcError | None = None) -> None:
+        """End the call as the server does: with OK, or with `error`."""
+        self._end(StopIteration() if error is None else FailedCall.of(error))
+
+    def end_when_half_closed(self) -> None:
+        """Read requests until there are no more, then end with OK, as a good server does."""
+
+        def serve() -> None:
+            for _ in self.requests:
+                pass
+            self.end()
+
+        threading.Thread(target=serve, daemon=True).start()
+
+    def _end(self, how: Exception) -> None:
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+        self._inputs.put(how)
+        for callback in self._callbacks:
+            callback(self)
+
+
+class ScriptedCalls:
+    """The three RPCs of a subscription: streams played by a test, unary calls that succeed."""
+
+    def __init__(self) -> None:
+        self.acknowledged: queue.SimpleQueue[str] = queue.SimpleQueue()
+        # (ack id, seconds); 0 seconds is a nack.
+        self.modified: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._streams: queue.SimpleQueue[ScriptedStream] = queue.SimpleQueue()
+
+    def streaming_pull(self, requests: Requests) -> ScriptedStream:
+        stream = ScriptedStream(requests)
+        self._streams.put(stream)
+        return stream
+
+    def acknowledge(self, request: pubsub.AcknowledgeRequest) -> UnaryCall:
+        for ack_id in request.ack_ids:
+            self.acknowledged.put(ack_id)
+        return UnaryCall.answered()
+
+    def modify_ack_deadline(self, request: pubsub.ModifyAckDeadlineRequest) -> UnaryCall:
+        for ack_id in request.ack_ids:
+            self.modified.put((ack_id, request.ack_deadline_seconds))
+        return UnaryCall.answered()
+
+    def next_stream(self) -> ScriptedStream:
+        """The next stream that the client opened; fails when none comes."""
+        return self._streams.get(timeout=PATIENCE)
+
+    @property
+    def streams_waiting(self) -> int:
+        return self._streams.qsize()

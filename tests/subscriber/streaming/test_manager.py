@@ -1,0 +1,225 @@
+"""The wiring of a subscription: what comes in goes to the right part, and back out."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from protocol.errors import NotFound, Unavailable
+from subscriber.message import Message
+from subscriber.streaming.liveness import PING_EVERY
+from subscriber.streaming.state import State
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.managed import SUBSCRIPTION, Gate, Managed, managed
+from tests.subscriber.streaming.scripted_stream import PONG
+
+
+def advance_until(running: Managed, condition: Callable[[], bool]) -> None:
+    """Let time go by, second by second, until something has happened."""
+
+    def check() -> bool:
+        if not condition():
+            running.clock.advance(1)
+        return condition()
+
+    eventually(check)
+
+
+# ---- the stream --------------------------------------------------------------------------------
+
+
+def test_the_first_request_says_what_the_subscription_wants() -> None:
+    """Its limits, the deadline of its leases, and that it understands pongs."""
+    with managed(Message.ack, max_messages=7, max_bytes=1234) as running:
+        request = next(running.stream.requests)
+    assert request.subscription == SUBSCRIPTION
+    assert (request.max_outstanding_messages, request.max_outstanding_bytes) == (7, 1234)
+    assert request.stream_ack_deadline_seconds == 60
+    assert request.protocol_version == 1
+    assert request.client_id
+
+
+def test_legacy_flow_control_tells_the_server_no_limits() -> None:
+    """It is this side alone that counts."""
+    with managed(Message.ack, limit_server=False) as running:
+        request = next(running.stream.requests)
+    assert (request.max_outstanding_messages, request.max_outstanding_bytes) == (0, 0)
+
+
+def test_a_stream_opened_again_is_the_same_clients() -> None:
+    """The server may recognise a comeback; the state tells where things stand."""
+    with managed(Message.ack) as running:
+        states = [running.manager.state]
+        first = next(running.stream.requests)
+        running.stream.deliver("a")
+        assert running.acknowledged(1) == ["a"]
+        states.append(running.manager.state)
+        running.stream.end(Unavailable("down"))
+        eventually(lambda: running.manager.state is not State.STREAMING)
+        states.append(running.manager.state)
+        advance_until(running, lambda: running.calls.streams_waiting == 1)
+        running.stream = running.calls.next_stream()
+        assert next(running.stream.requests).client_id == first.client_id
+        running.stream.deliver("b")
+        assert running.acknowledged(1) == ["b"]
+    states.append(running.manager.state)
+    assert states == [State.CONNECTING, State.STREAMING, State.RECONNECTING, State.STOPPED]
+
+
+def test_a_final_error_of_the_stream_ends_the_subscription_with_it() -> None:
+    """And only then is the future done: everything is shut down."""
+    running = Managed(Message.ack)
+    running.stream.end(NotFound("no such subscription"))
+    assert isinstance(running.future.exception(PATIENCE), NotFound)
+    assert running.manager.state is State.STOPPED
+    assert not running.future.cancelled()
+
+
+def test_a_stream_on_which_the_server_falls_silent_is_replaced() -> None:
+    """After a ping that it does not answer, though it answered one before."""
+    with managed(Message.ack) as running:
+        running.stream.respond(PONG)
+        requests = running.stream.requests
+        next(requests)
+        assert next(requests).ByteSize() == 0
+        advance_until(running, lambda: running.calls.streams_waiting == 1)
+        assert running.stream.cancelled
+        running.stream = running.calls.next_stream()
+
+
+def test_a_stream_at_full_load_is_not_taken_for_dead() -> None:
+    """Nobody reads the pongs while all callbacks are at work, which may take hours."""
+    gate = Gate()
+    with managed(gate, max_messages=1) as running:
+        requests = running.stream.requests
+        next(requests)
+        next(requests)
+        running.stream.respond(PONG)
+        running.stream.deliver("a")
+        gate.wait_for()
+        for _ in range(20):
+            running.clock.advance(PING_EVERY)
+            assert next(requests).ByteSize() == 0
+            running.clock.advance(PING_EVERY / 2)
+        assert not running.stream.cancelled
+        assert running.calls.streams_waiting == 0
+        gate.open()
+
+
+# ---- callbacks ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), SystemExit(3), KeyboardInterrupt()])
+def test_a_callback_that_raises_is_nacked_and_reported_and_the_stream_goes_on(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it raises, also what would end a program."""
+
+    def fail_once(message: Message) -> None:
+        if message.data == b"bad":
+            raise error
+        message.ack()
+
+    with managed(fail_once) as running, caplog.at_level(logging.ERROR):
+        running.stream.deliver("a", data=b"bad")
+        assert running.nacked(1) == ["a"]
+        running.stream.deliver("b")
+        assert running.acknowledged(1) == ["b"]
+        assert running.future.running()
+        assert running.manager.callback_errors == 1
+    assert [record.message for record in caplog.records] == [
+        "callback raised for message a, which is nacked"
+    ]
+    assert running.future.result() is True
+
+
+def test_a_callback_that_raises_after_its_verdict_keeps_it() -> None:
+    """An acknowledged message is not nacked on top."""
+
+    def ack_and_fail(message: Message) -> None:
+        message.ack()
+        raise ValueError("too late")
+
+    with managed(ack_and_fail) as running:
+        running.stream.deliver("a")
+        assert running.acknowledged(1) == ["a"]
+    assert running.calls.modified.empty()
+
+
+def test_every_callback_that_raises_is_counted() -> None:
+    """Although they run on many threads."""
+    together = threading.Barrier(8)
+
+    def fail(message: Message) -> None:
+        together.wait(PATIENCE)
+        raise ValueError("bad")
+
+    with managed(fail, workers=8) as running:
+        running.stream.deliver(*map(str, range(80)))
+        assert len(running.nacked(80)) == 80
+    assert running.manager.callback_errors == 80
+
+
+@pytest.mark.parametrize("ordering", [True, None])
+def test_messages_of_a_key_run_one_at_a_time(ordering: bool | None) -> None:
+    """Where the subscription keeps order, or an older server does not tell."""
+    gate = Gate()
+    with managed(gate) as running:
+        running.stream.deliver("1", "2", key="k", ordering=ordering)
+        gate.wait_for()
+        assert gate.begun == ["1"]
+        gate.open(2)
+        assert running.acknowledged(2) == ["1", "2"]
+
+
+def test_on_a_subscription_without_order_a_key_means_nothing() -> None:
+    """Its messages run side by side."""
+    gate = Gate()
+    with managed(gate) as running:
+        running.stream.deliver("1", "2", "3", key="k", ordering=False)
+        gate.wait_for(3)
+        gate.open(3)
+
+
+# ---- leases ------------------------------------------------------------------------------------
+
+
+def test_a_message_given_up_while_it_waits_for_a_worker_is_not_begun() -> None:
+    """Its lease is over: the server delivers it again, and it counts no more."""
+    gate = Gate()
+    with managed(gate, workers=1, max_messages=2, max_lease_duration=100) as running:
+        running.stream.deliver("running", "waiting")
+        gate.wait_for()
+        # Full: this one is read when the others have been given up.
+        running.stream.deliver("fresh")
+        for _ in range(10):
+            running.clock.advance(10)
+        eventually(lambda: running.manager._gauge.messages == 1)
+        gate.open(2)
+        assert running.acknowledged(2) == ["running", "fresh"]
+        assert gate.begun == ["running", "fresh"]
+
+
+def test_held_messages_that_are_given_up_are_held_no_more() -> None:
+    """Nor those behind them, which would overtake their redelivery; nothing piles up."""
+    gate = Gate()
+    with managed(gate, max_lease_duration=100) as running:
+        running.stream.deliver("1", "2", key="k")
+        gate.wait_for()
+        for _ in range(5):
+            running.clock.advance(10)
+        running.stream.deliver("3", key="k")
+        eventually(lambda: len(running.manager._hold) == 2)
+        for _ in range(5):
+            running.clock.advance(10)
+        assert running.nacked(2) == ["2", "3"]
+        assert len(running.manager._hold) == 0
+        gate.open()
+        assert running.acknowledged(1) == ["1"]
+        # Late: the server has given up on it as well.
+        running.stream.deliver("1/again", "2/again", "3/again", key="k")
+        gate.open(3)
+        assert running.acknowledged(3) == ["1/again", "2/again", "3/again"]

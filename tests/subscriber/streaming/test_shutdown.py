@@ -1,0 +1,124 @@
+"""The end of a subscription: every part taken down, every message given back, nothing left."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from subscriber.message import Message
+from subscriber.scheduler import Scheduler, ThreadScheduler
+from subscriber.streaming import manager as manager_module
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.managed import Gate, Managed
+
+
+def test_what_arrives_during_the_shutdown_is_given_back() -> None:
+    """The server still sends until it has seen the half-close."""
+    running = Managed(Message.ack)
+    running.future.cancel()
+    running.stream.deliver("late")
+    running.stream.end()
+    assert running.future.result(PATIENCE) is True
+    assert running.nacked(1) == ["late"]
+
+
+def test_a_scheduler_that_cannot_shut_down_does_not_keep_the_rest_from_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The failure is reported; messages are given back, and the future is resolved."""
+
+    class Broken(ThreadScheduler):
+        def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
+            super().shutdown(await_msg_callbacks)
+            raise AttributeError("'tuple' object has no attribute 'nack'")
+
+    gate = Gate()
+    running = Managed(gate, scheduler=Broken(max_workers=1))
+    running.stream.deliver("a", "b")
+    gate.wait_for()
+    with caplog.at_level(logging.ERROR):
+        running.stop()
+    assert running.future.result(PATIENCE) is True
+    assert sorted(running.nacked(2)) == ["a", "b"]
+    assert [record.message for record in caplog.records] == ["a step of the shutdown failed"]
+    gate.open()
+
+
+class FullAfterOne(Scheduler):
+    """Somebody's own, which takes one message and then no more."""
+
+    def __init__(self) -> None:
+        self._own = ThreadScheduler(max_workers=1)
+        self._taken = 0
+
+    def schedule(self, callback: Callable[..., Any], *args: Any) -> None:
+        self._taken += 1
+        if self._taken > 1:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        self._own.schedule(callback, *args)
+
+    def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
+        return self._own.shutdown(await_msg_callbacks)
+
+
+def test_a_scheduler_that_takes_nothing_ends_the_subscription(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whether a new message cannot run, or the next of a key; what could not is given back."""
+    for key in ("", "k"):
+        running = Managed(Message.ack, scheduler=FullAfterOne())
+        running.stream.deliver("1", "2", key=key)
+        running.stream.end_when_half_closed()
+        error = running.future.exception(PATIENCE)
+        assert str(error) == "cannot schedule new futures after shutdown"
+        assert running.nacked(1) == ["2"]
+
+
+def test_a_stopped_subscription_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread, nothing for the clock to wake; also when the server never ends its side."""
+    monkeypatch.setattr("subscriber.streaming.consumer.HALF_CLOSE_WAIT", 0.01)
+    before = set(threading.enumerate())
+    for ends in (True, False):
+        running = Managed(Message.ack)
+        running.stream.deliver("a")
+        assert running.acknowledged(1) == ["a"]
+        if ends:
+            running.stream.end_when_half_closed()
+        running.future.cancel()
+        assert running.future.result(PATIENCE) is True
+        for thread in set(threading.enumerate()) - before:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+        assert running.clock._wakers == []
+
+
+def test_an_unanswered_acknowledgement_does_not_hold_up_the_shutdown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a while it is given up, and its future says so."""
+    monkeypatch.setattr(manager_module, "FLUSH_TIMEOUT", 0.01)
+    futures = []
+
+    def acknowledge(message: Message) -> None:
+        futures.append(message.ack_with_response())
+
+    running = Managed(acknowledge)
+    monkeypatch.setattr(type(running.calls), "acknowledge", lambda calls, request: Hanging())
+    running.stream.deliver("a")
+    eventually(lambda: bool(futures))
+    running.stop()
+    assert "before the server answered" in str(futures[0].exception(timeout=0))
+
+
+class Hanging:
+    """A call that nobody answers."""
+
+    def add_done_callback(self, callback: object) -> None: ...
+
+    def exception(self, timeout: float | None = None) -> None: ...
+
+    def cancel(self) -> None: ...

@@ -1,0 +1,272 @@
+"""A stream that resumes: what opens another, what ends it, and what becomes of requests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+from protocol.clock import ManualClock
+from protocol.errors import BY_CODE, Cancelled, NotFound, RpcError, Unavailable
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber.streaming.stream import ResumingStream, StreamEnded
+from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.scripted_stream import PONG, ScriptedCalls, ScriptedStream
+
+RESUMED = {
+    *("CANCELLED", "UNKNOWN", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED", "INTERNAL"),
+    "UNAVAILABLE",
+}
+
+
+class ImpatientClock(ManualClock):
+    """Whoever waits on it has waited already: it jumps to the deadline. Keeps the pauses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+
+    def timeout(self, deadline: float | None) -> float | None:
+        if deadline is not None and deadline > self.monotonic():
+            self.pauses.append(deadline - self.monotonic())
+            self.advance(self.pauses[-1])
+        return super().timeout(deadline)
+
+
+class Rig:
+    """A resuming stream, the calls it makes, and what it tells its listener."""
+
+    def __init__(self, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ImpatientClock()
+        self.calls = ScriptedCalls()
+        self.heard: list[str] = []
+        self.openings = 0
+        self.stream = ResumingStream(
+            self.clock,
+            start=self.calls.streaming_pull,
+            first_request=self._first_request,
+            listener=self,
+        )
+        self.stream.open()
+
+    def _first_request(self) -> pubsub.StreamingPullRequest:
+        self.openings += 1
+        return pubsub.StreamingPullRequest(client_id=f"opening {self.openings}")
+
+    def stream_opened(self) -> None:
+        self.heard.append("opened")
+
+    def stream_received(self) -> None:
+        self.heard.append("received")
+
+    def stream_broken(self, cause: RpcError | None) -> None:
+        self.heard.append(f"broken: {cause.message if cause else 'OK'}")
+
+    def play(self, *parts: Callable[[ScriptedStream], None]) -> None:
+        """Let the streams that will be opened, one after the other, do these."""
+        begin = self.calls.streaming_pull
+
+        def streaming_pull(requests: object) -> ScriptedStream:
+            call = begin(requests)  # type: ignore[arg-type]
+            remaining.pop(0)(call)
+            return call
+
+        remaining = list(parts)
+        self.stream._start = streaming_pull
+
+
+def respond(call: ScriptedStream) -> None:
+    call.respond(PONG)
+
+
+def end_with(error: RpcError | None) -> Callable[[ScriptedStream], None]:
+    return lambda call: call.end(error)
+
+
+def respond_then_end_with(error: RpcError | None) -> Callable[[ScriptedStream], None]:
+    def play(call: ScriptedStream) -> None:
+        call.respond(PONG)
+        call.end(error)
+
+    return play
+
+
+@pytest.mark.parametrize("code", [*(code for code in BY_CODE if code.name in RESUMED), None])
+def test_a_stream_that_breaks_is_opened_again(code: grpc.StatusCode | None) -> None:
+    """On every code that another attempt may mend, and when the server closes it with OK."""
+    error = None if code is None else BY_CODE[code]("some text")
+    rig = Rig()
+    rig.play(respond_then_end_with(error), respond)
+    assert rig.stream.recv() == PONG
+    assert rig.stream.recv() == PONG
+    broken = f"broken: {error.message if error else 'OK'}"
+    assert rig.heard == ["opened", "received", broken, "opened", "received"]
+
+
+@pytest.mark.parametrize("code", [code for code in BY_CODE if code.name not in RESUMED])
+def test_a_code_that_no_other_attempt_can_mend_ends_it(code: grpc.StatusCode) -> None:
+    """With the server's error, and nothing left behind."""
+    rig = Rig()
+    rig.play(end_with(BY_CODE[code]("some text")))
+    with pytest.raises(BY_CODE[code], match="some text"):
+        rig.stream.recv()
+    assert rig.heard == ["opened"]
+    assert rig.clock._wakers == []
+
+
+def test_pauses_grow_until_a_response_comes() -> None:
+    """An open call is not yet a working one: only a response tells."""
+    clock = ImpatientClock()
+    rig = Rig(clock)
+    down = end_with(Unavailable("down"))
+    rig.play(*[down] * 9, respond_then_end_with(None), respond)
+    rig.stream.recv()
+    rig.stream.recv()
+    *outage, after = clock.pauses
+    assert len(outage) == 9
+    for attempt, pause in enumerate(outage):
+        bound = min(0.1 * 2**attempt, 10.0)
+        assert bound / 2 <= pause <= bound
+    assert after <= 0.1
+
+
+def test_each_stream_begins_with_a_first_request_of_its_own() -> None:
+    """The lease deadline in it may have changed meanwhile."""
+    rig = Rig()
+    rig.play(end_with(None), end_with(None), respond)
+    rig.stream.recv()
+    for number in (1, 2, 3):
+        assert next(rig.calls.next_stream().requests).client_id == f"opening {number}"
+
+
+def test_requests_go_to_the_stream_of_the_moment() -> None:
+    """Those that nobody could send are dropped: a ping is about the stream it was meant for."""
+    rig = Rig()
+    rig.stream.send(pubsub.StreamingPullRequest(client_id="too early"))
+    rig.play(respond)
+    rig.stream.recv()
+    rig.stream.send(pubsub.StreamingPullRequest(client_id="ping"))
+    rig.stream.close()
+    rig.stream.send(pubsub.StreamingPullRequest(client_id="too late"))
+    requests = rig.calls.next_stream().requests
+    assert [request.client_id for request in requests] == ["opening 1", "ping"]
+
+
+def test_the_requests_end_with_their_call() -> None:
+    """grpc reads them on a thread of its own, one for each call, which must not stay."""
+    rig = Rig()
+    rig.play(end_with(Unavailable("down")), respond)
+    rig.stream.recv()
+    broken = rig.calls.next_stream()
+    assert [request.client_id for request in broken.requests] == ["opening 1"]
+
+
+def test_closing_lets_the_server_finish() -> None:
+    """Half-closed: what it still sends is read; then the stream has ended, whatever the status."""
+    rig = Rig()
+    rig.play(respond)
+    rig.stream.recv()
+    rig.stream.close()
+    rig.stream.close()
+    call = rig.calls.next_stream()
+    assert len(list(call.requests)) == 1
+    call.respond(PONG)
+    call.end(NotFound("gone meanwhile"))
+    assert rig.stream.recv() == PONG
+    with pytest.raises(StreamEnded):
+        rig.stream.recv()
+    assert not call.cancelled
+    assert rig.clock._wakers == []
+
+
+def test_a_stream_closed_before_it_opened_is_never_opened() -> None:
+    """There is nothing to end."""
+    rig = Rig()
+    rig.stream.close()
+    with pytest.raises(StreamEnded):
+        rig.stream.recv()
+    assert rig.heard == []
+
+
+def test_a_stream_closed_while_it_is_opened_is_cancelled() -> None:
+    """Whoever closed it did not see the call, and will not cancel it."""
+    rig = Rig()
+    rig.play(lambda call: rig.stream.abort())
+    with pytest.raises(StreamEnded):
+        rig.stream.recv()
+    assert rig.calls.next_stream().cancelled
+
+
+def test_aborting_does_not_wait_for_the_server() -> None:
+    """A reader that waits for a response returns."""
+    rig = Rig(ManualClock())
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(rig.stream.recv)
+        call = rig.calls.next_stream()
+        next(call.requests)
+        rig.stream.abort()
+        assert isinstance(reading.exception(PATIENCE), StreamEnded)
+    assert call.cancelled
+
+
+def test_closing_ends_a_pause() -> None:
+    """Nobody waits for the next attempt, which will not be made."""
+    rig = Rig(ManualClock())
+    rig.play(end_with(Unavailable("down")))
+    broken = threading.Event()
+    rig.stream_broken = lambda cause: broken.set()  # type: ignore[method-assign]
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(rig.stream.recv)
+        assert broken.wait(PATIENCE)
+        rig.stream.close()
+        assert isinstance(reading.exception(PATIENCE), StreamEnded)
+    assert rig.openings == 1
+    assert rig.clock._wakers == []
+
+
+def test_a_reset_opens_another_and_tells_why() -> None:
+    """Not that it was cancelled, which is only how."""
+    rig = Rig()
+    rig.play(respond, respond)
+    rig.stream.recv()
+    rig.stream.reset("the server fell silent")
+    assert rig.calls.next_stream().cancelled
+    rig.stream.recv()
+    assert rig.heard[2] == "broken: the server fell silent"
+
+
+def test_a_reset_explains_only_its_own_cancellation() -> None:
+    """Not one by the server, later, on another stream; without a stream it does nothing."""
+    rig = Rig()
+    rig.stream.reset("nothing to reset")
+    rig.play(respond, respond_then_end_with(Cancelled("by the server")), respond)
+    rig.stream.recv()
+    rig.stream.reset("the server fell silent")
+    rig.stream.recv()
+    rig.stream.recv()
+    broken = [heard for heard in rig.heard if heard.startswith("broken")]
+    assert broken == ["broken: the server fell silent", "broken: by the server"]
+
+
+def test_a_call_that_cannot_be_begun_ends_it() -> None:
+    """A closed channel, say: the reader gets the error, and nothing is left behind."""
+    rig = Rig()
+
+    def refuse(requests: object) -> ScriptedStream:
+        raise ValueError("Cannot invoke RPC on closed channel!")
+
+    rig.stream._start = refuse
+    with pytest.raises(ValueError, match="closed channel"):
+        rig.stream.recv()
+    assert rig.clock._wakers == []
+
+
+def test_it_is_active_until_recv_says_otherwise() -> None:
+    """What BackgroundConsumer asks: there is one place that ends it."""
+    rig = Rig()
+    rig.stream.add_done_callback(lambda call: None)
+    rig.stream.close()
+    assert rig.stream.is_active

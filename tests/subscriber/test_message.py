@@ -1,0 +1,131 @@
+"""A message: what a callback sees of it, and what it can decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber import Message
+from subscriber.message import Verdict
+from tests.subscriber.streaming.fakes import Outcomes
+
+
+def message(outcomes: Outcomes | None = None, **fields: object) -> Message:
+    delivered = pubsub.ReceivedMessage(
+        ack_id="ack-1",
+        delivery_attempt=int(str(fields.pop("delivery_attempt", 0))),
+        message=pubsub.PubsubMessage(**fields),  # type: ignore[arg-type]
+    )
+    return Message(delivered, outcomes or Outcomes(), 0.0, share=0)
+
+
+def test_it_has_all_that_was_published() -> None:
+    """Under the official client's names."""
+    stamp = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=timezone.utc)
+    published = Timestamp()
+    published.FromDatetime(stamp)
+    one = message(
+        data=b"some data",
+        attributes={"colour": "red"},
+        message_id="17",
+        publish_time=published,
+        ordering_key="key",
+        delivery_attempt=3,
+    )
+    assert (one.data, one.message_id, one.ordering_key) == (b"some data", "17", "key")
+    assert one.ack_id == "ack-1"
+    assert one.publish_time == stamp
+    assert one.publish_time.tzinfo is timezone.utc
+    assert dict(one.attributes) == {"colour": "red"}
+    assert one.delivery_attempt == 3
+
+
+def test_what_was_not_published_is_empty() -> None:
+    """A missing attribute reads as "", as in the official client; attempts are None if untold."""
+    one = message()
+    assert (one.data, one.message_id, one.ordering_key) == (b"", "", "")
+    assert one.attributes["missing"] == ""
+    assert one.delivery_attempt is None
+
+
+def test_its_size_is_that_of_the_whole_message_on_the_wire() -> None:
+    """Attributes count, as they do for the server's flow control."""
+    parts = {"data": b"x" * 100, "attributes": {"a": "b" * 50}}
+    one = message(**parts)
+    assert one.size == pubsub.PubsubMessage(**parts).ByteSize() > 150  # type: ignore[arg-type]
+
+
+def test_it_tells_whether_delivery_is_exactly_once() -> None:
+    """By the newest response, also for messages that came before it."""
+    outcomes = Outcomes()
+    one = message(outcomes)
+    assert not one.exactly_once_enabled
+    outcomes.exactly_once = True
+    assert one.exactly_once_enabled
+
+
+def test_its_repr_shows_what_helps_and_cuts_what_is_long() -> None:
+    """Long data would flood a log."""
+    text = repr(message(data=b"x" * 1000, message_id="17", attributes={"a": "b"}))
+    assert text == (
+        f"Message(message_id='17', data={b'x' * 50 + b'...'!r}, ordering_key='', "
+        "attributes={'a': 'b'})"
+    )
+    assert repr(b"x" * 50) in repr(message(data=b"x" * 50))
+
+
+VERDICTS: list[tuple[Callable[[Message], object], Verdict, int]] = [
+    (Message.ack, Verdict.ACK, 0),
+    (Message.ack_with_response, Verdict.ACK, 0),
+    (Message.nack, Verdict.NACK, 0),
+    (Message.nack_with_response, Verdict.NACK, 0),
+    (Message.drop, Verdict.DROP, 0),
+    (lambda one: one.modify_ack_deadline(0), Verdict.NACK, 0),
+    (lambda one: one.modify_ack_deadline_with_response(0), Verdict.NACK, 0),
+    (lambda one: one.modify_ack_deadline(600), Verdict.EXTEND, 600),
+    (lambda one: one.modify_ack_deadline_with_response(30), Verdict.EXTEND, 30),
+]
+
+
+@pytest.mark.parametrize(("decide", "verdict", "seconds"), VERDICTS)
+def test_each_decision_is_handed_over_once(
+    decide: Callable[[Message], object], verdict: Verdict, seconds: int
+) -> None:
+    """With the future that is returned, if one is. A deadline of 0 is a nack."""
+    outcomes = Outcomes()
+    one = message(outcomes)
+    future = decide(one)
+    assert outcomes.taken == [(verdict, one, seconds, future)]
+    assert one.settled is (None if verdict is Verdict.EXTEND else verdict)
+
+
+def test_the_first_verdict_is_the_one_that_counts() -> None:
+    """The later ones are still told to the server, which knows best."""
+    outcomes = Outcomes()
+    one = message(outcomes)
+    one.modify_ack_deadline(10)
+    one.nack()
+    one.ack()
+    one.drop()
+    assert one.settled is Verdict.NACK
+    assert [verdict for verdict, *_ in outcomes.taken] == [
+        *(Verdict.EXTEND, Verdict.NACK, Verdict.ACK, Verdict.DROP),
+    ]
+
+
+@pytest.mark.parametrize("seconds", [-1, 601])
+@pytest.mark.parametrize(
+    "modify", [Message.modify_ack_deadline, Message.modify_ack_deadline_with_response]
+)
+def test_a_deadline_out_of_range_is_refused(
+    modify: Callable[[Message, int], object], seconds: int
+) -> None:
+    """The error names value and limits, and nothing is handed over."""
+    outcomes = Outcomes()
+    with pytest.raises(ValueError, match=f"seconds is {seconds}; .* between 0 and 600"):
+        modify(message(outcomes), seconds)
+    assert outcomes.taken == []

@@ -1,0 +1,245 @@
+"""Where callbacks run: every worker at work, no message behind a slow one, a clean end."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from subscriber import Message, ThreadScheduler
+from subscriber.scheduler import DEFAULT_WORKERS, Scheduler
+from tests.subscriber.streaming.fakes import PATIENCE, ids, message
+
+
+def messages(count: int) -> list[Message]:
+    return [message(str(number)) for number in range(count)]
+
+
+class Slow:
+    """A callback that stays inside until it is released."""
+
+    def __init__(self) -> None:
+        self.begun: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.release = threading.Event()
+
+    def __call__(self, one: Message) -> None:
+        self.begun.put(one.ack_id)
+        assert self.release.wait(PATIENCE)
+        self.ended.put(one.ack_id)
+
+    def wait_for(self, count: int) -> list[str]:
+        return [self.begun.get(timeout=PATIENCE) for _ in range(count)]
+
+
+# ---- own threads -------------------------------------------------------------------------------
+
+
+def test_a_hundred_messages_at_once_keep_all_workers_at_work() -> None:
+    """The barrier opens only when ten callbacks are inside at a time, ten times over."""
+    together = threading.Barrier(10)
+    done = threading.Semaphore(0)
+
+    def callback(one: Message) -> None:
+        together.wait(PATIENCE)
+        done.release()
+
+    scheduler = ThreadScheduler(max_workers=10)
+    scheduler.schedule_many(callback, messages(100))
+    for _ in range(100):
+        assert done.acquire(timeout=PATIENCE)
+    scheduler.shutdown(await_msg_callbacks=True)
+
+
+def test_a_slow_callback_delays_no_message_while_a_worker_is_idle() -> None:
+    """Messages are not dealt out to workers, they are taken by whoever is free."""
+    slow = Slow()
+    done: queue.SimpleQueue[str] = queue.SimpleQueue()
+    scheduler = ThreadScheduler(max_workers=2)
+    scheduler.schedule(slow, message("slow"))
+    slow.wait_for(1)
+    scheduler.schedule_many(lambda one: done.put(one.ack_id), messages(50))
+    assert [done.get(timeout=PATIENCE) for _ in range(50)] == ids(messages(50))
+    assert slow.ended.empty()
+    slow.release.set()
+    scheduler.shutdown(await_msg_callbacks=True)
+
+
+def test_there_are_never_more_workers_than_asked_for() -> None:
+    """Ten unless told otherwise, and none before there is work."""
+    before = threading.active_count()
+    scheduler, slow = ThreadScheduler(), Slow()
+    assert threading.active_count() == before
+    scheduler.schedule_many(slow, messages(50))
+    slow.wait_for(DEFAULT_WORKERS)
+    scheduler.schedule(slow, message("one more"))
+    assert threading.active_count() == before + DEFAULT_WORKERS
+    assert slow.begun.empty()
+    slow.release.set()
+    assert len(scheduler.shutdown(await_msg_callbacks=True)) <= 41
+    assert threading.active_count() == before
+
+
+def test_any_function_with_any_arguments_can_be_scheduled() -> None:
+    """As with the official client's scheduler."""
+    done: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+    scheduler = ThreadScheduler(max_workers=1)
+    scheduler.schedule(lambda *args: done.put(args), 1, "two")
+    assert done.get(timeout=PATIENCE) == (1, "two")
+    scheduler.shutdown()
+
+
+def test_a_function_that_raises_does_not_take_its_worker_with_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is logged, and the only worker goes on."""
+    done = threading.Event()
+
+    def leave() -> None:
+        raise SystemExit(1)
+
+    scheduler = ThreadScheduler(max_workers=1)
+    with caplog.at_level(logging.ERROR):
+        scheduler.schedule(leave)
+        scheduler.schedule(done.set)
+        assert done.wait(PATIENCE)
+    assert len(caplog.records) == 1
+    scheduler.shutdown()
+
+
+def test_shutdown_returns_what_has_not_begun_and_does_not_wait() -> None:
+    """What runs may end when it likes; then its thread ends too."""
+    scheduler, slow = ThreadScheduler(max_workers=2), Slow()
+    scheduler.schedule_many(slow, messages(5))
+    slow.wait_for(2)
+    assert ids(scheduler.shutdown()) == ["2", "3", "4"]
+    assert slow.ended.empty()
+    slow.release.set()
+    for thread in scheduler._threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert slow.begun.empty()
+    assert scheduler.shutdown() == []
+
+
+def test_shutdown_can_wait_for_what_runs() -> None:
+    """And only for that."""
+    scheduler, slow = ThreadScheduler(max_workers=2), Slow()
+    scheduler.schedule_many(slow, messages(5))
+    slow.wait_for(2)
+    with ThreadPoolExecutor(1) as pool:
+        stopping = pool.submit(scheduler.shutdown, await_msg_callbacks=True)
+        with pytest.raises(TimeoutError):
+            stopping.result(timeout=0.05)
+        slow.release.set()
+        assert ids(stopping.result(PATIENCE)) == ["2", "3", "4"]
+    assert slow.ended.qsize() == 2
+    assert not any(thread.is_alive() for thread in scheduler._threads)
+
+
+# ---- an executor of the user's -----------------------------------------------------------------
+
+
+def test_callbacks_run_on_the_users_executor() -> None:
+    """On its threads, as many at a time as it has."""
+    together = threading.Barrier(5)
+    names: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def callback(one: Message) -> None:
+        together.wait(PATIENCE)
+        names.put(threading.current_thread().name)
+
+    with ThreadPoolExecutor(5, thread_name_prefix="mine") as executor:
+        scheduler = ThreadScheduler(executor)
+        scheduler.schedule_many(callback, messages(20))
+        found = [names.get(timeout=PATIENCE) for _ in range(20)]
+        scheduler.shutdown(await_msg_callbacks=True)
+    assert all(name.startswith("mine") for name in found)
+    assert scheduler._threads == []
+
+
+def test_shutdown_leaves_the_users_executor_to_the_user() -> None:
+    """What has not begun is returned and not begun later; other work of the executor goes on."""
+    with ThreadPoolExecutor(1) as executor:
+        scheduler, slow = ThreadScheduler(executor), Slow()
+        scheduler.schedule_many(slow, messages(3))
+        slow.wait_for(1)
+        assert ids(scheduler.shutdown()) == ["1", "2"]
+        slow.release.set()
+        assert executor.submit(lambda: "still here").result(PATIENCE) == "still here"
+        assert slow.begun.empty()
+
+
+def test_shutdown_can_wait_for_what_runs_on_the_users_executor() -> None:
+    """Its other work is not waited for."""
+    with ThreadPoolExecutor(3) as executor:
+        scheduler, slow = ThreadScheduler(executor), Slow()
+        scheduler.schedule_many(slow, messages(2))
+        slow.wait_for(2)
+        executor.submit(slow.release.wait, PATIENCE)
+        with ThreadPoolExecutor(1) as pool:
+            stopping = pool.submit(scheduler.shutdown, await_msg_callbacks=True)
+            with pytest.raises(TimeoutError):
+                stopping.result(timeout=0.05)
+            slow.release.set()
+            assert stopping.result(PATIENCE) == []
+        assert slow.ended.qsize() == 2
+
+
+# ---- both --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_it_knows_the_threads_on_which_its_callbacks_run(foreign: bool) -> None:
+    """So that whoever waits for callbacks can tell when it would wait for itself."""
+    answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    with ThreadPoolExecutor(1) as executor:
+        scheduler = ThreadScheduler(executor) if foreign else ThreadScheduler(max_workers=1)
+        scheduler.schedule(lambda: answers.put(scheduler.runs_here()))
+        assert answers.get(timeout=PATIENCE) is True
+        assert not scheduler.runs_here()
+        scheduler.shutdown(await_msg_callbacks=True)
+        assert not executor.submit(scheduler.runs_here).result(PATIENCE)
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_scheduler_that_is_shut_down_takes_nothing(foreign: bool) -> None:
+    """A second subscription on it would never run a callback; the error says what to do."""
+    with ThreadPoolExecutor(1) as executor:
+        scheduler = ThreadScheduler(executor) if foreign else ThreadScheduler()
+        scheduler.shutdown()
+        with pytest.raises(RuntimeError, match="each subscription needs its own"):
+            scheduler.schedule(print)
+        with pytest.raises(RuntimeError, match="each subscription needs its own"):
+            scheduler.schedule_many(print, messages(1))
+
+
+def test_its_size_is_checked() -> None:
+    """By name and limit; an executor has its own."""
+    with pytest.raises(ValueError, match="max_workers is 0; it must be at least 1"):
+        ThreadScheduler(max_workers=0)
+    with ThreadPoolExecutor(1) as executor, pytest.raises(ValueError, match="either an executor"):
+        ThreadScheduler(executor, max_workers=3)
+
+
+def test_a_scheduler_of_the_users_needs_two_methods() -> None:
+    """Many messages are scheduled one by one; it is taken to know nothing of its threads."""
+
+    class Plain(Scheduler):
+        def __init__(self) -> None:
+            self.scheduled: list[tuple[Any, ...]] = []
+
+        def schedule(self, callback: Any, *args: Any) -> None:
+            self.scheduled.append(args)
+
+        def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
+            return []
+
+    plain, some = Plain(), messages(2)
+    plain.schedule_many(print, some)
+    assert plain.scheduled == [(some[0],), (some[1],)]
+    assert not plain.runs_here()
