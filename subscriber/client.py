@@ -70,6 +70,8 @@ class SubscriberClient(SubscriberAdmin):
             TypeError, ValueError: an argument is of the wrong kind, or out of its range.
             SubscriberClosed: this client is closed.
         """
+        if not isinstance(subscription, str):
+            raise TypeError(f"subscription is {subscription!r}; it must be the full name, a str")
         if not callable(callback):
             raise TypeError(f"callback is {callback!r}; it must be callable with one message")
         if scheduler is not None and max_workers is not None:

@@ -173,6 +173,10 @@ class Engine:
         """Messages of a subscription that are not acknowledged for good."""
         return self._subscription(name).backlog
 
+    def waiting_pulls(self, name: str) -> int:
+        """Pull calls that wait for messages of a subscription now."""
+        return self._subscription(name).waiting_pulls
+
     # ---- delivery ------------------------------------------------------------------------------
 
     def join(self, name: str, consumer: Consumer) -> Subscription:

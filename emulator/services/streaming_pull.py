@@ -171,9 +171,8 @@ class StreamingPull:
         response = response or encoded.EncodedStreamingPullResponse()
         config = self._subscription.config
         response.received_messages.extend(received_messages(taken, config))
+        # Told in every response, also when both are off.
         properties = response.subscription_properties
         properties.exactly_once_delivery_enabled = config.enable_exactly_once_delivery
         properties.message_ordering_enabled = config.enable_message_ordering
-        # Told in every response, also when both are off.
-        properties.SetInParent()
         return response

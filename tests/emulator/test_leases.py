@@ -115,15 +115,43 @@ def test_the_engine_tells_its_owner_when_it_is_due() -> None:
 
 
 def test_a_broker_at_work_keeps_no_past_moments() -> None:
-    """What was announced and overtaken is forgotten when its time comes."""
+    """A moment that was announced and then overtaken by an earlier one is forgotten in its time."""
+    broker = Broker()
+    broker.publish("long", "short")
+    (long,) = broker.join(deadline=600).take(1)
+    consumer = broker.join(deadline=10)
+    for turn in range(1000):
+        assert consumer.take_data() == ["short"]
+        broker.advance(10)
+        if turn % 30 == 0:
+            broker.modify(600, long)
+    assert len(broker.engine._due) < 100
+
+
+def test_one_message_wakes_one_consumer() -> None:
+    """The one that has waited longest, of those that have room."""
+    broker = Broker()
+    broker.publish("a")
+    full, first, second = broker.join(max_messages=1), broker.join(), broker.join()
+    full.take()
+    assert full.take() == first.take() == second.take() == []
+    broker.publish("b")
+    assert [full.wakes, first.wakes, second.wakes] == [0, 1, 0]
+    # A message more, before the first one has come for its own, is the second one's.
+    broker.publish("c")
+    assert [full.wakes, first.wakes, second.wakes] == [0, 1, 1]
+    assert [first.take_data(), second.take_data()] == [["b"], ["c"]]
+
+
+def test_bytes_just_at_the_limit_are_enough() -> None:
+    """As messages are: a consumer has room while it has less than it wants."""
     broker = Broker()
     broker.publish("a", "b")
-    broker.join(deadline=600).take(1)
-    for _ in range(1000):
-        (got,) = broker.join(deadline=10).take(1)
-        broker.advance(1)
-        broker.nack(got)
-    assert len(broker.engine._due) < 100
+    (a,) = broker.join().take(1)
+    broker.nack(a)
+    consumer = broker.join(max_bytes=a.size)
+    assert len(consumer.take()) == 1
+    assert consumer.take() == []
 
 
 def test_redeliveries_and_the_backlog_take_turns() -> None:

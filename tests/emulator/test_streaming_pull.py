@@ -229,6 +229,7 @@ def test_a_broker_that_stops_sends_its_clients_away_for_now(emulator: Emulator, 
     assert stream.is_quiet()
     emulator.stop()
     assert stream.end() is grpc.StatusCode.UNAVAILABLE
+    assert stream.details() == "The broker is shutting down."
 
 
 def test_nobody_consumes_when_the_stream_has_ended(emulator: Emulator, wire: Wire) -> None:

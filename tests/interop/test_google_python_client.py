@@ -1,254 +1,291 @@
-"""Google's own Python client works against the broker, unaware that it is not the cloud."""
+"""google-cloud-pubsub for Python against the broker, found by PUBSUB_EMULATOR_HOST."""
 
 from __future__ import annotations
 
-import threading
-from collections import defaultdict
-from collections.abc import Iterator
+import queue
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 from google.api_core import exceptions
 from google.cloud import pubsub_v1
+from google.cloud.pubsub_v1.subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from emulator import Emulator
+from emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
 
-PROJECT = "projects/interop"
-TOPIC = f"{PROJECT}/topics/orders"
-SUBSCRIPTION = f"{PROJECT}/subscriptions/billing"
-WAIT = 30.0
+# Google's client pings, retries and waits on threads of its own; nothing here takes so long.
+PATIENCE = 30.0
+
+TOPIC = "projects/test-project/topics/orders"
+SUBSCRIPTION = "projects/test-project/subscriptions/billing"
+
+
+class Clients:
+    """A publisher that keeps order, a subscriber, a topic and a subscription."""
+
+    def __init__(self, **subscription: Any) -> None:
+        self.publisher = pubsub_v1.PublisherClient(
+            publisher_options=pubsub_v1.types.PublisherOptions(enable_message_ordering=True)
+        )
+        self.subscriber = pubsub_v1.SubscriberClient()
+        self.publisher.create_topic(name=TOPIC)
+        self.subscriber.create_subscription(
+            request={"name": SUBSCRIPTION, "topic": TOPIC, **subscription}
+        )
+
+    def publish(self, *data: bytes, key: str = "", **attributes: str) -> list[str]:
+        futures = [
+            self.publisher.publish(TOPIC, each, ordering_key=key, **attributes) for each in data
+        ]
+        return [future.result(PATIENCE) for future in futures]
+
+    def pull(self, max_messages: int = 100) -> list[Any]:
+        response = self.subscriber.pull(
+            subscription=SUBSCRIPTION, max_messages=max_messages, timeout=PATIENCE
+        )
+        return list(response.received_messages)
+
+    @contextmanager
+    def subscribe(self, callback: Callable[[Any], None], **options: Any) -> Iterator[Any]:
+        """Messages go to `callback` as long as this lasts; yields the client's future."""
+        future = self.subscriber.subscribe(SUBSCRIPTION, callback, **options)
+        try:
+            yield future
+        finally:
+            future.cancel()
+            with suppress(exceptions.GoogleAPICallError):
+                future.result(PATIENCE)
+
+    def close(self) -> None:
+        self.publisher.stop()
+        self.publisher.transport.close()
+        self.subscriber.close()
 
 
 @pytest.fixture
-def publisher(pubsub_emulator: Emulator) -> Iterator[Any]:
-    options = pubsub_v1.types.PublisherOptions(enable_message_ordering=True)
-    client = pubsub_v1.PublisherClient(publisher_options=options)
-    yield client
-    client.stop()
-    client.transport.close()
+def connect(pubsub_emulator: Emulator) -> Iterator[Any]:
+    """Makes the clients, once a test has said what subscription it wants."""
+    made: list[Clients] = []
+
+    def make(**subscription: Any) -> Clients:
+        made.append(Clients(**subscription))
+        return made[0]
+
+    yield make
+    for clients in made:
+        clients.close()
 
 
-@pytest.fixture
-def subscriber(pubsub_emulator: Emulator) -> Iterator[Any]:
-    with pubsub_v1.SubscriberClient() as client:
-        yield client
-
-
-@pytest.fixture
-def subscription(publisher: Any, subscriber: Any) -> str:
-    publisher.create_topic(name=TOPIC)
-    subscriber.create_subscription(
-        request={"name": SUBSCRIPTION, "topic": TOPIC, "enable_message_ordering": True}
-    )
-    return SUBSCRIPTION
-
-
-class Received:
-    """Collects what a callback is given, and tells when there is enough of it."""
-
-    def __init__(self, expected: int) -> None:
-        self.messages: list[Any] = []
-        self.complete = threading.Event()
-        self._expected = expected
-        self._lock = threading.Lock()
-
-    def add(self, message: Any) -> int:
-        with self._lock:
-            self.messages.append(message)
-            if len(self.messages) >= self._expected:
-                self.complete.set()
-            return len(self.messages)
-
-    def __call__(self, message: Any) -> None:
-        message.ack()
-        self.add(message)
-
-
-def subscribe(subscriber: Any, callback: Any, complete: threading.Event) -> None:
-    """Receive until `complete`, then shut down and wait for that."""
-    future = subscriber.subscribe(SUBSCRIPTION, callback, await_callbacks_on_shutdown=True)
-    try:
-        assert complete.wait(WAIT)
-    finally:
-        future.cancel()
-        future.result(WAIT)
-
-
-def test_published_messages_reach_a_callback_whole(
-    pubsub_emulator: Emulator, publisher: Any, subscriber: Any, subscription: str
-) -> None:
-    """Data, attributes, id and publish time arrive as they were published; nothing is left."""
-    ids = [publisher.publish(TOPIC, b"%d" % n, currency="EUR") for n in range(500)]
-    published = {future.result(WAIT): b"%d" % n for n, future in enumerate(ids)}
-    received = Received(500)
-    subscribe(subscriber, received, received.complete)
-    assert {m.message_id: m.data for m in received.messages} == published
-    assert {m.attributes["currency"] for m in received.messages} == {"EUR"}
-    assert all(m.publish_time.year >= 2024 for m in received.messages)
-    assert pubsub_emulator.backlog(subscription) == 0
-
-
-def test_ordered_messages_arrive_in_order_within_their_key(
-    publisher: Any, subscriber: Any, subscription: str
-) -> None:
-    """Ten keys of fifty messages, handled on ten threads: each key in the order of publishing."""
-    for n in range(50):
-        for key in range(10):
-            publisher.publish(TOPIC, b"%d" % n, ordering_key=f"key-{key}")
-    received = Received(500)
-    subscribe(subscriber, received, received.complete)
-    by_key: dict[str, list[int]] = defaultdict(list)
-    for message in received.messages:
-        by_key[message.ordering_key].append(int(message.data))
-    assert len(by_key) == 10
-    assert all(numbers == list(range(50)) for numbers in by_key.values())
-
-
-def test_a_nacked_message_comes_again(
-    pubsub_emulator: Emulator, publisher: Any, subscriber: Any, subscription: str
-) -> None:
-    """A nack brings the message back at once, and an ack then ends it."""
-    publisher.publish(TOPIC, b"stubborn").result(WAIT)
-    received = Received(3)
+def test_a_callback_gets_what_is_published(connect: Any, pubsub_emulator: Emulator) -> None:
+    """With id, attributes and time; acknowledged, it is gone."""
+    clients = connect()
+    received: queue.Queue[Any] = queue.Queue()
 
     def callback(message: Any) -> None:
-        if received.add(message) < 3:
+        message.ack_with_response().result(PATIENCE)
+        received.put(message)
+
+    with clients.subscribe(callback):
+        (message_id,) = clients.publish(b"data", origin="test")
+        message = received.get(timeout=PATIENCE)
+    assert (message.data, message.message_id) == (b"data", message_id)
+    assert dict(message.attributes) == {"origin": "test"}
+    assert message.publish_time.timestamp() == pytest.approx(
+        pubsub_emulator.clock.now(), abs=PATIENCE
+    )
+    assert message.delivery_attempt is None
+    assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
+
+
+def test_a_thousand_messages_arrive(connect: Any, pubsub_emulator: Emulator) -> None:
+    """Published in batches, delivered under the client's flow control."""
+    clients = connect()
+    received: queue.Queue[bytes] = queue.Queue()
+
+    def callback(message: Any) -> None:
+        received.put(message.data)
+        message.ack()
+
+    flow_control = pubsub_v1.types.FlowControl(max_messages=50)
+    expected = [b"%d" % i for i in range(1000)]
+    with clients.subscribe(callback, flow_control=flow_control):
+        clients.publish(*expected)
+        got = [received.get(timeout=PATIENCE) for _ in expected]
+    assert sorted(got) == sorted(expected)
+
+
+def test_keys_keep_their_order(connect: Any) -> None:
+    """Each by itself, however the client's threads run."""
+    clients = connect(enable_message_ordering=True)
+    handled: queue.Queue[tuple[str, int]] = queue.Queue()
+
+    def callback(message: Any) -> None:
+        handled.put((message.ordering_key, int(message.data)))
+        message.ack()
+
+    with clients.subscribe(callback):
+        for i in range(50):
+            for key in ("a", "b"):
+                clients.publish(b"%d" % i, key=key)
+        got = [handled.get(timeout=PATIENCE) for _ in range(100)]
+    for key in ("a", "b"):
+        assert [number for k, number in got if k == key] == list(range(50))
+
+
+def test_a_key_starts_again_at_what_was_nacked(connect: Any) -> None:
+    """The client goes on with what it has; then the broker delivers all of that once more."""
+    clients = connect(enable_message_ordering=True)
+    handled: queue.Queue[int] = queue.Queue()
+    nacked: list[int] = []
+
+    def callback(message: Any) -> None:
+        number = int(message.data)
+        if number == 3 and not nacked:
+            nacked.append(number)
+            message.nack()
+        else:
+            handled.put(number)
+            message.ack()
+
+    clients.publish(*(b"%d" % i for i in range(20)), key="a")
+    with clients.subscribe(callback):
+        while handled.get(timeout=PATIENCE) != 3:
+            pass
+        assert [handled.get(timeout=PATIENCE) for _ in range(4, 20)] == list(range(4, 20))
+
+
+def test_a_nacked_message_comes_again(connect: Any) -> None:
+    """With its attempts, where a dead-letter policy has them counted."""
+    policy = {"dead_letter_topic": TOPIC, "max_delivery_attempts": 5}
+    clients = connect(dead_letter_policy=policy)
+    attempts: queue.Queue[int] = queue.Queue()
+
+    def callback(message: Any) -> None:
+        attempts.put(message.delivery_attempt)
+        if message.delivery_attempt < 3:
             message.nack()
         else:
             message.ack()
 
-    subscribe(subscriber, callback, received.complete)
-    assert [m.data for m in received.messages] == [b"stubborn"] * 3
-    assert pubsub_emulator.backlog(subscription) == 0
+    with clients.subscribe(callback):
+        clients.publish(b"data")
+        assert [attempts.get(timeout=PATIENCE) for _ in range(3)] == [1, 2, 3]
 
 
-def test_synchronous_pull_and_acknowledge(
-    pubsub_emulator: Emulator, publisher: Any, subscriber: Any, subscription: str
-) -> None:
-    """pull returns what is there, up to max_messages; acknowledged messages are gone."""
-    for future in [publisher.publish(TOPIC, b"%d" % n) for n in range(10)]:
-        future.result(WAIT)
-    first = subscriber.pull(subscription=subscription, max_messages=4)
-    rest = subscriber.pull(subscription=subscription, max_messages=100)
-    assert len(first.received_messages) == 4
-    assert len(rest.received_messages) == 6
-    acked = [m.ack_id for m in (*first.received_messages, *rest.received_messages)]
-    subscriber.acknowledge(subscription=subscription, ack_ids=acked)
-    assert pubsub_emulator.backlog(subscription) == 0
+def test_messages_can_be_pulled(connect: Any, pubsub_emulator: Emulator) -> None:
+    """Acknowledged, extended and given up by unary calls."""
+    clients = connect()
+    clients.publish(b"a", b"b")
+    first, second = clients.pull()
+    assert [m.message.data for m in (first, second)] == [b"a", b"b"]
+    clients.subscriber.acknowledge(subscription=SUBSCRIPTION, ack_ids=[first.ack_id])
+    for seconds in (60, 0):
+        clients.subscriber.modify_ack_deadline(
+            subscription=SUBSCRIPTION, ack_ids=[second.ack_id], ack_deadline_seconds=seconds
+        )
+    assert [m.message.data for m in clients.pull()] == [b"b"]
+    assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_a_pull_that_finds_nothing_is_answered_before_its_deadline(
-    subscriber: Any, subscription: str
-) -> None:
-    """An empty answer, where Google's emulator would let the client run into its own timeout."""
-    answer = subscriber.pull(subscription=subscription, max_messages=1, timeout=1.0, retry=None)
-    assert list(answer.received_messages) == []
-
-
-def test_giving_a_pulled_message_back(publisher: Any, subscriber: Any, subscription: str) -> None:
-    """modify_ack_deadline with 0 seconds makes the message available at once."""
-    publisher.publish(TOPIC, b"again").result(WAIT)
-    (first,) = subscriber.pull(subscription=subscription, max_messages=1).received_messages
-    subscriber.modify_ack_deadline(
-        subscription=subscription, ack_ids=[first.ack_id], ack_deadline_seconds=0
+def test_a_pull_without_messages_is_empty(connect: Any) -> None:
+    """No error: the answer comes before the client's deadline."""
+    clients = connect()
+    response = clients.subscriber.pull(
+        subscription=SUBSCRIPTION, max_messages=1, timeout=1.0, retry=None
     )
-    (second,) = subscriber.pull(subscription=subscription, max_messages=1).received_messages
-    assert second.message.message_id == first.message.message_id
-    assert second.ack_id != first.ack_id
+    assert list(response.received_messages) == []
 
 
-def test_topics_are_managed(publisher: Any, subscriber: Any, subscription: str) -> None:
-    """Topics are created, got, listed, updated and deleted; their subscriptions stay."""
-    publisher.create_topic(name=f"{PROJECT}/topics/another")
-    assert [t.name for t in publisher.list_topics(project=PROJECT)] == [
-        f"{PROJECT}/topics/another",
-        TOPIC,
-    ]
-    changed = publisher.update_topic(
-        topic={"name": TOPIC, "labels": {"team": "shop"}}, update_mask=FieldMask(paths=["labels"])
-    )
-    assert dict(changed.labels) == {"team": "shop"}
-    assert publisher.get_topic(topic=TOPIC) == changed
-    assert list(publisher.list_topic_subscriptions(topic=TOPIC)) == [subscription]
-    publisher.delete_topic(topic=TOPIC)
-    assert subscriber.get_subscription(subscription=subscription).topic == "_deleted-topic_"
-
-
-def test_subscriptions_are_managed(subscriber: Any, subscription: str) -> None:
-    """Subscriptions are got with their defaults, listed, updated by mask and deleted."""
-    got = subscriber.get_subscription(subscription=subscription)
-    assert got.ack_deadline_seconds == 10
-    assert got.expiration_policy.ttl.days == 31
-    changed = subscriber.update_subscription(
-        subscription={"name": subscription, "ack_deadline_seconds": 60},
-        update_mask=FieldMask(paths=["ack_deadline_seconds"]),
-    )
-    assert changed.ack_deadline_seconds == 60
-    assert [s.name for s in subscriber.list_subscriptions(project=PROJECT)] == [subscription]
-    subscriber.delete_subscription(subscription=subscription)
-    assert list(subscriber.list_subscriptions(project=PROJECT)) == []
-
-
-def test_lists_are_paged(publisher: Any) -> None:
-    """The client follows page tokens to the end, and sees every name once."""
-    names = [f"{PROJECT}/topics/topic-{n:02}" for n in range(25)]
-    for name in names:
-        publisher.create_topic(name=name)
-    listed = publisher.list_topics(request={"project": PROJECT, "page_size": 10})
-    assert [len(page.topics) for page in listed.pages] == [10, 10, 5]
-    again = publisher.list_topics(request={"project": PROJECT, "page_size": 10})
-    assert [topic.name for topic in again] == names
-
-
-@pytest.mark.parametrize(
-    ("provoke", "error"),
-    [
-        (lambda p, s: p.create_topic(name=TOPIC), exceptions.AlreadyExists),
-        (lambda p, s: p.create_topic(name=f"{PROJECT}/topics/x"), exceptions.InvalidArgument),
-        (lambda p, s: p.get_topic(topic=f"{PROJECT}/topics/none"), exceptions.NotFound),
-        (
-            lambda p, s: s.create_subscription(
-                name=f"{PROJECT}/subscriptions/new", topic=TOPIC, ack_deadline_seconds=5
-            ),
-            exceptions.InvalidArgument,
-        ),
-        (
-            lambda p, s: s.acknowledge(subscription=SUBSCRIPTION, ack_ids=["nonsense"]),
-            exceptions.InvalidArgument,
-        ),
-        (
-            lambda p, s: p.publish(f"{PROJECT}/topics/none", b"x").result(WAIT),
-            exceptions.NotFound,
-        ),
-    ],
-)
-def test_refusals_are_the_exceptions_that_users_catch(
-    publisher: Any, subscriber: Any, subscription: str, provoke: Any, error: type[Exception]
-) -> None:
-    """A bad request raises google.api_core's exception for it, at once and without retries."""
-    with pytest.raises(error):
-        provoke(publisher, subscriber)
-
-
-def test_a_subscriber_survives_a_restart_of_the_broker(
-    pubsub_emulator: Emulator, publisher: Any, subscriber: Any, subscription: str
-) -> None:
-    """The broker goes away and comes back on its port with its state: Google's client goes on."""
-    received = Received(2)
-    first = threading.Event()
+def test_exactly_once_results_reach_the_caller(connect: Any) -> None:
+    """A good acknowledgement succeeds; a second one of the same delivery is told to be invalid."""
+    clients = connect(enable_exactly_once_delivery=True)
+    results: queue.Queue[Any] = queue.Queue()
 
     def callback(message: Any) -> None:
-        received(message)
-        first.set()
+        results.put(message.ack_with_response().result(PATIENCE))
+        try:
+            message.ack_with_response().result(PATIENCE)
+        except AcknowledgeError as error:
+            results.put(error.error_code)
 
-    future = subscriber.subscribe(subscription, callback)
-    publisher.publish(TOPIC, b"before").result(WAIT)
-    assert first.wait(WAIT)
-    pubsub_emulator.stop()
-    with Emulator(port=pubsub_emulator.port, engine=pubsub_emulator.engine):
-        publisher.publish(TOPIC, b"after").result(WAIT)
-        assert received.complete.wait(WAIT)
-        future.cancel()
-        future.result(WAIT)
-    assert {m.data for m in received.messages} == {b"before", b"after"}
+    with clients.subscribe(callback):
+        clients.publish(b"data")
+        assert results.get(timeout=PATIENCE) is AcknowledgeStatus.SUCCESS
+        assert results.get(timeout=PATIENCE) is AcknowledgeStatus.INVALID_ACK_ID
+
+
+def test_topics_and_subscriptions_can_be_managed(connect: Any) -> None:
+    """Create, get, list in pages, update by mask, delete."""
+    clients = connect()
+    publisher, subscriber = clients.publisher, clients.subscriber
+    for i in range(4):
+        publisher.create_topic(name=f"{TOPIC}-{i}")
+    pages = publisher.list_topics(request={"project": "projects/test-project", "page_size": 2})
+    assert [topic.name for topic in pages] == [TOPIC, *(f"{TOPIC}-{i}" for i in range(4))]
+    assert list(publisher.list_topic_subscriptions(topic=TOPIC)) == [SUBSCRIPTION]
+
+    created = subscriber.get_subscription(subscription=SUBSCRIPTION)
+    assert (created.ack_deadline_seconds, created.state.name) == (10, "ACTIVE")
+    assert created.expiration_policy.ttl.days == 31
+    subscriber.update_subscription(
+        subscription={"name": SUBSCRIPTION, "ack_deadline_seconds": 60, "labels": {"a": "b"}},
+        update_mask=FieldMask(paths=["ack_deadline_seconds"]),
+    )
+    updated = subscriber.get_subscription(subscription=SUBSCRIPTION)
+    assert (updated.ack_deadline_seconds, dict(updated.labels)) == (60, {})
+    topic = publisher.update_topic(
+        topic={"name": TOPIC, "message_retention_duration": Duration(seconds=600)},
+        update_mask=FieldMask(paths=["message_retention_duration"]),
+    )
+    assert topic.message_retention_duration.seconds == 600
+
+    publisher.delete_topic(topic=TOPIC)
+    (kept,) = subscriber.list_subscriptions(project="projects/test-project")
+    assert kept.topic == "_deleted-topic_"
+    subscriber.delete_subscription(subscription=SUBSCRIPTION)
+    assert list(subscriber.list_subscriptions(project="projects/test-project")) == []
+
+
+def test_errors_are_the_clients_own(connect: Any) -> None:
+    """Each code as its exception, with the broker's text, and without a minute of retries."""
+    clients = connect()
+    publisher, subscriber = clients.publisher, clients.subscriber
+    with pytest.raises(exceptions.NotFound, match=r"Resource not found \(resource=missing\)\."):
+        publisher.get_topic(topic="projects/test-project/topics/missing")
+    with pytest.raises(exceptions.AlreadyExists, match="Resource already exists"):
+        publisher.create_topic(name=TOPIC)
+    with pytest.raises(exceptions.InvalidArgument, match="Invalid resource name given"):
+        publisher.create_topic(name="projects/test-project/topics/1")
+    with pytest.raises(exceptions.InvalidArgument, match=r"argument=max_messages"):
+        subscriber.pull(subscription=SUBSCRIPTION, max_messages=-1)
+    with pytest.raises(exceptions.InvalidArgument, match=r"'nonsense' is not a known"):
+        subscriber.update_subscription(
+            subscription={"name": SUBSCRIPTION}, update_mask=FieldMask(paths=["nonsense"])
+        )
+    with pytest.raises(exceptions.NotFound):
+        publisher.publish("projects/test-project/topics/missing", b"x").result(PATIENCE)
+    with pytest.raises(exceptions.InvalidArgument, match="attribute key"):
+        publisher.publish(TOPIC, b"x", google="forbidden").result(PATIENCE)
+    with pytest.raises(exceptions.MethodNotImplemented, match="not offered by this version"):
+        subscriber.list_snapshots(project="projects/test-project")
+
+
+def test_deleting_the_subscription_ends_the_streaming_pull(connect: Any) -> None:
+    """The future of `subscribe` raises NotFound."""
+    clients = connect()
+    received: queue.Queue[bytes] = queue.Queue()
+
+    def callback(message: Any) -> None:
+        received.put(message.data)
+        message.ack()
+
+    with clients.subscribe(callback) as future:
+        clients.publish(b"data")
+        assert received.get(timeout=PATIENCE) == b"data"
+        clients.subscriber.delete_subscription(subscription=SUBSCRIPTION)
+        with pytest.raises(exceptions.NotFound):
+            future.result(PATIENCE)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import wait
+from concurrent import futures
+from concurrent.futures import Future, wait
 
 import pytest
 
@@ -39,16 +40,17 @@ def test_a_subscription_runs_until_it_is_shut_down() -> None:
 def test_waiting_for_a_running_subscription_ends_with_the_timeout() -> None:
     """With the built-in error, and the subscription goes on."""
     subscription = Subscription()
-    with pytest.raises(TimeoutError):
+    with pytest.raises(futures.TimeoutError):
         subscription.future.result(timeout=0.001)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(futures.TimeoutError):
         subscription.future.exception(timeout=0.001)
     assert subscription.stops == 0
 
 
 def test_done_callbacks_are_called_with_it() -> None:
     """Before its end and after."""
-    future, seen = Subscription().future, []
+    future = Subscription().future
+    seen: list[Future[bool]] = []
     future.add_done_callback(seen.append)
     future.set_exception(ValueError("broken"))
     future.add_done_callback(seen.append)

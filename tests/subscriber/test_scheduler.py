@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -133,7 +134,7 @@ def test_shutdown_can_wait_for_what_runs() -> None:
     slow.wait_for(2)
     with ThreadPoolExecutor(1) as pool:
         stopping = pool.submit(scheduler.shutdown, await_msg_callbacks=True)
-        with pytest.raises(TimeoutError):
+        with pytest.raises(futures.TimeoutError):
             stopping.result(timeout=0.05)
         slow.release.set()
         assert ids(stopping.result(PATIENCE)) == ["2", "3", "4"]
@@ -183,7 +184,7 @@ def test_shutdown_can_wait_for_what_runs_on_the_users_executor() -> None:
         executor.submit(slow.release.wait, PATIENCE)
         with ThreadPoolExecutor(1) as pool:
             stopping = pool.submit(scheduler.shutdown, await_msg_callbacks=True)
-            with pytest.raises(TimeoutError):
+            with pytest.raises(futures.TimeoutError):
                 stopping.result(timeout=0.05)
             slow.release.set()
             assert stopping.result(PATIENCE) == []

@@ -152,6 +152,7 @@ def test_a_failure_is_told_counted_and_logged_once(
             sent += len(call.request.ack_ids)
             call.answer(FailedCall(grpc.StatusCode.PERMISSION_DENIED, "not yours"))
         errors = [future.exception(PATIENCE) for future in futures]
+        rig.settle()
     assert [str(error) for error in errors] == ["PERMISSION_DENIED: not yours"] * 3
     assert rig.dispatcher.failures == 3
     assert 1 <= len(caplog.records) <= 3

@@ -77,7 +77,7 @@ def test_a_finished_message_is_not_extended() -> None:
         first, second = message("a", data=b"12345"), message("b")
         watched.leaser.add([first, second], 0.0)
         released = watched.leaser.remove(["a"])
-        assert (released.messages, released.size) == (1, first.size)
+        assert (released.messages, released.size) == (1, first.share)
         clock.advance(48)
         assert watched.next_extension() == (["b"], 10)
         assert len(watched.leaser) == 1
@@ -103,7 +103,7 @@ def test_a_message_is_given_up_after_max_lease_duration() -> None:
         clock.advance(20)
         messages, released = watched.given_up.get(timeout=PATIENCE)
         assert messages == [one]
-        assert (released.messages, released.size) == (1, one.size)
+        assert (released.messages, released.size) == (1, one.share)
         assert watched.leaser.remove(["a"]).messages == 0
         assert watched.extended.empty()
 

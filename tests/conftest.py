@@ -1,0 +1,13 @@
+"""Settings of the whole suite."""
+
+import os
+
+from hypothesis import settings
+
+# For the programs that tests start: google-api-core warns of a Python near its end of life, on
+# stderr, which is otherwise expected to stay empty.
+os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
+
+# How long one example takes tells about the machine, which others use as well.
+settings.register_profile("pullstream", deadline=None)
+settings.load_profile("pullstream")

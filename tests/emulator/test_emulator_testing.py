@@ -1,0 +1,228 @@
+"""`Emulator` in a test's own process, and the pytest fixture."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from emulator import Emulator
+from protocol.clock import ManualClock
+from protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import SUBSCRIPTION
+from tests.emulator.wire import Wire
+
+ROOT = Path(__file__).parents[2]
+THREAD = "pullstream-emulator"
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate()]
+
+
+@pytest.fixture
+def wires() -> Iterator[list[Wire]]:
+    """Clients that are closed in the end."""
+    made: list[Wire] = []
+    yield made
+    for wire in made:
+        wire.close()
+
+
+def connect(wires: list[Wire], emulator: Emulator) -> Wire:
+    wires.append(Wire(emulator.endpoint))
+    return wires[-1]
+
+
+def test_it_serves_inside_the_with_block_and_no_longer(wires: list[Wire]) -> None:
+    """Afterwards nothing listens, and no thread is left."""
+    with Emulator() as emulator:
+        wire = connect(wires, emulator)
+        wire.create()
+        assert THREAD in threads()
+    request = pubsub.GetSubscriptionRequest(subscription=SUBSCRIPTION)
+    refused = wire.start("GetSubscription", request).exception()
+    assert refused.code() is grpc.StatusCode.UNAVAILABLE
+    assert THREAD not in threads()
+
+
+def test_the_endpoint_is_what_clients_take() -> None:
+    """An address and the port that was picked."""
+    with Emulator() as emulator:
+        assert emulator.endpoint == f"127.0.0.1:{emulator.port}"
+        assert emulator.port > 0
+
+
+def test_advance_returns_when_the_broker_has_acted(wires: list[Wire]) -> None:
+    """No waiting, no polling: the next pull that does not wait finds the message."""
+    clock = ManualClock()
+    with Emulator(clock=clock) as emulator:
+        assert emulator.clock is clock
+        wire = connect(wires, emulator)
+        wire.create()
+        wire.publish("a")
+        for _ in range(50):
+            assert len(wire.pull(wait=False)) == 1
+            assert wire.pull(wait=False) == []
+            clock.advance(10)
+
+
+def test_the_real_clock_ends_leases_too(wires: list[Wire]) -> None:
+    """By a timer of the broker, with nobody calling."""
+    with Emulator() as emulator:
+        wire = connect(wires, emulator)
+        wire.create()
+        wire.publish("a")
+        stream = wire.stream()
+        (a,) = stream.messages(1)
+        wire.modify(1, a.ack_id)
+        assert stream.data(1) == ["a"]
+
+
+def test_a_broker_started_again_where_another_stopped_goes_on(wires: list[Wire]) -> None:
+    """On the same port with the same engine: topics, backlog and leases are kept."""
+    clock = ManualClock()
+    with Emulator(clock=clock) as first:
+        wire = connect(wires, first)
+        wire.create()
+        wire.publish("a", "b")
+        (a,) = wire.pull(1)
+        stream = wire.stream()
+        assert stream.data(1) == ["b"]
+    with Emulator(clock=clock, port=first.port, engine=first.engine) as second:
+        assert second.endpoint == first.endpoint
+        wire = connect(wires, second)
+        # The stream was cut, so its message is back; the pull's lease goes on.
+        assert [m.message.data for m in wire.pull()] == [b"b"]
+        assert second.backlog(SUBSCRIPTION) == 2
+        wire.acknowledge(a.ack_id)
+        assert second.backlog(SUBSCRIPTION) == 1
+        clock.advance(10)
+        assert [m.message.data for m in wire.pull()] == [b"b"]
+
+
+def test_a_client_that_reads_nothing_cannot_keep_the_broker(wires: list[Wire]) -> None:
+    """It stops all the same, and has what it could not send back."""
+    with Emulator() as emulator:
+        wire = connect(wires, emulator)
+        wire.create()
+        wire.publish(*["x" * 9_000] * 1000)
+        wire.stream().call.initial_metadata()
+        while not emulator.inspect(lambda engine: engine.next_due()):
+            # Until the first messages are on their way.
+            pass
+    assert emulator.engine.backlog(SUBSCRIPTION) == 1000
+    with Emulator(engine=emulator.engine) as again:
+        wire = connect(wires, again)
+        assert len(wire.pull(1000) + wire.pull(1000) + wire.pull(1000)) == 1000
+
+
+def test_start_and_stop_may_be_called_by_hand_and_twice() -> None:
+    """As in a framework's own set-up and tear-down."""
+    emulator = Emulator()
+    assert emulator.start() is emulator.start()
+    port = emulator.port
+    emulator.stop()
+    emulator.stop()
+    assert THREAD not in threads()
+    assert emulator.start().port == port
+    emulator.stop()
+
+
+def test_two_emulators_know_nothing_of_each_other(wires: list[Wire]) -> None:
+    """They share a thread, and no state; each may stop first."""
+    with Emulator() as first:
+        with Emulator() as second:
+            connect(wires, first).create()
+            connect(wires, second).create()
+            wires[0].publish("a")
+            assert (first.backlog(SUBSCRIPTION), second.backlog(SUBSCRIPTION)) == (1, 0)
+            assert threads().count(THREAD) == 1
+        assert [m.message.data for m in wires[0].pull()] == [b"a"]
+    assert THREAD not in threads()
+
+
+def test_a_port_in_use_is_refused() -> None:
+    """The error tells the address, nothing is left behind, and the other one goes on."""
+    with Emulator() as first:
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{first.port}: .* in use"):
+            Emulator(port=first.port).start()
+        assert first.inspect(lambda engine: engine.next_due()) is None
+    assert THREAD not in threads()
+
+
+def test_an_address_that_is_not_ours_is_refused() -> None:
+    """Also one with another broker on one of its addresses: clients would be shared."""
+    with pytest.raises(OSError, match=r"cannot listen on nowhere\.invalid: "):
+        Emulator(host="nowhere.invalid").start()
+    with (
+        Emulator() as first,
+        pytest.raises(OSError, match=f"cannot listen on localhost:{first.port}: .* in use"),
+    ):
+        Emulator(host="localhost", port=first.port).start()
+
+
+def test_the_engine_can_be_looked_at_after_the_end(wires: list[Wire]) -> None:
+    """What a test wants to know of the broker it may ask when all is over."""
+    with Emulator() as emulator:
+        connect(wires, emulator).create()
+        wires[0].publish("a")
+    assert emulator.backlog(SUBSCRIPTION) == 1
+    assert emulator.inspect(lambda engine: engine.backlog(SUBSCRIPTION)) == 1
+
+
+def test_an_error_of_a_look_inside_is_the_callers(emulator: Emulator) -> None:
+    """It does not harm the broker."""
+    with pytest.raises(ZeroDivisionError):
+        emulator.inspect(lambda engine: 1 / 0)
+    assert emulator.inspect(lambda engine: engine.next_due()) is None
+
+
+def test_the_fixture_points_clients_at_a_fresh_broker(
+    pubsub_emulator: Emulator, wires: list[Wire]
+) -> None:
+    """By the variables that Google's clients and ours read."""
+    assert os.environ["PUBSUB_EMULATOR_HOST"] == pubsub_emulator.endpoint
+    assert os.environ["PUBSUB_PROJECT_ID"] == "test-project"
+    listed = connect(wires, pubsub_emulator).call(
+        "ListTopics", pubsub.ListTopicsRequest(project="projects/test-project")
+    )
+    assert listed == pubsub.ListTopicsResponse()
+
+
+A_USERS_TESTS = """
+import os
+import threading
+
+def test_with(pubsub_emulator):
+    assert os.environ["PUBSUB_EMULATOR_HOST"] == pubsub_emulator.endpoint
+
+def test_after():
+    assert os.environ["PUBSUB_EMULATOR_HOST"] == "before:1"
+    assert "pullstream-emulator" not in [thread.name for thread in threading.enumerate()]
+"""
+
+
+def test_the_fixture_leaves_no_trace(tmp_path: Path) -> None:
+    """After the test the broker is gone and the environment is as it was."""
+    (tmp_path / "test_user.py").write_text(A_USERS_TESTS, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(
+        "from emulator.pytest_plugin import pubsub_emulator", encoding="utf-8"
+    )
+    environment = {"PUBSUB_EMULATOR_HOST": "before:1", "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"],
+        cwd=tmp_path,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr

@@ -1,0 +1,41 @@
+"""These tests need the official client. Where it is missing they are skipped, in one line.
+
+With `interop` in the environment's PULLSTREAM_REQUIRE (as in CI) they fail instead.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+MISSING = "google-cloud-pubsub is not installed: pip install 'pullstream[interop]'"
+
+
+def is_installed() -> bool:
+    try:
+        return importlib.util.find_spec("google.cloud.pubsub_v1") is not None
+    except ModuleNotFoundError:
+        # Not even the package above it is there.
+        return False
+
+
+class NotRunnable(pytest.Module):
+    """A test module that is not imported, for what it imports is missing."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        if "interop" in os.environ.get("PULLSTREAM_REQUIRE", ""):
+            pytest.fail(MISSING, pytrace=False)
+        pytest.skip(MISSING, allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Module | None:
+    if is_installed():
+        return None
+    module: pytest.Module = NotRunnable.from_parent(parent, path=module_path)
+    return module

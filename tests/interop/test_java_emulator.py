@@ -1,0 +1,218 @@
+"""The SDK works against Google's own emulator, where one is installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from subscriber import FlowControl, Message, SubscriberClient, TopicAdminClient
+from subscriber.exceptions import AcknowledgeStatus
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.world import Collected
+
+JAR_VARIABLE = "PULLSTREAM_JAVA_EMULATOR_JAR"
+READY = re.compile(r"Server started, listening on \d+")
+READY_WITHIN = 60.0
+PROJECT = "projects/interop"
+
+
+def find_jar() -> Path | None:
+    """Where the environment says, or in an installation of the gcloud SDK."""
+    if given := os.environ.get(JAR_VARIABLE):
+        return Path(given)
+    gcloud = shutil.which("gcloud")
+    roots = [Path("/usr/lib/google-cloud-sdk")]
+    if gcloud is not None:
+        # The command is a link into bin/ of the SDK.
+        roots.append(Path(gcloud).resolve().parent.parent)
+    jars = [jar for root in roots for jar in root.glob("platform/pubsub-emulator/lib/*-all.jar")]
+    return max(jars, default=None)
+
+
+JAR = find_jar()
+JAVA = shutil.which("java")
+pytestmark = pytest.mark.skipif(
+    JAR is None or JAVA is None,
+    reason=f"needs java and Google's Pub/Sub emulator (or {JAR_VARIABLE}=path of its jar)",
+)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """Google's emulator, started for this module."""
+    address = f"127.0.0.1:{free_port()}"
+    host, port = address.split(":")
+    process = subprocess.Popen(
+        [str(JAVA), "-Xmx256m", "-jar", str(JAR), f"--host={host}", f"--port={port}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    ready = threading.Event()
+
+    def read() -> None:
+        # To its end: a full pipe would stop the emulator.
+        for line in process.stdout or ():
+            if READY.search(line):
+                ready.set()
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        assert ready.wait(READY_WITHIN), f"{JAR} did not start"
+        yield address
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+        reader.join(PATIENCE)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+class Setup:
+    """A topic and a subscription of one test alone.
+
+    Version 0.8.20 keeps a cancelled stream registered, which swallows messages from then on; so no
+    subscription is used twice.
+    """
+
+    def __init__(self, endpoint: str, *, ordering: bool = False) -> None:
+        unique = uuid.uuid4().hex
+        self.topic = f"{PROJECT}/topics/t-{unique}"
+        self.subscription = f"{PROJECT}/subscriptions/s-{unique}"
+        self.publisher = TopicAdminClient(endpoint=endpoint)
+        self.client = SubscriberClient(endpoint=endpoint)
+        self.publisher.create_topic(name=self.topic)
+        self.client.create_subscription(
+            request={
+                "name": self.subscription,
+                "topic": self.topic,
+                "enable_message_ordering": ordering,
+                "ack_deadline_seconds": 600,
+            }
+        )
+
+    def publish(self, *data: str, key: str = "") -> None:
+        messages = [{"data": one.encode(), "ordering_key": key} for one in data]
+        self.publisher.publish(self.topic, messages)
+
+    def close(self) -> None:
+        self.client.close()
+        self.publisher.close()
+
+
+@pytest.fixture
+def setup(endpoint: str) -> Iterator[Setup]:
+    setup = Setup(endpoint)
+    yield setup
+    setup.close()
+
+
+@pytest.fixture
+def ordered(endpoint: str) -> Iterator[Setup]:
+    setup = Setup(endpoint, ordering=True)
+    yield setup
+    setup.close()
+
+
+def test_messages_are_received_and_acknowledged(setup: Setup) -> None:
+    """Each once, with what was published; the server confirms every acknowledgement."""
+    answers: list[AcknowledgeStatus] = []
+
+    def acknowledge(message: Message) -> None:
+        answers.append(message.ack_with_response().result(PATIENCE))
+
+    collected = Collected(acknowledge)
+    future = setup.client.subscribe(setup.subscription, collected)
+    setup.publish(*map(str, range(100)))
+    assert sorted(map(int, collected.wait_for(100))) == list(range(100))
+    eventually(lambda: len(answers) == 100)
+    assert set(answers) == {AcknowledgeStatus.SUCCESS}
+    future.cancel()
+    assert future.result(PATIENCE) is True
+
+
+def test_nacked_messages_and_those_whose_callback_raised_come_again(setup: Setup) -> None:
+    """Within the life of one stream."""
+    tries: dict[bytes, int] = defaultdict(int)
+
+    def third_time_lucky(message: Message) -> None:
+        tries[message.data] += 1
+        if tries[message.data] == 1:
+            message.nack()
+        elif tries[message.data] == 2:
+            raise ValueError("not yet")
+        else:
+            message.ack()
+
+    setup.client.subscribe(setup.subscription, third_time_lucky)
+    setup.publish("a", "b", "c")
+    eventually(lambda: tries == {b"a": 3, b"b": 3, b"c": 3})
+
+
+def test_messages_of_a_key_come_in_order(ordered: Setup) -> None:
+    """Many keys side by side, each in itself."""
+    by_key: dict[str, list[int]] = defaultdict(list)
+
+    def handle(message: Message) -> None:
+        by_key[message.ordering_key].append(int(message.data))
+        message.ack()
+
+    for start in range(0, 50, 10):
+        for key in ("a", "b", "c"):
+            ordered.publish(*map(str, range(start, start + 10)), key=key)
+    ordered.client.subscribe(ordered.subscription, handle)
+    eventually(lambda: sum(map(len, by_key.values())) >= 150)
+    assert by_key == {key: list(range(50)) for key in "abc"}
+
+
+def test_flow_control_holds_on_this_side(setup: Setup) -> None:
+    """That emulator sends more than it was asked for; no more than its responses hold is begun."""
+    collected = Collected()
+    setup.publish(*map(str, range(200)))
+    setup.client.subscribe(setup.subscription, collected, FlowControl(max_messages=5))
+    assert sorted(map(int, collected.wait_for(200))) == list(range(200))
+
+
+def test_messages_can_be_pulled_by_hand(setup: Setup) -> None:
+    """Pull, extend, give back, pull again, acknowledge."""
+    setup.publish("a")
+    client, subscription = setup.client, setup.subscription
+    first = client.pull(subscription=subscription, max_messages=10, timeout=PATIENCE)
+    (one,) = first.received_messages
+    assert one.message.data == b"a"
+    for seconds in (30, 0):
+        client.modify_ack_deadline(
+            subscription=subscription, ack_ids=[one.ack_id], ack_deadline_seconds=seconds
+        )
+    second = client.pull(subscription=subscription, max_messages=10, timeout=PATIENCE)
+    (again,) = second.received_messages
+    assert again.message.message_id == one.message.message_id
+    client.acknowledge(subscription=subscription, ack_ids=[again.ack_id])
+
+
+def test_cancelling_ends_within_a_moment(setup: Setup) -> None:
+    """By half-closing, or if the server does not answer that, by cancelling."""
+    collected = Collected()
+    future = setup.client.subscribe(setup.subscription, collected)
+    setup.publish("a")
+    collected.wait_for(1)
+    future.cancel()
+    assert future.result(timeout=5) is True

@@ -1,0 +1,266 @@
+"""subscribe(), from a publisher to a callback and back, against a broker on loopback."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from subscriber import FlowControl, Message, ThreadScheduler
+from subscriber.exceptions import AcknowledgeStatus
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.managed import Gate
+from tests.subscriber.world import SUBSCRIPTION, Collected, World, world
+
+
+@pytest.fixture
+def here() -> Iterator[World]:
+    with world() as here:
+        yield here
+
+
+@pytest.fixture
+def ordered() -> Iterator[World]:
+    with world(enable_message_ordering=True) as here:
+        yield here
+
+
+def numbered(count: int, prefix: str = "") -> list[bytes]:
+    return [f"{prefix}{number}".encode() for number in range(count)]
+
+
+# ---- verdicts ----------------------------------------------------------------------------------
+
+
+def test_acknowledged_messages_are_gone(here: World) -> None:
+    """Each came once, whole, and the server has nothing left."""
+    seen: dict[str, Message] = {}
+
+    def handle(message: Message) -> None:
+        seen[message.message_id] = message
+        message.ack()
+
+    here.client.subscribe(SUBSCRIPTION, handle)
+    published = here.publish(*numbered(50))
+    eventually(lambda: here.backlog == 0)
+    assert sorted(seen) == sorted(published)
+    assert sorted(message.data for message in seen.values()) == sorted(numbered(50))
+    assert all(message.publish_time.year >= 2020 for message in seen.values())
+
+
+def test_a_nacked_message_comes_again_at_once(here: World) -> None:
+    """As often as it is nacked."""
+    tries: Counter[bytes] = Counter()
+
+    def third_time_lucky(message: Message) -> None:
+        tries[message.data] += 1
+        if tries[message.data] < 3:
+            message.nack()
+        else:
+            message.ack()
+
+    here.client.subscribe(SUBSCRIPTION, third_time_lucky)
+    here.publish(b"a", b"b")
+    eventually(lambda: here.backlog == 0)
+    assert tries == {b"a": 3, b"b": 3}
+
+
+def test_a_message_whose_callback_raised_comes_again(here: World) -> None:
+    """And the subscription goes on, however many raise."""
+    failed: set[bytes] = set()
+
+    def fail_once(message: Message) -> None:
+        if message.data not in failed:
+            failed.add(message.data)
+            raise ValueError(f"cannot handle {message.data!r}")
+        message.ack()
+
+    future = here.client.subscribe(SUBSCRIPTION, fail_once)
+    here.publish(*numbered(20))
+    eventually(lambda: here.backlog == 0)
+    assert len(failed) == 20
+    assert future.running()
+
+
+def test_the_server_confirms_an_acknowledgement(here: World) -> None:
+    """`ack_with_response` and its like tell what it said."""
+    answers: list[AcknowledgeStatus] = []
+
+    def handle(message: Message) -> None:
+        answers.append(message.modify_ack_deadline_with_response(30).result(PATIENCE))
+        settle = message.nack_with_response if len(answers) == 1 else message.ack_with_response
+        answers.append(settle().result(PATIENCE))
+
+    here.client.subscribe(SUBSCRIPTION, handle)
+    here.publish(b"a")
+    eventually(lambda: len(answers) == 4)
+    assert set(answers) == {AcknowledgeStatus.SUCCESS}
+    assert here.backlog == 0
+
+
+# ---- where callbacks run -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [10, 100])
+def test_callbacks_run_in_parallel_on_all_workers(here: World, count: int) -> None:
+    """The barrier opens only for ten that are inside at the same time."""
+    together = threading.Barrier(10)
+
+    def meet(message: Message) -> None:
+        together.wait(PATIENCE)
+        message.ack()
+
+    here.publish(*numbered(count))
+    here.client.subscribe(SUBSCRIPTION, meet)
+    eventually(lambda: here.backlog == 0)
+
+
+def test_callbacks_may_run_on_an_executor_of_the_users(here: World) -> None:
+    """In the form that the official client has for it."""
+    together = threading.Barrier(5)
+
+    def meet(message: Message) -> None:
+        together.wait(PATIENCE)
+        assert threading.current_thread().name.startswith("mine")
+        message.ack()
+
+    with ThreadPoolExecutor(5, thread_name_prefix="mine") as executor:
+        scheduler = ThreadScheduler(executor)
+        future = here.client.subscribe(SUBSCRIPTION, meet, scheduler=scheduler)
+        here.publish(*numbered(50))
+        eventually(lambda: here.backlog == 0)
+        future.cancel()
+        assert future.result(PATIENCE) is True
+
+
+def test_subscriptions_of_one_client_share_what_there_is(here: World) -> None:
+    """Two on the same subscription: together they get each message once."""
+    first, second = Collected(), Collected()
+    here.client.subscribe(SUBSCRIPTION, first)
+    here.client.subscribe(SUBSCRIPTION, second)
+    for data in numbered(40):
+        here.publish(data)
+    eventually(lambda: here.backlog == 0)
+    assert sorted(first.data + second.data) == sorted(numbered(40))
+
+
+# ---- flow control ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_one_message_at_a_time_with_many_workers(here: World, legacy: bool) -> None:
+    """max_messages=1, kept by the server; on this side alone a response is the least there is."""
+    inside, most = threading.Semaphore(1), []
+
+    def alone(message: Message) -> None:
+        most.append(inside.acquire(blocking=False))
+        message.ack()
+        if most[-1]:
+            inside.release()
+
+    here.client.subscribe(
+        SUBSCRIPTION,
+        alone,
+        FlowControl(max_messages=1),
+        use_legacy_flow_control=legacy,
+        max_workers=10,
+    )
+    for data in numbered(50):
+        here.publish(data)
+    eventually(lambda: here.backlog == 0)
+    assert len(most) == 50
+    assert legacy or all(most)
+
+
+def test_unfinished_messages_keep_others_at_the_server(here: World) -> None:
+    """As many as max_messages, and as soon as some are finished others come."""
+    gate = Gate()
+    here.publish(*numbered(12))
+    here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=5))
+    gate.wait_for(5)
+    assert len(here.free()) == 7
+    gate.open(12)
+    eventually(lambda: here.backlog == 0)
+    assert len(gate.begun) == 12
+
+
+def test_messages_held_for_their_key_count_as_unfinished(ordered: World) -> None:
+    """One runs and four are held: the window is full, although nine workers are idle."""
+    gate = Gate()
+    ordered.publish(*numbered(5), key="slow")
+    ordered.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=5))
+    gate.wait_for(1)
+    ordered.publish(*numbered(7, "free-"))
+    assert len(ordered.free()) == 7
+    gate.open(12)
+    eventually(lambda: ordered.backlog == 0)
+    assert len(gate.begun) == 12
+
+
+def test_a_full_window_is_not_read_beyond_although_the_server_sends(ordered: World) -> None:
+    """Legacy flow control: the server knows no limit, the reader pauses."""
+    gate = Gate()
+    ordered.publish(*numbered(5), key="slow")
+    ordered.client.subscribe(
+        SUBSCRIPTION, gate, FlowControl(max_messages=5), use_legacy_flow_control=True
+    )
+    gate.wait_for(1)
+    ordered.publish(*numbered(7, "free-"))
+    eventually(lambda: ordered.free() == [])
+    assert len(gate.begun) == 1
+    gate.open(12)
+    eventually(lambda: ordered.backlog == 0)
+    assert len(gate.begun) == 12
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_message_beyond_max_bytes_gets_through(here: World, legacy: bool) -> None:
+    """It would never come otherwise; the small ones come too."""
+    collected = Collected()
+    here.publish(b"small", b"x" * 100_000, b"small")
+    limits = FlowControl(max_bytes=1000)
+    here.client.subscribe(SUBSCRIPTION, collected, limits, use_legacy_flow_control=legacy)
+    eventually(lambda: here.backlog == 0)
+    assert sorted(map(len, collected.data)) == [5, 5, 100_000]
+
+
+# ---- order -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_messages", [1, 7, 1000])
+def test_messages_of_a_key_are_handled_in_order_in_spite_of_failures(
+    ordered: World, max_messages: int
+) -> None:
+    """One in five is nacked or raises: no later one of its key is begun before it was handled."""
+    handled: dict[str, list[int]] = defaultdict(list)
+    running: Counter[str] = Counter()
+    wrong: list[str] = []
+    calls = iter(range(10_000))
+
+    def handle(message: Message) -> None:
+        key, number = message.ordering_key, int(message.data)
+        running[key] += 1
+        if running[key] > 1 or number > len(set(handled[key])):
+            wrong.append(f"{key}: {number} after {handled[key]}, {running[key]} at a time")
+        call = next(calls)
+        running[key] -= 1
+        if call % 10 == 3:
+            message.nack()
+        elif call % 10 == 8:
+            raise ValueError("bad moment")
+        else:
+            handled[key].append(number)
+            message.ack()
+
+    for start in range(0, 40, 10):
+        for key in ("a", "b", "c"):
+            ordered.publish(*numbered(40)[start : start + 10], key=key)
+    ordered.client.subscribe(SUBSCRIPTION, handle, FlowControl(max_messages=max_messages))
+    eventually(lambda: ordered.backlog == 0)
+    assert wrong == []
+    assert {key: sorted(set(done)) for key, done in handled.items()} == {
+        key: list(range(40)) for key in "abc"
+    }

@@ -1,0 +1,77 @@
+"""subscribe() with something wrong: a clear error, and nothing is started or left behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from protocol.errors import InvalidArgument, NotFound
+from subscriber import FlowControl, Message, Scheduler, SubscriberClient, ThreadScheduler
+from subscriber.exceptions import SubscriberClosed
+from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.world import SUBSCRIPTION, World, world
+
+
+@pytest.fixture
+def here() -> Iterator[World]:
+    with world() as here:
+        yield here
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"callback": "print"}, TypeError, "callback is 'print'"),
+        ({"flow_control": FlowControl(max_messages=0)}, ValueError, "max_messages is 0"),
+        ({"flow_control": (1, 2, 3, 4, 5, 6)}, TypeError, "takes from 1 to 6 positional"),
+        ({"max_workers": 0}, ValueError, "max_workers is 0"),
+        ({"max_workers": 2, "scheduler": ThreadScheduler()}, ValueError, "either a scheduler"),
+        ({"subscription": 5}, TypeError, "subscription is 5; it must be the full name"),
+    ],
+)
+def test_wrong_arguments_are_refused_and_start_nothing(
+    here: World, arguments: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    """Before any thread runs; the error names the argument."""
+    before = threading.active_count()
+    given = {"subscription": SUBSCRIPTION, "callback": print, **arguments}
+    with pytest.raises(error, match=text):
+        here.client.subscribe(**given)
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("projects/p/subscriptions/none", NotFound), ("none", InvalidArgument)]
+)
+def test_a_subscription_that_the_server_refuses_ends_with_its_error(
+    here: World, name: str, error: type[Exception]
+) -> None:
+    """Told by the future, and nothing is left running."""
+    future = here.client.subscribe(name, Message.ack)
+    assert isinstance(future.exception(PATIENCE), error)
+    assert not future.running()
+
+
+def test_a_closed_client_subscribes_to_nothing(here: World) -> None:
+    """A clear error, no threads."""
+    client = SubscriberClient(endpoint=here.emulator.endpoint)
+    client.close()
+    before = threading.active_count()
+    with pytest.raises(SubscriberClosed, match="make a new one"):
+        client.subscribe(SUBSCRIPTION, Message.ack)
+    assert threading.active_count() == before
+
+
+def test_a_scheduler_that_was_used_before_is_refused(
+    here: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the future, when there is something to run."""
+    used: Scheduler = ThreadScheduler()
+    used.shutdown()
+    here.publish(b"a")
+    future = here.client.subscribe(SUBSCRIPTION, Message.ack, scheduler=used)
+    assert "each subscription needs its own" in str(future.exception(PATIENCE))
+    assert here.free() == [b"a"]

@@ -1,0 +1,134 @@
+"""Leases of a subscription against the broker's own deadlines, on one clock moved by hand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from protocol.clock import ManualClock
+from subscriber import Message
+from subscriber.exceptions import AcknowledgeStatus
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.managed import Gate
+from tests.subscriber.world import World, world
+
+
+@pytest.fixture
+def here() -> Iterator[World]:
+    with world(ManualClock(), enable_message_ordering=True) as here:
+        yield here
+
+
+def test_a_lease_is_extended_for_as_long_as_the_callback_runs(here: World) -> None:
+    """The message does not come again, and its acknowledgement counts."""
+    gate = Gate()
+    manager = here.manage(gate)
+    here.publish(b"a")
+    gate.wait_for()
+    here.advance_extending(300)
+    assert here.free() == []
+    gate.open()
+    eventually(lambda: here.backlog == 0)
+    assert len(gate.begun) == 1
+    manager.stop()
+    assert manager.future.result(PATIENCE) is True
+
+
+def test_a_message_waiting_for_a_worker_keeps_its_lease_too(here: World) -> None:
+    """And so does one that is held for its key."""
+    gate = Gate()
+    manager = here.manage(gate, workers=1)
+    here.publish(b"first", b"held", key="k")
+    here.publish(b"waiting")
+    gate.wait_for()
+    eventually(lambda: len(manager._leaser) == 3)
+    here.advance_extending(200)
+    assert here.free() == []
+    gate.open(3)
+    eventually(lambda: here.backlog == 0)
+    assert len(gate.begun) == 3
+    manager.stop()
+    assert manager.future.result(PATIENCE) is True
+
+
+def test_a_message_not_settled_by_its_callback_keeps_its_lease_until_it_is(here: World) -> None:
+    """Callbacks may hand it on to whoever settles it later."""
+    kept: list[Message] = []
+    manager = here.manage(kept.append)
+    here.publish(b"a")
+    eventually(lambda: len(kept) == 1)
+    here.advance_extending(200)
+    assert here.free() == []
+    assert kept[0].ack_with_response().result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert (here.backlog, len(kept)) == (0, 1)
+    manager.stop()
+    assert manager.future.result(PATIENCE) is True
+
+
+def test_a_dropped_message_comes_again_when_its_lease_has_ended(here: World) -> None:
+    """Nobody extends it."""
+    dropped = threading.Event()
+
+    def drop_once(message: Message) -> None:
+        if dropped.is_set():
+            message.ack()
+        else:
+            message.drop()
+            dropped.set()
+
+    manager = here.manage(drop_once)
+    here.publish(b"a")
+    assert dropped.wait(PATIENCE)
+    eventually(lambda: len(manager._leaser) == 0)
+    here.advance(59)
+    assert here.backlog == 1
+    here.advance(1)
+    eventually(lambda: here.backlog == 0)
+    manager.stop()
+    assert manager.future.result(PATIENCE) is True
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+def test_after_max_lease_duration_the_server_has_it_back(here: World, key: str) -> None:
+    """With a key or without: while one callback is stuck the message comes to another."""
+    gate = Gate()
+    manager = here.manage(gate, max_lease_duration=100)
+    here.publish(b"a", key=key)
+    gate.wait_for()
+    here.advance_extending(90)
+    assert here.free() == []
+    here.advance(30)
+    if key:
+        # It waits behind itself: one callback of a key at a time.
+        eventually(lambda: len(manager._hold) == 1)
+        gate.open()
+    gate.wait_for()
+    gate.open(2)
+    eventually(lambda: here.backlog == 0)
+    assert len(gate.begun) == 2
+    manager.stop()
+    assert manager.future.result(PATIENCE) is True
+
+
+def test_a_deadline_set_by_hand_counts_until_the_next_extension(here: World) -> None:
+    """A shorter one lets the message come again earlier."""
+    gate = Gate()
+    manager = here.manage(gate)
+    here.publish(b"a")
+    gate.wait_for()
+    other = Gate()
+    # Its own lease is not extended before 48 seconds have passed.
+    message = next(iter(manager._leaser.messages()))
+    assert message.modify_ack_deadline_with_response(20).result(PATIENCE)
+    here.advance(19)
+    assert here.free() == []
+    manager._callback = other
+    here.advance(1)
+    other.wait_for()
+    gate.open()
+    other.open()
+    eventually(lambda: here.backlog == 0)
+    manager.stop()
+    assert manager.future.result(PATIENCE) is True

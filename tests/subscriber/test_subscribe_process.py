@@ -1,0 +1,100 @@
+"""A program that subscribes ends when it should, with nothing to say about it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.world import SUBSCRIPTION, World, world
+
+ROOT = Path(__file__).resolve().parents[2]
+PROLOGUE = f"""
+import sys, threading
+from subscriber import Message, SubscriberClient
+
+begun = threading.Event()
+
+def handle(message):
+    print("got", message.data.decode(), flush=True)
+    message.ack()
+    begun.set()
+
+client = SubscriberClient(endpoint=sys.argv[1])
+subscription = {SUBSCRIPTION!r}
+"""
+
+
+@pytest.fixture
+def here() -> Iterator[World]:
+    with world() as here:
+        here.publish(b"a")
+        yield here
+
+
+def program(here: World, text: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", PROLOGUE + text, here.emulator.endpoint],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_program_may_end_while_it_is_subscribed(here: World) -> None:
+    """Without closing anything: no error, no warning, no delay."""
+    running = program(here, "client.subscribe(subscription, handle)\nbegun.wait()")
+    out, err = running.communicate(timeout=PATIENCE)
+    assert (out, err, running.returncode) == ("got a\n", "", 0)
+
+
+def test_a_program_may_end_while_a_callback_runs(here: World) -> None:
+    """One that never returns does not keep it."""
+    running = program(
+        here,
+        "def stuck(message):\n"
+        "    begun.set()\n"
+        "    threading.Event().wait()\n"
+        "client.subscribe(subscription, stuck)\n"
+        "begun.wait()",
+    )
+    out, err = running.communicate(timeout=PATIENCE)
+    assert (out, err, running.returncode) == ("", "", 0)
+
+
+def test_ctrl_c_in_result_reaches_the_program_which_can_end_well(here: World) -> None:
+    """As the samples do: cancel, wait, leave."""
+    running = program(
+        here,
+        "with client:\n"
+        "    future = client.subscribe(subscription, handle)\n"
+        "    try:\n"
+        "        future.result()\n"
+        "    except KeyboardInterrupt:\n"
+        "        future.cancel()\n"
+        "        print('ended', future.result(), flush=True)\n",
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "got a\n"
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=PATIENCE)
+    assert (out, err, running.returncode) == ("ended True\n", "", 0)
+    assert here.backlog == 0
+
+
+def test_ctrl_c_ends_a_program_that_does_not_expect_it(here: World) -> None:
+    """With Python's own traceback, and nothing of ours."""
+    running = program(here, "with client:\n    client.subscribe(subscription, handle).result()\n")
+    assert running.stdout is not None
+    assert running.stdout.readline() == "got a\n"
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=PATIENCE)
+    assert err.count("Traceback") == 1
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert running.returncode == -signal.SIGINT

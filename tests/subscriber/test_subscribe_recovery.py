@@ -1,0 +1,165 @@
+"""Streams that break, brokers that go away: what comes back by itself, and what ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from emulator import Emulator
+from protocol.errors import NotFound
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber import FlowControl, Message, SubscriberClient
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.managed import Gate
+from tests.subscriber.world import SUBSCRIPTION, TOPIC, Collected, World, world
+
+
+@pytest.fixture
+def here() -> Iterator[World]:
+    with world(enable_message_ordering=True) as here:
+        yield here
+
+
+def restart(here: World) -> None:
+    """Stop the broker and start another on the same port with the same state."""
+    stop(here)
+    start_again(here)
+
+
+def stop(here: World) -> None:
+    here.emulator.stop()
+
+
+def start_again(here: World) -> None:
+    old = here.emulator
+    here.emulator = Emulator(clock=here.clock, port=old.port, engine=old.engine).start()
+
+
+def publish(here: World, *data: bytes) -> None:
+    """Put messages into the broker without a connection, which might not be back yet."""
+    messages = [pubsub.PubsubMessage(data=one) for one in data]
+    request = pubsub.PublishRequest(topic=TOPIC, messages=messages)
+    here.emulator.inspect(lambda engine: engine.publish(request))
+
+
+def test_a_broker_that_comes_back_is_found_again(here: World) -> None:
+    """Nothing to do for the user: what was published meanwhile arrives."""
+    collected = Collected()
+    future = here.client.subscribe(SUBSCRIPTION, collected)
+    here.publish(b"before")
+    eventually(lambda: here.backlog == 0 and len(collected.data) == 1)
+    restart(here)
+    publish(here, b"after")
+    assert collected.wait_for(2) == [b"before", b"after"]
+    eventually(lambda: here.backlog == 0)
+    assert future.running()
+
+
+def test_a_subscription_may_begin_before_its_broker(here: World) -> None:
+    """It waits for it as for one that went away."""
+    stop(here)
+    collected = Collected()
+    future = here.client.subscribe(SUBSCRIPTION, collected)
+    start_again(here)
+    publish(here, b"a")
+    assert collected.wait_for(1) == [b"a"]
+    assert future.running()
+
+
+def test_acknowledgements_made_while_the_broker_is_away_reach_it(here: World) -> None:
+    """They are tried again; a message that the broker gave to nobody else does not come again."""
+    gate = Gate()
+    here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=3))
+    here.publish(b"a", b"b", b"c")
+    gate.wait_for(3)
+    stop(here)
+    gate.open(3)
+    start_again(here)
+    gate.open(100)
+    eventually(lambda: here.backlog == 0)
+
+
+def test_a_reader_paused_by_flow_control_recovers_too(here: World) -> None:
+    """It learns of the break when it reads again."""
+    gate = Gate()
+    here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=1))
+    here.publish(b"a")
+    gate.wait_for()
+    restart(here)
+    publish(here, b"b")
+    gate.open(10)
+    eventually(lambda: here.backlog == 0)
+    assert len(set(gate.begun)) == len(gate.begun)
+
+
+def test_order_survives_a_break(here: World) -> None:
+    """Messages come again, but none before all earlier ones of its key were handled."""
+    handled: set[int] = set()
+    skipped: list[int] = []
+    some = threading.Event()
+
+    def handle(message: Message) -> None:
+        number = int(message.data)
+        if not handled >= set(range(number)):
+            skipped.append(number)
+        if number == 50:
+            some.set()
+        handled.add(number)
+        message.ack()
+
+    for start in range(0, 200, 10):
+        here.publish(*[str(number).encode() for number in range(start, start + 10)], key="k")
+    here.client.subscribe(SUBSCRIPTION, handle, FlowControl(max_messages=20))
+    assert some.wait(PATIENCE)
+    restart(here)
+    eventually(lambda: here.backlog == 0)
+    assert skipped == []
+    assert handled == set(range(200))
+
+
+def test_cancelling_while_the_broker_is_away_does_not_wait_for_it(here: World) -> None:
+    """There is nobody to say goodbye to."""
+    collected = Collected()
+    future = here.client.subscribe(SUBSCRIPTION, collected)
+    here.publish(b"a")
+    collected.wait_for(1)
+    eventually(lambda: here.backlog == 0)
+    stop(here)
+    try:
+        future.cancel()
+        assert future.result(timeout=5) is True
+    finally:
+        start_again(here)
+
+
+def test_deleting_the_subscription_ends_it(here: World) -> None:
+    """With NOT_FOUND, which no other attempt would mend."""
+    collected = Collected()
+    future = here.client.subscribe(SUBSCRIPTION, collected)
+    here.publish(b"a")
+    collected.wait_for(1)
+    here.other.delete_subscription(subscription=SUBSCRIPTION)
+    assert isinstance(future.exception(PATIENCE), NotFound)
+    assert not future.running()
+
+
+def test_a_channel_closed_by_its_owner_ends_the_subscription(here: World) -> None:
+    """There will not be another; nothing hangs on what cannot be sent any more."""
+    before = set(threading.enumerate())
+    channel = grpc.insecure_channel(here.emulator.endpoint)
+    client = SubscriberClient(channel=channel)
+    gate = Gate()
+    future = client.subscribe(SUBSCRIPTION, gate)
+    here.publish(b"a")
+    gate.wait_for()
+    channel.close()
+    error = future.exception(timeout=5)
+    assert "Channel closed" in str(error)
+    gate.open()
+    client.close()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), thread.name

@@ -1,0 +1,137 @@
+"""A broker on loopback with one topic and one subscription, a client, and means to look around."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from emulator import Emulator
+from emulator.engine import Engine
+from protocol.clock import SYSTEM_CLOCK, Clock, ManualClock
+from subscriber import FlowControl, Message, SubscriberClient, ThreadScheduler, TopicAdminClient
+from subscriber.client import _SubscriptionCalls
+from subscriber.streaming.manager import StreamingPullManager
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+TOPIC = "projects/p/topics/topic"
+SUBSCRIPTION = "projects/p/subscriptions/subscription"
+
+
+class World:
+    """All of one test. The broker's clock may be a manual one; then `manage` shares it."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, **settings: Any) -> None:
+        self.clock = clock
+        self.emulator = Emulator(clock=clock).start()
+        self.client = SubscriberClient(endpoint=self.emulator.endpoint)
+        self.publisher = TopicAdminClient(endpoint=self.emulator.endpoint)
+        # Somebody else, who stays when the client is closed.
+        self.other = SubscriberClient(endpoint=self.emulator.endpoint)
+        self.publisher.create_topic(name=TOPIC)
+        self.other.create_subscription(request={"name": SUBSCRIPTION, "topic": TOPIC, **settings})
+
+    def publish(self, *data: bytes, key: str = "") -> list[str]:
+        """Publish messages, and return their ids."""
+        messages = [{"data": one, "ordering_key": key} for one in data]
+        return list(self.publisher.publish(TOPIC, messages))
+
+    @property
+    def backlog(self) -> int:
+        """Messages that are not acknowledged for good."""
+        return self.emulator.backlog(SUBSCRIPTION)
+
+    def free(self) -> list[bytes]:
+        """What somebody else would get at this moment; it is given back."""
+        response = self.other.pull(
+            subscription=SUBSCRIPTION, max_messages=1000, return_immediately=True
+        )
+        ack_ids = [one.ack_id for one in response.received_messages]
+        if ack_ids:
+            self.other.modify_ack_deadline(
+                subscription=SUBSCRIPTION, ack_ids=ack_ids, ack_deadline_seconds=0
+            )
+        return [one.message.data for one in response.received_messages]
+
+    def manage(
+        self,
+        callback: Callable[[Message], Any],
+        *,
+        workers: int = 10,
+        await_callbacks: bool = False,
+        **limits: Any,
+    ) -> StreamingPullManager:
+        """As `client.subscribe`, on the broker's clock."""
+        manager = StreamingPullManager(
+            _SubscriptionCalls(self.client._rpcs, SUBSCRIPTION),
+            SUBSCRIPTION,
+            callback,
+            limits=FlowControl(**limits),
+            scheduler=ThreadScheduler(max_workers=workers),
+            await_callbacks=await_callbacks,
+            clock=self.clock,
+        )
+        manager.start()
+        return manager
+
+    def advance(self, seconds: int) -> None:
+        """Let time go by for the broker and for managed subscriptions, second by second."""
+        assert isinstance(self.clock, ManualClock)
+        for _ in range(seconds):
+            self.clock.advance(1)
+
+    def advance_extending(self, seconds: int) -> None:
+        """As `advance`, but each second leaves extensions the time to reach the broker."""
+        for _ in range(seconds):
+            self.advance(1)
+            eventually(self._no_lease_is_about_to_end)
+
+    def _no_lease_is_about_to_end(self) -> bool:
+        # Extensions are due when a lease has at least two seconds left.
+        ends = self.emulator.inspect(first_end_of_a_lease)
+        return ends is None or ends > self.clock.monotonic() + 2.5
+
+    def close(self) -> None:
+        self.client.close()
+        self.other.close()
+        self.publisher.close()
+        self.emulator.stop()
+
+
+def first_end_of_a_lease(engine: Engine) -> float | None:
+    # To the second: the table's own next_due may be too early.
+    queues = engine._subscription(SUBSCRIPTION)._leases._queues.values()
+    return min((due for queue in queues for due, _ in queue.items.values()), default=None)
+
+
+@contextmanager
+def world(clock: Clock = SYSTEM_CLOCK, **settings: Any) -> Iterator[World]:
+    """For as long as the `with` block lasts; `settings` are the subscription's."""
+    one = World(clock, **settings)
+    try:
+        yield one
+    finally:
+        one.close()
+
+
+class Collected:
+    """A callback that keeps the data of each message, acknowledges it, and tells how many came."""
+
+    def __init__(self, then: Callable[[Message], Any] = Message.ack) -> None:
+        self._then = then
+        self._changed = threading.Condition()
+        self.data: list[bytes] = []
+
+    def __call__(self, message: Message) -> None:
+        with self._changed:
+            self.data.append(message.data)
+            self._changed.notify_all()
+        self._then(message)
+
+    def wait_for(self, count: int) -> list[bytes]:
+        """Return what came as soon as it is so many."""
+        with self._changed:
+            enough = self._changed.wait_for(lambda: len(self.data) >= count, PATIENCE)
+            assert enough, f"only {len(self.data)} of {count} messages came"
+            return list(self.data)
