@@ -15,7 +15,7 @@ from subscriber import Message, SubscriberClient
 
 def handle(message: Message) -> None:
     """Called on one of ten threads for each message; an exception would give the message back."""
-    # In one piece: print() writes the end of the line by itself, and another thread may come between.
+    # In one piece: print() writes the line and its end apart, and another thread may come between.
     sys.stdout.write(f"received {message.data.decode()!r}\n")
     message.ack()
 
