@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import grpc
 
 from protocol.messages import pubsub_pb2 as pubsub
 
 from .admin import SubscriberAdmin
+from .connection import ClientOptions
 from .exceptions import SubscriberClosed
 from .flow_control import FlowControl
 from .futures import StreamingPullFuture
@@ -19,6 +22,9 @@ from .scheduler import Scheduler, ThreadScheduler
 from .streaming.dispatcher import Call
 from .streaming.manager import StreamingPullManager
 from .streaming.stream import Requests, StreamingCall
+
+if TYPE_CHECKING:
+    from google.auth.credentials import Credentials
 
 
 class SubscriberClient(SubscriberAdmin):
@@ -31,8 +37,22 @@ class SubscriberClient(SubscriberAdmin):
             future.result()
     """
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(
+        self,
+        *,
+        credentials: Credentials | None = None,
+        endpoint: str | None = None,
+        client_options: ClientOptions | Mapping[str, Any] | None = None,
+        channel: grpc.Channel | None = None,
+        channel_credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        super().__init__(
+            credentials=credentials,
+            endpoint=endpoint,
+            client_options=client_options,
+            channel=channel,
+            channel_credentials=channel_credentials,
+        )
         self._lock = threading.Lock()
         self._running: dict[StreamingPullFuture, StreamingPullManager] = {}
 

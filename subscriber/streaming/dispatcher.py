@@ -156,8 +156,7 @@ class Dispatcher:
                 self._hurry.clear()
                 events += self._inbox.drain()
             self._handle(events)
-            if self._phase is not _Phase.GIVEN_UP:
-                self._send_requests()
+            self._send_requests()
         for call in self._in_flight.values():
             call.cancel()
         self._in_flight.clear()

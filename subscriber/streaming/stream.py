@@ -152,7 +152,8 @@ class ResumingStream:
     def send(self, request: pubsub.StreamingPullRequest) -> None:
         """Send on the stream as it is now; dropped if there is none."""
         with self._lock:
-            if self._requests is not None and not self._closing:
+            # After a close there is a None before it, beyond which nobody reads.
+            if self._requests is not None:
                 self._requests.put(request)
 
     def reset(self, why: str) -> None:

@@ -72,6 +72,16 @@ def test_a_new_deadline_counts_from_now() -> None:
     assert consumer.take_data() == ["a"]
 
 
+def test_a_shortened_lease_ends_early() -> None:
+    """Also when nothing else would have fallen due before."""
+    broker = Broker()
+    broker.publish("a")
+    consumer = broker.join(deadline=600)
+    broker.modify(1, *consumer.take())
+    broker.advance(1)
+    assert consumer.take_data() == ["a"]
+
+
 def test_an_extension_is_for_one_delivery() -> None:
     """The next lease of the message lasts as long as its consumer's leases do."""
     broker = Broker()

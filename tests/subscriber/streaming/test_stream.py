@@ -241,14 +241,17 @@ def test_a_reset_opens_another_and_tells_why() -> None:
 def test_a_reset_explains_only_its_own_cancellation() -> None:
     """Not one by the server, later, on another stream; without a stream it does nothing."""
     rig = Rig()
+    cancelled = respond_then_end_with(Cancelled("by the server"))
     rig.stream.reset("nothing to reset")
-    rig.play(respond, respond_then_end_with(Cancelled("by the server")), respond)
-    rig.stream.recv()
+    rig.play(cancelled, respond, cancelled, respond)
+    for _ in range(2):
+        rig.stream.recv()
     rig.stream.reset("the server fell silent")
-    rig.stream.recv()
-    rig.stream.recv()
+    for _ in range(2):
+        rig.stream.recv()
     broken = [heard for heard in rig.heard if heard.startswith("broken")]
-    assert broken == ["broken: the server fell silent", "broken: by the server"]
+    by_server, by_reset = "broken: by the server", "broken: the server fell silent"
+    assert broken == [by_server, by_reset, by_server]
 
 
 def test_a_call_that_cannot_be_begun_ends_it() -> None:
