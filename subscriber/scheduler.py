@@ -42,7 +42,8 @@ class Scheduler(abc.ABC):
     def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
         """Begin nothing any more; returns the messages whose callback has not begun.
 
-        With `await_msg_callbacks` it returns when the running callbacks have ended.
+        With `await_msg_callbacks` it returns when the running callbacks have ended. It is called
+        without first, so that what has not begun is given back at once, and then again with it.
         """
 
     def runs_here(self) -> bool:

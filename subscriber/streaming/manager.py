@@ -276,8 +276,10 @@ class StreamingPullManager:
     def _give_back_unbegun(self) -> None:
         # First the held ones: the end of a running callback must not bring in another.
         self._dispatcher.nack(self._hold.give_up())
-        unbegun = self._scheduler.shutdown(await_msg_callbacks=self._await_callbacks)
-        self._dispatcher.nack(unbegun or [])
+        # Then what waits for a worker, before the callbacks that run are waited for.
+        self._dispatcher.nack(self._scheduler.shutdown() or [])
+        if self._await_callbacks:
+            self._dispatcher.nack(self._scheduler.shutdown(await_msg_callbacks=True) or [])
 
     def _give_back_unsettled(self) -> None:
         self._dispatcher.nack([m for m in self._leaser.messages() if m.settled is None])

@@ -219,6 +219,20 @@ def test_a_scheduler_that_is_shut_down_takes_nothing(foreign: bool) -> None:
             scheduler.schedule_many(print, messages(1))
 
 
+@pytest.mark.parametrize("foreign", [False, True])
+def test_what_is_scheduled_while_it_shuts_down_is_not_begun(foreign: bool) -> None:
+    """Its message is given back with all that is not settled."""
+    slow = Slow()
+    with ThreadPoolExecutor(1) as executor:
+        scheduler = ThreadScheduler(executor) if foreign else ThreadScheduler()
+        # The shutdown, at the worst moment: after the check, and before the message is there.
+        scheduler._check_open = scheduler.shutdown  # type: ignore[method-assign, assignment]
+        scheduler.schedule(slow, message("late"))
+        scheduler.schedule_many(slow, messages(2))
+        executor.submit(print).result(PATIENCE)
+    assert slow.begun.empty()
+
+
 def test_its_size_is_checked() -> None:
     """By name and limit; an executor has its own."""
     with pytest.raises(ValueError, match="max_workers is 0; it must be at least 1"):

@@ -230,9 +230,9 @@ def test_a_message_beyond_max_bytes_gets_through(here: World, legacy: bool) -> N
 # ---- order -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("max_messages", [1, 7, 1000])
+@pytest.mark.parametrize(("max_messages", "foreign"), [(1, False), (7, False), (1000, True)])
 def test_messages_of_a_key_are_handled_in_order_in_spite_of_failures(
-    ordered: World, max_messages: int
+    ordered: World, max_messages: int, foreign: bool
 ) -> None:
     """One in five is nacked or raises: no later one of its key is begun before it was handled."""
     handled: dict[str, list[int]] = defaultdict(list)
@@ -258,8 +258,16 @@ def test_messages_of_a_key_are_handled_in_order_in_spite_of_failures(
     for start in range(0, 40, 10):
         for key in ("a", "b", "c"):
             ordered.publish(*numbered(40)[start : start + 10], key=key)
-    ordered.client.subscribe(SUBSCRIPTION, handle, FlowControl(max_messages=max_messages))
-    eventually(lambda: ordered.backlog == 0)
+    with ThreadPoolExecutor(5) as executor:
+        future = ordered.client.subscribe(
+            SUBSCRIPTION,
+            handle,
+            FlowControl(max_messages=max_messages),
+            scheduler=ThreadScheduler(executor) if foreign else None,
+        )
+        eventually(lambda: ordered.backlog == 0)
+        future.cancel()
+        assert future.result(PATIENCE) is True
     assert wrong == []
     assert {key: sorted(set(done)) for key, done in handled.items()} == {
         key: list(range(40)) for key in "abc"

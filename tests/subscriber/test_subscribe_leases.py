@@ -27,7 +27,7 @@ def test_a_lease_is_extended_for_as_long_as_the_callback_runs(here: World) -> No
     manager = here.manage(gate)
     here.publish(b"a")
     gate.wait_for()
-    here.advance_extending(300)
+    here.advance_extending(200)
     assert here.free() == []
     gate.open()
     eventually(lambda: here.backlog == 0)
@@ -82,9 +82,9 @@ def test_a_dropped_message_comes_again_when_its_lease_has_ended(here: World) -> 
     here.publish(b"a")
     assert dropped.wait(PATIENCE)
     eventually(lambda: len(manager._leaser) == 0)
-    here.advance(59)
+    here.advance(58)
     assert here.backlog == 1
-    here.advance(1)
+    here.advance(2)
     eventually(lambda: here.backlog == 0)
     manager.stop()
     assert manager.future.result(PATIENCE) is True
@@ -122,10 +122,10 @@ def test_a_deadline_set_by_hand_counts_until_the_next_extension(here: World) -> 
     # Its own lease is not extended before 48 seconds have passed.
     message = next(iter(manager._leaser.messages()))
     assert message.modify_ack_deadline_with_response(20).result(PATIENCE)
-    here.advance(19)
+    here.advance(18)
     assert here.free() == []
     manager._callback = other
-    here.advance(1)
+    here.advance(2)
     other.wait_for()
     gate.open()
     other.open()

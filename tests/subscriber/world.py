@@ -18,12 +18,16 @@ from tests.subscriber.streaming.fakes import PATIENCE, eventually
 TOPIC = "projects/p/topics/topic"
 SUBSCRIPTION = "projects/p/subscriptions/subscription"
 
+# Seconds in which time goes by. It divides those after which leases are extended (48, then 8).
+STEP = 2
+
 
 class World:
     """All of one test. The broker's clock may be a manual one; then `manage` shares it."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, **settings: Any) -> None:
         self.clock = clock
+        self._managers: list[StreamingPullManager] = []
         self.emulator = Emulator(clock=clock).start()
         self.client = SubscriberClient(endpoint=self.emulator.endpoint)
         self.publisher = TopicAdminClient(endpoint=self.emulator.endpoint)
@@ -73,24 +77,33 @@ class World:
             clock=self.clock,
         )
         manager.start()
+        self._managers.append(manager)
         return manager
 
     def advance(self, seconds: int) -> None:
-        """Let time go by for the broker and for managed subscriptions, second by second."""
+        """Let time go by for the broker and for managed subscriptions, in steps.
+
+        Answers to heartbeats are waited for, or the server would seem dead to those.
+        """
         assert isinstance(self.clock, ManualClock)
-        for _ in range(seconds):
-            self.clock.advance(1)
+        for _ in range(0, seconds, STEP):
+            self.clock.advance(STEP)
+            eventually(self._no_pong_is_missing)
 
     def advance_extending(self, seconds: int) -> None:
-        """As `advance`, but each second leaves extensions the time to reach the broker."""
-        for _ in range(seconds):
-            self.advance(1)
+        """As `advance`, but after each step extensions have the time to reach the broker."""
+        for _ in range(0, seconds, STEP):
+            self.advance(STEP)
             eventually(self._no_lease_is_about_to_end)
 
+    def _no_pong_is_missing(self) -> bool:
+        watched = [manager._heartbeater._liveness for manager in self._managers]
+        return all(liveness._silent_since is None for liveness in watched)
+
     def _no_lease_is_about_to_end(self) -> bool:
-        # Extensions are due when a lease has at least two seconds left.
+        # Extensions are due when a lease has two seconds left, so it has four a step before.
         ends = self.emulator.inspect(first_end_of_a_lease)
-        return ends is None or ends > self.clock.monotonic() + 2.5
+        return ends is None or ends > self.clock.monotonic() + 3.5
 
     def close(self) -> None:
         self.client.close()

@@ -89,7 +89,7 @@ class Gate:
     def __call__(self, message: Message) -> None:
         self.begun.append(message.ack_id)
         self._entered.release()
-        assert self._leave.acquire(timeout=PATIENCE)
+        assert self._leave.acquire(timeout=3 * PATIENCE)
         self._then(message)
 
     def wait_for(self, count: int = 1) -> None:

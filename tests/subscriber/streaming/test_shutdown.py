@@ -26,6 +26,24 @@ def test_what_arrives_during_the_shutdown_is_given_back() -> None:
     assert running.nacked(1) == ["late"]
 
 
+def test_what_has_not_begun_is_given_back_before_running_callbacks_are_waited_for() -> None:
+    """Whether it waits for a worker or is held for its key: others need not wait with us."""
+    gate = Gate()
+    running = Managed(gate, workers=1, await_callbacks=True)
+    running.stream.deliver("1", "held", key="k")
+    gate.wait_for()
+    running.stream.deliver("waiting")
+    eventually(lambda: len(running.manager._leaser) == 3)
+    running.stream.end_when_half_closed()
+    running.future.cancel()
+    assert sorted(running.nacked(2)) == ["held", "waiting"]
+    assert running.future.running()
+    gate.open()
+    assert running.future.result(PATIENCE) is True
+    assert running.acknowledged(1) == ["1"]
+    assert running.calls.modified.empty()
+
+
 def test_a_scheduler_that_cannot_shut_down_does_not_keep_the_rest_from_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
