@@ -28,6 +28,8 @@ SCOPES = (
 )
 
 _KEEPALIVE_MS = 30_000
+_FIRST_RECONNECT_MS = 200
+_LAST_RECONNECT_MS = 5_000
 _MAX_METADATA_BYTES = 4 * 1024 * 1024
 _ENDPOINT = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+)(?::(?P<port>\d{1,5}))?/?"
@@ -106,6 +108,9 @@ def channel_options(target: Target) -> list[tuple[str, int]]:
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
         # Clients of one process would share a connection, and with it its flow control window.
         ("grpc.use_local_subchannel_pool", 1),
+        # gRPC's own pauses grow to two minutes: long after an outage is over nothing would know it.
+        ("grpc.initial_reconnect_backoff_ms", _FIRST_RECONNECT_MS),
+        ("grpc.max_reconnect_backoff_ms", _LAST_RECONNECT_MS),
     ]
     if not target.is_loopback:
         # Routers forget silent connections; a broker on this machine has none in between.
