@@ -90,21 +90,14 @@ class Dispatcher:
         # Set when somebody waits for an answer: then outcomes do not gather.
         self._hurry = threading.Event()
         self._phase = _Phase.RUNNING
-        self._exactly_once = False
+        # By the newest response; the consumer's thread sets it, messages show it.
+        self.exactly_once = False
         self.failures = 0
         self.put: Callable[[Outcome], None] = self._inbox.put
         self._thread = threading.Thread(target=self._run, name="pullstream-dispatcher", daemon=True)
         self._thread.start()
 
     # ---- from any thread -----------------------------------------------------------------------
-
-    @property
-    def exactly_once(self) -> bool:
-        return self._exactly_once
-
-    @exactly_once.setter
-    def exactly_once(self, enabled: bool) -> None:
-        self._exactly_once = enabled
 
     def put_tracked(self, outcome: Outcome) -> None:
         """An outcome whose future somebody waits for (`put` is for the others)."""
