@@ -24,7 +24,7 @@ from .lease_table import Released
 from .leaser import Leaser
 from .messages_on_hold import MessagesOnHold
 from .outbox import Request
-from .state import Lifecycle, State
+from .state import Lifecycle, SubscriptionState
 from .stream import Requests, ResumingStream, StreamEnded, StreamingCall
 
 _log = logging.getLogger("pullstream.subscriber")
@@ -100,7 +100,7 @@ class StreamingPullManager:
         )
 
     @property
-    def state(self) -> State:
+    def state(self) -> SubscriptionState:
         return self._lifecycle.state
 
     def start(self) -> None:
@@ -113,7 +113,7 @@ class StreamingPullManager:
 
     def stop(self, error: Exception | None = None) -> None:
         """Begin the shutdown and return; `future` tells its end. Idempotent, from any thread."""
-        if self._lifecycle.move(State.STOPPING):
+        if self._lifecycle.move(SubscriptionState.CLOSING):
             # A thread of its own: the caller may be a callback or the consumer, which it waits for.
             threading.Thread(
                 target=self._shut_down, args=(error,), name="pullstream-shutdown", daemon=True
@@ -235,11 +235,11 @@ class StreamingPullManager:
         self._heartbeater.opened()
 
     def stream_received(self) -> None:
-        self._lifecycle.move(State.STREAMING)
+        self._lifecycle.move(SubscriptionState.STREAMING)
 
     def stream_broken(self, cause: RpcError | None) -> None:
         self._heartbeater.closed()
-        self._lifecycle.move(State.RECONNECTING)
+        self._lifecycle.move(SubscriptionState.RECONNECTING)
 
     def _on_stream_end(self, error: Exception) -> None:
         if not isinstance(error, StreamEnded):
@@ -267,7 +267,7 @@ class StreamingPullManager:
             except Exception:
                 # A scheduler of the user's may fail; the steps after it are needed all the more.
                 _log.exception("a step of the shutdown failed")
-        self._lifecycle.move(State.STOPPED)
+        self._lifecycle.move(SubscriptionState.CLOSED)
         if error is None:
             self.future.set_result(True)
         else:

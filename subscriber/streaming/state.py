@@ -6,20 +6,26 @@ import threading
 from enum import Enum
 
 
-class State(Enum):
+class SubscriptionState(Enum):
     CONNECTING = "connecting"
     STREAMING = "streaming"
     RECONNECTING = "reconnecting"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
+    CLOSING = "closing"
+    CLOSED = "closed"
 
 
-_NEXT: dict[State, frozenset[State]] = {
-    State.CONNECTING: frozenset({State.STREAMING, State.RECONNECTING, State.STOPPING}),
-    State.STREAMING: frozenset({State.RECONNECTING, State.STOPPING}),
-    State.RECONNECTING: frozenset({State.STREAMING, State.STOPPING}),
-    State.STOPPING: frozenset({State.STOPPED}),
-    State.STOPPED: frozenset(),
+_NEXT: dict[SubscriptionState, frozenset[SubscriptionState]] = {
+    SubscriptionState.CONNECTING: frozenset(
+        {SubscriptionState.STREAMING, SubscriptionState.RECONNECTING, SubscriptionState.CLOSING}
+    ),
+    SubscriptionState.STREAMING: frozenset(
+        {SubscriptionState.RECONNECTING, SubscriptionState.CLOSING}
+    ),
+    SubscriptionState.RECONNECTING: frozenset(
+        {SubscriptionState.STREAMING, SubscriptionState.CLOSING}
+    ),
+    SubscriptionState.CLOSING: frozenset({SubscriptionState.CLOSED}),
+    SubscriptionState.CLOSED: frozenset(),
 }
 
 
@@ -28,17 +34,17 @@ class Lifecycle:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._state = State.CONNECTING
+        self._state = SubscriptionState.CONNECTING
 
     @property
-    def state(self) -> State:
+    def state(self) -> SubscriptionState:
         return self._state
 
     @property
     def is_stopping(self) -> bool:
-        return self._state in (State.STOPPING, State.STOPPED)
+        return self._state in (SubscriptionState.CLOSING, SubscriptionState.CLOSED)
 
-    def move(self, to: State) -> bool:
+    def move(self, to: SubscriptionState) -> bool:
         """Go to `to` if it may follow the present state; whether it did."""
         with self._lock:
             if to not in _NEXT[self._state]:

@@ -11,7 +11,7 @@ import pytest
 from protocol.errors import NotFound, Unavailable
 from subscriber.message import Message
 from subscriber.streaming.liveness import PING_EVERY
-from subscriber.streaming.state import State
+from subscriber.streaming.state import SubscriptionState
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import SUBSCRIPTION, Gate, Managed, managed
 from tests.subscriber.streaming.scripted_stream import PONG
@@ -58,7 +58,7 @@ def test_a_stream_opened_again_is_the_same_clients() -> None:
         assert running.acknowledged(1) == ["a"]
         states.append(running.manager.state)
         running.stream.end(Unavailable("down"))
-        eventually(lambda: running.manager.state is not State.STREAMING)
+        eventually(lambda: running.manager.state is not SubscriptionState.STREAMING)
         states.append(running.manager.state)
         advance_until(running, lambda: running.calls.streams_waiting == 1)
         running.stream = running.calls.next_stream()
@@ -66,7 +66,12 @@ def test_a_stream_opened_again_is_the_same_clients() -> None:
         running.stream.deliver("b")
         assert running.acknowledged(1) == ["b"]
     states.append(running.manager.state)
-    assert states == [State.CONNECTING, State.STREAMING, State.RECONNECTING, State.STOPPED]
+    assert states == [
+        SubscriptionState.CONNECTING,
+        SubscriptionState.STREAMING,
+        SubscriptionState.RECONNECTING,
+        SubscriptionState.CLOSED,
+    ]
 
 
 def test_a_final_error_of_the_stream_ends_the_subscription_with_it() -> None:
@@ -74,7 +79,7 @@ def test_a_final_error_of_the_stream_ends_the_subscription_with_it() -> None:
     running = Managed(Message.ack)
     running.stream.end(NotFound("no such subscription"))
     assert isinstance(running.future.exception(PATIENCE), NotFound)
-    assert running.manager.state is State.STOPPED
+    assert running.manager.state is SubscriptionState.CLOSED
     assert not running.future.cancelled()
 
 

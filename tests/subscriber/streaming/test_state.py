@@ -5,29 +5,29 @@ from itertools import product
 
 import pytest
 
-from subscriber.streaming.state import Lifecycle, State
+from subscriber.streaming.state import Lifecycle, SubscriptionState
 
-WAY_TO: dict[State, list[State]] = {
-    State.CONNECTING: [],
-    State.STREAMING: [State.STREAMING],
-    State.RECONNECTING: [State.RECONNECTING],
-    State.STOPPING: [State.STOPPING],
-    State.STOPPED: [State.STOPPING, State.STOPPED],
+WAY_TO: dict[SubscriptionState, list[SubscriptionState]] = {
+    SubscriptionState.CONNECTING: [],
+    SubscriptionState.STREAMING: [SubscriptionState.STREAMING],
+    SubscriptionState.RECONNECTING: [SubscriptionState.RECONNECTING],
+    SubscriptionState.CLOSING: [SubscriptionState.CLOSING],
+    SubscriptionState.CLOSED: [SubscriptionState.CLOSING, SubscriptionState.CLOSED],
 }
 LEGAL = {
-    (State.CONNECTING, State.STREAMING),
-    (State.CONNECTING, State.RECONNECTING),
-    (State.CONNECTING, State.STOPPING),
-    (State.STREAMING, State.RECONNECTING),
-    (State.STREAMING, State.STOPPING),
-    (State.RECONNECTING, State.STREAMING),
-    (State.RECONNECTING, State.STOPPING),
-    (State.STOPPING, State.STOPPED),
+    (SubscriptionState.CONNECTING, SubscriptionState.STREAMING),
+    (SubscriptionState.CONNECTING, SubscriptionState.RECONNECTING),
+    (SubscriptionState.CONNECTING, SubscriptionState.CLOSING),
+    (SubscriptionState.STREAMING, SubscriptionState.RECONNECTING),
+    (SubscriptionState.STREAMING, SubscriptionState.CLOSING),
+    (SubscriptionState.RECONNECTING, SubscriptionState.STREAMING),
+    (SubscriptionState.RECONNECTING, SubscriptionState.CLOSING),
+    (SubscriptionState.CLOSING, SubscriptionState.CLOSED),
 }
 
 
-@pytest.mark.parametrize(("present", "to"), list(product(State, State)))
-def test_only_legal_moves_are_made(present: State, to: State) -> None:
+@pytest.mark.parametrize(("present", "to"), list(product(SubscriptionState, SubscriptionState)))
+def test_only_legal_moves_are_made(present: SubscriptionState, to: SubscriptionState) -> None:
     """Any other leaves the state as it is, and says so."""
     lifecycle = Lifecycle()
     for step in WAY_TO[present]:
@@ -38,13 +38,13 @@ def test_only_legal_moves_are_made(present: State, to: State) -> None:
     assert lifecycle.state is (to if legal else present)
 
 
-@pytest.mark.parametrize("state", list(State))
-def test_stopping_has_no_way_back(state: State) -> None:
+@pytest.mark.parametrize("state", list(SubscriptionState))
+def test_closing_has_no_way_back(state: SubscriptionState) -> None:
     """From then on responses are given back, whatever the stream does."""
     lifecycle = Lifecycle()
     for step in WAY_TO[state]:
         lifecycle.move(step)
-    assert lifecycle.is_stopping is (state in (State.STOPPING, State.STOPPED))
+    assert lifecycle.is_stopping is (state in (SubscriptionState.CLOSING, SubscriptionState.CLOSED))
 
 
 def test_of_many_that_stop_it_one_is_told_that_it_did() -> None:
@@ -55,7 +55,7 @@ def test_of_many_that_stop_it_one_is_told_that_it_did() -> None:
 
     def stop() -> None:
         begin.wait()
-        told.append(lifecycle.move(State.STOPPING))
+        told.append(lifecycle.move(SubscriptionState.CLOSING))
 
     threads = [threading.Thread(target=stop) for _ in range(8)]
     for thread in threads:

@@ -1,0 +1,87 @@
+"""How a subscription tells what happens in it: to logs, metrics and traces outside of the logic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from protocol.errors import RpcError
+
+from .exceptions import AcknowledgeError
+from .message import Message
+from .statistics import Statistics
+from .streaming.state import SubscriptionState
+
+Callback = Callable[[Message], Any]
+RequestKind = Literal["acknowledge", "modify_ack_deadline"]
+LeaseLoss = Literal["max_lease_duration", "expired"]
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """A subscription went from one state into another.
+
+    state, previous: the new state and the one before it.
+    since: wall time of the change, in seconds since the epoch.
+    cause: the error that broke the stream or ended the subscription; None if there was none.
+    """
+
+    state: SubscriptionState
+    previous: SubscriptionState
+    since: float
+    cause: Exception | None = None
+
+
+class Hooks:
+    """Override what you want to know, and pass an instance to `subscribe(hooks=...)`.
+
+    One instance may serve many subscriptions: each method is told which one it is, by full name.
+    The methods run on the SDK's own threads, so they must be short, and they must not wait for the
+    subscription. One that raises is logged and changes nothing. A method that is not overridden
+    costs nothing.
+    """
+
+    def subscribed(self, subscription: str, statistics: Callable[[], Statistics]) -> None:
+        """A subscription begins; `statistics` may be called at any time, also after its end."""
+
+    def wrap(self, subscription: str, callback: Callback) -> Callback:
+        """What to run for each message instead of `callback`, which it has to call."""
+        return callback
+
+    def state_changed(self, subscription: str, change: StateChange) -> None:
+        """The stream was opened, broke, or is over; `SubscriptionState.CLOSED` is the last."""
+
+    def received(self, subscription: str, messages: Sequence[Message]) -> None:
+        """The messages of one response came in."""
+
+    def settled(
+        self, subscription: str, acked: Sequence[Message], nacked: Sequence[Message]
+    ) -> None:
+        """Messages were acked or nacked; the server has not been told yet."""
+
+    def extended(self, subscription: str, messages: int, seconds: int) -> None:
+        """The leases of so many messages are prolonged to `seconds` from now."""
+
+    def lease_lost(self, subscription: str, messages: Sequence[Message], why: LeaseLoss) -> None:
+        """Messages are not ours any more, and will be delivered again.
+
+        why: "max_lease_duration": given up as the user asked. "expired": the server said that the
+        lease is over (exactly-once delivery).
+        """
+
+    def request_done(
+        self,
+        subscription: str,
+        kind: RequestKind,
+        ack_ids: int,
+        seconds: float,
+        error: RpcError | None,
+    ) -> None:
+        """A call about so many ack ids took `seconds`, and ended with `error` or well (None).
+
+        A call that failed for a passing reason is made again, and told again.
+        """
+
+    def not_taken(self, subscription: str, failures: Mapping[str, AcknowledgeError]) -> None:
+        """The server did not take an ack, nack or deadline change, for good; by ack id."""
