@@ -15,6 +15,8 @@ from protocol.clock import SYSTEM_CLOCK, Clock
 from protocol.errors import Unavailable
 
 from .engine import Engine
+from .faults import Faults
+from .faults.relay import Relay
 from .services.handlers import generic_handlers
 from .services.publisher import PublisherService
 from .services.subscriber import SubscriberService
@@ -51,8 +53,11 @@ class Server:
         clock: Clock = SYSTEM_CLOCK,
         credentials: grpc.ServerCredentials | None = None,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        faults: Faults | None = None,
     ) -> None:
         self._engine = engine
+        self._faults = faults or Faults(clock)
+        self._relay = Relay(self._faults.relaying) if self._faults.relayed else None
         self._clock = clock
         self._credentials = credentials
         self._interceptors = tuple(interceptors)
@@ -68,21 +73,31 @@ class Server:
         await self._refuse_taken(host, port)
         self._grpc = grpc.aio.server(interceptors=self._interceptors, options=_OPTIONS)
         self._grpc.add_generic_rpc_handlers(
-            generic_handlers(PublisherService(self._engine), SubscriberService(self._engine))
+            generic_handlers(
+                PublisherService(self._engine),
+                SubscriberService(self._engine),
+                faults=self._faults,
+            )
         )
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        try:
-            if self._credentials is None:
-                bound = self._grpc.add_insecure_port(address)
-            else:
-                bound = self._grpc.add_secure_port(address, self._credentials)
-        except RuntimeError as error:
-            raise OSError(f"cannot listen on {address}") from error
+        if self._relay is None:
+            bound = self._bind(host, port)
+        else:
+            broker_port = self._bind("127.0.0.1", 0)
+            bound = await self._relay.start(host, port, broker_port)
         await self._grpc.start()
         self._engine.on_due = lambda due: self._arm()
         self._clock.add_waker(self.catch_up)
         self._arm()
         return bound
+
+    def _bind(self, host: str, port: int) -> int:
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            if self._credentials is None:
+                return self._grpc.add_insecure_port(address)
+            return self._grpc.add_secure_port(address, self._credentials)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {address}") from error
 
     async def _refuse_taken(self, host: str, port: int) -> None:
         """Raise OSError if `host` is unknown or `port` is in use at any of its addresses.
@@ -115,8 +130,12 @@ class Server:
             self._timer.cancel()
         # Calls under way end by themselves. Cut off they would end with CANCELLED, for which
         # official clients give up a subscription; after UNAVAILABLE they come back.
-        self._engine.disconnect(Unavailable("The broker is shutting down."))
+        reason = Unavailable("The broker is shutting down.")
+        self._engine.disconnect(reason)
+        self._faults.end_calls(reason)
         await self._grpc.stop(grace=STOP_GRACE)
+        if self._relay is not None:
+            await self._relay.stop()
 
     def catch_up(self) -> None:
         """Let the engine do what is due by now; when called from another thread, wait for it."""

@@ -14,6 +14,7 @@ import grpc.aio
 from protocol.clock import SYSTEM_CLOCK, Clock
 
 from .engine import Engine
+from .faults import Faults
 from .server import Server, new_engine
 
 T = TypeVar("T")
@@ -32,6 +33,10 @@ class Emulator:
         engine: the state to serve. Hand `other.engine` on to start again where another one stopped.
         server_credentials: serve TLS with these instead of plaintext.
         interceptors: grpc.aio server interceptors, called for every RPC.
+        relay: let connections come through a relay, slower, so that `faults.black_hole()` can
+            swallow their bytes.
+
+    `faults` makes the broker misbehave: docs/faults.md.
 
     Thread-safe. `start` and `stop` may be called by hand instead of `with`; both are idempotent.
     """
@@ -45,14 +50,20 @@ class Emulator:
         engine: Engine | None = None,
         server_credentials: grpc.ServerCredentials | None = None,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        relay: bool = False,
     ) -> None:
         self.clock = clock
         self.host = host
         self.port = port
         self.engine = engine or new_engine(clock)
+        self.faults = Faults(clock, relayed=relay)
         self._server: Server | None = None
         self._new_server: Callable[[], Server] = lambda: Server(
-            self.engine, clock=clock, credentials=server_credentials, interceptors=interceptors
+            self.engine,
+            clock=clock,
+            credentials=server_credentials,
+            interceptors=interceptors,
+            faults=self.faults,
         )
 
     @property

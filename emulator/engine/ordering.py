@@ -5,6 +5,9 @@ are under lease, only the consumer that holds them gets more of the key; when on
 lease ends, it and *every* later message of the key are delivered again, in order, also those that
 were acknowledged meanwhile. Nothing is delivered twice while it is leased, so a key with a failure
 in it waits until its last lease has ended before it starts again at the failed message.
+
+Exactly-once delivery promises more of an acknowledgement: with it what was acknowledged stays so,
+and the key starts again with what is left.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ class KeyLane:
         self.holder = consumer
         return delivery
 
-    def settle(self, delivery: Delivery, *, acked: bool) -> None:
+    def settle(self, delivery: Delivery, *, acked: bool, exactly_once: bool = False) -> None:
         """A lease of this key ended, by an acknowledgement or by a failure."""
         self._leased -= 1
         delivery.acked = acked
@@ -70,6 +73,8 @@ class KeyLane:
             self._failed = False
             while delivered:
                 again = delivered.pop()
+                if again.acked and exactly_once:
+                    continue
                 again.acked = False
                 self.waiting.appendleft(again)
 

@@ -14,6 +14,9 @@ MAX_KEY_BYTES = 256
 MAX_VALUE_BYTES = 1024
 MAX_ORDERING_KEY_BYTES = 1024
 
+# With tracing on official publishers write these, and no others that begin with `goog` are taken.
+TRACE_KEYS = frozenset({"googclient_traceparent", "googclient_tracestate"})
+
 
 def check_publish(request: pubsub.PublishRequest) -> None:
     """Refuse a request that breaks a limit; nothing of it is published then."""
@@ -42,7 +45,7 @@ def _check_attributes(message: pubsub.PubsubMessage) -> None:
     if len(message.attributes) > MAX_ATTRIBUTES:
         raise too_large("attribute_count", len(message.attributes), MAX_ATTRIBUTES)
     for key, value in message.attributes.items():
-        if not key or key.startswith("goog"):
+        if not key or (key.startswith("goog") and key not in TRACE_KEYS):
             raise InvalidArgument(
                 f"Invalid attribute key given (key={key}). An attribute key must not be empty and "
                 "must not begin with 'goog'."

@@ -267,7 +267,8 @@ class Subscription:
                 self._returned[delivery.ack_id] = delivery
                 self._again.append(delivery)
             return
-        lane.settle(delivery, acked=acked)
+        exactly_once = self.config.enable_exactly_once_delivery
+        lane.settle(delivery, acked=acked, exactly_once=exactly_once)
         if lane.finished:
             del self._lanes[delivery.record.ordering_key]
             return

@@ -3,7 +3,8 @@
 A service is an object with one method for each RPC it offers, named in snake case. A unary method
 takes the request and returns the response. One that has to wait, or to know whether its answer
 left, takes the call's context too and writes the response itself. A streaming one takes the context
-only. Whatever a method raises of protocol.errors becomes the status of the call.
+only. Whatever a method raises of protocol.errors becomes the status of the call. Faults get at the
+calls here, so that no service knows of them.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn, Protocol
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
+from emulator.faults import Faults, StreamClosed
 from protocol import errors
 from protocol.rpcs import RPCS, Kind, Rpc
 
@@ -27,33 +29,51 @@ _log = logging.getLogger("pullstream.emulator")
 # Clients refuse more than 8 KiB of headers, with an error that they take for a reason to try again.
 MAX_TEXT = 600
 
-Context = grpc.aio.ServicerContext[Any, Any]
+GrpcContext = grpc.aio.ServicerContext[Any, Any]
 
 
-def generic_handlers(*services: object) -> list[grpc.GenericRpcHandler]:
+class Context(Protocol):
+    """What a method that writes its own answer has of its call, as in grpc.aio.ServicerContext."""
+
+    def read(self) -> Awaitable[Any]: ...
+
+    def write(self, response: Any, /) -> Awaitable[None]: ...
+
+    def send_initial_metadata(self, metadata: Any, /) -> Awaitable[None]: ...
+
+    def time_remaining(self) -> float | None: ...
+
+
+def generic_handlers(*services: object, faults: Faults) -> list[grpc.GenericRpcHandler]:
     """One handler for each service of the table, answered by whichever object has the method."""
     by_service: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
     for rpc in RPCS:
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", rpc.method).lower()
         method = next((getattr(s, name) for s in services if hasattr(s, name)), None)
-        by_service.setdefault(rpc.service, {})[rpc.method] = _handler(rpc, method)
+        by_service.setdefault(rpc.service, {})[rpc.method] = _handler(rpc, method, faults)
     return [
         grpc.method_handlers_generic_handler(service, handlers)
         for service, handlers in by_service.items()
     ]
 
 
-def _handler(rpc: Rpc, method: Callable[..., Any] | None) -> grpc.RpcMethodHandler[Any, Any]:
+def _handler(
+    rpc: Rpc, method: Callable[..., Any] | None, faults: Faults
+) -> grpc.RpcMethodHandler[Any, Any]:
     if method is None:
         method = _unimplemented(rpc)
     elif rpc.kind is Kind.BIDI:
         return grpc.stream_stream_rpc_method_handler(
-            _streaming(rpc, method), rpc.request.FromString, _serialize
+            _streaming(rpc, method, faults), rpc.request.FromString, _serialize
         )
     elif len(inspect.signature(method).parameters) > 1:
         # On the wire a unary answer and a stream of one response are the same.
-        return grpc.unary_stream_rpc_method_handler(_writing(rpc, method), _parser(rpc), _serialize)
-    return grpc.unary_unary_rpc_method_handler(_unary(rpc, method), _parser(rpc), _serialize)
+        return grpc.unary_stream_rpc_method_handler(
+            _writing(rpc, method, faults), _parser(rpc), _serialize
+        )
+    return grpc.unary_unary_rpc_method_handler(
+        _unary(rpc, method, faults), _parser(rpc), _serialize
+    )
 
 
 def _serialize(message: Message) -> bytes:
@@ -72,13 +92,19 @@ def _parser(rpc: Rpc) -> Callable[[bytes], Message | DecodeError]:
 
 
 def _unary(
-    rpc: Rpc, method: Callable[[Message], Message]
-) -> Callable[[Message | DecodeError, Context], Any]:
-    async def answer(request: Message | DecodeError, context: Context) -> Message:
+    rpc: Rpc, method: Callable[[Message], Message], faults: Faults
+) -> Callable[[Message | DecodeError, GrpcContext], Any]:
+    async def answer(request: Message | DecodeError, context: GrpcContext) -> Message:
         try:
             if isinstance(request, DecodeError):
                 raise request
-            return method(request)
+            if not faults.active:
+                return method(request)
+            with faults.call(rpc, context) as call:
+                await call.begin(request)
+                response = method(request)
+                await call.finish(response)
+                return response
         except Exception as error:
             await _end(context, rpc, error)
 
@@ -86,23 +112,31 @@ def _unary(
 
 
 def _writing(
-    rpc: Rpc, method: Callable[[Message, Context], Any]
-) -> Callable[[Message | DecodeError, Context], Any]:
-    async def answer(request: Message | DecodeError, context: Context) -> None:
+    rpc: Rpc, method: Callable[[Message, Context], Any], faults: Faults
+) -> Callable[[Message | DecodeError, GrpcContext], Any]:
+    async def answer(request: Message | DecodeError, context: GrpcContext) -> None:
         try:
             if isinstance(request, DecodeError):
                 raise request
-            await method(request, context)
+            with faults.call(rpc, context) as call:
+                await call.begin(request)
+                await method(request, call)
+                call.check()
         except Exception as error:
             await _end(context, rpc, error)
 
     return answer
 
 
-def _streaming(rpc: Rpc, method: Callable[[Context], Any]) -> Callable[[Any, Context], Any]:
-    async def answer(_requests: object, context: Context) -> None:
+def _streaming(
+    rpc: Rpc, method: Callable[[Context], Any], faults: Faults
+) -> Callable[[Any, GrpcContext], Any]:
+    async def answer(_requests: object, context: GrpcContext) -> None:
         try:
-            await method(context)
+            with faults.call(rpc, context) as call:
+                await method(call)
+        except StreamClosed:
+            return
         except Exception as error:
             await _end(context, rpc, error)
 
@@ -116,7 +150,7 @@ def _unimplemented(rpc: Rpc) -> Callable[[Message], NoReturn]:
     return refuse
 
 
-async def _end(context: Context, rpc: Rpc, error: Exception) -> NoReturn:
+async def _end(context: GrpcContext, rpc: Rpc, error: Exception) -> NoReturn:
     """End a call with the status for what was raised while it was served."""
     if isinstance(error, grpc.aio.BaseError):
         # The call has ended: its caller is gone, or the server stops.

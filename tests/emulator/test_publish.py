@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emulator.engine import Engine
+from emulator.engine.publishing import TRACE_KEYS
 from protocol.clock import ManualClock
 from protocol.errors import InvalidArgument
 from protocol.messages import pubsub_pb2 as pubsub
@@ -111,8 +112,9 @@ def test_a_topic_without_subscriptions_takes_messages(engine: Engine) -> None:
         pubsub.PubsubMessage(data=b"x", ordering_key="é" * 512),
         pubsub.PubsubMessage(data=b"x", attributes={"é" * 128: "é" * 512}),
         pubsub.PubsubMessage(data=b"x", attributes={f"k{i}": "" for i in range(100)}),
+        pubsub.PubsubMessage(attributes=dict.fromkeys(TRACE_KEYS, "00-ab-cd-01")),
     ],
-    ids=["without data", "longest key", "longest attribute", "most attributes"],
+    ids=["without data", "longest key", "longest attribute", "most attributes", "trace context"],
 )
 def test_a_message_at_its_limits_is_taken(message: pubsub.PubsubMessage) -> None:
     """And arrives whole."""
