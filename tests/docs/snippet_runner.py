@@ -1,0 +1,134 @@
+"""Runs the guide's snippets against a broker, with pullstream's imports or with Google's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from emulator import Emulator
+from subscriber import SubscriberClient, TopicAdminClient
+
+from .guide import as_before, snippets
+
+PROJECT = "test-project"
+TOPIC = f"projects/{PROJECT}/topics/orders"
+DEAD_LETTERS = f"projects/{PROJECT}/topics/dead-letters"
+SUBSCRIPTION = f"projects/{PROJECT}/subscriptions/billing"
+
+# A subscription that a snippet opens for so many seconds is long enough on a quiet machine.
+TIMEOUT = 0.5
+# On a busy one it is opened again, each time for twice as long.
+ATTEMPTS = 7
+PATIENCE = 30.0
+# Between two looks at a future, which tells nobody that it was cancelled.
+POLL = 0.02
+
+
+class SnippetRunner:
+    """Owns what the snippets find around them, and what they leave behind.
+
+    `processed` has the data of the messages that came to the snippets' `process`, in that order.
+    `process` says what to do with the message, and may be replaced by a test.
+    """
+
+    def __init__(self, broker: Emulator, *, with_google: bool) -> None:
+        self.broker = broker
+        self.with_google = with_google
+        self.process: Callable[[Any], None] = lambda message: message.ack()
+        self.processed: list[bytes] = []
+        self.names: dict[str, Any] = {}
+        self._changed = threading.Condition()
+        self._closed = threading.Event()
+        self._topics = TopicAdminClient(endpoint=broker.endpoint)
+        self._client = SubscriberClient(endpoint=broker.endpoint)
+        self._topics.create_topic(name=TOPIC)
+        self._topics.create_topic(name=DEAD_LETTERS)
+
+    def subscription(self, **settings: Any) -> None:
+        """Make the subscription that the snippets use, where they do not make it themselves."""
+        self._client.create_subscription(request={"name": SUBSCRIPTION, "topic": TOPIC, **settings})
+
+    def describe(self) -> Any:
+        """The subscription as the broker has it."""
+        return self._client.get_subscription(subscription=SUBSCRIPTION)
+
+    def subscriptions(self) -> list[str]:
+        """The names of all subscriptions that are there."""
+        return [one.name for one in self._client.list_subscriptions(project=f"projects/{PROJECT}")]
+
+    def publish(self, *data: bytes, key: str = "", **attributes: str) -> list[str]:
+        """Publish messages, and return their ids."""
+        return self._topics.publish(
+            TOPIC,
+            [{"data": one, "ordering_key": key, "attributes": attributes} for one in data],
+        )
+
+    def pull(self) -> list[bytes]:
+        """What another client gets at this moment."""
+        response = self._client.pull(
+            subscription=SUBSCRIPTION, max_messages=100, return_immediately=True
+        )
+        return [received.message.data for received in response.received_messages]
+
+    @property
+    def backlog(self) -> int:
+        """Messages that are not acknowledged for good."""
+        return self.broker.backlog(SUBSCRIPTION)
+
+    def run(self, title: str, *, timeout: float = TIMEOUT) -> None:
+        """Run the snippet under a heading, as it stands or as it was before."""
+        code = snippets()[title]
+        self.close_snippet()
+        self.names = {
+            "project_id": PROJECT,
+            "topic_id": TOPIC.rpartition("/")[2],
+            "subscription_id": SUBSCRIPTION.rpartition("/")[2],
+            "dead_letter_topic_id": DEAD_LETTERS.rpartition("/")[2],
+            "timeout": timeout,
+            "process": self._process,
+        }
+        exec(compile(as_before(code) if self.with_google else code, title, "exec"), self.names)
+
+    def run_until(self, done: Callable[[], bool], title: str) -> None:
+        """Run a snippet that receives for a while, again if that was too short for this machine."""
+        for attempt in range(ATTEMPTS):
+            self.run(title, timeout=TIMEOUT * 2**attempt)
+            if done():
+                return
+        raise AssertionError(f"{title}: not done after {ATTEMPTS} runs")
+
+    def wait_for_processed(self, count: int) -> list[bytes]:
+        """The data of what was processed, as soon as it is so many messages."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.processed) >= count, PATIENCE)
+            return list(self.processed)
+
+    def wait_for_cancel(self) -> None:
+        """Wait until the snippet's timeout has passed and it has cancelled its future."""
+        while "future" not in self.names or not self.names["future"].cancelled():
+            assert not self._closed.wait(POLL), "the snippet did not cancel"
+
+    def close_snippet(self) -> None:
+        """End what the last snippet left running."""
+        if "future" in self.names:
+            self.names["future"].cancel()
+            self.names["future"].exception(PATIENCE)
+        if "subscriber" in self.names:
+            self.names["subscriber"].close()
+        if "publisher" in self.names:
+            self.names["publisher"].stop()
+            self.names["publisher"].transport.close()
+        self.names = {}
+
+    def close(self) -> None:
+        self.close_snippet()
+        self._closed.set()
+        self._topics.close()
+        self._client.close()
+
+    def _process(self, message: Any) -> None:
+        self.process(message)
+        with self._changed:
+            self.processed.append(message.data)
+            self._changed.notify_all()

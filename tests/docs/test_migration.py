@@ -1,0 +1,302 @@
+"""The migration guide keeps its word: its snippets work, and with the imports alone changed back
+they work with Google's client."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import TimeoutError
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from emulator import Emulator
+from protocol.messages import pubsub_pb2
+from subscriber import types
+from tests.optional_tools import missing
+
+from . import guide
+from .snippet_runner import DEAD_LETTERS, PATIENCE, SUBSCRIPTION, SnippetRunner
+
+# Snippets that only pullstream's users write.
+NEW = {"Publish with Google's client"}
+
+COVERED: set[str] = set()
+
+
+def snippet(title: str) -> Callable[[Any], Any]:
+    """Say which snippet a test is about; it gets a `runner` for each of the two clients."""
+    COVERED.add(title)
+    clients = ["pullstream"] if title in NEW else ["pullstream", "google"]
+    return pytest.mark.parametrize("runner", clients, indirect=True)
+
+
+def need_google() -> None:
+    with suppress(ModuleNotFoundError):
+        if importlib.util.find_spec("google.cloud.pubsub_v1") is not None:
+            return
+    missing("interop", "google-cloud-pubsub is not installed: pip install 'pullstream[interop]'")
+
+
+@pytest.fixture
+def runner(request: pytest.FixtureRequest, pubsub_emulator: Emulator) -> Iterator[SnippetRunner]:
+    with_google = request.param == "google"
+    if with_google:
+        need_google()
+        # When its stream ends with an error, a thread of Google's client may die of it.
+        ignored = "ignore::pytest.PytestUnhandledThreadExceptionWarning"
+        request.applymarker(pytest.mark.filterwarnings(ignored))
+    runner = SnippetRunner(pubsub_emulator, with_google=with_google)
+    yield runner
+    runner.close()
+
+
+def test_every_snippet_has_a_test() -> None:
+    """Whoever adds a snippet to the guide adds a test of what it does."""
+    assert set(guide.snippets()) == COVERED
+
+
+def test_every_import_of_the_table_stands_in_a_snippet() -> None:
+    """So that each row is run, with both clients."""
+    lines = [line for code in guide.snippets().values() for line in code.splitlines()]
+    unused = [
+        row for row in guide.imports() if not any(line.startswith(row.after) for line in lines)
+    ]
+    assert unused == []
+
+
+@pytest.mark.parametrize("title", guide.snippets().keys() - NEW)
+def test_a_snippet_differs_from_the_official_one_in_its_imports_only(title: str) -> None:
+    """None of ours is left in the official form, and all else is the same, line by line."""
+    after = guide.snippets()[title]
+    before = guide.as_before(after)
+    roots = {name.partition(".")[0] for name in imported(before)}
+    assert "subscriber" not in roots
+    assert any(name.startswith("google.cloud") for name in imported(before))
+    assert not any(name.startswith("google.cloud") for name in imported(after))
+    changed = [
+        line
+        for line, old in zip(after.splitlines(), before.splitlines(), strict=True)
+        if line != old
+    ]
+    assert all(line.startswith(("import ", "from ")) for line in changed)
+
+
+def imported(code: str) -> list[str]:
+    """The modules that a snippet imports, or imports from."""
+    names: list[str] = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(f"{node.module}.{node.names[0].name}")
+    return names
+
+
+def test_types_has_every_message() -> None:
+    """Under its name, as the official client's `types` has it."""
+    names = pubsub_pb2.DESCRIPTOR.message_types_by_name
+    assert [name for name in names if getattr(types, name) is not getattr(pubsub_pb2, name)] == []
+
+
+@snippet("Create a subscription")
+def test_a_subscription_is_created(
+    runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The broker has it afterwards, and its name is printed."""
+    runner.run("Create a subscription")
+    assert runner.subscriptions() == [SUBSCRIPTION]
+    assert capsys.readouterr().out == f"Subscription created: {SUBSCRIPTION}\n"
+
+
+@snippet("Receive with a callback")
+def test_a_callback_handles_what_was_published(
+    runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Data and attributes are printed, and the message is gone."""
+    runner.subscription()
+    runner.publish(b"two books", currency="EUR")
+    runner.run_until(lambda: runner.backlog == 0, "Receive with a callback")
+    assert capsys.readouterr().out.splitlines()[:2] == ["Received b'two books'", "currency: EUR"]
+
+
+@snippet("Listen for errors")
+def test_a_missing_subscription_is_an_error_of_the_future(
+    runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NotFound comes out of result(); created then, the subscription is received from."""
+    runner.run_until(lambda: runner.subscriptions() == [SUBSCRIPTION], "Listen for errors")
+    assert capsys.readouterr().out == f"{SUBSCRIPTION} was not there; created it\n"
+    runner.publish(b"data")
+    runner.run_until(lambda: runner.backlog == 0, "Listen for errors")
+    assert runner.processed == [b"data"]
+
+
+@snippet("Limit the flow")
+def test_no_more_messages_are_taken_than_the_limit(runner: SnippetRunner) -> None:
+    """While ten are being handled, all the others are free for another client."""
+    runner.subscription()
+    runner.publish(*(b"%d" % number for number in range(25)))
+    lock = threading.Lock()
+    running: set[str] = set()
+    free: list[list[bytes]] = []
+
+    def process(message: Any) -> None:
+        with lock:
+            running.add(message.ack_id)
+            if len(running) == 10:
+                free.append(runner.pull())
+        runner.wait_for_cancel()
+        with lock:
+            running.discard(message.ack_id)
+
+    runner.process = process
+    runner.run_until(lambda: bool(free), "Limit the flow")
+    assert len(free[0]) == 15
+
+
+@snippet("Run callbacks on your own threads")
+def test_callbacks_run_on_the_executor(runner: SnippetRunner) -> None:
+    """On a thread that bears the name that was given to the executor's."""
+    runner.subscription()
+    runner.publish(b"data")
+    threads: list[str] = []
+
+    def process(message: Any) -> None:
+        threads.append(threading.current_thread().name)
+        message.ack()
+
+    runner.process = process
+    runner.run_until(lambda: runner.backlog == 0, "Run callbacks on your own threads")
+    assert [name.partition("_")[0] for name in threads] == ["orders"]
+
+
+@snippet("Wait for running callbacks at shutdown")
+def test_a_callback_that_runs_at_shutdown_is_waited_for(
+    runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It outlasts cancel(), its acknowledgement counts, and only then result() returns."""
+    runner.subscription()
+    runner.publish(b"data")
+
+    def process(message: Any) -> None:
+        runner.wait_for_cancel()
+        # Longer than a shutdown takes that does not wait.
+        with suppress(TimeoutError):
+            runner.names["future"].result(timeout=0.5)
+
+    runner.process = process
+    runner.run_until(lambda: runner.backlog == 0, "Wait for running callbacks at shutdown")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-2:] == ["Done processing b'data'", "Done waiting"]
+
+
+@snippet("Exactly-once delivery")
+def test_an_acknowledgement_succeeds_once(
+    runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first one is told to have succeeded; a second of the same delivery raises the error."""
+    runner.subscription(enable_exactly_once_delivery=True)
+    (first,) = runner.publish(b"data")
+    runner.process = lambda message: None
+    runner.run_until(lambda: runner.backlog == 0, "Exactly-once delivery")
+    assert f"Ack for message {first} successful.\n" in capsys.readouterr().out
+
+    (second,) = runner.publish(b"data")
+    runner.process = lambda message: message.ack_with_response().result(PATIENCE)
+    runner.run_until(lambda: runner.backlog == 0, "Exactly-once delivery")
+    error = f"Ack for message {second} failed with error: AcknowledgeStatus.INVALID_ACK_ID\n"
+    assert error in capsys.readouterr().out
+
+
+@snippet("Keep the order of messages")
+def test_messages_of_a_key_come_in_order(
+    runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The subscription keeps order, and whoever receives from it gets the messages in order."""
+    runner.run("Keep the order of messages")
+    assert runner.describe().enable_message_ordering
+    runner.publish(*(b"%d" % number for number in range(20)), key="anna")
+    runner.run_until(lambda: runner.backlog == 0, "Receive with a callback")
+    printed = list(dict.fromkeys(capsys.readouterr().out.splitlines()))
+    assert printed == [f"Received {b'%d' % number!r}" for number in range(20)]
+
+
+@snippet("Count delivery attempts")
+def test_attempts_are_counted_with_a_dead_letter_policy(
+    runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The policy is the broker's, and a message that was nacked twice comes as the third."""
+
+    def process(message: Any) -> None:
+        if message.delivery_attempt < 3:
+            message.nack()
+        else:
+            message.ack()
+
+    runner.process = process
+    runner.run("Count delivery attempts")
+    runner.publish(b"data")
+    assert runner.wait_for_processed(3) == [b"data"] * 3
+    runner.close_snippet()
+    policy = runner.describe().dead_letter_policy
+    assert (policy.dead_letter_topic, policy.max_delivery_attempts) == (DEAD_LETTERS, 10)
+    expected = [f"With delivery attempts: {attempt}." for attempt in (1, 2, 3)]
+    assert capsys.readouterr().out.splitlines() == expected
+    assert runner.backlog == 0
+
+
+@snippet("Pull and acknowledge")
+def test_pulled_messages_are_acknowledged(
+    runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three of four are printed and gone."""
+    runner.subscription()
+    runner.publish(b"a", b"b", b"c", b"d")
+    runner.run("Pull and acknowledge")
+    expected = ["Received: b'a'.", "Received: b'b'.", "Received: b'c'."]
+    assert capsys.readouterr().out.splitlines() == expected
+    assert runner.pull() == [b"d"]
+    assert runner.backlog == 1
+
+
+@snippet("Extend and give back what was pulled")
+def test_pulled_messages_are_extended_or_given_back(runner: SnippetRunner) -> None:
+    """Only the one that was given back is free for others, though both are unacknowledged."""
+    runner.subscription()
+    runner.publish(b"now")
+    runner.publish(b"then", later="yes")
+    runner.run("Extend and give back what was pulled")
+    assert runner.pull() == [b"then"]
+    assert runner.backlog == 2
+
+
+@snippet("Manage subscriptions")
+def test_subscriptions_are_listed_updated_and_deleted(
+    runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each call is answered, and at the end there is none."""
+    runner.subscription()
+    runner.run("Manage subscriptions")
+    assert capsys.readouterr().out.splitlines() == [SUBSCRIPTION, "After the update: 30"]
+    assert runner.subscriptions() == []
+
+
+@snippet("Publish with Google's client")
+def test_googles_publisher_works_beside_our_subscriber(runner: SnippetRunner) -> None:
+    """In one process: what the one publishes the other receives."""
+    need_google()
+    seen: list[tuple[str, dict[str, str]]] = []
+
+    def process(message: Any) -> None:
+        seen.append((message.message_id, dict(message.attributes)))
+        message.ack()
+
+    runner.process = process
+    runner.subscription()
+    runner.run("Publish with Google's client")
+    assert runner.wait_for_processed(1) == [b"My first message!"]
+    assert seen == [(runner.names["message_id"], {"spam": "eggs"})]

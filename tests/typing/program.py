@@ -1,0 +1,150 @@
+"""A user's program, with every public name. Type checkers must take it without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
+
+from typing_extensions import assert_type
+
+import subscriber as pubsub_v1
+from emulator import Emulator
+from protocol.clock import ManualClock
+from subscriber import (
+    AckFuture,
+    AcknowledgeError,
+    AcknowledgeStatus,
+    Dedupe,
+    FlowControl,
+    Message,
+    Scheduler,
+    StreamingPullFuture,
+    SubscriberClient,
+    ThreadScheduler,
+    TopicAdminClient,
+)
+from subscriber.types import FieldMask, PullResponse, Subscription
+
+PATIENCE = 30.0
+
+
+def handle(message: Message) -> None:
+    """All that a message has."""
+    assert_type(message.message_id, str)
+    assert_type(message.data, bytes)
+    assert_type(message.attributes, MutableMapping[str, str])
+    assert_type(message.attributes["key"], str)
+    assert_type(message.publish_time, datetime)
+    assert_type(message.ordering_key, str)
+    assert_type(message.size, int)
+    assert_type(message.ack_id, str)
+    assert_type(message.delivery_attempt, "int | None")
+    assert_type(message.exactly_once_enabled, bool)
+    message.modify_ack_deadline(60)
+    message.ack()
+
+
+def handle_and_wait(message: Message) -> None:
+    """The outcomes of verdicts."""
+    assert_type(message.modify_ack_deadline_with_response(60), AckFuture)
+    future: AckFuture = message.ack_with_response()
+    try:
+        assert_type(future.result(timeout=PATIENCE), AcknowledgeStatus)
+    except AcknowledgeError as error:
+        assert_type(error.error_code, AcknowledgeStatus)
+        assert_type(error.info, "str | None")
+
+
+def handle_as_before(message: pubsub_v1.subscriber.message.Message) -> None:
+    """By the official client's names."""
+    assert_type(message, Message)
+    try:
+        message.nack_with_response().result(timeout=PATIENCE)
+    except pubsub_v1.exceptions.TimeoutError:
+        message.drop()
+    except pubsub_v1.subscriber.exceptions.AcknowledgeError:
+        message.nack()
+
+
+class Inline(Scheduler):
+    """A scheduler of the user's own."""
+
+    def schedule(self, callback: Callable[..., Any], *args: Any) -> None:
+        callback(*args)
+
+    def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
+        return []
+
+
+def receive(client: SubscriberClient, subscription: str) -> None:
+    """Every way to subscribe, and what the future tells."""
+    future = client.subscribe(subscription, handle, flow_control=FlowControl(max_messages=10))
+    assert_type(future, StreamingPullFuture)
+    assert_type(future.running(), bool)
+    assert_type(future.cancel(), bool)
+    assert_type(future.result(timeout=PATIENCE), bool)
+    assert_type(future.exception(), "BaseException | None")
+
+    limits = pubsub_v1.types.FlowControl(max_bytes=1_000_000, max_lease_duration=600)
+    assert_type(limits, FlowControl)
+    before = pubsub_v1.subscriber.scheduler.ThreadScheduler(ThreadPoolExecutor(2))
+    schedulers: list[Scheduler] = [ThreadScheduler(max_workers=2), Inline(), before]
+    for scheduler in schedulers:
+        client.subscribe(
+            subscription,
+            callback=handle_and_wait,
+            flow_control=limits,
+            scheduler=scheduler,
+            await_callbacks_on_shutdown=True,
+        ).cancel()
+    client.subscribe(subscription, lambda message: message.ack(), max_workers=4).cancel()
+    client.subscribe(subscription, handle_as_before).cancel()
+    client.subscribe(subscription, Dedupe("order-id")(handle)).cancel()
+
+
+def pull(client: SubscriberClient, subscription: str) -> None:
+    """By hand, with a request or with keywords."""
+    response = client.pull(subscription=subscription, max_messages=10, timeout=PATIENCE)
+    assert_type(response, PullResponse)
+    for received in response.received_messages:
+        assert_type(received.message.data, bytes)
+        assert_type(received.ack_id, str)
+    ack_ids = [received.ack_id for received in response.received_messages]
+    client.acknowledge(request={"subscription": subscription, "ack_ids": ack_ids}, retry=None)
+
+
+def manage(client: SubscriberClient, topics: TopicAdminClient, project: str) -> str:
+    """Topics and subscriptions; returns the subscription's name."""
+    topic = topics.create_topic(name=topics.topic_path(project, "orders"))
+    name = client.subscription_path(project, "billing")
+    subscription = client.create_subscription(name=name, topic=topic.name)
+    assert_type(subscription, Subscription)
+    subscription.ack_deadline_seconds = 30
+    mask = FieldMask(paths=["ack_deadline_seconds"])
+    client.update_subscription(subscription=subscription, update_mask=mask)
+    for each in client.list_subscriptions(project=client.common_project_path(project)):
+        assert_type(each, Subscription)
+    assert_type(topics.publish(topic.name, [{"data": b"one"}, {"data": b"two"}]), list[str])
+    return name
+
+
+def main() -> None:
+    with Emulator(clock=ManualClock()) as broker:
+        assert_type(broker.endpoint, str)
+        endpoint = broker.endpoint
+        with (
+            SubscriberClient(endpoint=endpoint) as client,
+            TopicAdminClient(client_options={"api_endpoint": endpoint}) as topics,
+        ):
+            as_before: pubsub_v1.subscriber.Client = client
+            assert_type(as_before.target, str)
+            subscription = manage(client, topics, "project")
+            pull(client, subscription)
+            receive(client, subscription)
+            assert_type(broker.backlog(subscription), int)
+
+
+if __name__ == "__main__":
+    main()
