@@ -6,7 +6,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Two installs into one .venv at a time would break it.
 .NOTPARALLEL:
-.PHONY: help demo test check bench protos clean
+.PHONY: help demo test check bench soak protos clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,9 @@ check: .venv/dev.stamp ## run the linter, the formatter's check and the type che
 
 bench: .venv/dev.stamp ## measure the SDK beside the official client (ARGS="--case '10 per'": a part)
 	@$(BIN)/python -m tests.bench.run $(ARGS)
+
+soak: .venv/dev.stamp ## ten minutes on a broker that misbehaves (ARGS="--seconds 60": less)
+	@$(BIN)/python -m tests.soak.run $(ARGS)
 
 protos: .venv-protos/compiler.stamp ## write protocol/messages/*_pb2.* anew from the .proto files
 	@.venv-protos/bin/python protocol/messages/generate.py

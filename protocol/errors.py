@@ -162,8 +162,10 @@ def error_info(
 ) -> error_details_pb2.ErrorInfo:
     """The ErrorInfo in a call's trailing metadata; an empty one if there is none.
 
-    Every detail is looked at, not only the first: proxies add their own in front.
+    Of several, the first gives reason and domain, and the metadata of all are put together: a long
+    list of failed ack ids may be spread over them, and proxies add their own in front.
     """
+    found: error_details_pb2.ErrorInfo | None = None
     for key, value in trailers or ():
         if key != STATUS_DETAILS_KEY:
             continue
@@ -175,9 +177,13 @@ def error_info(
             continue
         for detail in status.details:
             info = error_details_pb2.ErrorInfo()
-            if detail.Unpack(info):
-                return info
-    return error_details_pb2.ErrorInfo()
+            if not detail.Unpack(info):
+                continue
+            if found is None:
+                found = info
+            else:
+                found.metadata.update(info.metadata)
+    return found or error_details_pb2.ErrorInfo()
 
 
 def code_name(error: RpcError) -> str:

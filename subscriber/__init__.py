@@ -1,22 +1,48 @@
 """A multithreaded streaming-pull subscriber for anything that speaks google.pubsub.v1."""
 
+# For `pubsub_v1.types.FlowControl` and its like, as the official client has them. Not in __all__:
+# `from subscriber import *` would hide the standard library's `types`.
+from . import exceptions as exceptions
+from . import futures as futures
+from . import message as message
+from . import scheduler as scheduler
+from . import subscriber as subscriber
+from . import types as types
+from .async_client import AsyncSubscriberClient, MessageStream
 from .client import SubscriberClient
-from .exceptions import AcknowledgeError, AcknowledgeStatus
+from .coroutines import CoroutineScheduler
+from .dedupe import Dedupe
+from .exceptions import AcknowledgeError, AcknowledgeStatus, ForkedProcess, SubscriberClosed
 from .flow_control import FlowControl
 from .futures import AckFuture, StreamingPullFuture
-from .message import Message
+from .hooks import Hooks, StateChange
+from .message import Message, MessageBatch
 from .scheduler import Scheduler, ThreadScheduler
+from .statistics import Latency, Statistics
+from .streaming.state import SubscriptionState
 from .topics import TopicAdminClient
 
 __all__ = [
     "AckFuture",
     "AcknowledgeError",
     "AcknowledgeStatus",
+    "AsyncSubscriberClient",
+    "CoroutineScheduler",
+    "Dedupe",
     "FlowControl",
+    "ForkedProcess",
+    "Hooks",
+    "Latency",
     "Message",
+    "MessageBatch",
+    "MessageStream",
     "Scheduler",
+    "StateChange",
+    "Statistics",
     "StreamingPullFuture",
     "SubscriberClient",
+    "SubscriberClosed",
+    "SubscriptionState",
     "ThreadScheduler",
     "TopicAdminClient",
 ]

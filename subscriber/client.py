@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -12,15 +15,18 @@ from protocol.messages import pubsub_pb2 as pubsub
 
 from .admin import SubscriberAdmin
 from .connection import ClientOptions
+from .coroutines import CoroutineScheduler
 from .exceptions import SubscriberClosed
 from .flow_control import FlowControl
-from .futures import StreamingPullFuture
-from .message import Message
+from .futures import ShutdownMode, StreamingPullFuture
+from .hooks import Hooks
+from .message import Message, MessageBatch
 from .request import routing_header
 from .rpc import DEFAULT_TIMEOUT, Rpcs
 from .scheduler import Scheduler, ThreadScheduler
+from .streaming.callbacks import is_coroutine_function
 from .streaming.dispatcher import Call
-from .streaming.manager import StreamingPullManager
+from .streaming.manager import Batching, ReleaseAfter, Settings, StreamingPullManager
 from .streaming.stream import Requests, StreamingCall
 
 if TYPE_CHECKING:
@@ -53,6 +59,7 @@ class SubscriberClient(SubscriberAdmin):
             channel=channel,
             channel_credentials=channel_credentials,
         )
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._running: dict[StreamingPullFuture, StreamingPullManager] = {}
 
@@ -66,9 +73,12 @@ class SubscriberClient(SubscriberAdmin):
         await_callbacks_on_shutdown: bool = False,
         *,
         max_workers: int | None = None,
+        release_after: ReleaseAfter = "callback",
+        give_up_after: float | None = None,
+        hooks: Hooks | Sequence[Hooks] = (),
     ) -> StreamingPullFuture:
         """Receive messages in the background: `callback(message)` runs for each, on a pool of
-        threads.
+        threads, or, if it is an `async def`, on an event loop.
 
         The callback settles its message by `message.ack()` or `message.nack()`. If it raises, the
         message is nacked, the error logged, and the subscription goes on. Messages with an ordering
@@ -77,63 +87,134 @@ class SubscriberClient(SubscriberAdmin):
         Args:
             subscription: full name, `projects/P/subscriptions/S`.
             flow_control: how many unfinished messages to take on; see FlowControl.
-            scheduler: where callbacks run, one for each subscription. Default: own threads.
+            scheduler: where callbacks run, one for each subscription. Default: own threads, or an
+                event loop on a thread of its own.
             use_legacy_flow_control: limit only on this side; the server is not told the limits.
-            await_callbacks_on_shutdown: let running callbacks finish at shutdown. Otherwise their
+            await_callbacks_on_shutdown: `cancel()` lets running callbacks finish. Otherwise their
                 messages are given back at once, and what they decide later has no effect.
-            max_workers: size of the default pool, 10 unless given.
+            max_workers: callbacks at a time, on the default scheduler. Default: 10 threads; with an
+                `async def`, as many as flow control lets in.
+            release_after: when the next message of an ordering key may run: when the "callback" of
+                the one before has ended, or when that one is settled, too ("ack").
+            give_up_after: seconds without a working stream after which the subscription ends with
+                the last error. Default: it goes on trying.
+            hooks: told of what happens; see Hooks.
 
         Returns:
-            A future that ends when the subscription does; `cancel()` shuts it down.
+            A future that ends when the subscription does; `cancel()` or `close()` shuts it down.
 
         Raises:
             TypeError, ValueError: an argument is of the wrong kind, or out of its range.
             SubscriberClosed: this client is closed.
+            ForkedProcess: this client was made before a fork, in the parent.
         """
+        if release_after not in ("callback", "ack"):
+            raise ValueError(f'release_after is {release_after!r}; it must be "callback" or "ack"')
+        settings = Settings(
+            limits=FlowControl(*flow_control).checked(),
+            limit_server=not use_legacy_flow_control,
+            await_callbacks=await_callbacks_on_shutdown,
+            release_after=release_after,
+            give_up_after=_positive("give_up_after", give_up_after),
+            hooks=(hooks,) if isinstance(hooks, Hooks) else tuple(hooks),
+        )
+        return self._start(subscription, callback, settings, scheduler, max_workers)
+
+    def subscribe_batch(
+        self,
+        subscription: str,
+        callback: Callable[[MessageBatch], Any],
+        flow_control: FlowControl | tuple[Any, ...] = (),
+        scheduler: Scheduler | None = None,
+        await_callbacks_on_shutdown: bool = False,
+        *,
+        max_messages: int = 100,
+        max_latency: float = 0.1,
+        max_workers: int | None = None,
+        give_up_after: float | None = None,
+        hooks: Hooks | Sequence[Hooks] = (),
+    ) -> StreamingPullFuture:
+        """As `subscribe`, but `callback(messages)` gets a list, in which order within a key holds.
+
+        It settles the messages one by one or all at once, by `messages.ack()` or `messages.nack()`.
+        If it raises, those that are not settled are nacked. Lists of the same key are handled one
+        after the other, others beside each other.
+
+        Args:
+            max_messages: length of a list at most. To be of use it must not be more than what flow
+                control lets in.
+            max_latency: seconds that a message may wait for others to join it.
+
+        The other arguments, and what is returned and raised, are as for `subscribe`.
+        """
+        limits = FlowControl(*flow_control).checked()
+        if not 1 <= max_messages <= limits.max_messages:
+            raise ValueError(
+                f"max_messages is {max_messages}; it must be between 1 and the flow control's "
+                f"{limits.max_messages}"
+            )
+        if max_latency < 0:
+            raise ValueError(f"max_latency is {max_latency}; it must not be negative")
+        settings = Settings(
+            limits=limits,
+            await_callbacks=await_callbacks_on_shutdown,
+            give_up_after=_positive("give_up_after", give_up_after),
+            hooks=(hooks,) if isinstance(hooks, Hooks) else tuple(hooks),
+            batching=Batching(max_messages, max_latency),
+        )
+        return self._start(subscription, callback, settings, scheduler, max_workers)
+
+    def _start(
+        self,
+        subscription: str,
+        callback: Callable[..., Any],
+        settings: Settings,
+        scheduler: Scheduler | None,
+        max_workers: int | None,
+    ) -> StreamingPullFuture:
         if not isinstance(subscription, str):
             raise TypeError(f"subscription is {subscription!r}; it must be the full name, a str")
         if not callable(callback):
             raise TypeError(f"callback is {callback!r}; it must be callable with one message")
-        if scheduler is not None and max_workers is not None:
-            raise ValueError("give either a scheduler, which has its own size, or max_workers")
-        limits = FlowControl(*flow_control).checked()
+        scheduler = _scheduler_for(callback, scheduler, max_workers)
         calls = _SubscriptionCalls(self._rpcs, subscription)
         with self._lock:
             if self.closed:
                 raise SubscriberClosed("this client is closed; make a new one to subscribe")
             manager = StreamingPullManager(
-                calls,
-                subscription,
-                callback,
-                limits=limits,
-                scheduler=ThreadScheduler(max_workers=max_workers)
-                if scheduler is None
-                else scheduler,
-                await_callbacks=await_callbacks_on_shutdown,
-                limit_server=not use_legacy_flow_control,
+                calls, subscription, callback, settings, scheduler=scheduler
             )
             self._running[manager.future] = manager
             # Before anybody can stop it, and `close` is the first who can.
             manager.start()
+        _subscribed.add(self)
         manager.future.add_done_callback(self._forget)
         return manager.future
 
-    def close(self) -> None:
+    def close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
         """Shut down every subscription of this client, wait for them, and end the connection.
 
+        Args:
+            timeout: seconds for all of that, as in `StreamingPullFuture.close`. Default: no limit.
+            mode: "drain" or "nack", as there. Default: as `cancel()` of each subscription does.
+
         Inside a callback it does not wait, as the shutdown waits for the callback: the connection
-        ends with the last subscription. A second call does nothing.
+        ends with the last subscription. A second call can only hurry the first. In a process that
+        was forked from the one that made the client it does nothing.
         """
+        if os.getpid() != self._process:
+            return
         with self._lock:
             self._closed = True
             running = dict(self._running)
-        for future in running:
-            future.cancel()
+        # All first: they shut down beside each other.
+        for manager in running.values():
+            manager.future.begin_close(timeout, mode)
         if any(manager.runs_here() for manager in running.values()):
             return
         for future in running:
             # Its error, if it ended with one, belongs to whoever holds the future.
-            future.exception()
+            future.wait_for_end(timeout)
         super().close()
 
     def _forget(self, future: Any) -> None:
@@ -144,11 +225,44 @@ class SubscriberClient(SubscriberAdmin):
             super().close()
 
 
+def _scheduler_for(
+    callback: object, scheduler: Scheduler | None, max_workers: int | None
+) -> Scheduler:
+    if scheduler is not None and max_workers is not None:
+        raise ValueError("give either a scheduler, which has its own size, or max_workers")
+    if not is_coroutine_function(callback):
+        return scheduler or ThreadScheduler(max_workers=max_workers)
+    if isinstance(scheduler, ThreadScheduler):
+        raise TypeError(
+            "callback is an async def, which a ThreadScheduler cannot run; "
+            "leave scheduler out, or give a CoroutineScheduler"
+        )
+    return scheduler or CoroutineScheduler(max_tasks=max_workers)
+
+
+def _positive(name: str, seconds: float | None) -> float | None:
+    if seconds is not None and seconds <= 0:
+        raise ValueError(f"{name} is {seconds}; it must be above 0 seconds, or None")
+    return seconds
+
+
+# Clients that have subscribed. At the interpreter's exit what they hold is given back, and what
+# was acknowledged is told to the server.
+_subscribed: weakref.WeakSet[SubscriberClient] = weakref.WeakSet()
+_EXIT_TIMEOUT = 5.0
+
+
+@atexit.register
+def _close_all() -> None:
+    for client in list(_subscribed):
+        client.close(_EXIT_TIMEOUT, "nack")
+
+
 class _SubscriptionCalls:
     """The RPCs of one subscription, as its manager wants them: started, not waited for."""
 
     def __init__(self, rpcs: Rpcs, subscription: str) -> None:
-        self._streaming_pull = rpcs.stub("StreamingPull")
+        self._streaming_pull = rpcs.stub("StreamingPull", parse=False)
         self._acknowledge = rpcs.stub("Acknowledge")
         self._modify_ack_deadline = rpcs.stub("ModifyAckDeadline")
         self._metadata = (routing_header(pubsub.AcknowledgeRequest(subscription=subscription)),)

@@ -30,6 +30,7 @@ SCOPES = (
 _KEEPALIVE_MS = 30_000
 _FIRST_RECONNECT_MS = 200
 _LAST_RECONNECT_MS = 5_000
+_WINDOW_BYTES = 4 * 1024 * 1024
 _MAX_METADATA_BYTES = 4 * 1024 * 1024
 _ENDPOINT = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+)(?::(?P<port>\d{1,5}))?/?"
@@ -108,6 +109,10 @@ def channel_options(target: Target) -> list[tuple[str, int]]:
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
         # Clients of one process would share a connection, and with it its flow control window.
         ("grpc.use_local_subchannel_pool", 1),
+        # A fixed window, which is what gRPC may hold of a stream before we read it. It would else be
+        # found by a ping for nearly every response, which costs up to a fifth of the throughput.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
         # gRPC's own pauses grow to two minutes: long after an outage is over nothing would know it.
         ("grpc.initial_reconnect_backoff_ms", _FIRST_RECONNECT_MS),
         ("grpc.max_reconnect_backoff_ms", _LAST_RECONNECT_MS),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
+# What `future.result(timeout=...)` raises, by the name that it has in the official client.
+from concurrent.futures import TimeoutError as TimeoutError
 from enum import Enum
 
 from google.api_core.exceptions import GoogleAPICallError
@@ -40,3 +44,18 @@ class AcknowledgeError(PullstreamError, GoogleAPICallError):
 
 class SubscriberClosed(PullstreamError, RuntimeError):
     """Something was asked of a client that has been closed."""
+
+
+class ForkedProcess(PullstreamError, RuntimeError):
+    """A client was used in another process than the one that made it.
+
+    A fork copies neither its threads nor the state of its connection.
+    """
+
+
+def forked(made_in: int) -> ForkedProcess:
+    """The error for a client that was made in the process `made_in`."""
+    return ForkedProcess(
+        f"this client was made in process {made_in} and is used in process {os.getpid()}, after a "
+        "fork, where it cannot work: make a new client in the new process"
+    )

@@ -101,7 +101,11 @@ class LoadGauge:
         with self._lock:
             self._messages += messages
             self._bytes += size
-            if not self._paused and self.load >= 1.0:
+            # As `load >= 1.0`, but for less: this is done for each response.
+            full = (
+                self._messages >= self._limits.max_messages or self._bytes >= self._limits.max_bytes
+            )
+            if full and not self._paused:
                 self._paused = True
                 self._pause()
 

@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from typing import Literal, Protocol
 
-from .exceptions import AcknowledgeStatus
+from .exceptions import AcknowledgeStatus, forked
+from .statistics import Statistics
+from .streaming.state import SubscriptionState
+
+ShutdownMode = Literal["drain", "nack"]
+
+# A shutdown keeps its own time limit; a waiting `close` allows it this much more, in seconds.
+_SHUTDOWN_MARGIN = 1.0
+
+
+class Subscription(Protocol):
+    """What a StreamingPullFuture asks of the subscription that it stands for."""
+
+    def stop(
+        self,
+        error: Exception | None = None,
+        *,
+        mode: ShutdownMode | None = None,
+        timeout: float | None = None,
+    ) -> None: ...
+
+    def runs_here(self) -> bool: ...
+
+    def statistics(self) -> Statistics: ...
 
 
 class AckFuture(Future[AcknowledgeStatus]):
@@ -28,10 +54,11 @@ class StreamingPullFuture(Future[bool]):
     it, and raises the error that ended the stream otherwise. Callbacks that raise do not end it.
     """
 
-    def __init__(self, cancel: Callable[[], None]) -> None:
+    def __init__(self, subscription: Subscription) -> None:
         super().__init__()
-        self._request_shutdown = cancel
+        self._subscription = subscription
         self._cancelled = False
+        self._process = os.getpid()
 
     def cancel(self) -> bool:
         """Begin the shutdown and return at once; `result()` tells when it is over.
@@ -39,17 +66,74 @@ class StreamingPullFuture(Future[bool]):
         Messages whose callback has not begun are nacked. Safe from any thread, also from inside a
         callback, and more than once. Returns True, as the official client does.
         """
-        self._cancelled = True
-        self._request_shutdown()
+        self.begin_close()
         return True
 
+    def close(self, timeout: float | None = None, mode: ShutdownMode = "drain") -> bool:
+        """Shut down and wait until it is over.
+
+        Args:
+            timeout: seconds for the whole shutdown. When callbacks still run as it nears its end,
+                their messages are nacked. None: for as long as callbacks run.
+            mode: "drain" lets running callbacks finish, and what they acknowledge is acknowledged;
+                "nack" gives their messages back at once. Messages whose callback has not begun are
+                nacked in both.
+
+        A second call may hurry a shutdown that is under way (a shorter time, or "nack"), not slow
+        it down. Inside a callback it only begins the shutdown, which has to wait for the callback.
+
+        Returns:
+            Whether the subscription is over. The error that ended it, if any, is `exception()`.
+        """
+        self.begin_close(timeout, mode)
+        if not self._subscription.runs_here():
+            self.wait_for_end(timeout)
+        return self.done()
+
+    def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
+        """As `close`, but without waiting. With no mode it does what `cancel` does."""
+        self._check_process()
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"timeout is {timeout}; it must not be negative")
+        if mode not in ("drain", "nack", None):
+            raise ValueError(f'mode is {mode!r}; it must be "drain" or "nack"')
+        self._cancelled = True
+        self._subscription.stop(mode=mode, timeout=timeout)
+
+    def wait_for_end(self, timeout: float | None = None) -> None:
+        """Wait until a shutdown with this time limit is over, however the subscription ended."""
+        with suppress(TimeoutError, FutureTimeoutError):
+            super().exception(None if timeout is None else timeout + _SHUTDOWN_MARGIN)
+
     def cancelled(self) -> bool:
-        """Whether `cancel()` was called. The future is still `running()` until all is shut down."""
+        """Whether `cancel()` or `close()` was called. The future is still `running()` until all is
+        shut down."""
         return self._cancelled
 
     def running(self) -> bool:
         return not self.done()
 
+    def result(self, timeout: float | None = None) -> bool:
+        self._check_process()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._check_process()
+        return super().exception(timeout)
+
+    @property
+    def state(self) -> SubscriptionState:
+        """Whether it is connecting, streaming, reconnecting, closing or closed."""
+        return self._subscription.statistics().state
+
+    def statistics(self) -> Statistics:
+        """What the subscription has done, and what it holds now. May be asked at any time."""
+        return self._subscription.statistics()
+
     def set_running_or_notify_cancel(self) -> bool:
         """Not for this future, which is running from the first."""
         raise NotImplementedError("a subscription is running as soon as its future exists")
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise forked(self._process)

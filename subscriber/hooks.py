@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from protocol.errors import RpcError
@@ -11,26 +11,14 @@ from protocol.errors import RpcError
 from .exceptions import AcknowledgeError
 from .message import Message
 from .statistics import Statistics
-from .streaming.state import SubscriptionState
+from .streaming.state import StateChange as StateChange
 
-Callback = Callable[[Message], Any]
+_log = logging.getLogger("pullstream.hooks")
+
+# Takes a Message; with `subscribe_batch` a list of them. May be an `async def`.
+Callback = Callable[[Any], Any]
 RequestKind = Literal["acknowledge", "modify_ack_deadline"]
 LeaseLoss = Literal["max_lease_duration", "expired"]
-
-
-@dataclass(frozen=True, slots=True)
-class StateChange:
-    """A subscription went from one state into another.
-
-    state, previous: the new state and the one before it.
-    since: wall time of the change, in seconds since the epoch.
-    cause: the error that broke the stream or ended the subscription; None if there was none.
-    """
-
-    state: SubscriptionState
-    previous: SubscriptionState
-    since: float
-    cause: Exception | None = None
 
 
 class Hooks:
@@ -85,3 +73,34 @@ class Hooks:
 
     def not_taken(self, subscription: str, failures: Mapping[str, AcknowledgeError]) -> None:
         """The server did not take an ack, nack or deadline change, for good; by ack id."""
+
+
+class HookSet:
+    """The hooks of one subscription. An event that no hook overrides costs one look-up."""
+
+    def __init__(self, subscription: str, hooks: Sequence[Hooks]) -> None:
+        self._subscription = subscription
+        self._hooks = tuple(hooks)
+        self._listening = {
+            name: [getattr(hook, name) for hook in hooks if _overrides(hook, name)]
+            for name, method in vars(Hooks).items()
+            if callable(method)
+        }
+
+    def wrap(self, callback: Callback) -> Callback:
+        """The callback inside the wrappers of all hooks, the first one outermost."""
+        for hook in reversed(self._hooks):
+            callback = hook.wrap(self._subscription, callback)
+        return callback
+
+    def tell(self, event: str, *args: Any) -> None:
+        """Call the method named `event` of every hook that has its own."""
+        for method in self._listening[event]:
+            try:
+                method(self._subscription, *args)
+            except Exception:
+                _log.exception("hook %r raised", method)
+
+
+def _overrides(hook: Hooks, name: str) -> bool:
+    return getattr(type(hook), name) is not getattr(Hooks, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import MutableMapping
 from datetime import datetime, timezone
 from enum import Enum
@@ -22,12 +23,19 @@ class Verdict(Enum):
     DROP = "drop"
 
 
-# Verdict, message, seconds (EXTEND only), future to resolve with the server's answer (or None).
+# Verdict, message, seconds (how long a nacked message stays away, or a lease is to last), future to
+# resolve with the server's answer (or None).
 Outcome = tuple[Verdict, "Message", int, "AckFuture | None"]
+
+# A member looked up in its Enum class costs more than all else that `ack` does.
+_ACK, _NACK, _DROP = Verdict.ACK, Verdict.NACK, Verdict.DROP
 
 
 class Outcomes(Protocol):
     """Where a message sends what was decided about it."""
+
+    def ack(self, message: Message) -> None:
+        """What nearly every message ends with. Must never wait."""
 
     def put(self, outcome: Outcome) -> None:
         """Hand over, and never wait."""
@@ -38,6 +46,24 @@ class Outcomes(Protocol):
     @property
     def exactly_once(self) -> bool:
         """Whether the subscription delivers exactly once, by the newest response."""
+
+
+class Batch:
+    """What the messages of one response have in common.
+
+    received_at: when it came, on the monotonic clock, in seconds.
+    share: each message's equal part of the response's bytes. It is what flow control counts, as the
+        memory of a response is one piece.
+    open: how many of its messages are not finished.
+    """
+
+    __slots__ = ("open", "outcomes", "received_at", "share")
+
+    def __init__(self, outcomes: Outcomes, received_at: float, share: int) -> None:
+        self.outcomes: Outcomes = outcomes
+        self.received_at: float = received_at
+        self.share: int = share
+        self.open: int = 0
 
 
 class Message:
@@ -51,27 +77,24 @@ class Message:
 
     __slots__ = (
         "_key",
-        "_outcomes",
         "_received",
         "ack_id",
-        "received_at",
+        "batch",
+        "leased",
+        "purged",
         "settled",
-        "share",
     )
 
-    def __init__(
-        self, received: pubsub.ReceivedMessage, outcomes: Outcomes, received_at: float, share: int
-    ) -> None:
+    def __init__(self, received: pubsub.ReceivedMessage, batch: Batch) -> None:
         self._received = received
-        self._outcomes = outcomes
         self._key: str | None = None
-        self.ack_id = received.ack_id
-        # For the SDK itself: when it came (monotonic clock); its equal share of the response's
-        # bytes, which flow control counts, as the memory of a response is one piece; the first
-        # verdict.
-        self.received_at = received_at
-        self.share = share
+        self.ack_id: str = received.ack_id
+        # For the SDK itself: the response it came in; the first verdict; whether it counts as
+        # unfinished (LeaseTable's); whether its failure was dealt with (MessagesOnHold's).
+        self.batch: Batch = batch
         self.settled: Verdict | None = None
+        self.leased: bool = True
+        self.purged: bool = False
 
     # ---- content -------------------------------------------------------------------------------
 
@@ -114,27 +137,34 @@ class Message:
 
     @property
     def exactly_once_enabled(self) -> bool:
-        return self._outcomes.exactly_once
+        return self.batch.outcomes.exactly_once
 
     # ---- verdicts ------------------------------------------------------------------------------
 
     def ack(self) -> None:
         """It is handled: the server need not deliver it again. Returns at once, never raises."""
         if self.settled is None:
-            self.settled = Verdict.ACK
-        self._outcomes.put((Verdict.ACK, self, 0, None))
+            self.settled = _ACK
+        self.batch.outcomes.ack(self)
 
-    def nack(self) -> None:
-        """It is not handled: the server should deliver it again, now. Returns at once."""
-        if self.settled is None:
-            self.settled = Verdict.NACK
-        self._outcomes.put((Verdict.NACK, self, 0, None))
+    def nack(self, delay: float = 0) -> None:
+        """It is not handled: the server should deliver it again. Returns at once.
+
+        Args:
+            delay: seconds to wait before that, 0 to 600, rounded up to whole ones. Meanwhile the
+                message counts no more for flow control here. With an ordering key the later
+                messages of the key wait, too.
+
+        Raises:
+            ValueError: the delay is out of its range.
+        """
+        self._give_back(delay, None)
 
     def drop(self) -> None:
         """Forget it without telling the server, which delivers it again when its lease ends."""
         if self.settled is None:
-            self.settled = Verdict.DROP
-        self._outcomes.put((Verdict.DROP, self, 0, None))
+            self.settled = _DROP
+        self.batch.outcomes.put((_DROP, self, 0, None))
 
     def modify_ack_deadline(self, seconds: int) -> None:
         """Let the lease end `seconds` from now (0 to 600; 0 is a nack). Returns at once.
@@ -146,14 +176,16 @@ class Message:
     def ack_with_response(self) -> AckFuture:
         """As `ack()`; the future resolves with what the server answered."""
         if self.settled is None:
-            self.settled = Verdict.ACK
-        return self._tracked(Verdict.ACK)
+            self.settled = _ACK
+        future = AckFuture()
+        self.batch.outcomes.put_tracked((_ACK, self, 0, future))
+        return future
 
-    def nack_with_response(self) -> AckFuture:
+    def nack_with_response(self, delay: float = 0) -> AckFuture:
         """As `nack()`; the future resolves with what the server answered."""
-        if self.settled is None:
-            self.settled = Verdict.NACK
-        return self._tracked(Verdict.NACK)
+        future = AckFuture()
+        self._give_back(delay, future)
+        return future
 
     def modify_ack_deadline_with_response(self, seconds: int) -> AckFuture:
         """As `modify_ack_deadline()`; the future resolves with what the server answered."""
@@ -161,19 +193,25 @@ class Message:
         self._modify(seconds, future)
         return future
 
-    def _tracked(self, verdict: Verdict) -> AckFuture:
-        future = AckFuture()
-        self._outcomes.put_tracked((verdict, self, 0, future))
-        return future
+    def _give_back(self, delay: float, future: AckFuture | None) -> None:
+        if not 0 <= delay <= 600:
+            raise ValueError(f"delay is {delay}; a nack can wait between 0 and 600 seconds")
+        if self.settled is None:
+            self.settled = _NACK
+        self._put((_NACK, self, math.ceil(delay), future))
 
     def _modify(self, seconds: int, future: AckFuture | None) -> None:
         if not 0 <= seconds <= 600:
             raise ValueError(f"seconds is {seconds}; an ack deadline is between 0 and 600 seconds")
-        verdict = Verdict.EXTEND if seconds else Verdict.NACK
-        if verdict is Verdict.NACK and self.settled is None:
-            self.settled = Verdict.NACK
-        put = self._outcomes.put if future is None else self._outcomes.put_tracked
-        put((verdict, self, seconds, future))
+        if seconds == 0:
+            self._give_back(0, future)
+        else:
+            self._put((Verdict.EXTEND, self, seconds, future))
+
+    def _put(self, outcome: Outcome) -> None:
+        outcomes = self.batch.outcomes
+        put = outcomes.put if outcome[3] is None else outcomes.put_tracked
+        put(outcome)
 
     def __repr__(self) -> str:
         data = self.data
@@ -182,3 +220,19 @@ class Message:
             f"Message(message_id={self.message_id!r}, data={shown!r}, "
             f"ordering_key={self.ordering_key!r}, attributes={dict(self.attributes)!r})"
         )
+
+
+class MessageBatch(list[Message]):
+    """What a callback of `subscribe_batch` gets: a list, to be settled one by one or as a whole."""
+
+    def ack(self) -> None:
+        """Acknowledge every message that is not settled."""
+        for message in self:
+            if message.settled is None:
+                message.ack()
+
+    def nack(self, delay: float = 0) -> None:
+        """Give back every message that is not settled; see `Message.nack`."""
+        for message in self:
+            if message.settled is None:
+                message.nack(delay)

@@ -6,9 +6,9 @@ and only its caller knows whether twice is once too many.
 
 from __future__ import annotations
 
-import random
+import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final, Protocol, TypedDict, TypeVar
 
@@ -19,14 +19,16 @@ from protocol.clock import SYSTEM_CLOCK, Clock
 from protocol.errors import Aborted, RpcError, Unauthenticated, Unavailable, from_rpc_error
 from protocol.rpcs import BY_METHOD, Kind
 
+from .exceptions import forked
 from .request import routing_header
+from .streaming.backoff import Backoff
 
 T = TypeVar("T")
 Metadata = Sequence[tuple[str, "str | bytes"]]
 
 DEFAULT_TIMEOUT = 60.0
 
-# Pauses before the second, third, ... attempt are random, up to these bounds, in seconds.
+# Pauses before the second attempt, and before the later ones at most, in seconds.
 _FIRST_BACKOFF = 0.1
 _LAST_BACKOFF = 5.0
 
@@ -74,14 +76,21 @@ class Rpcs:
     def __init__(self, channel: grpc.Channel, clock: Clock = SYSTEM_CLOCK) -> None:
         self._channel = channel
         self._clock = clock
-        self._stubs: dict[str, Any] = {}
+        self._process = os.getpid()
+        self._stubs: dict[tuple[str, bool], Any] = {}
 
-    def stub(self, method: str) -> Any:
+    def stub(self, method: str, *, parse: bool = True) -> Any:
         """gRPC's callable for `method` (`"Pull"`): unary-unary, or stream-stream for StreamingPull.
 
-        Made when first asked for. Two threads that ask at once may make two, which are equal.
+        With `parse=False` its responses are bytes. Made when first asked for. Two threads that ask
+        at once may make two, which are equal.
+
+        Raises:
+            ForkedProcess: the channel was made before a fork, in the parent.
         """
-        stub = self._stubs.get(method)
+        if os.getpid() != self._process:
+            raise forked(self._process)
+        stub = self._stubs.get((method, parse))
         if stub is None:
             rpc = BY_METHOD[method]
             make: Any = (
@@ -90,9 +99,9 @@ class Rpcs:
             stub = make(
                 rpc.path,
                 request_serializer=rpc.request.SerializeToString,
-                response_deserializer=rpc.response.FromString,
+                response_deserializer=rpc.response.FromString if parse else None,
             )
-            self._stubs[method] = stub
+            self._stubs[method, parse] = stub
         return stub
 
     def call(
@@ -127,15 +136,15 @@ class Rpcs:
 
     def _persist(self, attempt: Callable[[], Any], deadline: float | None) -> Any:
         """Try until it succeeds, fails for good, or the next try would begin too late."""
-        for bound in _backoffs():
+        backoff = Backoff(_FIRST_BACKOFF, _LAST_BACKOFF)
+        while True:
             try:
                 return attempt()
             except (Unavailable, Aborted):
-                due = self._clock.monotonic() + random.uniform(0, bound)
+                due = self._clock.monotonic() + backoff.next_pause()
                 if deadline is not None and due + _LEAST_TRY > deadline:
                     raise
                 _wait_until(self._clock, due)
-        raise AssertionError("the backoffs have no end")
 
 
 def to_error(error: grpc.RpcError) -> RpcError:
@@ -148,13 +157,6 @@ def to_error(error: grpc.RpcError) -> RpcError:
 
 def _is_read(method: str) -> bool:
     return method.startswith(("Get", "List", "Test"))
-
-
-def _backoffs() -> Iterator[float]:
-    bound = _FIRST_BACKOFF
-    while True:
-        yield bound
-        bound = min(bound * 2, _LAST_BACKOFF)
 
 
 def _wait_until(clock: Clock, due: float) -> None:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import abc
-import logging
-import queue
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
+from itertools import repeat
 from typing import Any
 
-from protocol.clock import SYSTEM_CLOCK
-
 from .message import Message
-
-_log = logging.getLogger(__name__)
+from .worker_pool import ExecutorPool, WorkerPool
 
 DEFAULT_WORKERS = 10
 
 # A worker that is in no callback leaves within this many seconds of being told to.
 _IDLE_WORKER_EXIT = 0.1
-
-Work = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class Scheduler(abc.ABC):
@@ -46,6 +40,16 @@ class Scheduler(abc.ABC):
         without first, so that what has not begun is given back at once, and then again with it.
         """
 
+    @property
+    def waiting(self) -> int:
+        """Callbacks that have not begun, for statistics. A scheduler that cannot tell says 0."""
+        return 0
+
+    @property
+    def running(self) -> int:
+        """Callbacks that have begun and not ended, for statistics."""
+        return 0
+
     def runs_here(self) -> bool:
         """Whether the calling thread is running a callback, which `shutdown` may have to wait for.
 
@@ -58,8 +62,8 @@ class Scheduler(abc.ABC):
 class ThreadScheduler(Scheduler):
     """A pool of threads that take work from one queue, so that no message waits behind a slow one.
 
-    Owns the queue; any thread may schedule, the workers consume. Threads are started when there is
-    work for them, up to `max_workers`, and end at `shutdown`.
+    Any thread may schedule. Threads are started when there is work for them, up to `max_workers`,
+    and end at `shutdown`.
 
     Args:
         executor: run the callbacks on this instead of own threads. It is used, not shut down: it
@@ -72,112 +76,43 @@ class ThreadScheduler(Scheduler):
             raise ValueError(f"max_workers is {max_workers}; it must be at least 1")
         if executor is not None and max_workers is not None:
             raise ValueError("give either an executor, which has its own size, or max_workers")
-        self._executor = executor
-        self._max_workers = max_workers or DEFAULT_WORKERS
-        # None tells a worker to leave.
-        self._queue: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        self._lock = threading.Lock()
-        self._closed = False
-        # Threads of a foreign executor that are in a callback.
-        self._running: set[int] = set()
-        self._quiet = threading.Condition(self._lock)
+        self._pool: WorkerPool | ExecutorPool = (
+            WorkerPool(max_workers or DEFAULT_WORKERS)
+            if executor is None
+            else ExecutorPool(executor)
+        )
 
     def schedule(self, callback: Callable[..., Any], *args: Any) -> None:
-        self._check_open()
-        self._queue.put((callback, args))
-        self._provide_workers(1)
+        work = (callback, args[0]) if len(args) == 1 else (partial(_apply, callback), args)
+        self._pool.add([work])
 
     def schedule_many(
         self, callback: Callable[[Message], Any], messages: Sequence[Message]
     ) -> None:
-        self._check_open()
-        put = self._queue.put
-        for message in messages:
-            put((callback, (message,)))
-        self._provide_workers(len(messages))
+        self._pool.add(zip(repeat(callback), messages))
 
     def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
-        with self._lock:
-            self._closed = True
-            threads = list(self._threads)
-        dropped = self._drain()
-        for _ in threads:
-            self._queue.put(None)
-        # Those that are in a callback end with it, waited for or not.
-        clock = SYSTEM_CLOCK
-        deadline = clock.monotonic() + _IDLE_WORKER_EXIT
-        for thread in threads:
-            if thread is not threading.current_thread():
-                left = max(deadline - clock.monotonic(), 0.0)
-                thread.join(None if await_msg_callbacks else left)
-        if await_msg_callbacks:
-            with self._quiet:
-                self._quiet.wait_for(lambda: not self._running)
-        return dropped
+        dropped = self._pool.close()
+        self._pool.join(None if await_msg_callbacks else _IDLE_WORKER_EXIT)
+        return [message for _, argument in dropped for message in messages_in(argument)]
+
+    @property
+    def waiting(self) -> int:
+        return self._pool.waiting
+
+    @property
+    def running(self) -> int:
+        return self._pool.running
 
     def runs_here(self) -> bool:
-        return threading.current_thread() in self._threads or threading.get_ident() in self._running
+        return self._pool.runs_here()
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("this scheduler is shut down; each subscription needs its own")
 
-    def _provide_workers(self, wanted: int) -> None:
-        if self._executor is not None:
-            for _ in range(wanted):
-                self._executor.submit(self._run_one)
-            return
-        # Read without the lock: once the pool is full this is all that is left of the question.
-        if len(self._threads) >= self._max_workers:
-            return
-        with self._lock:
-            if self._closed:
-                return
-            for _ in range(min(wanted, self._max_workers - len(self._threads))):
-                # Daemon: a callback that never returns must not keep the process from exiting.
-                thread = threading.Thread(
-                    target=self._work,
-                    name=f"pullstream-worker-{len(self._threads)}",
-                    daemon=True,
-                )
-                self._threads.append(thread)
-                thread.start()
+def messages_in(argument: Any) -> list[Message]:
+    """The messages in what a callback was to be called with: one, or several in a sequence."""
+    several = argument if isinstance(argument, (list, tuple)) else (argument,)
+    return [one for one in several if isinstance(one, Message)]
 
-    def _work(self) -> None:
-        get = self._queue.get
-        while (work := get()) is not None:
-            callback, args = work
-            try:
-                callback(*args)
-            except BaseException:
-                # The SDK's callbacks do not raise; a stranger's must not take a worker with it.
-                _log.exception("scheduled callback %r raised", callback)
 
-    def _run_one(self) -> None:
-        """One turn on a foreign executor: whatever is first in the queue, if it is still there."""
-        thread = threading.get_ident()
-        with self._lock:
-            try:
-                work = None if self._closed else self._queue.get_nowait()
-            except queue.Empty:
-                work = None
-            if work is None:
-                return
-            self._running.add(thread)
-        try:
-            work[0](*work[1])
-        finally:
-            with self._quiet:
-                self._running.discard(thread)
-                self._quiet.notify_all()
-
-    def _drain(self) -> list[Message]:
-        dropped: list[Message] = []
-        while True:
-            try:
-                work = self._queue.get_nowait()
-            except queue.Empty:
-                return dropped
-            if work is not None:
-                dropped.extend(arg for arg in work[1] if isinstance(arg, Message))
+def _apply(callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    callback(*args)

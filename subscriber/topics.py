@@ -28,7 +28,10 @@ Dict = Mapping[str, Any]
 class TopicAdminClient(ServiceClient):
     """Manages topics and publishes to them. Made like every client; see `ServiceClient`."""
 
-    schema_path = staticmethod(names.schema_path)
+    @staticmethod
+    def schema_path(project: str, schema: str) -> str:
+        """`projects/PROJECT/schemas/SCHEMA`."""
+        return names.schema_path(project, schema)
 
     @staticmethod
     def parse_schema_path(path: str) -> dict[str, str]:

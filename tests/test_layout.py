@@ -36,6 +36,8 @@ EXTRA_MODULES = {
     "rich": ("subscriber/cli", "emulator/cli"),
     "pytest": ("emulator/pytest_plugin.py",),
     "pyspark": ("subscriber/spark/",),
+    "opentelemetry": ("subscriber/telemetry/",),
+    "prometheus_client": ("subscriber/telemetry/",),
 }
 # Names under which things gather that have nothing to do with each other.
 MEANINGLESS = {"common", "helper", "helpers", "misc", "util", "utils"}

@@ -7,9 +7,7 @@ from collections.abc import Callable
 
 from google.api_core.bidi import BackgroundConsumer
 
-from protocol.messages import pubsub_pb2 as pubsub
-
-from .stream import ResumingStream
+from .stream import Arrival, ResumingStream
 
 # How long the server may take to end its side of a stream that we have half-closed, in seconds.
 HALF_CLOSE_WAIT = 1.0
@@ -29,7 +27,7 @@ class Consumer:
         self,
         stream: ResumingStream,
         *,
-        on_response: Callable[[pubsub.StreamingPullResponse], None],
+        on_response: Callable[[Arrival], None],
         on_end: Callable[[Exception], None],
     ) -> None:
         self._stream = stream
@@ -55,13 +53,16 @@ class Consumer:
     def resume(self) -> None:
         self._background.resume()  # type: ignore[no-untyped-call]
 
-    def stop(self) -> None:
-        """End the stream and the thread. Idempotent; not to be called on that thread."""
+    def stop(self, timeout: float = HALF_CLOSE_WAIT) -> None:
+        """End the stream and the thread. Idempotent; not to be called on that thread.
+
+        The server has up to `timeout` seconds to end its side.
+        """
         self._stream.close()
         with self._lock:
             self._stopping = True
         self.resume()
-        self._ended.wait(HALF_CLOSE_WAIT)
+        self._ended.wait(min(timeout, HALF_CLOSE_WAIT))
         # Also when the reader has ended: an error of ours ends it without ending the call.
         self._stream.abort()
         self._ended.wait(CANCEL_WAIT)

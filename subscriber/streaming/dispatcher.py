@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import Protocol
@@ -13,11 +14,12 @@ import grpc
 
 from protocol.clock import Clock
 from protocol.errors import RpcError, Unknown, from_rpc_error
-from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
+from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus, forked
+from subscriber.futures import AckFuture
 from subscriber.message import Message, Outcome, Verdict
 
 from .inbox import Inbox
-from .outbox import ACK, Outbox, Request
+from .outbox import ACK, Outbox, Request, resolve
 from .verdicts import Answer
 
 _log = logging.getLogger("pullstream.dispatcher")
@@ -28,7 +30,7 @@ MAX_IN_FLIGHT = 10
 # How long outcomes may gather before they are handled, in seconds: at most LONGEST_LINGER, less for
 # a small window of flow control, where each finished message is needed to let the next one in.
 LONGEST_LINGER = 0.005
-LINGER_PER_MESSAGE = 20e-6
+LINGER_PER_MESSAGE = 2e-6
 
 # How long the thread may take to come to its end when it has been told to give up, in seconds.
 GIVE_UP_WAIT = 1.0
@@ -54,6 +56,22 @@ class Call(Protocol):
     def cancel(self) -> object: ...
 
 
+class DispatchListener(Protocol):
+    """Told what happens, on the dispatcher's thread, which it must not hold up."""
+
+    def settled(self, acked: list[Message], nacked: list[Message], dropped: list[Message]) -> None:
+        """Messages are finished. The server has not been told yet."""
+
+    def confirmed(self, ack_ids: list[str], failed: Mapping[str, AcknowledgeError]) -> None:
+        """The server said which freshly delivered messages are ours, and which are not."""
+
+    def request_done(self, request: Request, seconds: float, error: RpcError | None) -> None:
+        """A call ended; it may be made again."""
+
+    def not_taken(self, request: Request, failed: Mapping[str, AcknowledgeError]) -> None:
+        """The server did not take these, for good; by ack id."""
+
+
 class Dispatcher:
     """An actor: outcomes of messages in, calls to the server out, their answers in again.
 
@@ -62,13 +80,13 @@ class Dispatcher:
     call: several are under way at a time (grpc cancels one whose future is dropped, so they are
     kept).
 
-    Guarantees: a finished message is reported to `finished` exactly as it comes, before the server
-    is told; every tracked future is resolved, at the latest by `stop`; what could not be delivered
+    Guarantees: a finished message is reported to the listener as it comes, before the server is
+    told; every tracked future is resolved, at the latest by `stop`; what could not be delivered
     is logged once and counted.
 
     Args:
         send: start the call for a request. Must not wait.
-        finished: told of each batch of settled messages: (all of them, those acknowledged).
+        listener: told on this actor's thread of what was settled, and of how calls ended.
         max_messages: the window of flow control, which decides how long outcomes may gather.
     """
 
@@ -77,19 +95,23 @@ class Dispatcher:
         clock: Clock,
         *,
         send: Callable[[Request], Call],
-        finished: Callable[[Sequence[Message], Sequence[Message]], None],
+        listener: DispatchListener,
         max_messages: int,
     ) -> None:
         self._clock = clock
         self._send = send
-        self._finished = finished
+        self._listener = listener
         self._linger = min(LONGEST_LINGER, max_messages * LINGER_PER_MESSAGE)
         self._outbox = Outbox()
         self._in_flight: dict[int, Call] = {}
         self._inbox: Inbox[Event] = Inbox(clock)
+        # Acknowledgements, nearly all there is, by a way of their own: see `ack`.
+        self._acks: list[Message] = []
+        self._asleep = False
         # Set when somebody waits for an answer: then outcomes do not gather.
         self._hurry = threading.Event()
         self._phase = _Phase.RUNNING
+        self._process = os.getpid()
         # By the newest response; the consumer's thread sets it, messages show it.
         self.exactly_once = False
         self.failures = 0
@@ -99,8 +121,26 @@ class Dispatcher:
 
     # ---- from any thread -----------------------------------------------------------------------
 
+    def ack(self, message: Message) -> None:
+        """A message is handled.
+
+        A list and a flag instead of the inbox: half the price. No wake-up is lost, as the two
+        threads do the two steps in opposite order: here first the append, then the look at the
+        flag; there first the flag, then the look at the list. Whoever comes second sees the other.
+        """
+        self._acks.append(message)
+        if self._asleep:
+            self._asleep = False
+            self._inbox.wake()
+
     def put_tracked(self, outcome: Outcome) -> None:
-        """An outcome whose future somebody waits for (`put` is for the others)."""
+        """An outcome whose future somebody waits for (`put` is for the others).
+
+        Raises:
+            ForkedProcess: this is a child process, which the actor's thread did not follow into.
+        """
+        if os.getpid() != self._process:
+            raise forked(self._process)
         future = outcome[3]
         if self._inbox.offer(outcome):
             self._hurry.set()
@@ -112,9 +152,15 @@ class Dispatcher:
         """Ask the server to let leases last `seconds` from now."""
         self._inbox.put(partial(self._outbox.add, seconds, ack_ids))
 
+    def confirm(self, ack_ids: list[str], seconds: int) -> None:
+        """Ask the server whether these are still ours; the listener is told what it says."""
+        self._inbox.put(partial(self._outbox.add, seconds, ack_ids, is_receipt=True))
+
     def nack(self, messages: Sequence[Message]) -> None:
         """Give messages back that no callback has seen or will settle."""
         for message in messages:
+            # Not a failure: what stands behind it in its key is seen to by whoever gives it back.
+            message.purged = True
             message.nack()
 
     def stop(self, timeout: float) -> None:
@@ -139,55 +185,75 @@ class Dispatcher:
 
     def _run(self) -> None:
         while not self._is_done():
-            # With all calls under way nothing can be sent, due or not, before one is answered.
-            full = len(self._in_flight) >= MAX_IN_FLIGHT
-            events = self._inbox.take(None if full else self._outbox.next_due())
-            if events and self._phase is _Phase.RUNNING:
-                # Most outcomes come in crowds; woken for each alone we would cost more than they
-                # do.
-                self._hurry.wait(self._linger)
-                self._hurry.clear()
-                events += self._inbox.drain()
-            self._handle(events)
+            self._handle(self._next_events(), self._take_acks())
             self._send_requests()
         for call in self._in_flight.values():
             call.cancel()
         self._in_flight.clear()
-        self._handle(self._inbox.close())
+        self._handle(self._inbox.close(), self._take_acks())
         self._abandon()
 
     def _is_done(self) -> bool:
         is_idle = self._outbox.is_empty and not self._in_flight
         return self._phase is _Phase.GIVEN_UP or (self._phase is _Phase.FLUSHING and is_idle)
 
-    def _handle(self, events: Sequence[Event]) -> None:
-        settled: list[Message] = []
-        acked: list[Message] = []
-        nacked: list[str] = []
+    def _next_events(self) -> list[Event]:
+        """Wait until there is something to do, and a little longer for what comes with it."""
+        # With all calls under way nothing can be sent, due or not, before one is answered.
+        full = len(self._in_flight) >= MAX_IN_FLIGHT
+        self._asleep = True
+        if self._acks:
+            events = self._inbox.drain()
+        else:
+            events = self._inbox.take(None if full else self._outbox.next_due())
+        self._asleep = False
+        if (events or self._acks) and self._phase is _Phase.RUNNING:
+            # Most outcomes come in crowds; woken for each alone we would cost more than they do.
+            self._hurry.wait(self._linger)
+            self._hurry.clear()
+            events += self._inbox.drain()
+        return events
+
+    def _take_acks(self) -> list[Message]:
+        count = len(self._acks)
+        acks = self._acks[:count]
+        # Others only append meanwhile, behind these.
+        del self._acks[:count]
+        return acks
+
+    def _handle(self, events: Sequence[Event], acked: list[Message]) -> None:
+        nacked: list[Message] = []
+        dropped: list[Message] = []
         for event in events:
             if not isinstance(event, tuple):
                 event()
                 continue
             verdict, message, seconds, future = event
-            kind = 0
             if verdict is Verdict.ACK:
                 acked.append(message)
-                kind = ACK
-            elif verdict is Verdict.NACK:
-                nacked.append(message.ack_id)
-            elif verdict is Verdict.EXTEND:
+                seconds = ACK
+            elif verdict is Verdict.DROP:
+                dropped.append(message)
+                continue
+            else:
                 self._outbox.add(seconds, (message.ack_id,))
-                kind = seconds
-            if verdict is not Verdict.EXTEND:
-                settled.append(message)
+                if verdict is Verdict.NACK:
+                    nacked.append(message)
             if future is not None:
-                self._outbox.track(kind, message.ack_id, future)
+                self._track(seconds, message, future)
         if acked:
             self._outbox.add(ACK, [message.ack_id for message in acked])
-        if nacked:
-            self._outbox.add(0, nacked)
-        if settled:
-            self._finished(settled, acked)
+        if acked or nacked or dropped:
+            self._listener.settled(acked, nacked, dropped)
+
+    def _track(self, seconds: int, message: Message, future: AckFuture) -> None:
+        if message.settled is Verdict.DROP:
+            # Given up before: the server may take it none the less, but it has been told, or will
+            # find, that the lease is over, and will deliver the message again.
+            info = "the lease was given up before; the message will be delivered again"
+            resolve(future, AcknowledgeError(AcknowledgeStatus.INVALID_ACK_ID, info))
+        else:
+            self._outbox.track(seconds, message.ack_id, future)
 
     def _send_requests(self) -> None:
         while len(self._in_flight) < MAX_IN_FLIGHT:
@@ -220,10 +286,15 @@ class Dispatcher:
             self._answered(request, None if error is None else Unknown(str(error)))
 
     def _answered(self, request: Request, error: RpcError | None) -> None:
-        self._report(request, self._outbox.answered(request, error, self._clock.monotonic()))
+        now = self._clock.monotonic()
+        answer = self._outbox.answered(request, error, now)
+        self._listener.request_done(request, now - request.sent_at, error)
+        self._report(request, answer)
 
     def _report(self, request: Request, answer: Answer) -> None:
-        if answer.failed:
+        if request.is_receipt:
+            self._listener.confirmed(answer.succeeded, answer.failed)
+        elif answer.failed:
             self.failures += len(answer.failed)
             what = "acknowledge" if request.is_ack else "change the deadline of"
             _log.warning(
@@ -232,6 +303,7 @@ class Dispatcher:
                 len(answer.failed),
                 next(iter(answer.failed.values())),
             )
+            self._listener.not_taken(request, answer.failed)
 
     def _flush(self) -> None:
         self._phase = _Phase.FLUSHING

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from protocol.deadlines import DeadlineTable
 from subscriber.flow_control import MAX_EXTENSION, MIN_EXTENSION, FlowControl
-from subscriber.message import Message
+from subscriber.message import Batch, Message
+from subscriber.statistics import Latency
 
 from .handling_times import HandlingTimes
+from .latencies import Latencies
 
 # Deadline of a lease as the server grants it on this stream, in seconds, unless the user sets
 # bounds.
@@ -22,15 +24,6 @@ EXTEND_AT = 0.8
 
 
 @dataclass
-class LeaseWork:
-    """What is to be done now: extend `extend` by `seconds`, and give up `given_up`."""
-
-    seconds: int = 0
-    extend: list[str] = field(default_factory=list)
-    given_up: list[Message] = field(default_factory=list)
-
-
-@dataclass
 class Released:
     """What left the table: for the load gauge."""
 
@@ -38,18 +31,31 @@ class Released:
     size: int = 0
 
 
-class LeaseTable:
-    """The messages that are received and not finished, by ack id. Not thread-safe.
+@dataclass
+class LeaseWork:
+    """What is to be done now: extend `extend` by `seconds`; `given_up` are here no more."""
 
-    Each is due when EXTEND_AT of its present lease has passed, or at the end of max_lease_duration
-    if that comes first. All times are seconds on one monotonic clock.
+    seconds: int = 0
+    extend: list[str] = field(default_factory=list)
+    given_up: list[Message] = field(default_factory=list)
+    released: Released = field(default_factory=Released)
+
+
+class LeaseTable:
+    """The messages that are received and not finished. Not thread-safe.
+
+    The messages of one response were leased together and are extended together, so the table has
+    one entry a response: it is due when EXTEND_AT of the present lease has passed, or at the end of
+    max_lease_duration if that comes first. All times are seconds on one monotonic clock.
     """
 
     def __init__(self, limits: FlowControl) -> None:
         self._limits = limits
-        self._table: DeadlineTable[str, Message] = DeadlineTable()
+        self._table: DeadlineTable[Batch, list[Message]] = DeadlineTable()
         self._times = HandlingTimes()
+        self._latencies = Latencies()
         self._first_wait = min(self.stream_deadline * EXTEND_AT, limits.max_lease_duration)
+        self._messages = 0
 
     @property
     def stream_deadline(self) -> int:
@@ -66,46 +72,60 @@ class LeaseTable:
         return int(min(max(self._times.percentile(), low), high))
 
     def __len__(self) -> int:
-        return len(self._table)
+        return self._messages
 
-    def add(self, messages: Iterable[Message], now: float) -> None:
-        """Messages came in, their leases just granted by the server."""
-        self._table.set_all(
-            ((message.ack_id, message) for message in messages), self._first_wait, now
-        )
+    def add(self, batch: Batch, messages: list[Message], now: float) -> float:
+        """The messages of one response came in, their leases just granted by the server.
 
-    def remove(self, ack_ids: Iterable[str]) -> Released:
-        """Messages are finished; ids that are not here (any more) do not count."""
-        released = Released()
-        pop = self._table.pop
-        for ack_id in ack_ids:
-            message = pop(ack_id)
-            if message is not None:
-                released.messages += 1
-                released.size += message.share
-        return released
+        Returns the time when they are due.
+        """
+        batch.open = len(messages)
+        self._messages += batch.open
+        self._table.set(batch, messages, self._first_wait, now)
+        return now + self._first_wait
+
+    def remove(self, messages: Iterable[Message]) -> Released:
+        """Messages are finished; those that are not here (any more) do not count."""
+        count = size = 0
+        for message in messages:
+            if message.leased:
+                message.leased = False
+                count += 1
+                batch = message.batch
+                size += batch.share
+                batch.open -= 1
+                if not batch.open:
+                    self._table.pop(batch)
+        self._messages -= count
+        return Released(count, size)
 
     def handled(self, messages: Sequence[Message], now: float) -> None:
         """Learn from messages that were acknowledged."""
-        # Those of one response were received at the same moment.
-        for received_at, count in Counter([m.received_at for m in messages]).items():
+        for received_at, count in Counter([m.batch.received_at for m in messages]).items():
             self._times.add(now - received_at, count)
+            self._latencies.add(now - received_at, count)
+
+    def latency(self) -> Latency:
+        """How long messages were held until they were acknowledged."""
+        return self._latencies.snapshot()
 
     def due(self, now: float) -> LeaseWork:
         """Take out what is to be given up, and set the others' next due time."""
         work = LeaseWork(self.extension)
         limit = self._limits.max_lease_duration
-        for ack_id, message in self._table.pop_due(now):
-            left = message.received_at + limit - now
+        for batch, messages in self._table.pop_due(now):
+            unfinished = [message for message in messages if message.leased]
+            left = batch.received_at + limit - now
             if left <= 0:
-                work.given_up.append(message)
-                continue
-            work.extend.append(ack_id)
-            self._table.set(ack_id, message, min(work.seconds * EXTEND_AT, left), now)
+                work.given_up += unfinished
+            else:
+                work.extend += [message.ack_id for message in unfinished]
+                self._table.set(batch, unfinished, min(work.seconds * EXTEND_AT, left), now)
+        work.released = self.remove(work.given_up)
         return work
 
     def next_due(self) -> float | None:
         return self._table.next_due()
 
     def messages(self) -> list[Message]:
-        return self._table.values()
+        return [message for batch in self._table.values() for message in batch if message.leased]

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from protocol.clock import Clock
 from subscriber.flow_control import FlowControl
-from subscriber.message import Message
+from subscriber.message import Batch, Message
+from subscriber.statistics import Latency
 
 from .inbox import Inbox
 from .lease_table import LeaseTable, Released
@@ -56,25 +57,29 @@ class Leaser:
     def __len__(self) -> int:
         return len(self._table)
 
-    def add(self, messages: Iterable[Message], now: float) -> None:
-        """Messages came in, received at `now` on the clock."""
+    def add(self, batch: Batch, messages: list[Message]) -> None:
+        """The messages of one response came in."""
         with self._lock:
-            self._table.add(messages, now)
-            due = self._table.next_due()
-            sooner = due is not None and (self._next_wake is None or due < self._next_wake)
+            due = self._table.add(batch, messages, batch.received_at)
+            sooner = self._next_wake is None or due < self._next_wake
         if sooner:
             self._inbox.wake()
 
-    def remove(self, ack_ids: Iterable[str]) -> Released:
+    def remove(self, messages: Iterable[Message]) -> Released:
         """Messages are finished; returns how many of them were still leased, and their bytes."""
         with self._lock:
-            return self._table.remove(ack_ids)
+            return self._table.remove(messages)
 
     def handled(self, messages: Sequence[Message]) -> None:
         """Learn how long acknowledged messages took."""
         now = self._clock.monotonic()
         with self._lock:
             self._table.handled(messages, now)
+
+    def latency(self) -> Latency:
+        """How long messages were held until they were acknowledged."""
+        with self._lock:
+            return self._table.latency()
 
     def messages(self) -> list[Message]:
         """Everything that is leased now."""
@@ -92,12 +97,9 @@ class Leaser:
         while not self._stopped:
             with self._lock:
                 work = self._table.due(self._clock.monotonic())
-                released = Released(
-                    len(work.given_up), sum(message.share for message in work.given_up)
-                )
                 self._next_wake = self._table.next_due()
             if work.extend:
                 self._extend(work.extend, work.seconds)
             if work.given_up:
-                self._give_up(work.given_up, released)
+                self._give_up(work.given_up, work.released)
             self._inbox.take(self._next_wake)

@@ -6,17 +6,22 @@ import itertools
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 from protocol.clock import SYSTEM_CLOCK, Clock
 from protocol.errors import RpcError
 from protocol.messages import pubsub_pb2 as pubsub
+from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 from subscriber.flow_control import FlowControl, LoadGauge
-from subscriber.futures import StreamingPullFuture
-from subscriber.message import Message, Verdict
+from subscriber.futures import ShutdownMode, StreamingPullFuture
+from subscriber.hooks import Hooks, HookSet, LeaseLoss
+from subscriber.message import Batch, Message, Verdict
 from subscriber.scheduler import Scheduler
+from subscriber.statistics import Statistics
 
+from .callbacks import BatchRunner, CallbackRunner
 from .consumer import Consumer
 from .dispatcher import Call, Dispatcher
 from .heartbeater import Heartbeater
@@ -24,13 +29,16 @@ from .lease_table import Released
 from .leaser import Leaser
 from .messages_on_hold import MessagesOnHold
 from .outbox import Request
-from .state import Lifecycle, SubscriptionState
-from .stream import Requests, ResumingStream, StreamEnded, StreamingCall
+from .receipts import ReceiptGate
+from .shutdown import FLUSH_TIMEOUT, ShutdownTerms
+from .state import Lifecycle, StateChange, SubscriptionState
+from .stream import Arrival, Requests, ResumingStream, StreamEnded, StreamingCall
+from .tally import Tally
 
 _log = logging.getLogger("pullstream.subscriber")
 
-# How long the last acknowledgements may take at shutdown, in seconds.
-FLUSH_TIMEOUT = 10.0
+
+ReleaseAfter = Literal["callback", "ack"]
 
 
 class Calls(Protocol):
@@ -43,52 +51,74 @@ class Calls(Protocol):
     def modify_ack_deadline(self, request: pubsub.ModifyAckDeadlineRequest) -> Call: ...
 
 
+@dataclass(frozen=True)
+class Batching:
+    """How `subscribe_batch` gathers messages: so many, or for so many seconds."""
+
+    max_messages: int
+    max_latency: float
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user chose for a subscription; see `SubscriberClient.subscribe`."""
+
+    limits: FlowControl
+    limit_server: bool = True
+    await_callbacks: bool = False
+    release_after: ReleaseAfter = "callback"
+    give_up_after: float | None = None
+    hooks: Sequence[Hooks] = ()
+    # None: the callback takes one message at a time.
+    batching: Batching | None = None
+
+
 class StreamingPullManager:
     """One running subscription. It has no thread and no rules of its own: it is the wiring.
 
     Owns the parts and the named state. What calls it: the consumer's thread with responses and the
-    stream's fate, workers when a callback ends, the leaser's and the dispatcher's threads with what
-    they gave up or finished, and anybody who wants it to stop.
+    stream's fate, the leaser's and the dispatcher's threads with what they gave up or finished, and
+    anybody who wants it to stop.
     """
 
     def __init__(
         self,
         calls: Calls,
         subscription: str,
-        callback: Callable[[Message], Any],
+        callback: Callable[..., Any],
+        settings: Settings,
         *,
-        limits: FlowControl,
         scheduler: Scheduler,
-        await_callbacks: bool = False,
-        limit_server: bool = True,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        limits = settings.limits
         self._calls = calls
         self._subscription = subscription
-        self._callback = callback
-        self._limits = limits
+        self._settings = settings
         self._scheduler = scheduler
-        self._await_callbacks = await_callbacks
-        self._limit_server = limit_server
         self._clock = clock
         # The same for every stream of this subscription: the server may recognise a comeback.
         self._client_id = str(uuid.uuid4())
-        self._lifecycle = Lifecycle()
-        self.future = StreamingPullFuture(self.stop)
-        self._callback_errors = itertools.count(1)
-        # Callbacks that raised; see also Dispatcher.failures.
-        self.callback_errors = 0
+        self._hooks = HookSet(subscription, settings.hooks)
+        self._tally = Tally()
+        self._lifecycle = Lifecycle(clock, self._state_changed)
+        self._terms = ShutdownTerms(clock)
+        self.future = StreamingPullFuture(self)
 
         self._hold = MessagesOnHold()
+        self._gate = ReceiptGate()
         self._gauge = LoadGauge(limits, pause=self._pause, resume=self._resume)
         self._dispatcher = Dispatcher(
-            clock, send=self._send, finished=self._finished, max_messages=limits.max_messages
+            clock, send=self._send, listener=self, max_messages=limits.max_messages
         )
-        self._leaser = Leaser(
-            limits, clock, extend=self._dispatcher.extend, give_up=self._leases_given_up
-        )
+        self._leaser = Leaser(limits, clock, extend=self._extend, give_up=self._leases_given_up)
+        self._callbacks = self._new_runner(self._hooks.wrap(callback))
         self._stream = ResumingStream(
-            clock, start=calls.streaming_pull, first_request=self._first_request, listener=self
+            clock,
+            start=calls.streaming_pull,
+            first_request=self._first_request,
+            listener=self,
+            give_up_after=settings.give_up_after,
         )
         self._heartbeater = Heartbeater(
             clock,
@@ -99,102 +129,195 @@ class StreamingPullManager:
             self._stream, on_response=self._on_response, on_end=self._on_stream_end
         )
 
-    @property
-    def state(self) -> SubscriptionState:
-        return self._lifecycle.state
+    def _new_runner(self, callback: Callable[..., Any]) -> CallbackRunner:
+        release_after_ack = self._settings.release_after == "ack"
+        batching = self._settings.batching
+        if batching is None:
+            return CallbackRunner(
+                callback,
+                self._scheduler,
+                self._hold,
+                nack=self._dispatcher.nack,
+                stop=self.stop,
+                release_after_ack=release_after_ack,
+            )
+        return BatchRunner(
+            callback,
+            self._scheduler,
+            self._hold,
+            nack=self._dispatcher.nack,
+            stop=self.stop,
+            release_after_ack=release_after_ack,
+            clock=self._clock,
+            max_messages=batching.max_messages,
+            max_latency=batching.max_latency,
+        )
 
     def start(self) -> None:
         """Open the stream. Last of all, when every part is there to receive what it brings."""
+        self._hooks.tell("subscribed", self.statistics)
         self._consumer.start()
+
+    # ---- for the future ------------------------------------------------------------------------
+
+    def stop(
+        self,
+        error: Exception | None = None,
+        *,
+        mode: ShutdownMode | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Begin the shutdown and return; `future` tells its end. Idempotent, from any thread."""
+        self._terms.tighten(
+            mode or ("drain" if self._settings.await_callbacks else "nack"), timeout
+        )
+        if self._lifecycle.move(SubscriptionState.CLOSING, error):
+            # A thread of its own: the caller may be a callback or the consumer, which it waits for.
+            thread = threading.Thread(
+                target=self._shut_down, args=(error,), name="pullstream-shutdown", daemon=True
+            )
+            try:
+                thread.start()
+            except RuntimeError:
+                # The interpreter is about to exit, and allows no more threads.
+                self._shut_down(error)
 
     def runs_here(self) -> bool:
         """Whether the calling thread is one that the shutdown may have to wait for."""
         return self._scheduler.runs_here() or self._dispatcher.runs_here()
 
-    def stop(self, error: Exception | None = None) -> None:
-        """Begin the shutdown and return; `future` tells its end. Idempotent, from any thread."""
-        if self._lifecycle.move(SubscriptionState.CLOSING):
-            # A thread of its own: the caller may be a callback or the consumer, which it waits for.
-            threading.Thread(
-                target=self._shut_down, args=(error,), name="pullstream-shutdown", daemon=True
-            ).start()
+    def statistics(self) -> Statistics:
+        """A snapshot. Its parts are read one after the other, while all goes on."""
+        tally, change = self._tally, self._lifecycle.last_change
+        return Statistics(
+            state=change.state,
+            since=change.since,
+            received=tally.received,
+            redelivered=tally.redelivered,
+            acked=tally.acked,
+            nacked=tally.nacked,
+            extended=tally.extended,
+            expired=tally.given_up + tally.expired,
+            failed=tally.failed,
+            callback_errors=self._callbacks.errors,
+            reopened=max(tally.opened - 1, 0),
+            leased=self._gauge.messages,
+            leased_bytes=self._gauge.bytes,
+            held=len(self._hold),
+            waiting=self._scheduler.waiting + self._callbacks.waiting,
+            running=self._scheduler.running,
+            load=self._gauge.load,
+            latency=self._leaser.latency(),
+        )
 
     # ---- a response comes in (consumer's thread) -----------------------------------------------
 
-    def _on_response(self, response: pubsub.StreamingPullResponse) -> None:
+    def _on_response(self, arrival: Arrival) -> None:
+        response, size = arrival
         received = response.received_messages
         self._heartbeater.received(is_pong=not received)
         properties = response.subscription_properties
-        self._dispatcher.exactly_once = properties.exactly_once_delivery_enabled
+        exactly_once = properties.exactly_once_delivery_enabled
+        self._dispatcher.exactly_once = exactly_once
         if not received:
             return
-        now = self._clock.monotonic()
-        outcomes = self._dispatcher
-        share = response.ByteSize() // len(received)
-        messages = [Message(one, outcomes, now, share) for one in received]
+        batch = Batch(self._dispatcher, self._clock.monotonic(), size // len(received))
+        messages = [Message(one, batch) for one in received]
+        self._count(messages)
         if self._lifecycle.is_stopping:
             self._dispatcher.nack(messages)
             return
         # Counted first, and leased before anybody can settle them: no release without its add.
-        self._gauge.add(len(messages), len(messages) * share)
-        self._leaser.add(messages, now)
+        self._gauge.add(len(messages), len(messages) * batch.share)
+        self._leaser.add(batch, messages)
         # A server that does not tell is taken to keep order: then ours costs nothing but time.
-        if properties.message_ordering_enabled or not response.HasField("subscription_properties"):
-            offered = self._hold.offer(messages)
-            self._dispatcher.nack(offered.refuse)
-            self._scheduler.schedule_many(self._run_in_order, offered.run)
+        in_order = properties.message_ordering_enabled or not response.HasField(
+            "subscription_properties"
+        )
+        if exactly_once:
+            self._gate.add(messages, in_order=in_order)
+            self._dispatcher.confirm([m.ack_id for m in messages], self._leaser.stream_deadline)
         else:
-            self._scheduler.schedule_many(self._run, messages)
+            self._callbacks.begin(messages, in_order=in_order)
 
-    # ---- a callback runs (workers' threads) ----------------------------------------------------
+    def _count(self, messages: list[Message]) -> None:
+        self._tally.received += len(messages)
+        # Counted by a server with a dead-letter policy only, and then for every message.
+        if messages[0].delivery_attempt is not None:
+            self._tally.redelivered += sum((m.delivery_attempt or 0) > 1 for m in messages)
+        self._hooks.tell("received", messages)
 
-    def _run(self, message: Message) -> None:
-        if message.settled is not None:
-            # Given up or given back while it waited for a worker: it is not ours any more.
-            return
+    # ---- outcomes (dispatcher's thread) --------------------------------------------------------
+
+    def settled(self, acked: list[Message], nacked: list[Message], dropped: list[Message]) -> None:
+        self._tally.acked += len(acked)
+        self._tally.nacked += len(nacked)
+        if acked or nacked:
+            self._hooks.tell("settled", acked, nacked)
+        self._leaser.handled(acked)
+        released = self._leaser.remove(itertools.chain(acked, nacked, dropped))
+        self._gauge.release(released.messages, released.size)
+        self._callbacks.settled(acked, nacked, dropped)
+        if released.messages < len(acked):
+            self._report_late(acked)
+
+    def confirmed(self, ack_ids: list[str], failed: Mapping[str, AcknowledgeError]) -> None:
+        released, lost = self._gate.answered(ack_ids, failed)
+        if lost:
+            self._tally.expired += len(lost)
+            self._hold.missed(lost)
+            self._lost(lost, self._leaser.remove(lost), "expired")
         try:
-            self._callback(message)
-        except BaseException:
-            # SystemExit too: a callback cannot end the subscription, only its own message.
-            self.callback_errors = next(self._callback_errors)
-            _log.exception("callback raised for message %s, which is nacked", message.message_id)
-            if message.settled is None:
-                message.nack()
-
-    def _run_in_order(self, message: Message) -> None:
-        self._run(message)
-        if not message.ordering_key:
-            return
-        if message.settled in (Verdict.NACK, Verdict.DROP):
-            self._dispatcher.nack(self._hold.failed(message))
-            return
-        following = self._hold.finished(message)
-        if following is None:
-            return
-        try:
-            self._scheduler.schedule(self._run_in_order, following)
+            for messages, in_order in released:
+                self._callbacks.begin(messages, in_order=in_order)
         except Exception as error:
-            # Without a place to run callbacks there is no going on. The shutdown gives it back.
+            # Without a place to run callbacks there is no going on. The shutdown gives them back.
             self.stop(error)
 
-    # ---- outcomes (dispatcher's and leaser's threads) ------------------------------------------
+    def request_done(self, request: Request, seconds: float, error: RpcError | None) -> None:
+        kind = "acknowledge" if request.is_ack else "modify_ack_deadline"
+        self._hooks.tell("request_done", kind, len(request.ack_ids), seconds, error)
 
-    def _finished(self, settled: Sequence[Message], acked: Sequence[Message]) -> None:
-        self._leaser.handled(acked)
-        released = self._leaser.remove([message.ack_id for message in settled])
-        self._gauge.release(released.messages, released.size)
+    def not_taken(self, request: Request, failed: Mapping[str, AcknowledgeError]) -> None:
+        self._tally.failed += len(failed)
+        self._hooks.tell("not_taken", failed)
+        if request.is_ack or not request.seconds or not self._dispatcher.exactly_once:
+            return
+        # An extension that the server refuses by id: those leases are over.
+        over = {i for i, e in failed.items() if e.error_code is AcknowledgeStatus.INVALID_ACK_ID}
+        lost = [message for message in self._leaser.messages() if message.ack_id in over]
+        if lost:
+            self._tally.expired += len(lost)
+            self._lost(lost, self._leaser.remove(lost), "expired")
+
+    def _report_late(self, acked: list[Message]) -> None:
+        late = sum(message.settled is Verdict.DROP for message in acked)
+        if late:
+            _log.warning(
+                "%d messages were acknowledged after their lease was given up: "
+                "they may be delivered again",
+                late,
+            )
+
+    # ---- leases (leaser's thread) --------------------------------------------------------------
+
+    def _extend(self, ack_ids: list[str], seconds: int) -> None:
+        self._dispatcher.extend(ack_ids, seconds)
+        self._tally.extended += len(ack_ids)
+        self._hooks.tell("extended", len(ack_ids), seconds)
 
     def _leases_given_up(self, messages: list[Message], released: Released) -> None:
+        self._tally.given_up += len(messages)
+        self._lost(messages, released, "max_lease_duration")
+
+    def _lost(self, messages: list[Message], released: Released, why: LeaseLoss) -> None:
         self._gauge.release(released.messages, released.size)
         for message in messages:
             # One that has not begun is not to begin: it counts no more, and will come again.
             message.settled = message.settled or Verdict.DROP
         self._dispatcher.nack(self._hold.lost(messages))
-        _log.warning(
-            "gave up %d messages after max_lease_duration (%g s); they will be delivered again",
-            len(messages),
-            self._limits.max_lease_duration,
-        )
+        _log.warning("lost the lease of %d messages (%s); they come again", len(messages), why)
+        self._hooks.tell("lease_lost", messages, why)
 
     def _send(self, request: Request) -> Call:
         if request.is_ack:
@@ -222,16 +345,19 @@ class StreamingPullManager:
     # ---- the stream (consumer's thread) --------------------------------------------------------
 
     def _first_request(self) -> pubsub.StreamingPullRequest:
+        limits = self._settings.limits
+        limit_server = self._settings.limit_server
         return pubsub.StreamingPullRequest(
             subscription=self._subscription,
             client_id=self._client_id,
             stream_ack_deadline_seconds=self._leaser.stream_deadline,
-            max_outstanding_messages=self._limits.max_messages if self._limit_server else 0,
-            max_outstanding_bytes=self._limits.max_bytes if self._limit_server else 0,
+            max_outstanding_messages=limits.max_messages if limit_server else 0,
+            max_outstanding_bytes=limits.max_bytes if limit_server else 0,
             protocol_version=1,
         )
 
     def stream_opened(self) -> None:
+        self._tally.opened += 1
         self._heartbeater.opened()
 
     def stream_received(self) -> None:
@@ -239,11 +365,14 @@ class StreamingPullManager:
 
     def stream_broken(self, cause: RpcError | None) -> None:
         self._heartbeater.closed()
-        self._lifecycle.move(SubscriptionState.RECONNECTING)
+        self._lifecycle.move(SubscriptionState.RECONNECTING, cause)
 
     def _on_stream_end(self, error: Exception) -> None:
         if not isinstance(error, StreamEnded):
             self.stop(error)
+
+    def _state_changed(self, change: StateChange) -> None:
+        self._hooks.tell("state_changed", change)
 
     # ---- shutdown (a thread of its own) --------------------------------------------------------
 
@@ -254,12 +383,13 @@ class StreamingPullManager:
         user chose); then the server is told of everything, and only then is the future resolved.
         """
         steps: tuple[Callable[[], None], ...] = (
-            self._consumer.stop,
+            lambda: self._consumer.stop(self._terms.left(FLUSH_TIMEOUT)),
             self._heartbeater.stop,
             self._give_back_unbegun,
+            self._wait_for_callbacks,
             self._give_back_unsettled,
             self._leaser.stop,
-            lambda: self._dispatcher.stop(FLUSH_TIMEOUT),
+            lambda: self._dispatcher.stop(self._terms.left(FLUSH_TIMEOUT)),
         )
         for step in steps:
             try:
@@ -267,7 +397,7 @@ class StreamingPullManager:
             except Exception:
                 # A scheduler of the user's may fail; the steps after it are needed all the more.
                 _log.exception("a step of the shutdown failed")
-        self._lifecycle.move(SubscriptionState.CLOSED)
+        self._lifecycle.move(SubscriptionState.CLOSED, error)
         if error is None:
             self.future.set_result(True)
         else:
@@ -276,10 +406,26 @@ class StreamingPullManager:
     def _give_back_unbegun(self) -> None:
         # First the held ones: the end of a running callback must not bring in another.
         self._dispatcher.nack(self._hold.give_up())
+        self._dispatcher.nack(self._callbacks.close())
         # Then what waits for a worker, before the callbacks that run are waited for.
         self._dispatcher.nack(self._scheduler.shutdown() or [])
-        if self._await_callbacks:
-            self._dispatcher.nack(self._scheduler.shutdown(await_msg_callbacks=True) or [])
+
+    def _wait_for_callbacks(self) -> None:
+        if not self._terms.drains:
+            return
+
+        def drain() -> None:
+            try:
+                self._dispatcher.nack(self._scheduler.shutdown(await_msg_callbacks=True) or [])
+            except Exception:
+                _log.exception("the scheduler failed to wait for its callbacks")
+            drained.set()
+            self._terms.look_again()
+
+        # On a thread of its own, which may be left behind: the wait may be cut short.
+        drained = threading.Event()
+        threading.Thread(target=drain, name="pullstream-drain", daemon=True).start()
+        self._terms.wait_while_draining(drained.is_set)
 
     def _give_back_unsettled(self) -> None:
         self._dispatcher.nack([m for m in self._leaser.messages() if m.settled is None])

@@ -62,13 +62,14 @@ class MessagesOnHold:
     """Holds back the messages of a key while an earlier one of it is running.
 
     Owns the queues of the keys, behind one lock. The consumer's thread offers (once per response),
-    the workers' report each ordered callback that ends, the leaser's what lost its lease, the
-    shutdown takes everything. How much can be held is bounded by flow control, which counts held
-    messages like any others.
+    the workers' report each ordered callback that ends, the dispatcher's what was nacked after
+    that, the leaser's what lost its lease, the shutdown takes everything. How much can be held is
+    bounded by flow control, which counts held messages like any others.
 
     Guarantees, for each key: callbacks begin in the order of delivery and never two at once; when
-    one fails, everything held behind it is given back, so that the server delivers all of it again
-    in order, and nothing of the key runs before that redelivery begins. The last part needs care:
+    a message fails, everything held behind it is given back, so that the server delivers all of it
+    again in order, and nothing of the key begins before that redelivery does. The last part needs
+    care:
 
         1. the server sends m1 m2 m3; m1 fails; m1 m2 m3 are nacked;
         2. before the nacks arrive the server sends m4, which now comes in: m1..m3 are gone from
@@ -82,14 +83,15 @@ class MessagesOnHold:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # A key is here while one of its messages runs; the deque holds those behind it.
-        self._held: dict[str, deque[Message]] = {}
+        # A key is here while one of its messages runs; the deque (None: nothing yet) holds those
+        # behind it.
+        self._held: dict[str, deque[Message] | None] = {}
         self._suspicions: dict[str, _Suspicion] = {}
         self._closed = False
 
     def __len__(self) -> int:
         with self._lock:
-            return sum(len(held) for held in self._held.values())
+            return sum(len(held) for held in self._held.values() if held)
 
     def offer(self, messages: Iterable[Message]) -> Offered:
         """Sort received messages, in order, into those that may run and those to nack.
@@ -97,33 +99,60 @@ class MessagesOnHold:
         The others are held. Messages without an ordering key may always run.
         """
         offered = Offered()
+        run, held_by_key = offered.run, self._held
         with self._lock:
+            if self._closed:
+                offered.refuse += messages
+                return offered
             for message in messages:
                 key = message.ordering_key
-                if self._closed or (key and self._refuses(message)):
+                if not key:
+                    run.append(message)
+                elif self._suspicions and self._refuses(message):
                     offered.refuse.append(message)
-                elif not key:
-                    offered.run.append(message)
-                elif key in self._held:
-                    self._held[key].append(message)
+                elif key not in held_by_key:
+                    held_by_key[key] = None
+                    run.append(message)
+                elif (held := held_by_key[key]) is not None:
+                    held.append(message)
                 else:
-                    self._held[key] = deque()
-                    offered.run.append(message)
+                    held_by_key[key] = deque((message,))
         return offered
 
-    def finished(self, message: Message) -> Message | None:
-        """The callback of an ordered message ended well; returns the next of its key to run."""
+    def ended(self, message: Message) -> Message | None:
+        """The turn of an ordered message is over; returns the next of its key to run."""
+        key = message.ordering_key
         with self._lock:
-            held = self._held.get(message.ordering_key)
+            held = self._held.get(key)
             if held:
                 return held.popleft()
-            self._held.pop(message.ordering_key, None)
+            self._held.pop(key, None)
             return None
 
-    def failed(self, message: Message) -> list[Message]:
-        """An ordered message was nacked or its callback raised; returns those to nack with it."""
+    def waiting_behind(self, message: Message) -> int:
+        """How many messages are held behind one whose turn it is."""
         with self._lock:
-            given_back = list(self._held.pop(message.ordering_key, ()))
+            return len(self._held.get(message.ordering_key) or ())
+
+    def take_behind(self, message: Message, limit: int) -> list[Message]:
+        """Up to `limit` messages held behind one whose turn it is, to share that turn."""
+        with self._lock:
+            held = self._held.get(message.ordering_key) or deque()
+            return [held.popleft() for _ in range(min(limit, len(held)))]
+
+    def failed(self, message: Message) -> list[Message]:
+        """An ordered message will be delivered again; returns those behind it, to be nacked.
+
+        It may be told again, by another thread; then there is nothing more to do. The turn of the
+        message is not over by this; `ended` tells.
+        """
+        with self._lock:
+            if message.purged:
+                return []
+            message.purged = True
+            behind = self._held.get(message.ordering_key) or deque()
+            given_back = list(behind)
+            behind.clear()
             self._suspect_after([message, *given_back])
             return given_back
 
@@ -131,13 +160,13 @@ class MessagesOnHold:
         """The leases of some messages are over; returns what is held no longer, to be nacked.
 
         Those are the lost messages that were held, and all that were held behind them. One that
-        runs is left alone: `finished` or `failed` tells its end as ever.
+        runs is left alone: `failed` and `ended` tell its end as ever.
         """
         gone = set(messages)
         given_back: list[Message] = []
         with self._lock:
             for key in {message.ordering_key for message in gone}:
-                held = self._held.get(key, deque())
+                held = self._held.get(key) or deque()
                 first = next((i for i, message in enumerate(held) if message in gone), None)
                 if first is not None:
                     tail = [held.pop() for _ in range(len(held) - first)][::-1]
@@ -145,11 +174,19 @@ class MessagesOnHold:
                     given_back += tail
         return given_back
 
+    def missed(self, messages: Iterable[Message]) -> None:
+        """Messages were delivered and are not ours: the later ones of their keys have to wait."""
+        with self._lock:
+            for message in messages:
+                if message.ordering_key:
+                    message.purged = True
+                    self._suspect_after([message])
+
     def give_up(self) -> list[Message]:
         """Hold nothing any more; returns everything that was held."""
         with self._lock:
             self._closed = True
-            held = [message for queue in self._held.values() for message in queue]
+            held = [message for queue in self._held.values() if queue for message in queue]
             self._held.clear()
             return held
 

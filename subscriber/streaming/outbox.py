@@ -25,8 +25,10 @@ MAX_REQUEST_BYTES = 450_000
 MAX_IDS = 2_500
 
 # How long a request that fails for passing reasons is tried again, in seconds. A deadline change is
-# worth nothing after the lease it was to extend.
+# worth nothing after the lease it was to extend, so it is tried for as long as it asks for; a nack
+# until the lease may be thought to have ended by itself.
 ACK_RETRY_FOR = 600.0
+NACK_RETRY_FOR = 60.0
 
 # Stands for "acknowledge" where otherwise the seconds of a deadline change stand.
 ACK = -1
@@ -36,11 +38,17 @@ _ID_FRAMING = 4
 
 @dataclass
 class Request:
-    """One Acknowledge (`seconds` is ACK) or ModifyAckDeadline call."""
+    """One Acknowledge (`seconds` is ACK) or ModifyAckDeadline call.
+
+    is_receipt: it asks the server whether freshly delivered messages are still ours.
+    sent_at: when it was last handed out, on the outbox's clock.
+    """
 
     seconds: int
     ack_ids: list[str]
     give_up_at: float
+    is_receipt: bool = False
+    sent_at: float = 0.0
     backoff: Backoff = field(default_factory=lambda: Backoff(0.1, 30.0))
 
     @property
@@ -56,8 +64,8 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        # seconds (or ACK) -> ids, in the order in which they came.
-        self._pending: dict[int, list[str]] = {}
+        # (seconds or ACK, whether a receipt) -> ids, in the order in which they came.
+        self._pending: dict[tuple[int, bool], list[str]] = {}
         self._retries: list[tuple[float, int, Request]] = []
         self._numbers = itertools.count()
         self._futures: dict[tuple[int, str], list[AckFuture]] = {}
@@ -67,9 +75,9 @@ class Outbox:
         """Nothing waits to be sent, now or later."""
         return not self._pending and not self._retries
 
-    def add(self, seconds: int, ack_ids: Iterable[str]) -> None:
+    def add(self, seconds: int, ack_ids: Iterable[str], *, is_receipt: bool = False) -> None:
         """Acknowledge (ACK), or let the leases end `seconds` from when it is sent (0: nack)."""
-        self._pending.setdefault(seconds, []).extend(ack_ids)
+        self._pending.setdefault((seconds, is_receipt), []).extend(ack_ids)
 
     def track(self, seconds: int, ack_id: str, future: AckFuture) -> None:
         """Resolve `future` with the outcome for one id of the same kind, added before or after."""
@@ -77,16 +85,26 @@ class Outbox:
 
     def next_request(self, now: float) -> Request | None:
         """The next request to send, within the budgets; None if nothing is to be sent now."""
+        request = self._next_retry(now) or self._next_pending(now)
+        if request is not None:
+            request.sent_at = now
+        return request
+
+    def _next_retry(self, now: float) -> Request | None:
         if self._retries and self._retries[0][0] <= now:
             return heapq.heappop(self._retries)[2]
-        for seconds, ack_ids in self._pending.items():
+        return None
+
+    def _next_pending(self, now: float) -> Request | None:
+        for kind, ack_ids in self._pending.items():
+            seconds, is_receipt = kind
             fitting = _fitting(ack_ids)
-            request = Request(seconds, ack_ids[:fitting], now + _retry_for(seconds))
+            request = Request(seconds, ack_ids[:fitting], now + _retry_for(seconds), is_receipt)
             rest = ack_ids[fitting:]
             # Taken out and put in again: kinds of requests take turns.
-            del self._pending[seconds]
+            del self._pending[kind]
             if rest:
-                self._pending[seconds] = rest
+                self._pending[kind] = rest
             return request
         return None
 
@@ -98,12 +116,16 @@ class Outbox:
         """A call ended. Resolves futures, arranges what is to be sent again, and tells what failed
         for good: `retry` and `split` of the answer are empty unless they will really be sent."""
         answer = read_answer(request.ack_ids, error)
-        for ack_id in answer.succeeded:
-            self._resolve(request.seconds, ack_id, None)
+        if self._futures:
+            for ack_id in answer.succeeded:
+                self._resolve(request.seconds, ack_id, None)
         if answer.split:
             half = len(answer.split) // 2
             for part in (answer.split[:half], answer.split[half:]):
-                self._send_at(now, Request(request.seconds, part, request.give_up_at))
+                half_request = Request(
+                    request.seconds, part, request.give_up_at, request.is_receipt
+                )
+                self._send_at(now, half_request)
         if answer.retry:
             again = now + request.backoff.next_pause()
             if again < request.give_up_at:
@@ -140,27 +162,37 @@ class Outbox:
         heapq.heappush(self._retries, (when, next(self._numbers), request))
 
     def _resolve(self, seconds: int, ack_id: str, failure: AcknowledgeError | None) -> None:
-        for future in self._futures.pop((seconds, ack_id), ()) if self._futures else ():
-            try:
-                if failure is None:
-                    future.set_result(AcknowledgeStatus.SUCCESS)
-                else:
-                    future.set_exception(failure)
-            except BaseException:
-                # A done callback that exits, say. It must not take the caller with it.
-                _log.exception("a done callback of an acknowledgement raised")
+        for future in self._futures.pop((seconds, ack_id), ()):
+            resolve(future, failure)
+
+
+def resolve(future: AckFuture, failure: AcknowledgeError | None) -> None:
+    """Set the outcome, and survive whatever the user's done callbacks do."""
+    try:
+        if failure is None:
+            future.set_result(AcknowledgeStatus.SUCCESS)
+        else:
+            future.set_exception(failure)
+    except BaseException:
+        # A done callback that exits, say. It must not take the caller with it.
+        _log.exception("a done callback of an acknowledgement raised")
 
 
 def _retry_for(seconds: int) -> float:
-    return ACK_RETRY_FOR if seconds == ACK else max(float(seconds), 60.0)
+    if seconds == ACK:
+        return ACK_RETRY_FOR
+    return float(seconds) or NACK_RETRY_FOR
 
 
 def _fitting(ack_ids: Sequence[str]) -> int:
     """How many of the first ids fit into one request; at least one."""
+    first = ack_ids[:MAX_IDS]
+    # Ack ids are ASCII: characters are bytes.
+    if sum(map(len, first)) + _ID_FRAMING * len(first) <= MAX_REQUEST_BYTES:
+        return len(first)
     size = 0
-    for count, ack_id in enumerate(ack_ids[:MAX_IDS]):
-        # Ack ids are ASCII: characters are bytes.
+    for count, ack_id in enumerate(first):
         size += len(ack_id) + _ID_FRAMING
         if size > MAX_REQUEST_BYTES:
             return max(count, 1)
-    return min(len(ack_ids), MAX_IDS)
+    return len(first)

@@ -6,12 +6,13 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from protocol.clock import Clock
-from protocol.errors import Cancelled, RpcError, Unavailable, from_rpc_error
+from protocol.errors import Cancelled, Internal, RpcError, Unavailable, from_rpc_error
 from protocol.messages import pubsub_pb2 as pubsub
 
 from .backoff import Backoff
@@ -34,13 +35,24 @@ TERMINAL_CODES = frozenset(
     }
 )
 
+# A server that does not answer pings may have nothing to say. A stream that stood for so many
+# seconds works.
+PROVEN_AFTER = 10.0
+
 Requests = Iterator[pubsub.StreamingPullRequest]
+
+
+class Arrival(NamedTuple):
+    """A response, and its length in bytes."""
+
+    response: pubsub.StreamingPullResponse
+    size: int
 
 
 class StreamingCall(Protocol):
     """What grpc's call object of a bidirectional stream offers of use here."""
 
-    def __next__(self) -> pubsub.StreamingPullResponse: ...
+    def __next__(self) -> bytes: ...
 
     def cancel(self) -> object: ...
 
@@ -75,7 +87,9 @@ class ResumingStream:
     a pause that grows while it keeps breaking.
 
     Args:
-        start: begin the RPC with an iterator of requests.
+        start: begin the RPC with an iterator of requests; its responses are not parsed yet.
+        give_up_after: seconds without a working stream after which `recv` raises what the last
+            attempt ended with. None: never.
         first_request: makes the request that opens a stream, anew for each opening.
     """
 
@@ -86,12 +100,17 @@ class ResumingStream:
         start: Callable[[Requests], StreamingCall],
         first_request: Callable[[], pubsub.StreamingPullRequest],
         listener: StreamListener,
+        give_up_after: float | None = None,
     ) -> None:
         self._clock = clock
         self._start = start
         self._first_request = first_request
         self._listener = listener
+        self._give_up_after = give_up_after
         self._backoff = Backoff(0.1, 10.0)
+        # Since when there is no stream that works.
+        self._down_since = clock.monotonic()
+        self._opened_at = self._down_since
         self._lock = threading.Lock()
         self._call: StreamingCall | None = None
         self._requests: queue.SimpleQueue[pubsub.StreamingPullRequest | None] | None = None
@@ -114,7 +133,7 @@ class ResumingStream:
     def open(self) -> None:
         """Nothing yet: `recv` opens whenever there is no stream."""
 
-    def recv(self) -> pubsub.StreamingPullResponse:
+    def recv(self) -> Arrival:
         """The next response, from this stream or one that replaces it.
 
         Raises:
@@ -166,23 +185,29 @@ class ResumingStream:
 
     # ---- the consumer's thread -----------------------------------------------------------------
 
-    def _next_response(self) -> pubsub.StreamingPullResponse:
+    def _next_response(self) -> Arrival:
         while True:
             if self._closing and self._call is None:
                 raise StreamEnded
             call = self._call or self._open()
             try:
-                response = next(call)
+                encoded = next(call)
+                # Parsed here and not by gRPC: its thread has the other calls to see to, and the
+                # length, which flow control needs, would have to be computed again.
+                arrival = Arrival(pubsub.StreamingPullResponse.FromString(encoded), len(encoded))
             except StopIteration:
                 self._broken(None)
             except grpc.RpcError as error:
                 self._broken(from_rpc_error(error))
+            except DecodeError as error:
+                call.cancel()
+                self._broken(Internal(f"the server sent what is not a response: {error}"))
             else:
                 if self._attempt_is_new:
                     self._attempt_is_new = False
-                    self._backoff.reset()
+                    self._works()
                     self._listener.stream_received()
-                return response
+                return arrival
 
     def _open(self) -> StreamingCall:
         requests: queue.SimpleQueue[pubsub.StreamingPullRequest | None] = queue.SimpleQueue()
@@ -194,6 +219,7 @@ class ResumingStream:
             self._call = call
             self._requests = requests
             self._attempt_is_new = True
+            self._opened_at = self._clock.monotonic()
             too_late = self._closing
         if too_late:
             # Whoever closed it did not see this call.
@@ -212,9 +238,23 @@ class ResumingStream:
             raise StreamEnded
         if cause is not None and cause.grpc_status_code in TERMINAL_CODES:
             raise cause
-        pause = self._backoff.next_pause()
-        _log.info("stream broken (%s), opening another in %.1f s", cause or "closed with OK", pause)
+        now = self._clock.monotonic()
+        if not self._attempt_is_new or now - self._opened_at >= PROVEN_AFTER:
+            # It did work until now, be it that nothing came.
+            self._works()
+        again = now + self._backoff.next_pause()
+        if self._give_up_after is not None:
+            last = self._down_since + self._give_up_after
+            if now >= last:
+                raise cause or Unavailable("the server closes every stream at once")
+            again = min(again, last)
+        _log.info(
+            "stream broken (%s), opening another in %.1f s", cause or "closed with OK", again - now
+        )
         self._listener.stream_broken(cause)
-        again = self._clock.monotonic() + pause
         while not self._closing and self._clock.monotonic() < again:
             self._inbox.take(again)
+
+    def _works(self) -> None:
+        self._backoff.reset()
+        self._down_since = self._clock.monotonic()

@@ -27,7 +27,6 @@ TRANSIENT_CODES = frozenset(
 _STATUS_OF_CODE = {
     grpc.StatusCode.PERMISSION_DENIED: AcknowledgeStatus.PERMISSION_DENIED,
     grpc.StatusCode.FAILED_PRECONDITION: AcknowledgeStatus.FAILED_PRECONDITION,
-    grpc.StatusCode.INVALID_ARGUMENT: AcknowledgeStatus.INVALID_ACK_ID,
 }
 
 _TRANSIENT_PREFIX = "TRANSIENT_"

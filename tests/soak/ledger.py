@@ -1,0 +1,96 @@
+"""What was published and what became of it, in memory that is set aside at the beginning.
+
+A ledger that grew would hide the growth that the soak looks for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from subscriber import AcknowledgeError, AckFuture, Message
+
+HANDLED = 1
+
+
+class Ledger:
+    """The messages of one subscription: `keys` keys with the numbers 0, 1, 2, ... in each.
+
+    Thread-safe. Violations are texts; there should be none.
+
+    Args:
+        ordered: no key may jump over a number that has not come.
+        exactly_once: no message may come after an acknowledgement of it has succeeded.
+        capacity: how many numbers a key may have.
+    """
+
+    def __init__(self, *, keys: int, capacity: int, ordered: bool, exactly_once: bool) -> None:
+        self.lock = threading.Lock()
+        self.ordered = ordered
+        self.exactly_once = exactly_once
+        self.capacity = capacity
+        self.published = [0] * keys
+        self.deliveries = 0
+        self.violations: list[str] = []
+        self.unresolved = 0
+        self.outcomes: dict[str, int] = {}
+        self._state = [bytearray(capacity) for _ in range(keys)]
+        self._furthest = [-1] * keys
+        # By message id, which counts up in our broker. With copies from repeated publishing.
+        self._acknowledged = bytearray(4 * keys * capacity)
+
+    def next_numbers(self) -> Iterator[tuple[int, int]]:
+        """A number for each key: (key, number)."""
+        for key, number in enumerate(self.published):
+            if number < self.capacity:
+                yield key, number
+
+    def began(self, message: Message) -> tuple[int, int]:
+        """A callback began. Returns the key and the number."""
+        key, number = map(int, message.data.split(b":"))
+        with self.lock:
+            self.deliveries += 1
+            if self.ordered and number > self._furthest[key] + 1:
+                self._violated(f"key {key}: {number} came after {self._furthest[key]}")
+            self._furthest[key] = max(self._furthest[key], number)
+            if self.exactly_once and self._acknowledged[int(message.message_id)]:
+                self._violated(f"message {message.message_id} came after it was acknowledged")
+        return key, number
+
+    def handled(self, key: int, number: int) -> None:
+        """A message was handled, and is about to be acknowledged."""
+        with self.lock:
+            self._state[key][number] = HANDLED
+
+    def watch(self, message: Message, future: AckFuture) -> None:
+        """An acknowledgement with a future is under way."""
+        with self.lock:
+            self.unresolved += 1
+        index = int(message.message_id)
+        future.add_done_callback(lambda done: self._resolved(index, future))
+
+    def _resolved(self, index: int, future: AckFuture) -> None:
+        error = future.exception()
+        with self.lock:
+            self.unresolved -= 1
+            if error is None:
+                self._acknowledged[index] = 1
+                outcome = "SUCCESS"
+            else:
+                assert isinstance(error, AcknowledgeError)
+                outcome = error.error_code.name
+            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+
+    def lost(self) -> list[tuple[int, int]]:
+        """What was published and never handled: (key, number)."""
+        return [
+            (key, number)
+            for key, count in enumerate(self.published)
+            for number in range(count)
+            if self._state[key][number] != HANDLED
+        ]
+
+    def _violated(self, text: str) -> None:
+        # The first ones tell enough.
+        if len(self.violations) < 100:
+            self.violations.append(text)
