@@ -109,8 +109,8 @@ def channel_options(target: Target) -> list[tuple[str, int]]:
         ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
         # Clients of one process would share a connection, and with it its flow control window.
         ("grpc.use_local_subchannel_pool", 1),
-        # A fixed window, which is what gRPC may hold of a stream before we read it. It would else be
-        # found by a ping for nearly every response, which costs up to a fifth of the throughput.
+        # A fixed window: what gRPC may hold of a stream before we read it. It would else be
+        # measured by a ping for nearly every response.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
         # gRPC's own pauses grow to two minutes: long after an outage is over nothing would know it.

@@ -26,8 +26,8 @@ class Hooks:
 
     One instance may serve many subscriptions: each method is told which one it is, by full name.
     The methods run on the SDK's own threads, so they must be short, and they must not wait for the
-    subscription. One that raises is logged and changes nothing. A method that is not overridden
-    costs nothing.
+    subscription. One that raises is logged and changes nothing (but what `wrap` raises,
+    `subscribe` raises). A method that is not overridden costs nothing.
     """
 
     def subscribed(self, subscription: str, statistics: Callable[[], Statistics]) -> None:

@@ -15,6 +15,7 @@ PUBLIC_NAMES = {
         "AckFuture",
         "AcknowledgeError",
         "AcknowledgeStatus",
+        "Dedupe",
         "FlowControl",
         "Message",
         "Scheduler",
@@ -29,7 +30,10 @@ PUBLIC_NAMES = {
 NAMES_IN_MODULES = {"protocol.clock": {"Clock", "ManualClock", "SystemClock"}}
 
 # Not the business of a program that subscribes, or slow to import and not always needed.
-UNWANTED = ["aiohttp", "click", "emulator", "google.auth", "http.server", "pyspark", "rich"]
+UNWANTED = [
+    *("aiohttp", "click", "emulator", "google.auth", "http.server"),
+    *("opentelemetry", "prometheus_client", "pyspark", "rich"),
+]
 # Far above the real cost, so that a busy machine does not fail, but below that of a heavy import.
 IMPORT_SECONDS = 1.5
 

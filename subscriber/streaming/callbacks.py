@@ -96,6 +96,15 @@ class CallbackRunner:
                 if self._without_verdict.pop(message, False):
                     self._begin_next(message)
 
+    def lost(self, messages: Sequence[Message]) -> None:
+        """The leases of messages are over, and they are marked as dropped."""
+        self._nack(self._hold.lost(messages))
+        for message in messages:
+            # Its verdict, for which its key has waited, would come too late if at all.
+            if self._without_verdict.pop(message, False):
+                self._nack(self._hold.failed(message))
+                self._begin_next(message)
+
     def _submit(self, messages: list[Message], in_order: bool) -> None:
         run = self._run_in_order if in_order else self._run_any
         self._scheduler.schedule_many(run, messages)

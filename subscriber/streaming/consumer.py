@@ -53,10 +53,10 @@ class Consumer:
     def resume(self) -> None:
         self._background.resume()  # type: ignore[no-untyped-call]
 
-    def stop(self, timeout: float = HALF_CLOSE_WAIT) -> None:
+    def stop(self, timeout: float = CANCEL_WAIT) -> None:
         """End the stream and the thread. Idempotent; not to be called on that thread.
 
-        The server has up to `timeout` seconds to end its side.
+        The server has up to `timeout` seconds to end its side, and what then runs as long again.
         """
         self._stream.close()
         with self._lock:
@@ -65,7 +65,7 @@ class Consumer:
         self._ended.wait(min(timeout, HALF_CLOSE_WAIT))
         # Also when the reader has ended: an error of ours ends it without ending the call.
         self._stream.abort()
-        self._ended.wait(CANCEL_WAIT)
+        self._ended.wait(min(timeout, CANCEL_WAIT))
         # Only now: BackgroundConsumer forgets its callbacks at once, also for a response in hand.
         self._background.stop()  # type: ignore[no-untyped-call]
 

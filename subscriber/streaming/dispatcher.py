@@ -27,10 +27,11 @@ _log = logging.getLogger("pullstream.dispatcher")
 # Requests under way at a time. While all are, outcomes gather and go out in larger ones.
 MAX_IN_FLIGHT = 10
 
-# How long outcomes may gather before they are handled, in seconds: at most LONGEST_LINGER, less for
-# a small window of flow control, where each finished message is needed to let the next one in.
+# How long outcomes may gather before they are handled, in seconds. In so long a time no more than
+# GATHERED_PART of flow control's window should come together: the rest keeps the server sending.
 LONGEST_LINGER = 0.005
-LINGER_PER_MESSAGE = 2e-6
+SHORTEST_LINGER = 20e-6
+GATHERED_PART = 0.25
 
 # How long the thread may take to come to its end when it has been told to give up, in seconds.
 GIVE_UP_WAIT = 1.0
@@ -72,6 +73,21 @@ class DispatchListener(Protocol):
         """The server did not take these, for good; by ack id."""
 
 
+class _Linger:
+    """How long to wait for more outcomes: longer while few come, shorter while many do."""
+
+    def __init__(self, max_messages: int) -> None:
+        self._enough = max_messages * GATHERED_PART
+        self.seconds = SHORTEST_LINGER
+
+    def learn(self, gathered: int) -> None:
+        """So many came together in the present time."""
+        if gathered > self._enough:
+            self.seconds = max(self.seconds / 2, SHORTEST_LINGER)
+        elif gathered < self._enough / 2:
+            self.seconds = min(self.seconds * 1.5, LONGEST_LINGER)
+
+
 class Dispatcher:
     """An actor: outcomes of messages in, calls to the server out, their answers in again.
 
@@ -101,7 +117,7 @@ class Dispatcher:
         self._clock = clock
         self._send = send
         self._listener = listener
-        self._linger = min(LONGEST_LINGER, max_messages * LINGER_PER_MESSAGE)
+        self._linger = _Linger(max_messages)
         self._outbox = Outbox()
         self._in_flight: dict[int, Call] = {}
         self._inbox: Inbox[Event] = Inbox(clock)
@@ -209,9 +225,10 @@ class Dispatcher:
         self._asleep = False
         if (events or self._acks) and self._phase is _Phase.RUNNING:
             # Most outcomes come in crowds; woken for each alone we would cost more than they do.
-            self._hurry.wait(self._linger)
+            self._hurry.wait(self._linger.seconds)
             self._hurry.clear()
             events += self._inbox.drain()
+            self._linger.learn(len(events) + len(self._acks))
         return events
 
     def _take_acks(self) -> list[Message]:

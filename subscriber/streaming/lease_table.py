@@ -18,6 +18,9 @@ from .latencies import Latencies
 # bounds.
 DEFAULT_STREAM_DEADLINE = 60
 
+# The least extension with exactly-once delivery, as the official clients have it.
+MIN_EXACTLY_ONCE_EXTENSION = 60
+
 # A lease is extended when this much of it has passed. The rest is for the request to arrive, for a
 # busy process, and for one retry.
 EXTEND_AT = 0.8
@@ -56,6 +59,8 @@ class LeaseTable:
         self._latencies = Latencies()
         self._first_wait = min(self.stream_deadline * EXTEND_AT, limits.max_lease_duration)
         self._messages = 0
+        # Whether the subscription delivers exactly once: then a lost lease is a lost verdict.
+        self.exactly_once = False
 
     @property
     def stream_deadline(self) -> int:
@@ -67,7 +72,8 @@ class LeaseTable:
     @property
     def extension(self) -> int:
         """Seconds by which a lease is extended now: what callbacks are seen to take, in bounds."""
-        low = self._limits.min_duration_per_lease_extension or MIN_EXTENSION
+        default_low = MIN_EXACTLY_ONCE_EXTENSION if self.exactly_once else MIN_EXTENSION
+        low = self._limits.min_duration_per_lease_extension or default_low
         high = self._limits.max_duration_per_lease_extension or MAX_EXTENSION
         return int(min(max(self._times.percentile(), low), high))
 

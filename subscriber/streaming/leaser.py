@@ -54,6 +54,15 @@ class Leaser:
     def stream_deadline(self) -> int:
         return self._table.stream_deadline
 
+    @property
+    def exactly_once(self) -> bool:
+        """Whether the subscription delivers exactly once, by the newest response."""
+        return self._table.exactly_once
+
+    @exactly_once.setter
+    def exactly_once(self, value: bool) -> None:
+        self._table.exactly_once = value
+
     def __len__(self) -> int:
         return len(self._table)
 

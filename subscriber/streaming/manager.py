@@ -218,7 +218,7 @@ class StreamingPullManager:
         self._heartbeater.received(is_pong=not received)
         properties = response.subscription_properties
         exactly_once = properties.exactly_once_delivery_enabled
-        self._dispatcher.exactly_once = exactly_once
+        self._dispatcher.exactly_once = self._leaser.exactly_once = exactly_once
         if not received:
             return
         batch = Batch(self._dispatcher, self._clock.monotonic(), size // len(received))
@@ -315,7 +315,7 @@ class StreamingPullManager:
         for message in messages:
             # One that has not begun is not to begin: it counts no more, and will come again.
             message.settled = message.settled or Verdict.DROP
-        self._dispatcher.nack(self._hold.lost(messages))
+        self._callbacks.lost(messages)
         _log.warning("lost the lease of %d messages (%s); they come again", len(messages), why)
         self._hooks.tell("lease_lost", messages, why)
 

@@ -16,8 +16,8 @@ class Tally:
     # The dispatcher's.
     acked: int = 0
     nacked: int = 0
-    extended: int = 0
     failed: int = 0
     expired: int = 0
     # The leaser's.
+    extended: int = 0
     given_up: int = 0

@@ -2,8 +2,8 @@
 
     python -m tests.bench.client pullstream localhost:PORT
 
-Prints one JSON object. The clock starts when the client is warm, so that imports and connecting do
-not count.
+Prints its figures as one JSON object. The clock starts when every subscription has received, so
+imports and connecting do not count.
 """
 
 from __future__ import annotations
@@ -11,119 +11,181 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import queue
+import re
 import resource
+import statistics
+import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-SUBSCRIPTION = "projects/bench/subscriptions/bench"
+from .peers import PEERS, Counter, Stopwatch
+
+SUBSCRIPTION = "projects/bench/subscriptions/bench-{}"
+
+# Seconds: what passes after the first message before the clock starts; how long a first or a next
+# message may take to come; how long to wait for messages beyond the last.
 WARM_UP = 1.0
+PATIENCE = 60.0
+AFTERMATH = 0.5
+# How often progress is looked at, in seconds.
+LOOK_EVERY = 0.005
+
+Figures = dict[str, float]
 
 
-@dataclass
-class Measurement:
-    """What one process did while it was watched."""
+@dataclass(frozen=True)
+class Process:
+    """What this process takes of the machine now. Threads include those that gRPC keeps in C."""
 
-    messages: int
-    seconds: float
-    cpu_seconds: float
+    mebibytes: float
     peak_mebibytes: float
     threads: int
 
-
-class Counter:
-    """Counts callbacks. `n += 1` under the interpreter's lock may lose one in a million: enough."""
-
-    def __init__(self) -> None:
-        self.n = 0
-
-    def callback(self, message: Any) -> None:
-        message.ack()
-        self.n += 1
-
-
-def start_pullstream(endpoint: str, max_messages: int, counter: Counter) -> None:
-    from subscriber import FlowControl, SubscriberClient
-
-    client = SubscriberClient(endpoint=endpoint)
-    client.subscribe(SUBSCRIPTION, counter.callback, FlowControl(max_messages=max_messages))
+    @classmethod
+    def now(cls) -> Process:
+        try:
+            status = Path("/proc/self/status").read_text()
+        except OSError:
+            # Linux alone tells all of it; elsewhere the peak stands for the present.
+            unit = 1024 * 1024 if sys.platform == "darwin" else 1024
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+            return cls(peak, peak, threading.active_count())
+        # Not ru_maxrss, which on Linux begins with the peak of the process that started this one.
+        found = dict(re.findall(r"^(VmRSS|VmHWM|Threads):\s+(\d+)", status, re.MULTILINE))
+        return cls(int(found["VmRSS"]) / 1024, int(found["VmHWM"]) / 1024, int(found["Threads"]))
 
 
-def start_official(endpoint: str, max_messages: int, counter: Counter) -> None:
-    os.environ["PUBSUB_EMULATOR_HOST"] = endpoint
-    from google.cloud import pubsub_v1
-
-    client = pubsub_v1.SubscriberClient()
-    limits = pubsub_v1.types.FlowControl(max_messages=max_messages)
-    client.subscribe(SUBSCRIPTION, counter.callback, flow_control=limits)
+def total(counters: Sequence[Counter]) -> int:
+    return sum(counter.read() for counter in counters)
 
 
-def start_bare(endpoint: str, max_messages: int, counter: Counter) -> None:
-    """The practical limit: a grpcio loop that reads each field, and neither acks nor runs
-    callbacks.
-
-    Its window is unlimited, as nothing is acknowledged.
-    """
-    import grpc
-
-    from protocol.messages import pubsub_pb2 as pubsub
-
-    channel = grpc.insecure_channel(endpoint)
-    open_stream = channel.stream_stream(
-        "/google.pubsub.v1.Subscriber/StreamingPull",
-        request_serializer=pubsub.StreamingPullRequest.SerializeToString,
-        response_deserializer=pubsub.StreamingPullResponse.FromString,
-    )
-    requests: queue.SimpleQueue[pubsub.StreamingPullRequest | None] = queue.SimpleQueue()
-    requests.put(
-        pubsub.StreamingPullRequest(subscription=SUBSCRIPTION, stream_ack_deadline_seconds=60)
-    )
-
-    def read() -> None:
-        for response in open_stream(iter(requests.get, None)):
-            for received in response.received_messages:
-                message = received.message
-                _ = (received.ack_id, message.data, message.message_id, message.ordering_key)
-                counter.n += 1
-        # Kept to here: a collected channel ends its calls.
-        channel.close()
-
-    threading.Thread(target=read, daemon=True).start()
+def first_count(counters: Sequence[Counter]) -> int:
+    """Wait until each has counted something; returns the total by then."""
+    deadline = time.monotonic() + PATIENCE
+    silent = list(counters)
+    while silent := [counter for counter in silent if not counter.read()]:
+        if time.monotonic() > deadline:
+            sys.exit(f"{len(silent)} of {len(counters)} subscriptions received nothing")
+        time.sleep(LOOK_EVERY)
+    return total(counters)
 
 
-CLIENTS: dict[str, Callable[[str, int, Counter], None]] = {
-    "pullstream": start_pullstream,
-    "official": start_official,
-    "bare": start_bare,
-}
-
-
-def measure(counter: Counter, seconds: float) -> Measurement:
+def warm_up(counters: Sequence[Counter]) -> None:
+    first_count(counters)
     time.sleep(WARM_UP)
-    messages, cpu, began = counter.n, time.process_time(), time.monotonic()
-    time.sleep(seconds)
-    return Measurement(
-        messages=counter.n - messages,
-        seconds=time.monotonic() - began,
-        cpu_seconds=time.process_time() - cpu,
-        peak_mebibytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        threads=threading.active_count(),
-    )
+
+
+def rate(counters: Sequence[Counter], arguments: argparse.Namespace) -> Figures:
+    """Messages a second, for as many seconds as were asked for."""
+    warm_up(counters)
+    before, cpu, began = total(counters), time.process_time(), time.monotonic()
+    time.sleep(arguments.seconds)
+    messages = total(counters) - before
+    if not messages:
+        sys.exit("after the first messages none came")
+    return {
+        "rate": messages / (time.monotonic() - began),
+        "cpu_micros": (time.process_time() - cpu) / messages * 1e6,
+    }
+
+
+def drain(counters: Sequence[Counter], arguments: argparse.Namespace) -> Figures:
+    """From the first to the last of a number of messages; the memory on the way; a true count."""
+    first = first_count(counters)
+    count, cpu, began = first, time.process_time(), time.monotonic()
+    moved = began
+    memory: list[tuple[int, float]] = []
+    while count < arguments.messages and time.monotonic() < moved + PATIENCE:
+        time.sleep(LOOK_EVERY)
+        before, count = count, total(counters)
+        if count > before:
+            moved = time.monotonic()
+            memory.append((count, Process.now().mebibytes))
+    cpu = time.process_time() - cpu
+    counted = count - first
+    if not counted:
+        sys.exit("there were too few messages to measure")
+    time.sleep(AFTERMATH)
+    return {
+        "rate": counted / (moved - began),
+        "cpu_micros": cpu / counted * 1e6,
+        "miscounted": abs(total(counters) - arguments.messages),
+        **growth(memory, arguments.messages),
+    }
+
+
+def growth(memory: Sequence[tuple[int, float]], messages: int) -> Figures:
+    """Memory in the last tenth of the messages, as a multiple of that in the second tenth."""
+
+    def samples(tenth: int) -> list[float]:
+        low, high = messages * (tenth - 1) / 10, messages * tenth / 10
+        return [mebibytes for count, mebibytes in memory if low <= count <= high]
+
+    early, late = samples(2), samples(10)
+    if not early or not late:
+        return {}
+    return {"growth": statistics.fmean(late) / statistics.fmean(early)}
+
+
+def latency(counters: Sequence[Counter], arguments: argparse.Namespace) -> Figures:
+    """From publishing to the callback, in milliseconds."""
+    (stopwatch,) = counters
+    assert isinstance(stopwatch, Stopwatch)
+    warm_up(counters)
+    # What was published before this client came has been waiting, and says nothing.
+    late = len(stopwatch.ages)
+    time.sleep(arguments.seconds)
+    ages = stopwatch.ages[late:]
+    if len(ages) < 2:
+        sys.exit("after the first messages none came")
+    percentiles = statistics.quantiles(ages, n=100, method="inclusive")
+    return {"p50_ms": percentiles[49] * 1e3, "p99_ms": percentiles[98] * 1e3}
+
+
+def idle(counters: Sequence[Counter], arguments: argparse.Namespace) -> Figures:
+    """CPU while nothing comes, in per cent of a core for each subscription."""
+    time.sleep(WARM_UP * 3)
+    cpu, began = time.process_time(), time.monotonic()
+    time.sleep(arguments.seconds)
+    share = (time.process_time() - cpu) / (time.monotonic() - began)
+    return {"idle_percent": share * 100 / len(counters)}
+
+
+MODES: dict[str, Callable[[Sequence[Counter], argparse.Namespace], Figures]] = {
+    "rate": rate,
+    "drain": drain,
+    "latency": latency,
+    "idle": idle,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("client", choices=CLIENTS)
+    parser.add_argument("peer", choices=PEERS)
     parser.add_argument("endpoint")
+    parser.add_argument("--mode", choices=MODES, default="rate")
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--messages", type=int, default=0, help="how many to drain")
+    parser.add_argument("--subscriptions", type=int, default=1)
     parser.add_argument("--max-messages", type=int, default=1000)
     arguments = parser.parse_args()
-    counter = Counter()
-    CLIENTS[arguments.client](arguments.endpoint, arguments.max_messages, counter)
-    print(json.dumps(asdict(measure(counter, arguments.seconds))), flush=True)
+    subscribe = PEERS[arguments.peer](arguments.endpoint)
+    new = Stopwatch if arguments.mode == "latency" else Counter
+    counters = [new() for _ in range(arguments.subscriptions)]
+    before = Process.now()
+    for number, counter in enumerate(counters):
+        subscribe(SUBSCRIPTION.format(number), arguments.max_messages, counter)
+    figures = MODES[arguments.mode](counters, arguments)
+    after = Process.now()
+    figures |= {
+        "peak_mebibytes": after.peak_mebibytes,
+        "threads": (after.threads - before.threads) / len(counters),
+        "mebibytes": (after.mebibytes - before.mebibytes) / len(counters),
+    }
+    print(json.dumps(figures), flush=True)
     # Without a shutdown: what it costs is not what is measured here.
     os._exit(0)
 

@@ -2,9 +2,9 @@
 
     python -m tests.bench.feed --per-response 10
 
-Prints the port it listens on. Flow control is honoured, so a client is measured with the window it
-asked for. A response is encoded once, before the first client comes; ack ids repeat after POOL
-messages, which is more than any window.
+Any number of subscriptions, told apart by their names, has a stream each. Flow control is honoured,
+so a client is measured with the window it asked for. A response is encoded once, before the first
+client comes; ack ids repeat after some windows' worth of messages. Heartbeats are not answered.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import math
 from typing import Any
 
 import grpc
@@ -21,7 +22,28 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from protocol.messages import pubsub_pb2 as pubsub
 from protocol.rpcs import SUBSCRIBER
 
+# Messages encoded in advance: many more than any window, as long as they fit into POOL_BYTES.
 POOL = 200_000
+POOL_BYTES = 300_000_000
+
+
+class Window:
+    """What one stream may still send."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._outstanding = 0
+        self._freed = asyncio.Event()
+
+    async def take(self, messages: int) -> None:
+        while self._outstanding >= self._limit:
+            self._freed.clear()
+            await self._freed.wait()
+        self._outstanding += messages
+
+    def give_back(self, messages: int) -> None:
+        self._outstanding -= messages
+        self._freed.set()
 
 
 class Feed:
@@ -30,50 +52,53 @@ class Feed:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._latency: float = arguments.latency
         self._per_response: int = arguments.per_response
-        self._responses = [
-            self._encode(arguments, number) for number in range(POOL // arguments.per_response)
-        ]
-        self._outstanding = 0
-        self._settled = asyncio.Event()
-
-    @staticmethod
-    def _encode(arguments: argparse.Namespace, number: int) -> bytes:
-        response = pubsub.StreamingPullResponse()
-        properties = response.subscription_properties
-        properties.message_ordering_enabled = arguments.keys > 0
-        properties.exactly_once_delivery_enabled = arguments.exactly_once
-        properties.SetInParent()
-        first = number * arguments.per_response
-        for n in range(first, first + arguments.per_response):
-            message = pubsub.PubsubMessage(
-                data=b"x" * arguments.size,
-                message_id=str(n),
-                ordering_key=f"key-{n % arguments.keys}" if arguments.keys else "",
-                publish_time=Timestamp(seconds=1_700_000_000),
-            )
-            response.received_messages.add(ack_id=f"{n:0180}", message=message)
-        return response.SerializeToString()
+        # None: for ever.
+        self._limit = arguments.total // arguments.per_response if arguments.total else None
+        pool = min(POOL, POOL_BYTES // arguments.size) // arguments.per_response
+        self._responses = [_encode(arguments, number) for number in range(pool)]
+        self._windows: dict[str, Window] = {}
 
     async def streaming_pull(self, _requests: object, context: Any) -> None:
         first = pubsub.StreamingPullRequest.FromString(await context.read())
-        window = first.max_outstanding_messages or float("inf")
-        self._outstanding = 0
-        for response in itertools.cycle(self._responses):
-            while self._outstanding >= window:
-                self._settled.clear()
-                await self._settled.wait()
-            self._outstanding += self._per_response
+        window = Window(first.max_outstanding_messages or math.inf)
+        self._windows[first.subscription] = window
+        for response in itertools.islice(itertools.cycle(self._responses), self._limit):
+            await window.take(self._per_response)
             await context.write(response)
+        # All is sent; the stream lasts until the client ends it.
+        await asyncio.Event().wait()
 
-    async def acknowledge(self, request: bytes, _context: object) -> bytes:
+    async def acknowledge(self, encoded: bytes, _context: object) -> bytes:
         await asyncio.sleep(self._latency)
-        self._outstanding -= len(pubsub.AcknowledgeRequest.FromString(request).ack_ids)
-        self._settled.set()
+        request = pubsub.AcknowledgeRequest.FromString(encoded)
+        self._windows[request.subscription].give_back(len(request.ack_ids))
         return b""
 
-    async def modify_ack_deadline(self, _request: bytes, _context: object) -> bytes:
+    async def modify_ack_deadline(self, encoded: bytes, _context: object) -> bytes:
         await asyncio.sleep(self._latency)
+        request = pubsub.ModifyAckDeadlineRequest.FromString(encoded)
+        if request.ack_deadline_seconds == 0:
+            self._windows[request.subscription].give_back(len(request.ack_ids))
         return b""
+
+
+def _encode(arguments: argparse.Namespace, number: int) -> bytes:
+    """The response of that number, encoded."""
+    response = pubsub.StreamingPullResponse()
+    properties = response.subscription_properties
+    properties.message_ordering_enabled = arguments.keys > 0
+    properties.exactly_once_delivery_enabled = arguments.exactly_once
+    properties.SetInParent()
+    first = number * arguments.per_response
+    for n in range(first, first + arguments.per_response):
+        message = pubsub.PubsubMessage(
+            data=b"x" * arguments.size,
+            message_id=str(n),
+            ordering_key=f"key-{n % arguments.keys}" if arguments.keys else "",
+            publish_time=Timestamp(seconds=1_700_000_000),
+        )
+        response.received_messages.add(ack_id=f"{n:0180}", message=message)
+    return response.SerializeToString()
 
 
 async def serve(arguments: argparse.Namespace) -> None:
@@ -87,18 +112,22 @@ async def serve(arguments: argparse.Namespace) -> None:
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SUBSCRIBER, handlers)])
     port = server.add_insecure_port("localhost:0")
     await server.start()
-    print(port, flush=True)
+    print(f"Server started, listening on {port}", flush=True)
     await server.wait_for_termination()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--per-response", type=int, default=10)
-    parser.add_argument("--size", type=int, default=100)
-    parser.add_argument("--keys", type=int, default=0)
-    parser.add_argument("--latency", type=float, default=0.0)
+    parser.add_argument("--per-response", type=int, default=10, help="messages in each response")
+    parser.add_argument("--size", type=int, default=100, help="bytes of data in a message")
+    parser.add_argument("--keys", type=int, default=0, help="ordering keys; 0: unordered")
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds each unary call takes")
     parser.add_argument("--exactly-once", action="store_true")
-    asyncio.run(serve(parser.parse_args()))
+    parser.add_argument("--total", type=int, default=0, help="messages a stream; 0: no end")
+    arguments = parser.parse_args()
+    if arguments.total % arguments.per_response:
+        parser.error("--total must be a multiple of --per-response")
+    asyncio.run(serve(arguments))
 
 
 if __name__ == "__main__":

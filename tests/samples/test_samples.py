@@ -7,25 +7,30 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from emulator import Emulator
 from subscriber import SubscriberClient, TopicAdminClient
+from tests.subscriber.streaming.fakes import eventually
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "projects/test-project/topics/sample"
 SUBSCRIPTION = "projects/test-project/subscriptions/sample"
 
 
-def run(*command: str) -> subprocess.CompletedProcess[str]:
+def environment() -> dict[str, str]:
     # google-api-core warns of a Python near its end of life; that is not the sample's doing.
     warnings = "error,ignore::FutureWarning"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": warnings}
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": warnings}
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *command],
         cwd=ROOT,
-        env=environment,
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=60,
@@ -90,6 +95,25 @@ def test_limit_flow_runs_no_more_at_a_time_than_it_has_threads(
     words = result.stdout.split()
     assert words[:3] == ["handled", "100", "messages,"], result.stderr
     assert 1 <= int(words[5]) <= 4
+    assert pubsub_emulator.backlog(subscription) == 0
+
+
+def test_observe_serves_metrics_while_it_runs(pubsub_emulator: Emulator, subscription: str) -> None:
+    """observe.py counts what it handles, for Prometheus and for whoever reads its last lines."""
+    publish(["one", "two"])
+    # Port 0: any that is free, told in the first line.
+    command = [sys.executable, "samples/observe.py", subscription, "0"]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as sample:
+        assert sample.stdout is not None
+        page = sample.stdout.readline().removeprefix("metrics: ").strip()
+        acked = f'pullstream_acked_total{{subscription="{subscription}"}} 2.0'
+        eventually(lambda: acked in urlopen(page).read().decode())
+        state, latency = sample.stdout.read().splitlines()
+    assert sample.returncode == 0
+    assert state == "closed: received 2, acked 2"
+    assert latency.startswith("99 of 100 messages were acked within 0.")
     assert pubsub_emulator.backlog(subscription) == 0
 
 

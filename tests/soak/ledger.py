@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-from subscriber import AcknowledgeError, AckFuture, Message
+from subscriber import AckFuture, AcknowledgeError, Message
 
 HANDLED = 1
 

@@ -12,7 +12,7 @@ from emulator import Emulator
 from subscriber import cli
 from tests.subscriber.command_line import pullstream
 
-OWN = ["publish", "pull", "subscribe", "subscriptions", "topics"]
+OWN = ["publish", "pull", "subscribe", "subscriptions", "topics", "worker"]
 
 Install = Callable[..., None]
 
