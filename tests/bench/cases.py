@@ -1,0 +1,197 @@
+"""What is measured: the cases, the runs of each, and what pullstream must reach in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from .peers import BARE, OFFICIAL, OURS
+from .servers import Broker, Feed, Server
+
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Run:
+    """One client against one server. `mode` says what to measure: see tests/bench/client.py.
+
+    `messages`: how many there are to drain; of a broker they are published before, of a feed they
+    are its total. In the mode `latency` a publisher runs beside the client.
+    """
+
+    peer: str
+    server: Server
+    mode: str = "rate"
+    subscriptions: int = 1
+    max_messages: int = 1000
+    messages: int = 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of one run of a case, and its floor, if it has one.
+
+    With `against`, the name of another run, the ratio of the two is what `at_least` bounds; it is
+    always the better the higher. `at_most` bounds the figure itself. `beside` names another case
+    whose first ratio is of interest here.
+    """
+
+    figure: str
+    run: str = OURS
+    against: str | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    beside: str | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """Runs that take turns, by name, and the rows that are told of them. `once`: a single round."""
+
+    name: str
+    group: str
+    runs: dict[str, Run]
+    rows: tuple[Row, ...]
+    once: bool = False
+
+
+def paced(floor: float) -> Row:
+    return Row("rate", against=OFFICIAL, at_least=floor)
+
+
+def pair(run: Run) -> dict[str, Run]:
+    """Ours and the official client's, alike in all else."""
+    return {peer: replace(run, peer=peer) for peer in (OURS, OFFICIAL)}
+
+
+def fed(feed: Feed) -> dict[str, Run]:
+    return pair(Run(OURS, feed))
+
+
+def sized(name: str, feed: Feed, beside: str) -> Case:
+    """Larger messages: they must keep the ratio of small ones; the bare loop shows what is left."""
+    return Case(
+        name,
+        "size",
+        {**fed(feed), BARE: Run(BARE, feed)},
+        (
+            replace(paced(10), beside=beside),
+            Row("rate", against=BARE),
+            Row("megabytes", against=OFFICIAL),
+        ),
+    )
+
+
+def in_one_process(*counts: int) -> Case:
+    """From one subscription to many: ours must keep its rate."""
+    feed = Feed(per_response=100)
+    names = {count: f"{count} subscription" + "s" * (count > 1) for count in counts}
+    many = names[counts[-1]]
+    runs = {name: Run(OURS, feed, subscriptions=count) for count, name in names.items()}
+    runs[OFFICIAL] = Run(OFFICIAL, feed, subscriptions=counts[-1])
+    return Case(
+        f"{counts[-1]} subscriptions in a process",
+        "one process",
+        runs,
+        (
+            *(
+                Row("rate", run=name, against=names[counts[0]], at_least=0.8)
+                for count, name in names.items()
+                if count != counts[0]
+            ),
+            Row("rate", run=many, against=OFFICIAL),
+            Row("threads", run=many, against=OFFICIAL),
+            Row("mebibytes", run=many, against=OFFICIAL),
+        ),
+    )
+
+
+LARGE_WINDOW = Case(
+    "100 per response, window 10,000",
+    "messages in each response",
+    {
+        peer: Run(peer, Feed(per_response=100), max_messages=10_000)
+        for peer in (OURS, BARE, OFFICIAL)
+    },
+    (
+        Row("rate", against=BARE, at_least=0.5),
+        Row("cpu_micros", against=OFFICIAL, at_most=6),
+        Row("rate", against=OFFICIAL),
+    ),
+)
+
+LATENCY = Case(
+    "publish to callback, 100 msg/s",
+    "our broker",
+    pair(Run(OURS, Broker.OURS, mode="latency")),
+    (
+        Row("p50_ms", against=OFFICIAL, at_least=2),
+        Row("p99_ms", against=OFFICIAL, at_least=2),
+    ),
+)
+
+# Google's emulator delivers some thousands a second, so it gets fewer.
+WHOLE_STACK = Case(
+    "whole stack",
+    "broker and client",
+    {
+        OURS: Run(OURS, Broker.OURS, mode="drain", messages=200_000),
+        "official, Google's emulator": Run(OFFICIAL, Broker.JAVA, mode="drain", messages=10_000),
+        "official, our broker": Run(OFFICIAL, Broker.OURS, mode="drain", messages=50_000),
+    },
+    (
+        Row("rate", against="official, Google's emulator", at_least=20),
+        Row("rate", run="official, our broker", against="official, Google's emulator"),
+    ),
+)
+
+CASES = (
+    Case(
+        "100 per response",
+        "messages in each response",
+        fed(Feed(per_response=100)),
+        (paced(10),),
+    ),
+    Case("10 per response", "messages in each response", fed(Feed(per_response=10)), (paced(10),)),
+    Case("1 per response", "messages in each response", fed(Feed(per_response=1)), (paced(8),)),
+    LARGE_WINDOW,
+    Case(
+        "10 per response, 20 ms latency",
+        "a server far away",
+        fed(Feed(per_response=10, latency=0.02)),
+        (paced(50),),
+    ),
+    Case(
+        "exactly once, 10 per response, 20 ms",
+        "a server far away",
+        fed(Feed(per_response=10, latency=0.02, exactly_once=True)),
+        (paced(20),),
+    ),
+    Case(
+        "1,000 ordering keys, 100 per response",
+        "order",
+        fed(Feed(per_response=100, keys=1000)),
+        (paced(8),),
+    ),
+    sized("1 KB, 100 per response", Feed(per_response=100, size=1024), "100 per response"),
+    sized("10 KB, 10 per response", Feed(per_response=10, size=10_240), "10 per response"),
+    LATENCY,
+    WHOLE_STACK,
+    in_one_process(1, 10, 100),
+    Case(
+        "1,000,000 messages",
+        "long runs",
+        pair(Run(OURS, Feed(per_response=100), mode="drain", messages=MILLION)),
+        (
+            Row("growth", against=OFFICIAL, at_most=1.05),
+            Row("miscounted", against=OFFICIAL, at_most=0),
+        ),
+        once=True,
+    ),
+    Case(
+        "idle, 10 subscriptions",
+        "long runs",
+        pair(Run(OURS, Broker.OURS, mode="idle", subscriptions=10)),
+        (Row("idle_percent", against=OFFICIAL, at_most=0.1),),
+        once=True,
+    ),
+)

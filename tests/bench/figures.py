@@ -1,0 +1,102 @@
+"""From figures of many rounds to medians, spreads, ratios, and whether a floor was reached."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .cases import Case, Row
+from .measure import Rounds
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a figure is called, written, and read."""
+
+    label: str
+    form: str
+    less_is_better: bool = True
+
+    def text(self, value: float) -> str:
+        return format(value, self.form)
+
+
+KINDS = {
+    "rate": Kind("messages/s", ",.0f", less_is_better=False),
+    "megabytes": Kind("MB/s", ",.1f", less_is_better=False),
+    "cpu_micros": Kind("µs CPU a message", ",.1f"),
+    "p50_ms": Kind("p50, ms", ",.2f"),
+    "p99_ms": Kind("p99, ms", ",.2f"),
+    "threads": Kind("threads a subscription", ",.1f"),
+    "mebibytes": Kind("MiB a subscription", ",.2f"),
+    "growth": Kind("memory, last tenth by second", ".3f"),
+    "miscounted": Kind("messages too many or too few", ",.0f"),
+    "idle_percent": Kind("% of a core a subscription", ".3f"),
+    "peak_mebibytes": Kind("peak MiB", ",.0f"),
+}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A figure over all rounds: the median, and half the range as a part of it."""
+
+    median: float
+    spread: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Summary | None:
+        """None if there are no values."""
+        values = list(values)
+        if not values:
+            return None
+        median = statistics.median(values)
+        spread = (max(values) - min(values)) / 2 / median if median else 0.0
+        return cls(median, spread)
+
+
+def summary(rounds: Rounds, run: str, figure: str) -> Summary | None:
+    return Summary.of(one[figure] for one in rounds.get(run, ()) if figure in one)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a row. `met` is None where there is no floor, or no peer to measure by."""
+
+    row: Row
+    ours: Summary | None
+    peer: Summary | None
+    ratio: Summary | None
+    met: bool | None
+
+
+def judge(row: Row, rounds: Rounds) -> Outcome:
+    """A row of a case whose rounds are given. A round that failed is a floor that was missed."""
+    ours = summary(rounds, row.run, row.figure)
+    peer = summary(rounds, row.against, row.figure) if row.against else None
+    ratio = Summary.of(_ratios(row, rounds)) if row.against else None
+    met: bool | None = None
+    if row.at_most is not None:
+        complete = all(row.figure in one for one in rounds.get(row.run, ()))
+        met = ours is not None and complete and ours.median <= row.at_most
+    elif row.at_least is not None and row.against in rounds:
+        both = [*rounds.get(row.run, ()), *rounds[row.against]]
+        complete = all(row.figure in one for one in both)
+        met = ratio is not None and complete and ratio.median >= row.at_least
+    return Outcome(row, ours, peer, ratio, met)
+
+
+def _ratios(row: Row, rounds: Rounds) -> Iterable[float]:
+    """Of each round in which both have the figure: how many times better ours is."""
+    kind = KINDS[row.figure]
+    assert row.against is not None
+    for ours, peer in zip(rounds.get(row.run, ()), rounds.get(row.against, ()), strict=False):
+        better, worse = ours.get(row.figure), peer.get(row.figure)
+        if kind.less_is_better:
+            better, worse = worse, better
+        if better is not None and worse:
+            yield better / worse
+
+
+def outcomes(case: Case, rounds: Rounds) -> list[Outcome]:
+    return [judge(row, rounds) for row in case.rows]

@@ -1,0 +1,110 @@
+"""Measures the runs of a case in turn, each in fresh processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from . import peers, servers
+from .cases import Case, Run
+from .client import Figures
+from .publisher import READY
+from .servers import ROOT, Feed, NotStarted
+
+# The client's own limits are shorter; this is for one that hangs. Seconds beside those measured.
+PATIENCE = 600.0
+PER_SECOND = 100
+# Latencies are counted so much longer than rates, for the sake of the 99th percentile.
+LATENCY_TIMES = 4
+
+# By run, a round each: its figures, none if it failed. Runs that cannot be had here are not in it.
+Rounds = dict[str, list[Figures]]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure, in seconds; `part` of the messages where they are counted."""
+
+    rounds: int = 3
+    seconds: float = 3.0
+    idle_seconds: float = 60.0
+    part: float = 1.0
+
+
+QUICK = Effort(rounds=1, seconds=1.5, idle_seconds=5.0, part=0.1)
+
+
+class Failed(Exception):
+    """A run came to no figures."""
+
+
+def missing(run: Run) -> str | None:
+    """Why that run cannot be had here; None if it can."""
+    return peers.missing(run.peer) or servers.missing(run.server)
+
+
+def measure_case(case: Case, effort: Effort, tell: Callable[[str], None]) -> Rounds:
+    """All rounds of a case. What fails is told, and leaves no figures behind."""
+    able = {name: run for name, run in case.runs.items() if missing(run) is None}
+    taken: Rounds = {name: [] for name in able}
+    for number in range(1 if case.once else effort.rounds):
+        # To and fro, so that nobody always comes first.
+        for name in list(able)[:: -1 if number % 2 else 1]:
+            try:
+                taken[name].append(measure(able[name], effort))
+            except Failed as failure:
+                tell(f"{case.name}: {name}: {failure}")
+                taken[name].append({})
+    return taken
+
+
+def measure(run: Run, effort: Effort) -> Figures:
+    """The figures of one run. Raises Failed."""
+    messages = int(run.messages * effort.part)
+    seconds = {"latency": effort.seconds * LATENCY_TIMES, "idle": effort.idle_seconds}.get(
+        run.mode, effort.seconds
+    )
+    server = run.server
+    if isinstance(server, Feed) and messages:
+        server = replace(server, total=messages)
+    command = [sys.executable, "-m", "tests.bench.client", run.peer]
+    options = ["--mode", run.mode, "--seconds", str(seconds), "--messages", str(messages)]
+    options += ["--subscriptions", str(run.subscriptions), "--max-messages", str(run.max_messages)]
+    try:
+        with servers.serving(server) as endpoint, published(run, endpoint, messages):
+            done = subprocess.run(
+                [*command, endpoint, *options],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                timeout=seconds + PATIENCE,
+            )
+    except (NotStarted, subprocess.TimeoutExpired) as error:
+        raise Failed(str(error)) from error
+    if done.returncode:
+        raise Failed((done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1])
+    figures: Figures = json.loads(done.stdout)
+    if isinstance(server, Feed) and "rate" in figures:
+        figures["megabytes"] = figures["rate"] * server.size / 1e6
+    return figures
+
+
+@contextmanager
+def published(run: Run, endpoint: str, messages: int) -> Iterator[None]:
+    """A broker made ready for a run; while the block lasts, a publisher if the run needs one.
+
+    A feed needs none of that.
+    """
+    if isinstance(run.server, Feed):
+        yield
+        return
+    command = [sys.executable, "-m", "tests.bench.publisher", endpoint]
+    command += ["--subscriptions", str(run.subscriptions), "--messages", str(messages)]
+    if run.mode == "latency":
+        command += ["--per-second", str(PER_SECOND)]
+    with servers.running(command, READY):
+        yield

@@ -1,0 +1,89 @@
+"""Makes the topic and its subscriptions on a broker, and publishes by bare grpc.
+
+    python -m tests.bench.publisher localhost:PORT --messages 100000
+    python -m tests.bench.publisher localhost:PORT --per-second 100
+
+The first publishes in batches, and ends; the second goes on until it is ended, one message at a
+time, with the time of its sending as data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import grpc
+
+from protocol.messages import pubsub_pb2 as pubsub
+from protocol.rpcs import BY_METHOD
+
+from .client import SUBSCRIPTION
+from .peers import TIMESTAMP
+
+TOPIC = "projects/bench/topics/bench"
+BATCH = 100
+READY = "ready"
+
+
+class Broker:
+    """The calls that are needed, on one channel."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._channel = grpc.insecure_channel(endpoint)
+        self.create_topic = self._stub("CreateTopic")
+        self.create_subscription = self._stub("CreateSubscription")
+        self.publish = self._stub("Publish")
+
+    def _stub(self, method: str) -> grpc.UnaryUnaryMultiCallable[Any, Any]:
+        # Any: a table of calls cannot tell the types of each.
+        rpc: Any = BY_METHOD[method]
+        stub: grpc.UnaryUnaryMultiCallable[Any, Any] = self._channel.unary_unary(
+            rpc.path,
+            request_serializer=rpc.request.SerializeToString,
+            response_deserializer=rpc.response.FromString,
+        )
+        return stub
+
+
+def publish_batches(broker: Broker, messages: int, size: int) -> None:
+    one = pubsub.PubsubMessage(data=b"x" * size)
+    for sent in range(0, messages, BATCH):
+        batch = [one] * min(BATCH, messages - sent)
+        broker.publish(pubsub.PublishRequest(topic=TOPIC, messages=batch))
+
+
+def publish_evenly(broker: Broker, per_second: float) -> None:
+    due = time.monotonic()
+    while True:
+        data = TIMESTAMP.pack(time.time())
+        broker.publish(
+            pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=data)])
+        )
+        due += 1 / per_second
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("endpoint")
+    parser.add_argument("--subscriptions", type=int, default=1)
+    parser.add_argument("--messages", type=int, default=0, help="publish so many, and end")
+    parser.add_argument("--size", type=int, default=100, help="bytes of data in each of those")
+    parser.add_argument("--per-second", type=float, default=0.0, help="publish at this pace")
+    arguments = parser.parse_args()
+    broker = Broker(arguments.endpoint)
+    broker.create_topic(pubsub.Topic(name=TOPIC))
+    for number in range(arguments.subscriptions):
+        name = SUBSCRIPTION.format(number)
+        broker.create_subscription(
+            pubsub.Subscription(name=name, topic=TOPIC, ack_deadline_seconds=600)
+        )
+    publish_batches(broker, arguments.messages, arguments.size)
+    print(READY, flush=True)
+    if arguments.per_second:
+        publish_evenly(broker, arguments.per_second)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""The results in words: a table for the terminal, the same for the docs, and JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+
+from rich.table import Table
+
+from .cases import Case, Row
+from .figures import KINDS, Outcome, Summary, judge, outcomes, summary
+from .measure import Rounds
+from .peers import OURS
+
+BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
+
+# Their own columns would be empty beside most figures, so these stand with the rates only.
+BESIDE_RATES = ("cpu_micros", "peak_mebibytes")
+
+HEADINGS = (
+    *("case", "figure", "peer", "its", "ours", "ratio", "floor"),
+    *("µs CPU a message, ours / its", "peak MiB, ours / its"),
+)
+COLORS = {True: "green", False: "red", None: "default"}
+
+# Of each case, by name.
+Results = dict[str, Rounds]
+
+
+def lines(cases: Sequence[Case], results: Results) -> Iterator[tuple[Outcome, list[str]]]:
+    """Each row of the table: what became of it, and its cells."""
+    for case in cases:
+        for index, outcome in enumerate(outcomes(case, results[case.name])):
+            yield (
+                outcome,
+                [
+                    case.name if index == 0 else "",
+                    _figure_cell(outcome.row),
+                    outcome.row.against or "",
+                    _value(outcome.row.figure, outcome.peer),
+                    _value(outcome.row.figure, outcome.ours),
+                    _ratio_cell(outcome, cases, results),
+                    _floor_cell(outcome.row),
+                    *(_pair_cell(outcome.row, results[case.name], name) for name in BESIDE_RATES),
+                ],
+            )
+
+
+def _figure_cell(row: Row) -> str:
+    label = KINDS[row.figure].label
+    return label if row.run == OURS else f"{label}: {row.run}"
+
+
+def _value(figure: str, value: Summary | None) -> str:
+    if value is None:
+        return "-"
+    spread = f" ± {value.spread:.0%}" if value.spread else ""
+    return KINDS[figure].text(value.median) + spread
+
+
+def _ratio_cell(outcome: Outcome, cases: Sequence[Case], results: Results) -> str:
+    if outcome.ratio is None:
+        return "-"
+    text = (
+        f"{outcome.ratio.median:.2g} x"
+        if outcome.ratio.median < 10
+        else (f"{outcome.ratio.median:.1f} x")
+    )
+    if outcome.ratio.spread:
+        text += f" ± {outcome.ratio.spread:.0%}"
+    for case in cases:
+        if case.name == outcome.row.beside:
+            beside = judge(case.rows[0], results[case.name]).ratio
+            text += f" (100 B: {beside.median:.1f} x)" if beside else ""
+    return text
+
+
+def _floor_cell(row: Row) -> str:
+    if row.at_least is not None:
+        return f"≥ {row.at_least:g} x"
+    return "" if row.at_most is None else f"≤ {row.at_most:g}"
+
+
+def _pair_cell(row: Row, rounds: Rounds, figure: str) -> str:
+    if row.figure != "rate":
+        return ""
+    ours = summary(rounds, row.run, figure)
+    peer = summary(rounds, row.against, figure) if row.against else None
+    return " / ".join(KINDS[figure].text(one.median) if one else "-" for one in (ours, peer))
+
+
+def terminal_table(cases: Sequence[Case], results: Results) -> Table:
+    view = Table(title="100 B messages and a callback that only acks, unless the case tells more")
+    for heading in HEADINGS:
+        is_text = heading in ("case", "figure", "peer")
+        view.add_column(heading, justify="left" if is_text else "right")
+    for outcome, cells in lines(cases, results):
+        if cells[0]:
+            view.add_section()
+        color = COLORS[outcome.met]
+        cells[5] = f"[{color}]{cells[5]}[/]"
+        cells[6] = f"[{color}]{cells[6]}[/]"
+        view.add_row(*cells)
+    return view
+
+
+def markdown_table(cases: Sequence[Case], results: Results) -> str:
+    rows = [list(HEADINGS), ["---"] * 3 + ["---:"] * (len(HEADINGS) - 3)]
+    for outcome, cells in lines(cases, results):
+        if outcome.met is False:
+            cells[6] += " **missed**"
+        rows.append(cells)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+
+
+def machine() -> dict[str, str]:
+    """What the figures were taken on."""
+    found = {"cores": str(os.cpu_count()), "Python": platform.python_version()}
+    for package in ("grpcio", "protobuf", "google-cloud-pubsub", "pullstream"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "-"
+    return found
+
+
+def write_docs(page: Path, cases: Sequence[Case], results: Results, on: dict[str, str]) -> None:
+    """Put the table between the two comments of a page, which must be there."""
+    told = ", ".join(f"{name} {value}" for name, value in on.items())
+    text = f"{BEGIN}\n{markdown_table(cases, results)}\n\nMeasured on: {told}.\n{END}"
+    old = page.read_text(encoding="utf-8")
+    new, found = re.subn(f"{BEGIN}.*{END}", lambda _: text, old, flags=re.DOTALL)
+    if found != 1:
+        raise SystemExit(f"{page} must have one {BEGIN} ... {END}")
+    page.write_text(new, encoding="utf-8")
+
+
+def write_json(path: Path, cases: Sequence[Case], results: Results, on: dict[str, str]) -> None:
+    judged = {
+        case.name: [asdict(outcome) for outcome in outcomes(case, results[case.name])]
+        for case in cases
+    }
+    whole = {"machine": on, "rounds": results, "outcomes": judged}
+    path.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> tuple[Results, dict[str, str]]:
+    """The rounds that were written to a file, and the machine they were taken on."""
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    return whole["rounds"], whole["machine"]

@@ -1,0 +1,96 @@
+"""The feed sends what it was asked for, and no more than it may."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from tests.bench.feed import Window
+from tests.bench.servers import Feed, NotStarted, running, serving
+from tests.emulator.broker import SUBSCRIPTION
+from tests.emulator.wire import Wire, ack_ids_of
+
+
+@contextmanager
+def wire_to(feed: Feed) -> Iterator[Wire]:
+    with serving(feed) as endpoint, closing(Wire(endpoint)) as wire:
+        yield wire
+
+
+def test_a_full_window_waits_until_something_is_given_back() -> None:
+    """Once it is reached, however much a response has gone beyond it."""
+
+    async def fill() -> None:
+        window = Window(10)
+        await window.take(7)
+        await window.take(7)
+        waiting = asyncio.ensure_future(window.take(7))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        window.give_back(5)
+        await waiting
+
+    asyncio.run(asyncio.wait_for(fill(), 10))
+
+
+def test_messages_have_the_form_that_was_asked_for() -> None:
+    """Size, keys, and how many there are in each response."""
+    with wire_to(Feed(per_response=5, size=300, keys=2, exactly_once=True)) as wire:
+        response = wire.stream(max_outstanding_messages=5).next()
+    assert [len(m.message.data) for m in response.received_messages] == [300] * 5
+    keys = [m.message.ordering_key for m in response.received_messages]
+    assert keys == ["key-0", "key-1", "key-0", "key-1", "key-0"]
+    properties = response.subscription_properties
+    assert properties.message_ordering_enabled
+    assert properties.exactly_once_delivery_enabled
+
+
+def test_acknowledged_and_nacked_messages_make_room() -> None:
+    """An extension does not; without room nothing more would come."""
+    with wire_to(Feed(per_response=10)) as wire:
+        stream = wire.stream(max_outstanding_messages=20)
+        first = list(ack_ids_of(stream.messages(20)))
+        wire.modify(60, *first)
+        wire.acknowledge(*first[:10])
+        wire.modify(0, *first[10:])
+        again = list(ack_ids_of(stream.messages(20)))
+    assert not set(first) & set(again)
+
+
+def test_each_subscription_has_a_stream_and_a_window_of_its_own() -> None:
+    """What one leaves unread or unsettled keeps no other from receiving."""
+    with wire_to(Feed(per_response=10)) as wire:
+        other = wire.stream(subscription=f"{SUBSCRIPTION}-2", max_outstanding_messages=10)
+        other.messages(10)
+        stream = wire.stream(max_outstanding_messages=10)
+        wire.acknowledge(*ack_ids_of(stream.messages(10)))
+        stream.messages(10)
+
+
+def test_a_total_is_sent_to_each_stream_which_then_stays_open() -> None:
+    """A client whose stream ended would open another, and get it all again."""
+    with wire_to(Feed(per_response=10, total=40)) as wire:
+        for name in (f"{SUBSCRIPTION}-2", SUBSCRIPTION):
+            stream = wire.stream(subscription=name, max_outstanding_messages=10_000)
+            received = stream.messages(40)
+        # There and back: an end that the feed had sent before would have come by then.
+        wire.acknowledge(*ack_ids_of(received))
+        assert stream.call.is_active()
+
+
+def test_a_total_that_is_no_multiple_of_a_response_is_refused() -> None:
+    """Rather than rounded."""
+    with (
+        pytest.raises(NotStarted, match="did not start"),
+        serving(Feed(per_response=10, total=45)),
+    ):
+        pass
+
+
+def test_a_program_that_ends_at_once_is_not_waited_for() -> None:
+    """Its end is told long before the time that a slow one may take."""
+    with pytest.raises(NotStarted), running(["false"], "ready"):
+        pass

@@ -1,0 +1,115 @@
+"""Medians, spreads, ratios, and what counts as a floor that was missed."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+
+import pytest
+
+from tests.bench.cases import CASES, Row
+from tests.bench.client import growth
+from tests.bench.figures import KINDS, Summary, judge
+from tests.bench.peers import OFFICIAL, OURS, PEERS, Counter
+
+
+def rates(*values: float) -> list[dict[str, float]]:
+    return [{"rate": value} for value in values]
+
+
+def test_a_spread_is_half_the_range_by_the_median() -> None:
+    """So that ± reads as one expects."""
+    assert Summary.of([80.0, 100.0, 130.0]) == Summary(100.0, 0.25)
+    assert Summary.of([]) is None
+
+
+def test_a_ratio_is_the_median_of_the_ratios_of_each_round() -> None:
+    """Not the ratio of the medians: a slow moment of the machine hits both alike."""
+    rounds = {OURS: rates(100, 400, 1000), OFFICIAL: rates(50, 10, 100)}
+    outcome = judge(Row("rate", against=OFFICIAL, at_least=10), rounds)
+    assert outcome.ratio is not None
+    assert outcome.ratio.median == 10
+    assert outcome.met is True
+
+
+def test_of_a_figure_that_should_be_small_the_smaller_is_the_better() -> None:
+    """A latency of a third is a ratio of three."""
+    rounds = {OURS: [{"p50_ms": 2.0}], OFFICIAL: [{"p50_ms": 6.0}]}
+    outcome = judge(Row("p50_ms", against=OFFICIAL, at_least=3.1), rounds)
+    assert outcome.ratio is not None
+    assert outcome.ratio.median == 3
+    assert outcome.met is False
+
+
+@pytest.mark.parametrize(("limit", "met"), [(6.0, True), (5.9, False)])
+def test_a_limit_bounds_the_figure_itself(limit: float, met: bool) -> None:
+    """Also without a peer."""
+    assert judge(Row("cpu_micros", at_most=limit), {OURS: [{"cpu_micros": 6.0}]}).met is met
+
+
+def test_a_round_that_failed_is_a_floor_missed() -> None:
+    """Whoever failed; the ratio is that of the rounds in which both have figures."""
+    row = Row("rate", against=OFFICIAL, at_least=10)
+    for rounds in (
+        {OURS: [{}, *rates(100)], OFFICIAL: rates(10, 5)},
+        {OURS: rates(100, 100), OFFICIAL: [{}, *rates(5)]},
+    ):
+        outcome = judge(row, rounds)
+        assert outcome.ratio is not None
+        assert outcome.ratio.median == 20
+        assert outcome.met is False
+    assert judge(Row("rate", at_most=9), {OURS: [{}, *rates(1)]}).met is False
+
+
+def test_a_peer_that_is_not_there_leaves_a_floor_open() -> None:
+    """Neither met nor missed."""
+    outcome = judge(Row("rate", against=OFFICIAL, at_least=10), {OURS: rates(100)})
+    assert outcome.ratio is None
+    assert outcome.met is None
+
+
+def test_growth_is_the_last_tenth_by_the_second() -> None:
+    """What a process takes at first, and between, does not count."""
+    memory = [(5, 1.0), (15, 10.0), (20, 12.0), (50, 99.0), (95, 11.0), (100, 22.0)]
+    assert growth(memory, 100) == {"growth": 1.5}
+    assert growth(memory[:4], 100) == {}
+
+
+def test_every_row_names_a_run_of_its_case_and_a_known_figure() -> None:
+    """And every run a known client, so that a slip shows before an hour of measuring."""
+    for case in CASES:
+        for row in case.rows:
+            assert row.figure in KINDS
+            assert {row.run, row.against or row.run} <= set(case.runs), case.name
+            assert row.beside is None or row.beside in {other.name for other in CASES}
+        assert {run.peer for run in case.runs.values()} <= set(PEERS)
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+def test_a_counter_loses_nothing_under_many_threads_and_many_looks() -> None:
+    """Its looks take nothing from the count and add nothing to it."""
+
+    class Acknowledged:
+        def ack(self) -> None:
+            pass
+
+    counter = Counter()
+
+    def work() -> None:
+        for _ in range(20_000):
+            counter.callback(Acknowledged())
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(8)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        looks = []
+        while any(thread.is_alive() for thread in threads):
+            looks.append(counter.read())
+    finally:
+        sys.setswitchinterval(interval)
+    assert counter.read() == counter.read() == 160_000
+    assert all(a <= b for a, b in itertools.pairwise(looks))

@@ -1,0 +1,56 @@
+"""Short runs of every kind, with real processes: figures come out, and failures are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.cases import Case, Row, Run
+from tests.bench.measure import Effort, Failed, measure, measure_case
+from tests.bench.peers import BARE, OURS
+from tests.bench.servers import Broker, Feed
+
+SHORT = Effort(rounds=1, seconds=0.2, idle_seconds=0.2)
+ALWAYS = {"peak_mebibytes", "threads", "mebibytes"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("run", "figures"),
+    [
+        (Run(OURS, Feed(), subscriptions=2), {"rate", "cpu_micros", "megabytes"}),
+        (Run(BARE, Feed(per_response=100)), {"rate", "cpu_micros", "megabytes"}),
+        (Run(OURS, Broker.OURS, mode="latency"), {"p50_ms", "p99_ms"}),
+        (Run(OURS, Broker.OURS, mode="idle", subscriptions=2), {"idle_percent"}),
+    ],
+    ids=["feed", "bare", "latency", "idle"],
+)
+def test_each_mode_has_its_figures(run: Run, figures: set[str]) -> None:
+    """And those that every mode has; all of them make sense."""
+    found = measure(run, SHORT)
+    assert set(found) == figures | ALWAYS
+    assert all(value > 0 for name, value in found.items() if name != "idle_percent")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", [Feed(per_response=100), Broker.OURS], ids=["feed", "broker"])
+def test_drained_messages_are_counted_exactly(server: Feed | Broker) -> None:
+    """Neither lost nor delivered twice, from a feed and from a broker."""
+    found = measure(Run(OURS, server, mode="drain", messages=30_000), SHORT)
+    assert found["miscounted"] == 0
+    assert found["rate"] > 0
+
+
+def test_a_run_that_fails_is_told_and_leaves_no_figures() -> None:
+    """A client that does not come up spoils its own figures only."""
+    told: list[str] = []
+    runs = {OURS: Run(OURS, Feed(per_response=3, total=10))}
+    case = Case("broken", "", runs, (Row("rate"),))
+    assert measure_case(case, SHORT, told.append) == {OURS: [{}]}
+    (line,) = told
+    assert line.startswith("broken: pullstream: ")
+
+
+def test_a_clients_last_words_are_the_failure() -> None:
+    """Not a traceback of ours."""
+    with pytest.raises(Failed, match="invalid choice: 'nobody'"):
+        measure(Run("nobody", Feed()), SHORT)

@@ -1,0 +1,132 @@
+"""The table, the page, and the picture that are made of results."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.bench import run
+from tests.bench.cases import CASES
+from tests.bench.picture import Bar, Scale, bars, draw
+from tests.bench.report import BEGIN, END, Results, markdown_table, write_docs, write_json
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def results(ratio: float) -> Results:
+    """Of all cases: ours so many times better than each peer in every figure."""
+    figures = [outcome for case in CASES for outcome in case.rows]
+    less = {row.figure for row in figures} - {"rate", "megabytes"}
+
+    def round_of(value: float) -> dict[str, float]:
+        return {"rate": value, "megabytes": value} | dict.fromkeys(less, 1 / value)
+
+    return {
+        case.name: {
+            name: [round_of(100.0 * (ratio if name == case.rows[0].run else 1.0))]
+            for name in case.runs
+        }
+        for case in CASES
+    }
+
+
+def test_the_page_gets_a_new_table_and_keeps_its_prose(tmp_path: Path) -> None:
+    """Twice in a row leaves one table."""
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
+    for ratio in (15.0, 30.0):
+        write_docs(page, CASES, results(ratio), {"cores": "2"})
+    text = page.read_text()
+    assert text.startswith(f"before\n\n{BEGIN}\n| case |")
+    assert text.endswith(f"Measured on: cores 2.\n{END}\n\nafter\n")
+    assert "30.0 x" in text
+    assert "15.0 x" not in text
+
+
+def test_a_page_without_its_comments_is_refused(tmp_path: Path) -> None:
+    """Rather than left as it is in silence."""
+    page = tmp_path / "page.md"
+    page.write_text("nothing here")
+    with pytest.raises(SystemExit, match="must have one"):
+        write_docs(page, CASES, results(15), {})
+
+
+def test_the_page_in_docs_can_be_written() -> None:
+    """It has the two comments, once each."""
+    text = run.PAGE.read_text(encoding="utf-8")
+    assert (text.count(BEGIN), text.count(END)) == (1, 1)
+
+
+def test_a_missed_floor_is_marked_in_the_table() -> None:
+    """By a word, as colours do not reach the page."""
+    (line,) = (
+        line
+        for line in markdown_table(CASES, results(15)).splitlines()
+        if line.startswith("| 10 per response, 20 ms latency |")
+    )
+    assert "| 15.0 x | ≥ 50 x **missed** |" in line
+
+
+def test_floors_decide_the_exit_status_if_asked_for(tmp_path: Path) -> None:
+    """Kept results are shown and judged again without measuring."""
+    for ratio, status in ((1.0, 1), (1000.0, 0)):
+        kept = tmp_path / "kept.json"
+        write_json(kept, CASES, results(ratio), {})
+        named = ["--read", str(kept), "--case", "1 per response"]
+        assert run.main([*named, "--check"]) == status
+        assert run.main(named) == 0
+
+
+def test_a_case_that_nobody_knows_is_an_error() -> None:
+    """Nothing measured must not look like all floors met."""
+    assert run.main(["--case", "no such case", "--check"]) == 2
+
+
+def test_the_picture_shows_every_ratio_to_the_official_client_that_has_a_floor() -> None:
+    """One bar, one tick and one value each; a missed one in another colour."""
+    shown = bars(CASES, results(15))
+    tree = ElementTree.fromstring(draw(CASES, results(15)))
+
+    def count(kind: str) -> int:
+        return sum(one.get("class") == kind for one in tree.iter())
+
+    # The legend has one of each.
+    missed = [bar.label for bar in shown if not bar.met]
+    assert missed == [
+        "10 per response, 20 ms latency",
+        "exactly once, 10 per response, 20 ms",
+        "whole stack",
+    ]
+    assert count("bar") == len(shown) - len(missed) + 1
+    assert count("bar missed") == len(missed) + 1
+    assert count("floor") == len(shown) + 1
+    values = [one.text for one in tree.iter(f"{SVG}text") if one.get("class") == "value"]
+    assert values == ["15.0"] * len(shown)
+
+
+def test_equal_factors_are_equal_lengths() -> None:
+    """The axis is logarithmic, and holds the largest value within the picture."""
+    scale = Scale.over([Bar("", "", 200.0, 10.0, True)])
+    assert scale.x(10) - scale.x(1) == pytest.approx(scale.x(100) - scale.x(10))
+    assert scale.x(1) < scale.x(200) < 800
+
+
+def test_a_bar_below_one_goes_to_the_left_of_it() -> None:
+    """What is slower than the official client looks so."""
+    slow = draw(CASES, results(0.5))
+    one = re.search(r'class="one" d="M([\d.]+),', slow)
+    assert one is not None
+    found = re.findall(r'class="bar missed" x="([\d.]+)" y="[^"]+" width="([\d.]+)"', slow)
+    # The first is the legend's.
+    assert len(found) == len(bars(CASES, results(0.5))) + 1
+    for x, width in found[1:]:
+        assert float(x) + float(width) == pytest.approx(float(one[1]), abs=0.2)
+
+
+def test_nothing_to_draw_is_an_error() -> None:
+    """Rather than an empty picture in the docs."""
+    with pytest.raises(ValueError, match="no ratio"):
+        draw([], {})
