@@ -81,6 +81,7 @@ class Message:
         "ack_id",
         "batch",
         "leased",
+        "place",
         "purged",
         "settled",
     )
@@ -95,6 +96,8 @@ class Message:
         self.settled: Verdict | None = None
         self.leased: bool = True
         self.purged: bool = False
+        # Its number in the order of receipt, for a message with a key: MessagesOnHold sets it.
+        self.place: int = -1
 
     # ---- content -------------------------------------------------------------------------------
 

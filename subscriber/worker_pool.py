@@ -49,7 +49,10 @@ class WorkerPool:
 
     @property
     def running(self) -> int:
-        return 0 if self._closed else max(len(self._threads) - len(self._sleepers), 0)
+        if self._closed:
+            # Those that sleep are on their way out; what is still alive is in a callback.
+            return sum(thread.is_alive() for thread in self._threads)
+        return max(len(self._threads) - len(self._sleepers), 0)
 
     def add(self, work: Iterable[Work]) -> None:
         """Queue work; raises RuntimeError after `close`."""
@@ -111,14 +114,13 @@ class WorkerPool:
         gate = threading.Lock()
         gate.acquire()
         work = self._work
-        while True:
+        # What slips into the queue while it is closed is left there.
+        while not self._closed:
             try:
                 callback, argument = work.popleft()
             except IndexError:
                 # Kept, the last message would keep its whole response in memory.
                 argument = None
-                if self._closed:
-                    return
                 self._sleep(gate)
                 continue
             if work and not self._waking:
@@ -194,7 +196,7 @@ class ExecutorPool:
     def _turn(self) -> None:
         thread = threading.get_ident()
         with self._quiet:
-            if not self._work:
+            if self._closed or not self._work:
                 return
             callback, argument = self._work.popleft()
             self._running.add(thread)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -57,7 +58,7 @@ class CallbackRunner:
         self._keeps_order = False
         # A dict as a set: a message leaves it by `pop`, which tells one thread only that it was in.
         self._without_verdict: dict[Message, bool] = {}
-        self._error_numbers = itertools.count(1)
+        self._errors_lock = threading.Lock()
         self.errors = 0
         is_async = is_coroutine_function(callback)
         self._run_any = self._await_any if is_async else self._call_any
@@ -139,10 +140,14 @@ class CallbackRunner:
         self._ended(message)
 
     def _raised(self, message: Message) -> None:
-        self.errors = next(self._error_numbers)
+        self._count_error()
         _log.exception("callback raised for message %s, which is nacked", message.message_id)
         if message.settled is None:
             message.nack()
+
+    def _count_error(self) -> None:
+        with self._errors_lock:
+            self.errors += 1
 
     # ---- the turns of a key --------------------------------------------------------------------
 
@@ -248,7 +253,7 @@ class BatchRunner(CallbackRunner):
         return batch
 
     def _list_raised(self, batch: MessageBatch) -> None:
-        self.errors = next(self._error_numbers)
+        self._count_error()
         _log.exception("callback raised for %d messages; those not settled are nacked", len(batch))
         for message in batch:
             if message.settled is None:

@@ -19,6 +19,7 @@ from subscriber.futures import AckFuture
 from subscriber.message import Message, Outcome, Verdict
 
 from .inbox import Inbox
+from .linger import Linger
 from .outbox import ACK, Outbox, Request, resolve
 from .verdicts import Answer
 
@@ -26,12 +27,6 @@ _log = logging.getLogger("pullstream.dispatcher")
 
 # Requests under way at a time. While all are, outcomes gather and go out in larger ones.
 MAX_IN_FLIGHT = 10
-
-# How long outcomes may gather before they are handled, in seconds. In so long a time no more than
-# GATHERED_PART of flow control's window should come together: the rest keeps the server sending.
-LONGEST_LINGER = 0.005
-SHORTEST_LINGER = 20e-6
-GATHERED_PART = 0.25
 
 # How long the thread may take to come to its end when it has been told to give up, in seconds.
 GIVE_UP_WAIT = 1.0
@@ -73,21 +68,6 @@ class DispatchListener(Protocol):
         """The server did not take these, for good; by ack id."""
 
 
-class _Linger:
-    """How long to wait for more outcomes: longer while few come, shorter while many do."""
-
-    def __init__(self, max_messages: int) -> None:
-        self._enough = max_messages * GATHERED_PART
-        self.seconds = SHORTEST_LINGER
-
-    def learn(self, gathered: int) -> None:
-        """So many came together in the present time."""
-        if gathered > self._enough:
-            self.seconds = max(self.seconds / 2, SHORTEST_LINGER)
-        elif gathered < self._enough / 2:
-            self.seconds = min(self.seconds * 1.5, LONGEST_LINGER)
-
-
 class Dispatcher:
     """An actor: outcomes of messages in, calls to the server out, their answers in again.
 
@@ -117,9 +97,9 @@ class Dispatcher:
         self._clock = clock
         self._send = send
         self._listener = listener
-        self._linger = _Linger(max_messages)
+        self._linger = Linger(max_messages)
         self._outbox = Outbox()
-        self._in_flight: dict[int, Call] = {}
+        self._in_flight: dict[int, tuple[Request, Call]] = {}
         self._inbox: Inbox[Event] = Inbox(clock)
         # Acknowledgements, nearly all there is, by a way of their own: see `ack`.
         self._acks: list[Message] = []
@@ -203,9 +183,7 @@ class Dispatcher:
         while not self._is_done():
             self._handle(self._next_events(), self._take_acks())
             self._send_requests()
-        for call in self._in_flight.values():
-            call.cancel()
-        self._in_flight.clear()
+        self._cancel_calls()
         self._handle(self._inbox.close(), self._take_acks())
         self._abandon()
 
@@ -283,7 +261,7 @@ class Dispatcher:
                 # A closed channel, which no other attempt will open.
                 self._report(request, self._outbox.refused(request, str(error)))
                 continue
-            self._in_flight[id(request)] = call
+            self._in_flight[id(request)] = request, call
             call.add_done_callback(partial(self._on_done, request))
 
     def _on_done(self, request: Request, call: Call) -> None:
@@ -304,8 +282,9 @@ class Dispatcher:
 
     def _answered(self, request: Request, error: RpcError | None) -> None:
         now = self._clock.monotonic()
-        answer = self._outbox.answered(request, error, now)
+        # First: of the ids of a request that failed in part, only the others stay in it.
         self._listener.request_done(request, now - request.sent_at, error)
+        answer = self._outbox.answered(request, error, now)
         self._report(request, answer)
 
     def _report(self, request: Request, answer: Answer) -> None:
@@ -327,6 +306,16 @@ class Dispatcher:
 
     def _give_up(self) -> None:
         self._phase = _Phase.GIVEN_UP
+
+    def _cancel_calls(self) -> None:
+        unanswered = 0
+        for request, call in self._in_flight.values():
+            call.cancel()
+            unanswered += len(request.ack_ids)
+        self._in_flight.clear()
+        if unanswered:
+            self.failures += unanswered
+            _log.warning("shut down before the server answered about %d messages", unanswered)
 
     def _abandon(self) -> None:
         unsent = self._outbox.abandon("the subscription was shut down before the server answered")

@@ -100,6 +100,8 @@ class StreamingPullManager:
         # The same for every stream of this subscription: the server may recognise a comeback.
         self._client_id = str(uuid.uuid4())
         self._hooks = HookSet(subscription, settings.hooks)
+        # A hook may raise here; then no thread has been started yet.
+        callback = self._hooks.wrap(callback)
         self._tally = Tally()
         self._lifecycle = Lifecycle(clock, self._state_changed)
         self._terms = ShutdownTerms(clock)
@@ -112,7 +114,7 @@ class StreamingPullManager:
             clock, send=self._send, listener=self, max_messages=limits.max_messages
         )
         self._leaser = Leaser(limits, clock, extend=self._extend, give_up=self._leases_given_up)
-        self._callbacks = self._new_runner(self._hooks.wrap(callback))
+        self._callbacks = self._new_runner(callback)
         self._stream = ResumingStream(
             clock,
             start=calls.streaming_pull,
@@ -168,6 +170,9 @@ class StreamingPullManager:
         timeout: float | None = None,
     ) -> None:
         """Begin the shutdown and return; `future` tells its end. Idempotent, from any thread."""
+        if error is not None and self._lifecycle.is_stopping:
+            # It comes of the shutdown itself, and is no reason to hurry that.
+            return
         self._terms.tighten(
             mode or ("drain" if self._settings.await_callbacks else "nack"), timeout
         )
@@ -198,7 +203,7 @@ class StreamingPullManager:
             nacked=tally.nacked,
             extended=tally.extended,
             expired=tally.given_up + tally.expired,
-            failed=tally.failed,
+            failed=self._dispatcher.failures,
             callback_errors=self._callbacks.errors,
             reopened=max(tally.opened - 1, 0),
             leased=self._gauge.messages,
@@ -224,17 +229,18 @@ class StreamingPullManager:
         batch = Batch(self._dispatcher, self._clock.monotonic(), size // len(received))
         messages = [Message(one, batch) for one in received]
         self._count(messages)
-        if self._lifecycle.is_stopping:
-            self._dispatcher.nack(messages)
-            return
         # Counted first, and leased before anybody can settle them: no release without its add.
         self._gauge.add(len(messages), len(messages) * batch.share)
         self._leaser.add(batch, messages)
+        if self._lifecycle.is_stopping:
+            self._dispatcher.nack(messages)
+            return
         # A server that does not tell is taken to keep order: then ours costs nothing but time.
         in_order = properties.message_ordering_enabled or not response.HasField(
             "subscription_properties"
         )
         if exactly_once:
+            self._hold.number(messages)
             self._gate.add(messages, in_order=in_order)
             self._dispatcher.confirm([m.ack_id for m in messages], self._leaser.stream_deadline)
         else:
@@ -279,7 +285,6 @@ class StreamingPullManager:
         self._hooks.tell("request_done", kind, len(request.ack_ids), seconds, error)
 
     def not_taken(self, request: Request, failed: Mapping[str, AcknowledgeError]) -> None:
-        self._tally.failed += len(failed)
         self._hooks.tell("not_taken", failed)
         if request.is_ack or not request.seconds or not self._dispatcher.exactly_once:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
 from collections.abc import Iterable
@@ -25,32 +26,39 @@ class Offered:
 class _Suspicion:
     """After a failure in a key: with which message may it begin again?
 
-    With the one that failed; or, as that may have been handled elsewhere, with one that was refused
-    and comes a second time, since the server has then begun again. But not if an earlier one came
-    meanwhile, and was refused: then the server is about to begin again with that.
+    With the earliest that failed; or, as that may have been handled elsewhere, with one that was
+    refused and comes a second time, since the server has then begun again. But not if an earlier
+    one came meanwhile, and was refused: then the server is about to begin again with that.
     """
 
-    __slots__ = ("_ranks", "_refused")
+    __slots__ = ("_failed", "_places", "_refused")
 
     def __init__(self) -> None:
-        # Ids from the failed one on, in the order of the key as far as it is known.
-        self._ranks: dict[str, int] = {}
+        # By id: its place in the key, which is the number under which it was seen first. A server
+        # that keeps order delivers everything for the first time in order.
+        self._places: dict[str, int] = {}
+        # The earliest that failed.
+        self._failed = ""
         # Ids in the order in which they were refused (a dict, to find one in a thousand).
         self._refused: dict[str, None] = {}
 
     def begin(self, failed: Iterable[Message]) -> None:
-        """A message failed, and those held behind it are given back."""
-        ids = dict.fromkeys([*(message.message_id for message in failed), *self._ranks])
-        self._ranks = {message_id: rank for rank, message_id in enumerate(ids)}
+        """Messages failed, or are given back with one that did."""
+        ids = [self._failed] if self._failed else []
+        for message in failed:
+            self._places.setdefault(message.message_id, message.place)
+            ids.append(message.message_id)
+        self._failed = min(ids, key=self._places.__getitem__)
 
-    def refuses(self, message_id: str) -> bool:
-        rank = self._ranks.setdefault(message_id, len(self._ranks))
-        if rank == 0:
+    def refuses(self, message: Message) -> bool:
+        message_id = message.message_id
+        place = self._places.setdefault(message_id, message.place)
+        if message_id == self._failed:
             return False
         if message_id in self._refused:
             refused = list(self._refused)
             since = refused[refused.index(message_id) + 1 :]
-            earlier = [other for other in since if self._ranks[other] < rank]
+            earlier = [other for other in since if self._places[other] < place]
             if not earlier:
                 return False
             self._refused = dict.fromkeys(earlier)
@@ -87,11 +95,18 @@ class MessagesOnHold:
         # behind it.
         self._held: dict[str, deque[Message] | None] = {}
         self._suspicions: dict[str, _Suspicion] = {}
+        self._places = itertools.count()
         self._closed = False
 
     def __len__(self) -> int:
         with self._lock:
             return sum(len(held) for held in self._held.values() if held)
+
+    def number(self, messages: Iterable[Message]) -> None:
+        """Messages came in, in this order; what becomes of each will be known later, in any."""
+        with self._lock:
+            for message in messages:
+                message.place = next(self._places)
 
     def offer(self, messages: Iterable[Message]) -> Offered:
         """Sort received messages, in order, into those that may run and those to nack.
@@ -108,7 +123,10 @@ class MessagesOnHold:
                 key = message.ordering_key
                 if not key:
                     run.append(message)
-                elif self._suspicions and self._refuses(message):
+                    continue
+                if message.place < 0:
+                    message.place = next(self._places)
+                if self._suspicions and self._refuses(message):
                     offered.refuse.append(message)
                 elif key not in held_by_key:
                     held_by_key[key] = None
@@ -180,6 +198,8 @@ class MessagesOnHold:
             for message in messages:
                 if message.ordering_key:
                     message.purged = True
+                    if message.place < 0:
+                        message.place = next(self._places)
                     self._suspect_after([message])
 
     def give_up(self) -> list[Message]:
@@ -203,7 +223,7 @@ class MessagesOnHold:
         suspicion = self._suspicions.get(message.ordering_key)
         if suspicion is None:
             return False
-        if suspicion.refuses(message.message_id):
+        if suspicion.refuses(message):
             return True
         del self._suspicions[message.ordering_key]
         return False

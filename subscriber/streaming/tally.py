@@ -16,7 +16,6 @@ class Tally:
     # The dispatcher's.
     acked: int = 0
     nacked: int = 0
-    failed: int = 0
     expired: int = 0
     # The leaser's.
     extended: int = 0

@@ -6,8 +6,10 @@ A ledger that grew would hide the growth that the soak looks for.
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Iterator
 
+from protocol.clock import SYSTEM_CLOCK
 from subscriber import AckFuture, AcknowledgeError, Message
 
 HANDLED = 1
@@ -20,7 +22,8 @@ class Ledger:
 
     Args:
         ordered: no key may jump over a number that has not come.
-        exactly_once: no message may come after an acknowledgement of it has succeeded.
+        exactly_once: no message may be received after an acknowledgement of it has succeeded. (An
+            older copy that was received before may still begin: its lease was lost unnoticed.)
         capacity: how many numbers a key may have.
     """
 
@@ -36,8 +39,9 @@ class Ledger:
         self.outcomes: dict[str, int] = {}
         self._state = [bytearray(capacity) for _ in range(keys)]
         self._furthest = [-1] * keys
-        # By message id, which counts up in our broker. With copies from repeated publishing.
-        self._acknowledged = bytearray(4 * keys * capacity)
+        # When its acknowledgement succeeded, by message id, which counts up in our broker. With room
+        # for copies from repeated publishing.
+        self._acknowledged = array("d", bytes(8 * 4 * keys * capacity))
 
     def next_numbers(self) -> Iterator[tuple[int, int]]:
         """A number for each key: (key, number)."""
@@ -53,7 +57,8 @@ class Ledger:
             if self.ordered and number > self._furthest[key] + 1:
                 self._violated(f"key {key}: {number} came after {self._furthest[key]}")
             self._furthest[key] = max(self._furthest[key], number)
-            if self.exactly_once and self._acknowledged[int(message.message_id)]:
+            acknowledged_at = self._acknowledged[int(message.message_id)]
+            if self.exactly_once and 0 < acknowledged_at < message.batch.received_at:
                 self._violated(f"message {message.message_id} came after it was acknowledged")
         return key, number
 
@@ -74,7 +79,7 @@ class Ledger:
         with self.lock:
             self.unresolved -= 1
             if error is None:
-                self._acknowledged[index] = 1
+                self._acknowledged[index] = SYSTEM_CLOCK.monotonic()
                 outcome = "SUCCESS"
             else:
                 assert isinstance(error, AcknowledgeError)

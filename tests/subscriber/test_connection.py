@@ -103,6 +103,8 @@ def test_only_remote_connections_are_kept_alive_by_pings() -> None:
         "grpc.max_receive_message_length": -1,
         "grpc.max_metadata_size": 4 * 1024 * 1024,
         "grpc.use_local_subchannel_pool": 1,
+        "grpc.http2.bdp_probe": 0,
+        "grpc.http2.lookahead_bytes": 4 * 1024 * 1024,
         "grpc.initial_reconnect_backoff_ms": 200,
         "grpc.max_reconnect_backoff_ms": 5_000,
     }

@@ -3,24 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import Future, wait
 
 import pytest
 
 from subscriber import AckFuture, StreamingPullFuture
-from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
+from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus, ForkedProcess
+from subscriber.futures import ShutdownMode
+from subscriber.statistics import Statistics
+from subscriber.streaming.state import SubscriptionState
 
 
 class Subscription:
-    """What a future shuts down."""
+    """What a future shuts down and asks."""
 
-    def __init__(self) -> None:
-        self.stops = 0
-        self.future = StreamingPullFuture(self.stop)
+    def __init__(self, *, ends: bool = False, here: bool = False) -> None:
+        self.asked: list[tuple[ShutdownMode | None, float | None]] = []
+        self.now = Statistics(SubscriptionState.STREAMING, since=5.0, received=3)
+        self._ends = ends
+        self._here = here
+        self.future = StreamingPullFuture(self)
 
-    def stop(self) -> None:
-        self.stops += 1
+    def stop(
+        self,
+        error: Exception | None = None,
+        *,
+        mode: ShutdownMode | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        assert error is None
+        self.asked.append((mode, timeout))
+        if self._ends:
+            self.future.set_result(True)
+
+    def runs_here(self) -> bool:
+        return self._here
+
+    def statistics(self) -> Statistics:
+        return self.now
+
+    @property
+    def stops(self) -> int:
+        return len(self.asked)
 
 
 def test_a_subscription_runs_until_it_is_shut_down() -> None:
@@ -82,6 +109,86 @@ def test_it_is_not_an_executors_future() -> None:
     """As with the official client; it is running from the first."""
     with pytest.raises(NotImplementedError):
         Subscription().future.set_running_or_notify_cancel()
+
+
+def test_closing_waits_for_the_end() -> None:
+    """As it was asked for, by default without a limit and with running callbacks awaited."""
+    subscription = Subscription(ends=True)
+    assert subscription.future.close() is True
+    assert subscription.asked == [("drain", None)]
+    assert subscription.future.cancelled()
+
+
+@pytest.mark.parametrize("mode", ["drain", "nack"])
+def test_closing_waits_no_longer_than_it_was_given(
+    mode: ShutdownMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says that the subscription is not over; the shutdown goes on."""
+    monkeypatch.setattr("subscriber.futures._SHUTDOWN_MARGIN", 0.01)
+    subscription = Subscription()
+    assert subscription.future.close(0.0, mode) is False
+    assert subscription.asked == [(mode, 0.0)]
+    assert subscription.future.running()
+
+
+def test_closing_does_not_wait_where_the_end_would_wait_for_it() -> None:
+    """Inside a callback: no limit is needed, as it only begins the shutdown."""
+    subscription = Subscription(here=True)
+    assert subscription.future.close() is False
+    assert subscription.asked == [("drain", None)]
+
+
+def test_closing_leaves_the_error_to_the_future() -> None:
+    """It tells whether it is over, not how it went."""
+    future = Subscription().future
+    future.set_exception(ValueError("broken"))
+    assert future.close() is True
+    assert str(future.exception()) == "broken"
+
+
+@pytest.mark.parametrize(
+    ("timeout", "mode", "problem"),
+    [
+        (-0.1, "drain", "timeout is -0.1; it must not be negative"),
+        (None, "now", 'mode is \'now\'; it must be "drain" or "nack"'),
+    ],
+)
+def test_a_bad_argument_of_close_begins_nothing(
+    timeout: float | None, mode: ShutdownMode, problem: str
+) -> None:
+    """The error names it and what it may be."""
+    subscription = Subscription()
+    with pytest.raises(ValueError, match=problem):
+        subscription.future.close(timeout, mode)
+    assert (subscription.stops, subscription.future.cancelled()) == (0, False)
+
+
+def test_it_tells_what_its_subscription_does() -> None:
+    """All of it, or its state alone."""
+    subscription = Subscription()
+    assert subscription.future.statistics() is subscription.now
+    assert subscription.future.state is SubscriptionState.STREAMING
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        StreamingPullFuture.cancel,
+        StreamingPullFuture.close,
+        StreamingPullFuture.result,
+        StreamingPullFuture.exception,
+    ],
+)
+def test_in_another_process_it_says_so(
+    use: Callable[[StreamingPullFuture], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of its threads came along with a fork: to wait there would be to wait for ever."""
+    subscription = Subscription()
+    here = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: here + 1)
+    with pytest.raises(ForkedProcess, match=f"made in process {here} and is used in .* {here + 1}"):
+        use(subscription.future)
+    assert (subscription.stops, subscription.future.cancelled()) == (0, False)
 
 
 def test_an_acknowledgement_cannot_be_called_back() -> None:

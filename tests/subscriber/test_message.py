@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber import Message
-from subscriber.message import Verdict
+from subscriber.message import Batch, Verdict
 from tests.subscriber.streaming.fakes import Outcomes
 
 
@@ -20,7 +20,7 @@ def message(outcomes: Outcomes | None = None, **fields: object) -> Message:
         delivery_attempt=int(str(fields.pop("delivery_attempt", 0))),
         message=pubsub.PubsubMessage(**fields),  # type: ignore[arg-type]
     )
-    return Message(delivered, outcomes or Outcomes(), 0.0, share=0)
+    return Message(delivered, Batch(outcomes or Outcomes(), 0.0, 0))
 
 
 def test_it_has_all_that_was_published() -> None:
@@ -84,6 +84,9 @@ VERDICTS: list[tuple[Callable[[Message], object], Verdict, int]] = [
     (Message.ack_with_response, Verdict.ACK, 0),
     (Message.nack, Verdict.NACK, 0),
     (Message.nack_with_response, Verdict.NACK, 0),
+    (lambda one: one.nack(delay=30), Verdict.NACK, 30),
+    (lambda one: one.nack(delay=0.2), Verdict.NACK, 1),
+    (lambda one: one.nack_with_response(delay=600), Verdict.NACK, 600),
     (Message.drop, Verdict.DROP, 0),
     (lambda one: one.modify_ack_deadline(0), Verdict.NACK, 0),
     (lambda one: one.modify_ack_deadline_with_response(0), Verdict.NACK, 0),
@@ -96,7 +99,10 @@ VERDICTS: list[tuple[Callable[[Message], object], Verdict, int]] = [
 def test_each_decision_is_handed_over_once(
     decide: Callable[[Message], object], verdict: Verdict, seconds: int
 ) -> None:
-    """With the future that is returned, if one is. A deadline of 0 is a nack."""
+    """With the future that is returned, if one is. A deadline of 0 is a nack.
+
+    A delay is rounded up, or the message would come too early.
+    """
     outcomes = Outcomes()
     one = message(outcomes)
     future = decide(one)
@@ -130,3 +136,16 @@ def test_a_deadline_out_of_range_is_refused(
     with pytest.raises(ValueError, match=f"seconds is {seconds}; .* between 0 and 600"):
         modify(message(outcomes), seconds)
     assert outcomes.taken == []
+
+
+@pytest.mark.parametrize("delay", [-0.1, 600.5, float("nan")])
+@pytest.mark.parametrize("nack", [Message.nack, Message.nack_with_response])
+def test_a_delay_out_of_range_is_refused(
+    nack: Callable[[Message, float], object], delay: float
+) -> None:
+    """Before anything is decided: the message may still be settled otherwise."""
+    outcomes = Outcomes()
+    one = message(outcomes)
+    with pytest.raises(ValueError, match=f"delay is {delay}; .* between 0 and 600"):
+        nack(one, delay)
+    assert (outcomes.taken, one.settled) == ([], None)

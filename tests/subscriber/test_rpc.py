@@ -1,5 +1,6 @@
 """Unary calls: what is sent along, which errors come back, what is tried again and for how long."""
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from google.api_core.retry import Retry
 from protocol import errors
 from protocol.clock import ManualClock
 from protocol.messages import pubsub_pb2 as pubsub
+from subscriber.exceptions import ForkedProcess
 from subscriber.rpc import Rpcs
 from tests.subscriber.scripted_server import Call, ScriptedServer
 
@@ -170,3 +172,14 @@ def test_no_timeout_sets_no_deadline() -> None:
         rpcs.call("DeleteTopic", DELETE, timeout=None)
     # gRPC tells a far away time instead of none.
     assert (server.calls[0].time_remaining or 1e9) > 1e6
+
+
+def test_a_channel_from_before_a_fork_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its threads stayed in the parent: a call would wait for ever. The error says what to do."""
+    here = os.getpid()
+    with grpc.insecure_channel("localhost:1") as channel:
+        rpcs = Rpcs(channel)
+        rpcs.stub("Pull")
+        monkeypatch.setattr(os, "getpid", lambda: here + 1)
+        with pytest.raises(ForkedProcess, match=f"made in process {here} .* make a new client"):
+            rpcs.stub("Pull")

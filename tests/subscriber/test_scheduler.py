@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+from collections.abc import Iterator
 from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from subscriber import Message, ThreadScheduler
 from subscriber.scheduler import DEFAULT_WORKERS, Scheduler
-from tests.subscriber.streaming.fakes import PATIENCE, ids, message
+from tests.subscriber.streaming.fakes import PATIENCE, eventually, ids, message
 
 
 def messages(count: int) -> list[Message]:
@@ -114,13 +115,16 @@ def test_a_function_that_raises_does_not_take_its_worker_with_it(
 
 def test_shutdown_returns_what_has_not_begun_and_does_not_wait() -> None:
     """What runs may end when it likes; then its thread ends too."""
+    before = set(threading.enumerate())
     scheduler, slow = ThreadScheduler(max_workers=2), Slow()
     scheduler.schedule_many(slow, messages(5))
     slow.wait_for(2)
+    workers = set(threading.enumerate()) - before
+    assert len(workers) == 2
     assert ids(scheduler.shutdown()) == ["2", "3", "4"]
     assert slow.ended.empty()
     slow.release.set()
-    for thread in scheduler._threads:
+    for thread in workers:
         thread.join(PATIENCE)
         assert not thread.is_alive()
     assert slow.begun.empty()
@@ -129,6 +133,7 @@ def test_shutdown_returns_what_has_not_begun_and_does_not_wait() -> None:
 
 def test_shutdown_can_wait_for_what_runs() -> None:
     """And only for that."""
+    before = set(threading.enumerate())
     scheduler, slow = ThreadScheduler(max_workers=2), Slow()
     scheduler.schedule_many(slow, messages(5))
     slow.wait_for(2)
@@ -139,7 +144,7 @@ def test_shutdown_can_wait_for_what_runs() -> None:
         slow.release.set()
         assert ids(stopping.result(PATIENCE)) == ["2", "3", "4"]
     assert slow.ended.qsize() == 2
-    assert not any(thread.is_alive() for thread in scheduler._threads)
+    assert set(threading.enumerate()) == before
 
 
 # ---- an executor of the user's -----------------------------------------------------------------
@@ -154,13 +159,15 @@ def test_callbacks_run_on_the_users_executor() -> None:
         together.wait(PATIENCE)
         names.put(threading.current_thread().name)
 
+    before = set(threading.enumerate())
     with ThreadPoolExecutor(5, thread_name_prefix="mine") as executor:
         scheduler = ThreadScheduler(executor)
         scheduler.schedule_many(callback, messages(20))
         found = [names.get(timeout=PATIENCE) for _ in range(20)]
+        started = set(threading.enumerate()) - before
         scheduler.shutdown(await_msg_callbacks=True)
     assert all(name.startswith("mine") for name in found)
-    assert scheduler._threads == []
+    assert len(started) == 5
 
 
 def test_shutdown_leaves_the_users_executor_to_the_user() -> None:
@@ -220,17 +227,58 @@ def test_a_scheduler_that_is_shut_down_takes_nothing(foreign: bool) -> None:
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_what_is_scheduled_while_it_shuts_down_is_not_begun(foreign: bool) -> None:
-    """Its message is given back with all that is not settled."""
+@pytest.mark.parametrize("busy", [False, True])
+def test_what_is_scheduled_while_it_shuts_down_is_not_begun(foreign: bool, busy: bool) -> None:
+    """Its message is given back with all that is not settled; also if a worker is still at work."""
     slow = Slow()
+    late: list[Message] = []
     with ThreadPoolExecutor(1) as executor:
-        scheduler = ThreadScheduler(executor) if foreign else ThreadScheduler()
-        # The shutdown, at the worst moment: after the check, and before the message is there.
-        scheduler._check_open = scheduler.shutdown  # type: ignore[method-assign, assignment]
-        scheduler.schedule(slow, message("late"))
-        scheduler.schedule_many(slow, messages(2))
-        executor.submit(print).result(PATIENCE)
-    assert slow.begun.empty()
+        before = set(threading.enumerate())
+        scheduler = ThreadScheduler(executor) if foreign else ThreadScheduler(max_workers=1)
+        if busy:
+            scheduler.schedule(slow, message("running"))
+            slow.wait_for(1)
+
+        class Unlucky(list[Message]):
+            """The shutdown comes at the worst moment: after the check, before the messages."""
+
+            def __iter__(self) -> Iterator[Message]:
+                scheduler.shutdown()
+                yield from super().__iter__()
+
+        scheduler.schedule_many(late.append, Unlucky(messages(2)))
+        workers = set(threading.enumerate()) - before
+        slow.release.set()
+    for thread in workers:
+        thread.join(PATIENCE)
+    assert late == []
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_it_tells_how_many_callbacks_wait_and_run(foreign: bool) -> None:
+    """Also while it is shut down and the last ones are still inside."""
+    with ThreadPoolExecutor(2) as executor:
+        scheduler = ThreadScheduler(executor) if foreign else ThreadScheduler(max_workers=2)
+        slow = Slow()
+        assert (scheduler.waiting, scheduler.running) == (0, 0)
+        scheduler.schedule_many(slow, messages(5))
+        slow.wait_for(2)
+        assert (scheduler.waiting, scheduler.running) == (3, 2)
+        scheduler.shutdown()
+        assert (scheduler.waiting, scheduler.running) == (0, 2)
+        slow.release.set()
+        scheduler.shutdown(await_msg_callbacks=True)
+        assert (scheduler.waiting, scheduler.running) == (0, 0)
+
+
+def test_an_idle_pool_runs_nothing() -> None:
+    """Its workers sleep and are not counted."""
+    scheduler, slow = ThreadScheduler(max_workers=3), Slow()
+    slow.release.set()
+    scheduler.schedule_many(slow, messages(20))
+    eventually(lambda: slow.ended.qsize() == 20)
+    eventually(lambda: scheduler.running == 0)
+    scheduler.shutdown()
 
 
 def test_its_size_is_checked() -> None:
@@ -258,3 +306,4 @@ def test_a_scheduler_of_the_users_needs_two_methods() -> None:
     plain.schedule_many(print, some)
     assert plain.scheduled == [(some[0],), (some[1],)]
     assert not plain.runs_here()
+    assert (plain.waiting, plain.running) == (0, 0)

@@ -114,17 +114,16 @@ def test_after_max_lease_duration_the_server_has_it_back(here: World, key: str) 
 
 def test_a_deadline_set_by_hand_counts_until_the_next_extension(here: World) -> None:
     """A shorter one lets the message come again earlier."""
-    gate = Gate()
-    manager = here.manage(gate)
+    gate, other = Gate(), Gate()
+    gates = iter((gate, other))
+    manager = here.manage(lambda message: next(gates)(message))
     here.publish(b"a")
     gate.wait_for()
-    other = Gate()
     # Its own lease is not extended before 48 seconds have passed.
     message = next(iter(manager._leaser.messages()))
     assert message.modify_ack_deadline_with_response(20).result(PATIENCE)
     here.advance(18)
     assert here.free() == []
-    manager._callback = other
     here.advance(2)
     other.wait_for()
     gate.open()

@@ -12,7 +12,7 @@ from emulator.engine import Engine
 from protocol.clock import SYSTEM_CLOCK, Clock, ManualClock
 from subscriber import FlowControl, Message, SubscriberClient, ThreadScheduler, TopicAdminClient
 from subscriber.client import _SubscriptionCalls
-from subscriber.streaming.manager import StreamingPullManager
+from subscriber.streaming.manager import Settings, StreamingPullManager
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 TOPIC = "projects/p/topics/topic"
@@ -71,9 +71,8 @@ class World:
             _SubscriptionCalls(self.client._rpcs, SUBSCRIPTION),
             SUBSCRIPTION,
             callback,
-            limits=FlowControl(**limits),
+            Settings(limits=FlowControl(**limits), await_callbacks=await_callbacks),
             scheduler=ThreadScheduler(max_workers=workers),
-            await_callbacks=await_callbacks,
             clock=self.clock,
         )
         manager.start()

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable
 import grpc
 
 from protocol.clock import SYSTEM_CLOCK
+from protocol.errors import RpcError
 from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.message import Message, Outcome, Verdict
+from subscriber.message import Batch, Message, Outcome, Verdict
 from subscriber.streaming.dispatcher import Call
 from subscriber.streaming.outbox import Request
+from tests.failed_call import FailedCall
 
 # Longer than anything takes that is not broken.
 PATIENCE = 20.0
@@ -33,6 +35,9 @@ class Outcomes:
     def __init__(self, *, exactly_once: bool = False) -> None:
         self.taken: list[Outcome] = []
         self.exactly_once = exactly_once
+
+    def ack(self, message: Message) -> None:
+        self.taken.append((Verdict.ACK, message, 0, None))
 
     def put(self, outcome: Outcome) -> None:
         self.taken.append(outcome)
@@ -65,7 +70,13 @@ def message(
 ) -> Message:
     """A message as a callback gets it, received `at` this moment."""
     one = received(ack_id, key=key, data=data)
-    return Message(one, outcomes or Outcomes(), at, share=one.message.ByteSize())
+    return Message(one, Batch(outcomes or Outcomes(), at, one.message.ByteSize()))
+
+
+def response(*ack_ids: str, at: float = 0.0, share: int = 0) -> tuple[Batch, list[Message]]:
+    """The messages of one response, and what they have in common, received `at` this moment."""
+    batch = Batch(Outcomes(), at, share)
+    return batch, [Message(received(ack_id), batch) for ack_id in ack_ids]
 
 
 def ids(messages: Iterable[Message]) -> list[str]:
@@ -84,9 +95,9 @@ class UnaryCall:
         self._callbacks: list[Callable[[Call], None]] = []
 
     @classmethod
-    def answered(cls) -> UnaryCall:
+    def answered(cls, error: BaseException | None = None) -> UnaryCall:
         call = cls()
-        call.answer()
+        call.answer(error)
         return call
 
     @property
@@ -116,6 +127,10 @@ class UnaryCall:
             self._done, self._error = True, error
         for callback in self._callbacks:
             callback(self)
+
+    def answer_with(self, error: RpcError) -> None:
+        """End as a call does that the server fails with `error`."""
+        self.answer(FailedCall.of(error))
 
 
 class Server:

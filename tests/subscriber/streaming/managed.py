@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from protocol.clock import ManualClock
 from subscriber.flow_control import FlowControl
+from subscriber.hooks import Hooks
 from subscriber.message import Message
 from subscriber.scheduler import Scheduler, ThreadScheduler
-from subscriber.streaming.manager import StreamingPullManager
+from subscriber.streaming.manager import ReleaseAfter, Settings, StreamingPullManager
 from tests.subscriber.streaming.fakes import PATIENCE
 from tests.subscriber.streaming.scripted_stream import ScriptedCalls
 
@@ -29,6 +30,9 @@ class Managed:
         workers: int = 4,
         await_callbacks: bool = False,
         limit_server: bool = True,
+        release_after: ReleaseAfter = "callback",
+        give_up_after: float | None = None,
+        hooks: Sequence[Hooks] = (),
         **limits: Any,
     ) -> None:
         self.clock = ManualClock()
@@ -37,10 +41,15 @@ class Managed:
             self.calls,
             SUBSCRIPTION,
             callback,
-            limits=FlowControl(**limits),
+            Settings(
+                limits=FlowControl(**limits),
+                limit_server=limit_server,
+                await_callbacks=await_callbacks,
+                release_after=release_after,
+                give_up_after=give_up_after,
+                hooks=hooks,
+            ),
             scheduler=scheduler or ThreadScheduler(max_workers=workers),
-            await_callbacks=await_callbacks,
-            limit_server=limit_server,
             clock=self.clock,
         )
         self.future = self.manager.future

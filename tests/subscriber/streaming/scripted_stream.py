@@ -26,14 +26,12 @@ class ScriptedStream:
         self.cancelled = False
         self._lock = threading.Lock()
         self._over = False
-        self._inputs: queue.SimpleQueue[pubsub.StreamingPullResponse | Exception] = (
-            queue.SimpleQueue()
-        )
+        self._inputs: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
         self._callbacks: list[Callable[[object], None]] = []
 
     # ---- for the client ----------------------------------------------------------------------
 
-    def __next__(self) -> pubsub.StreamingPullResponse:
+    def __next__(self) -> bytes:
         given = self._inputs.get()
         if isinstance(given, Exception):
             raise given
@@ -53,18 +51,31 @@ class ScriptedStream:
     # ---- for the test ------------------------------------------------------------------------
 
     def respond(self, response: pubsub.StreamingPullResponse) -> None:
-        self._inputs.put(response)
+        self.send(response.SerializeToString())
+
+    def send(self, encoded: bytes) -> None:
+        self._inputs.put(encoded)
 
     def deliver(
-        self, *ack_ids: str, key: str = "", data: bytes = b"", ordering: bool | None = True
+        self,
+        *ack_ids: str,
+        key: str = "",
+        data: bytes = b"",
+        ordering: bool | None = True,
+        exactly_once: bool = False,
+        attempt: int = 0,
     ) -> None:
         """Send messages in one response; `ordering`: whether order is kept, None does not tell."""
         response = pubsub.StreamingPullResponse(
             received_messages=[received(ack_id, key=key, data=data) for ack_id in ack_ids]
         )
+        for one in response.received_messages:
+            one.delivery_attempt = attempt
         if ordering is not None:
             response.subscription_properties.message_ordering_enabled = ordering
-        self._inputs.put(response)
+        if exactly_once:
+            response.subscription_properties.exactly_once_delivery_enabled = True
+        self.respond(response)
 
     def end(self, error: RpcError | None = None) -> None:
         """End the call as the server does: with OK, or with `error`."""
@@ -91,12 +102,17 @@ class ScriptedStream:
 
 
 class ScriptedCalls:
-    """The three RPCs of a subscription: streams played by a test, unary calls that succeed."""
+    """The three RPCs of a subscription: streams played by a test, unary calls that succeed, unless
+    the test wants to answer itself, or an error."""
 
     def __init__(self) -> None:
         self.acknowledged: queue.SimpleQueue[str] = queue.SimpleQueue()
         # (ack id, seconds); 0 seconds is a nack.
         self.modified: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self.answers_extensions = True
+        self.acknowledge_error: RpcError | None = None
+        # Extensions that wait for an answer, with their ids.
+        self._unanswered: queue.SimpleQueue[tuple[list[str], UnaryCall]] = queue.SimpleQueue()
         self._streams: queue.SimpleQueue[ScriptedStream] = queue.SimpleQueue()
 
     def streaming_pull(self, requests: Requests) -> ScriptedStream:
@@ -107,12 +123,21 @@ class ScriptedCalls:
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> UnaryCall:
         for ack_id in request.ack_ids:
             self.acknowledged.put(ack_id)
-        return UnaryCall.answered()
+        error = self.acknowledge_error
+        return UnaryCall.answered(None if error is None else FailedCall.of(error))
 
     def modify_ack_deadline(self, request: pubsub.ModifyAckDeadlineRequest) -> UnaryCall:
         for ack_id in request.ack_ids:
             self.modified.put((ack_id, request.ack_deadline_seconds))
-        return UnaryCall.answered()
+        if self.answers_extensions or request.ack_deadline_seconds == 0:
+            return UnaryCall.answered()
+        call = UnaryCall()
+        self._unanswered.put((list(request.ack_ids), call))
+        return call
+
+    def next_extension(self) -> tuple[list[str], UnaryCall]:
+        """The next deadline change that waits for the test's answer; fails when none comes."""
+        return self._unanswered.get(timeout=PATIENCE)
 
     def next_stream(self) -> ScriptedStream:
         """The next stream that the client opened; fails when none comes."""

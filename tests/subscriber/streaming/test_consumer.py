@@ -13,7 +13,7 @@ from protocol.errors import NotFound
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.streaming import consumer as consumer_module
 from subscriber.streaming.consumer import Consumer
-from subscriber.streaming.stream import ResumingStream, StreamEnded
+from subscriber.streaming.stream import Arrival, ResumingStream, StreamEnded
 from tests.subscriber.streaming.fakes import PATIENCE
 from tests.subscriber.streaming.scripted_stream import PONG, ScriptedCalls
 
@@ -35,8 +35,8 @@ class Rig:
         self.consumer.start()
         self.call = self.calls.next_stream()
 
-    def receive(self, response: pubsub.StreamingPullResponse) -> None:
-        self.responses.put(response)
+    def receive(self, arrival: Arrival) -> None:
+        self.responses.put(arrival.response)
 
     def stream_opened(self) -> None: ...
 
@@ -68,9 +68,9 @@ def test_a_paused_reader_reads_no_more_until_it_is_resumed(rig: Rig) -> None:
     """The response in hand is the last one."""
     in_hand = threading.Event()
 
-    def pause(response: pubsub.StreamingPullResponse) -> None:
+    def pause(arrival: Arrival) -> None:
         rig.consumer.pause()
-        rig.responses.put(response)
+        rig.receive(arrival)
         in_hand.set()
 
     rig.consumer._background._on_response = pause
@@ -113,6 +113,13 @@ def test_stopping_cancels_a_stream_that_the_server_does_not_end(
     assert rig.call.cancelled
 
 
+def test_stopping_takes_no_longer_than_it_is_given(rig: Rig) -> None:
+    """When a shutdown is nearly out of time. The limits of its own are far longer here."""
+    rig.consumer.stop(timeout=0.01)
+    assert isinstance(rig.ends.get(timeout=PATIENCE), StreamEnded)
+    assert rig.call.cancelled
+
+
 def test_stopping_a_paused_reader_ends_it(rig: Rig) -> None:
     """It could not see the end otherwise."""
     rig.consumer.pause()
@@ -131,7 +138,7 @@ def test_a_reader_that_pauses_while_it_is_stopped_ends_all_the_same(rig: Rig) ->
         resume()
         resumed.set()
 
-    def pause_late(response: pubsub.StreamingPullResponse) -> None:
+    def pause_late(arrival: Arrival) -> None:
         in_hand.set()
         resumed.wait(PATIENCE)
         rig.consumer.pause()
@@ -150,7 +157,7 @@ def test_an_error_of_ours_ends_the_call_too(
 ) -> None:
     """A call that nobody reads would keep its leases at the server."""
 
-    def fail(response: pubsub.StreamingPullResponse) -> None:
+    def fail(arrival: Arrival) -> None:
         raise RuntimeError("a scheduler that is shut down")
 
     rig.consumer._background._on_response = fail

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import grpc
 import pytest
 
-from subscriber.exceptions import AcknowledgeStatus
-from subscriber.message import Verdict
-from subscriber.streaming import dispatcher as dispatcher_module
+from protocol.errors import FailedPrecondition
+from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
+from subscriber.futures import AckFuture
+from subscriber.message import Message, Verdict
+from subscriber.streaming import linger as linger_module
 from subscriber.streaming.dispatcher import MAX_IN_FLIGHT
+from subscriber.streaming.outbox import Request
 from tests.failed_call import FailedCall
-from tests.subscriber.streaming.dispatching import Rig
-from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.dispatching import Rig, Settled
+from tests.subscriber.streaming.fakes import PATIENCE, Server, UnaryCall
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ def rig() -> Iterator[Rig]:
 def test_an_acknowledgement_is_reported_and_sent(rig: Rig) -> None:
     """To the leases at once, without waiting for the server's answer."""
     rig.message("a").ack()
-    assert rig.finished.get(timeout=PATIENCE) == (["a"], ["a"])
+    assert rig.finished.get(timeout=PATIENCE) == Settled(acked=("a",))
     call = rig.server.next_call()
     assert (call.request.is_ack, call.request.ack_ids) == (True, ["a"])
     call.answer()
@@ -38,13 +41,17 @@ def test_an_acknowledgement_is_reported_and_sent(rig: Rig) -> None:
 def test_each_verdict_does_what_it_says(rig: Rig) -> None:
     """A nack is a deadline of 0, a drop tells the server nothing, an extension settles nothing."""
     rig.message("nacked").nack()
-    assert rig.finished.get(timeout=PATIENCE) == (["nacked"], [])
+    assert rig.finished.get(timeout=PATIENCE) == Settled(nacked=("nacked",))
     assert rig.server.next_call().request.seconds == 0
+    rig.message("later").nack(delay=20)
+    assert rig.finished.get(timeout=PATIENCE) == Settled(nacked=("later",))
+    request = rig.server.next_call().request
+    assert (request.seconds, request.ack_ids) == (20, ["later"])
     rig.message("extended").modify_ack_deadline(30)
     request = rig.server.next_call().request
     assert (request.seconds, request.ack_ids) == (30, ["extended"])
     rig.message("dropped").drop()
-    assert rig.finished.get(timeout=PATIENCE) == (["dropped"], [])
+    assert rig.finished.get(timeout=PATIENCE) == Settled(dropped=("dropped",))
     rig.dispatcher.extend(["leased", "too"], 15)
     request = rig.server.next_call().request
     assert (request.seconds, request.ack_ids) == (15, ["leased", "too"])
@@ -87,8 +94,7 @@ def test_with_all_calls_under_way_it_waits_without_spinning(rig: Rig) -> None:
 
 def test_outcomes_gather_unless_somebody_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """They come in crowds, so a few go out together; a tracked one goes out at once."""
-    monkeypatch.setattr(dispatcher_module, "LONGEST_LINGER", 3600.0)
-    monkeypatch.setattr(dispatcher_module, "LINGER_PER_MESSAGE", 3600.0)
+    monkeypatch.setattr(linger_module, "SHORTEST_LINGER", 3600.0)
     rig = Rig()
     for number in range(10):
         rig.message(str(number)).ack()
@@ -127,6 +133,8 @@ def test_a_failure_is_told_counted_and_logged_once(
         errors = [future.exception(PATIENCE) for future in futures]
         rig.settle()
     assert [str(error) for error in errors] == ["PERMISSION_DENIED: not yours"] * 3
+    told = [rig.refused.get_nowait() for _ in range(rig.refused.qsize())]
+    assert sorted(ack_id for _, failed in told for ack_id in failed) == ["0", "1", "2"]
     assert rig.dispatcher.failures == 3
     assert 1 <= len(caplog.records) <= 3
     assert "not yours" in caplog.text
@@ -157,3 +165,114 @@ def test_giving_back_settles_as_a_nack(rig: Rig) -> None:
         request = rig.server.next_call().request
         assert request.seconds == 0
         sent += len(request.ack_ids)
+
+
+def test_giving_back_is_not_a_failure_of_the_key(rig: Rig) -> None:
+    """Whoever gives messages back sees to what stands behind them."""
+    one = rig.message("a")
+    rig.dispatcher.nack([one])
+    assert one.purged
+
+
+# ---- its listener ------------------------------------------------------------------------------
+
+
+def test_each_call_that_ends_is_told_with_how_long_it_took(rig: Rig) -> None:
+    """Also one that will be made again; the time is that of the last attempt."""
+    rig.message("a").ack()
+    call = rig.server.next_call()
+    rig.clock.advance(3)
+    call.answer(FailedCall(grpc.StatusCode.UNAVAILABLE, "down"))
+    ack_ids, seconds, error = rig.calls_done.get(timeout=PATIENCE)
+    assert (ack_ids, seconds) == (["a"], 3.0)
+    assert error is not None
+    assert error.message == "down"
+    rig.clock.advance(1)
+    call = rig.server.next_call()
+    rig.clock.advance(2)
+    call.answer()
+    assert rig.calls_done.get(timeout=PATIENCE) == (["a"], 2.0, None)
+    assert rig.refused.empty()
+
+
+def test_a_receipt_is_answered_for_each_id(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """The refused ones are not a failure to be logged: the listener drops those messages."""
+    rig.dispatcher.confirm(["ours", "over", "busy"], 60)
+    call = rig.server.next_call()
+    assert (call.request.seconds, call.request.is_receipt) == (60, True)
+    named = {"over": "PERMANENT_FAILURE_INVALID_ACK_ID", "busy": "TRANSIENT_FAILURE_X"}
+    with caplog.at_level(logging.WARNING):
+        call.answer(FailedCall.of(FailedPrecondition("no", reason="R", metadata=named)))
+        confirmed, refused = rig.receipts.get(timeout=PATIENCE)
+    assert confirmed == ["ours"]
+    assert refused["over"].error_code is AcknowledgeStatus.INVALID_ACK_ID
+    assert list(refused) == ["over"]
+    rig.clock.advance(1)
+    rig.server.next_call().answer()
+    assert rig.receipts.get(timeout=PATIENCE) == (["busy"], {})
+    assert (rig.refused.empty(), rig.dispatcher.failures, caplog.records) == (True, 0, [])
+
+
+def test_a_receipt_that_nobody_can_be_asked_for_is_refused() -> None:
+    """A closed channel: what waits for the answer is not left waiting."""
+
+    class ClosedServer(Server):
+        def send(self, request: Request) -> UnaryCall:
+            raise ValueError("Cannot invoke RPC on closed channel!")
+
+    rig = Rig(ClosedServer())
+    rig.dispatcher.confirm(["a"], 60)
+    confirmed, refused = rig.receipts.get(timeout=PATIENCE)
+    assert (confirmed, list(refused)) == ([], ["a"])
+    rig.dispatcher.stop(PATIENCE)
+
+
+@pytest.mark.parametrize("decide", [Message.ack_with_response, Message.nack_with_response])
+def test_what_is_decided_after_the_lease_was_given_up_is_sent_and_not_called_a_success(
+    rig: Rig, decide: Callable[[Message], AckFuture]
+) -> None:
+    """The server may still take it; but it has been told, or will find, that the lease is over."""
+    late = rig.message("late")
+    late.settled = Verdict.DROP
+    future = decide(late)
+    call = rig.server.next_call()
+    assert call.request.ack_ids == ["late"]
+    error = future.exception(PATIENCE)
+    assert isinstance(error, AcknowledgeError)
+    assert error.error_code is AcknowledgeStatus.INVALID_ACK_ID
+    call.answer()
+    rig.settle()
+
+
+# ---- acknowledgements, which have a way of their own ---------------------------------------------
+
+
+def test_no_acknowledgement_is_overlooked_however_the_thread_sleeps() -> None:
+    """Each is made when the one before was reported, as the thread is about to wait again."""
+    rig = Rig(Server(automatic=True))
+    for number in range(2_000):
+        rig.message(str(number)).ack()
+        assert rig.finished.get(timeout=PATIENCE) == Settled(acked=(str(number),))
+    rig.dispatcher.stop(PATIENCE)
+
+
+def test_acknowledgements_of_many_threads_all_arrive_once() -> None:
+    """They append to one list while it is emptied."""
+    rig = Rig(Server(automatic=True))
+    begin = threading.Barrier(4)
+
+    def acknowledge(name: str) -> None:
+        begin.wait(PATIENCE)
+        for number in range(2_000):
+            rig.message(f"{name}{number}").ack()
+
+    threads = [threading.Thread(target=acknowledge, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rig.dispatcher.stop(PATIENCE)
+    sent = []
+    while rig.server.calls_waiting:
+        sent += rig.server.next_call().request.ack_ids
+    assert sorted(sent) == sorted(f"{name}{number}" for name in "abcd" for number in range(2_000))

@@ -5,18 +5,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subscriber.flow_control import FlowControl
-from subscriber.streaming.lease_table import EXTEND_AT, LeaseTable
-from tests.subscriber.streaming.fakes import ids, message
+from subscriber.message import Message
+from subscriber.streaming.lease_table import EXTEND_AT, LeaseTable, Released
+from tests.subscriber.streaming.fakes import ids, message, response
 
 NO_LIMIT = FlowControl()
 # What floats lose when seconds are added in another order.
 TINY = 1e-9
 
 
-def table_with(*ack_ids: str, limits: FlowControl = NO_LIMIT, at: float = 0.0) -> LeaseTable:
+def table_with(*ack_ids: str, limits: FlowControl = NO_LIMIT) -> LeaseTable:
+    """A table with the messages of one response, received at 0."""
     table = LeaseTable(limits)
-    table.add([message(ack_id, at=at) for ack_id in ack_ids], at)
+    add(table, *ack_ids)
     return table
+
+
+def add(table: LeaseTable, *ack_ids: str, at: float = 0.0, share: int = 0) -> list[Message]:
+    """One more response."""
+    batch, messages = response(*ack_ids, at=at, share=share)
+    table.add(batch, messages, at)
+    return messages
 
 
 def test_a_lease_is_extended_when_four_fifths_of_it_have_passed() -> None:
@@ -30,9 +39,9 @@ def test_a_lease_is_extended_when_four_fifths_of_it_have_passed() -> None:
 
 
 def test_only_those_that_are_due_are_extended() -> None:
-    """Each message has its own time: no lease is extended twice as often as it needs."""
+    """Each response has its own time: no lease is extended twice as often as it needs."""
     table = table_with("a")
-    table.add([message("b", at=5.0)], 5.0)
+    add(table, "b", at=5.0)
     assert table.due(48.0).extend == ["a"]
     assert table.due(53.0).extend == ["b"]
     assert table.due(56.0).extend == ["a"]
@@ -88,29 +97,48 @@ def test_the_lease_granted_with_a_delivery_keeps_within_them_too(
 
 def test_a_finished_message_is_extended_no_more() -> None:
     """Removing tells how much it frees, once."""
-    table = table_with("a", "b")
-    size = message("a").share
-    released = table.remove(["a", "unknown"])
-    assert (released.messages, released.size) == (1, size)
-    assert table.remove(["a"]).messages == 0
+    table = LeaseTable(NO_LIMIT)
+    first, second, third = add(table, "a", "b", "c", share=7)
+    assert table.remove([first, third]) == Released(2, 14)
+    assert table.remove([first]) == Released(0, 0)
     assert table.due(48.0).extend == ["b"]
     assert len(table) == 1
+    assert table.remove([second]) == Released(1, 7)
+    assert len(table) == 0
+    assert table.due(1000.0).extend == []
+    assert table.next_due() is None
+
+
+def test_messages_of_a_response_leave_it_one_by_one() -> None:
+    """It is extended while one of them is open, and the others come back no more."""
+    table = LeaseTable(NO_LIMIT)
+    first, second, third = add(table, "a", "b", "c")
+    table.remove([second])
+    assert table.due(48.0).extend == ["a", "c"]
+    table.remove([first])
+    assert table.due(56.0).extend == ["c"]
+    table.remove([third])
+    assert table.next_due() is None or table.due(64.0).extend == []
+    assert len(table) == 0
 
 
 def test_a_message_is_given_up_after_max_lease_duration() -> None:
     """Counted from its receipt, however often it was extended; then it is not here any more."""
-    table = table_with("a", limits=FlowControl(max_lease_duration=100))
+    table = LeaseTable(FlowControl(max_lease_duration=100))
+    finished, given_up = add(table, "finished", "a", share=7)
+    table.remove([finished])
     times = []
     while (due := table.next_due()) is not None:
         work = table.due(due)
         times.append((due, work.extend, ids(work.given_up)))
+        assert work.released == Released(len(work.given_up), 7 * len(work.given_up))
     *extensions, last = times
     assert last == (100.0, [], ["a"])
     assert [due for due, extend, _ in extensions if extend == ["a"]] == [
         pytest.approx(48.0 + 8 * count) for count in range(7)
     ]
     assert len(table) == 0
-    assert table.remove(["a"]).messages == 0
+    assert table.remove([given_up]) == Released(0, 0)
 
 
 def test_a_max_lease_duration_below_the_servers_lease_is_kept() -> None:
@@ -123,9 +151,21 @@ def test_a_max_lease_duration_below_the_servers_lease_is_kept() -> None:
 
 def test_all_leased_messages_are_known() -> None:
     """For the shutdown, which gives them back."""
-    table = table_with("a", "b")
-    table.remove(["a"])
-    assert ids(table.messages()) == ["b"]
+    table = LeaseTable(NO_LIMIT)
+    first, _ = add(table, "a", "b")
+    add(table, "c")
+    table.remove([first])
+    assert ids(table.messages()) == ["b", "c"]
+
+
+def test_the_times_of_acknowledged_messages_are_known() -> None:
+    """Each from its own receipt; before the first there is nothing to tell."""
+    table = LeaseTable(NO_LIMIT)
+    assert table.latency().p99 == 0.0
+    table.handled([message("a", at=9.0), message("b", at=9.0), message("c", at=5.0)], 10.0)
+    latency = table.latency()
+    assert latency.p50 == pytest.approx(1.0, rel=0.06)
+    assert latency.p90 == pytest.approx(5.0, rel=0.06)
 
 
 @given(
@@ -152,13 +192,13 @@ def test_no_lease_ends_before_it_is_extended_or_given_up(
                 assert now <= ends[ack_id]
                 ends[ack_id] = now + work.seconds
             for given_up in work.given_up:
-                assert 0 <= now - (given_up.received_at + limit) + TINY <= delay + 2 * TINY
+                assert 0 <= now - (given_up.batch.received_at + limit) + TINY <= delay + 2 * TINY
                 assert now <= ends.pop(given_up.ack_id) + delay + TINY
 
     for number, arrival in enumerate(arrivals):
         look_until(arrival)
         now = max(now, arrival)
-        table.add([message(str(number), at=now)], now)
-        ends[str(number)] = now + table.stream_deadline
+        for one in add(table, f"{number}/first", f"{number}/second", at=now):
+            ends[one.ack_id] = now + table.stream_deadline
     look_until(now + limit + 1000.0)
     assert ends == {}

@@ -14,7 +14,7 @@ from subscriber.flow_control import FlowControl
 from subscriber.message import Message
 from subscriber.streaming.lease_table import Released
 from subscriber.streaming.leaser import Leaser
-from tests.subscriber.streaming.fakes import PATIENCE, ids, message
+from tests.subscriber.streaming.fakes import PATIENCE, ids, message, response
 
 
 class Watched:
@@ -29,6 +29,12 @@ class Watched:
             extend=lambda ack_ids, seconds: self.extended.put((ack_ids, seconds)),
             give_up=lambda messages, released: self.given_up.put((messages, released)),
         )
+
+    def add(self, *ack_ids: str, at: float = 0.0, share: int = 0) -> list[Message]:
+        """The messages of one response, received `at` that moment."""
+        batch, messages = response(*ack_ids, at=at, share=share)
+        self.leaser.add(batch, messages)
+        return messages
 
     def next_extension(self) -> tuple[list[str], int]:
         return self.extended.get(timeout=PATIENCE)
@@ -47,7 +53,7 @@ def test_a_lease_is_extended_again_and_again() -> None:
     """Before it ends, for as long as the message is not finished."""
     clock = ManualClock()
     with watching(clock) as watched:
-        watched.leaser.add([message("a")], 0.0)
+        watched.add("a")
         clock.advance(48)
         assert watched.next_extension() == (["a"], 10)
         for _ in range(5):
@@ -60,13 +66,13 @@ def test_a_lease_that_ends_before_all_others_wakes_the_leaser() -> None:
     clock = ManualClock()
     with watching(clock) as watched:
         clock.advance(48)
-        watched.leaser.add([message("first")], 0.0)
+        watched.add("first")
         assert watched.next_extension() == (["first"], 10)
         watched.leaser.handled([message("slow", at=-1000.0)])
         clock.advance(8)
         assert watched.next_extension() == (["first"], 600)
         # Overdue when it is added, and no jump of the clock will wake anybody.
-        watched.leaser.add([message("second")], 0.0)
+        watched.add("second")
         assert watched.next_extension() == (["second"], 600)
 
 
@@ -74,10 +80,8 @@ def test_a_finished_message_is_not_extended() -> None:
     """Removing says what it frees, for flow control."""
     clock = ManualClock()
     with watching(clock) as watched:
-        first, second = message("a", data=b"12345"), message("b")
-        watched.leaser.add([first, second], 0.0)
-        released = watched.leaser.remove(["a"])
-        assert (released.messages, released.size) == (1, first.share)
+        first, _ = watched.add("a", "b", share=7)
+        assert watched.leaser.remove([first]) == Released(1, 7)
         clock.advance(48)
         assert watched.next_extension() == (["b"], 10)
         assert len(watched.leaser) == 1
@@ -89,7 +93,7 @@ def test_extensions_follow_the_times_of_handled_messages() -> None:
     with watching(clock) as watched:
         clock.advance(30)
         watched.leaser.handled([message("other", at=0.0)])
-        watched.leaser.add([message("a", at=30.0)], 30.0)
+        watched.add("a", at=30.0)
         clock.advance(48)
         assert watched.next_extension() == (["a"], 30)
 
@@ -98,13 +102,12 @@ def test_a_message_is_given_up_after_max_lease_duration() -> None:
     """With what that frees; afterwards its removal frees nothing."""
     clock = ManualClock()
     with watching(clock, FlowControl(max_lease_duration=20)) as watched:
-        one = message("a", data=b"12345")
-        watched.leaser.add([one], 0.0)
+        (one,) = watched.add("a", share=7)
         clock.advance(20)
         messages, released = watched.given_up.get(timeout=PATIENCE)
         assert messages == [one]
-        assert (released.messages, released.size) == (1, one.share)
-        assert watched.leaser.remove(["a"]).messages == 0
+        assert released == Released(1, 7)
+        assert watched.leaser.remove([one]) == Released(0, 0)
         assert watched.extended.empty()
 
 
@@ -113,8 +116,7 @@ def test_a_lease_is_extended_when_frozen_time_moves() -> None:
     with freeze_time("2030-01-01") as frozen:
         clock = SystemClock()
         with watching(clock) as watched:
-            now = clock.monotonic()
-            watched.leaser.add([message("a", at=now)], now)
+            watched.add("a", at=clock.monotonic())
             frozen.tick(timedelta(seconds=47))
             assert watched.extended.empty()
             frozen.tick(timedelta(seconds=2))
@@ -125,7 +127,7 @@ def test_stopping_ends_the_thread_and_leaves_the_clock() -> None:
     """Twice is once; what is leased stays known, for the shutdown."""
     clock = ManualClock()
     watched = Watched(clock, FlowControl())
-    watched.leaser.add([message("a")], 0.0)
+    watched.add("a")
     watched.leaser.stop()
     watched.leaser.stop()
     assert not watched.leaser._thread.is_alive()

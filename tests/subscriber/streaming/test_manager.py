@@ -9,8 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from protocol.errors import NotFound, Unavailable
+from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
+from subscriber.futures import AckFuture
 from subscriber.message import Message
 from subscriber.streaming.liveness import PING_EVERY
+from subscriber.streaming.manager import ReleaseAfter
 from subscriber.streaming.state import SubscriptionState
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import SUBSCRIPTION, Gate, Managed, managed
@@ -52,20 +55,20 @@ def test_legacy_flow_control_tells_the_server_no_limits() -> None:
 def test_a_stream_opened_again_is_the_same_clients() -> None:
     """The server may recognise a comeback; the state tells where things stand."""
     with managed(Message.ack) as running:
-        states = [running.manager.state]
+        states = [running.future.state]
         first = next(running.stream.requests)
         running.stream.deliver("a")
         assert running.acknowledged(1) == ["a"]
-        states.append(running.manager.state)
+        states.append(running.future.state)
         running.stream.end(Unavailable("down"))
-        eventually(lambda: running.manager.state is not SubscriptionState.STREAMING)
-        states.append(running.manager.state)
+        eventually(lambda: running.future.state is not SubscriptionState.STREAMING)
+        states.append(running.future.state)
         advance_until(running, lambda: running.calls.streams_waiting == 1)
         running.stream = running.calls.next_stream()
         assert next(running.stream.requests).client_id == first.client_id
         running.stream.deliver("b")
         assert running.acknowledged(1) == ["b"]
-    states.append(running.manager.state)
+    states.append(running.future.state)
     assert states == [
         SubscriptionState.CONNECTING,
         SubscriptionState.STREAMING,
@@ -79,8 +82,31 @@ def test_a_final_error_of_the_stream_ends_the_subscription_with_it() -> None:
     running = Managed(Message.ack)
     running.stream.end(NotFound("no such subscription"))
     assert isinstance(running.future.exception(PATIENCE), NotFound)
-    assert running.manager.state is SubscriptionState.CLOSED
+    assert running.future.state is SubscriptionState.CLOSED
     assert not running.future.cancelled()
+
+
+def test_a_subscription_may_give_up_when_no_stream_has_worked_for_long_enough() -> None:
+    """Of its own accord and in order: what runs is given back, and the future tells the error."""
+    gate = Gate()
+    running = Managed(gate, give_up_after=60.0)
+    running.stream.deliver("a")
+    gate.wait_for()
+    running.stream.end(Unavailable("down"))
+    began = running.clock.monotonic()
+
+    def keep_breaking() -> bool:
+        if running.calls.streams_waiting:
+            running.calls.next_stream().end(Unavailable("still down"))
+        running.clock.advance(1)
+        return running.future.done()
+
+    eventually(keep_breaking)
+    assert running.clock.monotonic() >= began + 60.0
+    assert isinstance(running.future.exception(PATIENCE), Unavailable)
+    assert running.nacked(1) == ["a"]
+    assert running.future.state is SubscriptionState.CLOSED
+    gate.open()
 
 
 def test_a_stream_on_which_the_server_falls_silent_is_replaced() -> None:
@@ -134,7 +160,7 @@ def test_a_callback_that_raises_is_nacked_and_reported_and_the_stream_goes_on(
         running.stream.deliver("b")
         assert running.acknowledged(1) == ["b"]
         assert running.future.running()
-        assert running.manager.callback_errors == 1
+        assert running.future.statistics().callback_errors == 1
     assert [record.message for record in caplog.records] == [
         "callback raised for message a, which is nacked"
     ]
@@ -165,7 +191,7 @@ def test_every_callback_that_raises_is_counted() -> None:
     with managed(fail, workers=8) as running:
         running.stream.deliver(*map(str, range(80)))
         assert len(running.nacked(80)) == 80
-    assert running.manager.callback_errors == 80
+    assert running.future.statistics().callback_errors == 80
 
 
 @pytest.mark.parametrize("ordering", [True, None])
@@ -228,3 +254,73 @@ def test_held_messages_that_are_given_up_are_held_no_more() -> None:
         running.stream.deliver("1/again", "2/again", "3/again", key="k")
         gate.open(3)
         assert running.acknowledged(3) == ["1/again", "2/again", "3/again"]
+
+
+def test_a_late_acknowledgement_is_sent_and_not_called_a_success(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The server may still take it; the user is warned, once for all that come together."""
+    futures: list[AckFuture] = []
+    gate = Gate(lambda message: futures.append(message.ack_with_response()))
+    with managed(gate, max_lease_duration=100) as running:
+        running.stream.deliver("a")
+        gate.wait_for()
+        advance_until(running, lambda: running.future.statistics().expired == 1)
+        assert running.future.statistics().leased == 0
+        with caplog.at_level(logging.WARNING):
+            caplog.clear()
+            gate.open()
+            assert running.acknowledged(1) == ["a"]
+            eventually(lambda: bool(futures) and futures[0].done())
+            eventually(lambda: bool(caplog.records))
+        error = futures[0].exception(timeout=0)
+        assert isinstance(error, AcknowledgeError)
+        assert error.error_code is AcknowledgeStatus.INVALID_ACK_ID
+        # No release without its add: what was given up counts no less for being acknowledged.
+        assert running.future.statistics().leased == 0
+    assert [record.message for record in caplog.records] == [
+        "1 messages were acknowledged after their lease was given up: they may be delivered again"
+    ]
+
+
+def test_an_acknowledgement_made_twice_is_no_late_one(caplog: pytest.LogCaptureFixture) -> None:
+    """The second frees nothing, and nothing was given up."""
+
+    def twice(message: Message) -> None:
+        message.ack()
+        message.ack()
+
+    with managed(twice) as running, caplog.at_level(logging.WARNING):
+        running.stream.deliver("a")
+        assert running.acknowledged(2) == ["a", "a"]
+        eventually(lambda: running.future.statistics().acked == 2)
+        assert running.future.statistics().leased == 0
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("release_after", ["callback", "ack"])
+def test_a_late_verdict_and_the_next_of_its_key(release_after: ReleaseAfter) -> None:
+    """It begins when the callback has ended, or only when the message is settled."""
+    kept: list[Message] = []
+    with managed(kept.append, release_after=release_after) as running:
+        running.stream.deliver("1", "2", key="k")
+        eventually(lambda: len(kept) == (2 if release_after == "callback" else 1))
+        eventually(lambda: running.future.statistics().running == 0)
+        assert running.future.statistics().held == (0 if release_after == "callback" else 1)
+        kept[0].ack()
+        assert running.acknowledged(1) == ["1"]
+        eventually(lambda: len(kept) == 2)
+        kept[1].ack()
+        assert running.acknowledged(1) == ["2"]
+
+
+def test_a_message_that_is_never_settled_does_not_hold_up_its_key_for_ever() -> None:
+    """It is given up after max_lease_duration; its redelivery may then begin."""
+    kept: list[Message] = []
+    with managed(kept.append, release_after="ack", max_lease_duration=100) as running:
+        running.stream.deliver("1", key="k")
+        eventually(lambda: len(kept) == 1)
+        advance_until(running, lambda: running.future.statistics().expired == 1)
+        running.stream.deliver("1/again", key="k")
+        eventually(lambda: len(kept) == 2 or running.future.statistics().held == 1)
+        assert len(kept) == 2

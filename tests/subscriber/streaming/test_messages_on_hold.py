@@ -11,6 +11,13 @@ def keyed(*ack_ids: str, key: str = "k") -> list[Message]:
     return [message(ack_id, key=key) for ack_id in ack_ids]
 
 
+def fail(hold: MessagesOnHold, message: Message) -> list[Message]:
+    """A message fails, and its callback ends; returns what is to be nacked with it."""
+    given_back = hold.failed(message)
+    assert hold.ended(message) is None
+    return given_back
+
+
 def test_messages_without_a_key_always_run() -> None:
     """They are never held, and never two of one."""
     hold = MessagesOnHold()
@@ -25,9 +32,9 @@ def test_one_message_of_a_key_runs_and_the_others_wait_in_order() -> None:
     assert ids(hold.offer([first, second]).run) == ["1"]
     assert hold.offer([third]).run == []
     assert len(hold) == 2
-    assert hold.finished(first) is second
-    assert hold.finished(second) is third
-    assert hold.finished(third) is None
+    assert hold.ended(first) is second
+    assert hold.ended(second) is third
+    assert hold.ended(third) is None
     assert ids(hold.offer(keyed("4")).run) == ["4"]
 
 
@@ -43,10 +50,54 @@ def test_a_failure_gives_back_what_is_held_behind_it() -> None:
     hold = MessagesOnHold()
     failing, *behind = keyed("1", "2", "3")
     hold.offer([failing, *behind])
-    assert hold.failed(failing) == behind
+    assert fail(hold, failing) == behind
     assert len(hold) == 0
     assert ids(hold.offer(keyed("1/again", "2/again")).run) == ["1/again"]
     assert len(hold) == 1
+
+
+def test_a_failure_does_not_end_the_turn_of_a_message() -> None:
+    """While its callback goes on nothing of its key begins, not even its own redelivery."""
+    hold = MessagesOnHold()
+    (failing,) = keyed("1")
+    hold.offer([failing])
+    hold.failed(failing)
+    again, behind = keyed("1/again", "2/again")
+    assert hold.offer([again, behind]).run == []
+    assert len(hold) == 2
+    assert hold.ended(failing) is again
+    assert hold.ended(again) is behind
+
+
+def test_a_failure_told_twice_counts_once() -> None:
+    """By the worker and by whoever nacked: the second must not give back what has come again."""
+    hold = MessagesOnHold()
+    failing, held = keyed("1", "2")
+    hold.offer([failing, held])
+    assert hold.failed(failing) == [held]
+    hold.offer(keyed("1/again", "2/again"))
+    assert hold.failed(failing) == []
+    assert len(hold) == 2
+
+
+def test_a_message_that_fails_after_its_turn_takes_along_what_is_held_then() -> None:
+    """Nacked late, while the next one runs: that one goes on, those behind it come again."""
+    hold = MessagesOnHold()
+    late, running, held = keyed("1", "2", "3")
+    hold.offer([late, running, held])
+    assert hold.ended(late) is running
+    assert hold.failed(late) == [held]
+    assert ids(hold.offer(keyed("4")).refuse) == ["4"]
+    assert hold.ended(running) is None
+    assert ids(hold.offer(keyed("1/again", "2/again")).run) == ["1/again"]
+
+
+def test_what_comes_behind_a_missed_message_waits_for_it() -> None:
+    """It was delivered here and is not ours: its key begins with its next delivery."""
+    hold = MessagesOnHold()
+    hold.missed([*keyed("1"), message("unordered")])
+    assert ids(hold.offer(keyed("2")).refuse) == ["2"]
+    assert ids(hold.offer([message("3"), *keyed("1/again", "2/again")]).run) == ["3", "1/again"]
 
 
 def test_what_was_in_flight_at_a_failure_does_not_overtake_it() -> None:
@@ -54,7 +105,7 @@ def test_what_was_in_flight_at_a_failure_does_not_overtake_it() -> None:
     hold = MessagesOnHold()
     (failing,) = keyed("1")
     hold.offer([failing])
-    hold.failed(failing)
+    fail(hold, failing)
     for ack_id in ("2", "3", "4"):
         offered = hold.offer(keyed(ack_id))
         assert (ids(offered.refuse), offered.run) == ([ack_id], [])
@@ -67,7 +118,7 @@ def test_a_second_copy_of_a_held_message_does_not_overtake_the_failed_one() -> N
     hold = MessagesOnHold()
     failing, *old = keyed("1/old", "2/old")
     hold.offer([failing, *old, *keyed("1/copy")])
-    assert ids(hold.failed(failing)) == ["2/old", "1/copy"]
+    assert ids(fail(hold, failing)) == ["2/old", "1/copy"]
     assert ids(hold.offer(keyed("2/copy")).refuse) == ["2/copy"]
     assert ids(hold.offer(keyed("1/again")).run) == ["1/again"]
 
@@ -77,7 +128,7 @@ def test_a_failed_message_that_went_elsewhere_does_not_block_its_key() -> None:
     hold = MessagesOnHold()
     (failing,) = keyed("1")
     hold.offer([failing])
-    hold.failed(failing)
+    fail(hold, failing)
     assert ids(hold.offer(keyed("2")).refuse) == ["2"]
     assert ids(hold.offer(keyed("2/again")).run) == ["2/again"]
 
@@ -87,7 +138,7 @@ def test_the_key_does_not_begin_again_behind_a_message_that_was_just_refused() -
     hold = MessagesOnHold()
     failing, held = keyed("0", "1")
     hold.offer([failing, held])
-    hold.failed(failing)
+    fail(hold, failing)
     for ack_id in ("2", "1/again", "2/again"):
         assert ids(hold.offer(keyed(ack_id)).refuse) == [ack_id]
     assert ids(hold.offer(keyed("1/third", "2/third")).run) == ["1/third"]
@@ -100,7 +151,7 @@ def test_the_order_of_a_key_is_remembered_over_two_failures() -> None:
     failing, held = keyed("0", "1")
     hold.offer([failing, held])
     hold.lost([held])
-    hold.failed(failing)
+    fail(hold, failing)
     for ack_id in ("2", "1/again", "2/again"):
         assert ids(hold.offer(keyed(ack_id)).refuse) == [ack_id]
     assert ids(hold.offer(keyed("1/third")).run) == ["1/third"]
@@ -111,7 +162,7 @@ def test_a_refused_message_that_went_elsewhere_does_not_block_its_key_either() -
     hold = MessagesOnHold()
     failing, held = keyed("0", "1")
     hold.offer([failing, held])
-    hold.failed(failing)
+    fail(hold, failing)
     for ack_id in ("2", "1/again", "2/again"):
         hold.offer(keyed(ack_id))
     assert ids(hold.offer(keyed("2/third")).run) == ["2/third"]
@@ -122,7 +173,7 @@ def test_a_failure_in_one_key_is_nothing_to_the_others() -> None:
     hold = MessagesOnHold()
     (failing,) = keyed("1", key="a")
     hold.offer([failing])
-    hold.failed(failing)
+    fail(hold, failing)
     offered = hold.offer([*keyed("2", key="a"), *keyed("3", key="b"), message("4")])
     assert (ids(offered.run), ids(offered.refuse)) == (["3", "4"], ["2"])
 
@@ -133,7 +184,7 @@ def test_suspicions_are_bounded() -> None:
     for number in range(messages_on_hold.MAX_SUSPICIONS + 1):
         (failing,) = keyed("1", key=str(number))
         hold.offer([failing])
-        hold.failed(failing)
+        fail(hold, failing)
     assert ids(hold.offer(keyed("2", key="0")).run) == ["2"]
     assert ids(hold.offer(keyed("2", key="1")).refuse) == ["2"]
 
@@ -144,8 +195,8 @@ def test_a_held_message_that_lost_its_lease_is_held_no_more_nor_those_behind_it(
     first, second, third, fourth = keyed("1", "2", "3", "4")
     hold.offer([first, second, third, fourth])
     assert hold.lost([third]) == [third, fourth]
-    assert hold.finished(first) is second
-    assert hold.finished(second) is None
+    assert hold.ended(first) is second
+    assert hold.ended(second) is None
     assert ids(hold.offer(keyed("5")).refuse) == ["5"]
     assert ids(hold.offer(keyed("3/again", "4/again")).run) == ["3/again"]
 
@@ -156,7 +207,7 @@ def test_the_running_message_may_lose_its_lease() -> None:
     first, second = keyed("1", "2")
     hold.offer([first, second])
     assert hold.lost([first, message("unordered")]) == []
-    assert hold.finished(first) is second
+    assert hold.ended(first) is second
 
 
 def test_after_giving_up_nothing_is_held_and_nothing_runs() -> None:
@@ -166,7 +217,7 @@ def test_after_giving_up_nothing_is_held_and_nothing_runs() -> None:
     hold.offer([first, second])
     assert hold.give_up() == [second]
     assert len(hold) == 0
-    assert hold.finished(first) is None
+    assert hold.ended(first) is None
     assert hold.failed(first) == []
     offered = hold.offer([message("3"), *keyed("4")])
     assert (offered.run, ids(offered.refuse)) == ([], ["3", "4"])

@@ -1,6 +1,6 @@
 """The hold against the broker's own engine, with everything between them late, lost or repeated."""
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from emulator.engine import Consumer, Engine
 from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.message import Message, Verdict
+from subscriber.message import Batch, Message, Verdict
 from subscriber.streaming.messages_on_hold import MessagesOnHold
 from tests.subscriber.streaming.fakes import Outcomes
 
@@ -41,7 +41,8 @@ class OrderUnderFailures(RuleBasedStateMachine):
         self.running: dict[str, Message] = {}
         self.unsettled: list[Message] = []
         self.published: dict[str, int] = defaultdict(int)
-        self.handled: dict[str, set[int]] = defaultdict(set)
+        # How many copies of each message were handled.
+        self.handled: dict[str, Counter[int]] = defaultdict(Counter)
 
     # ---- the server ------------------------------------------------------------------------------
 
@@ -68,7 +69,7 @@ class OrderUnderFailures(RuleBasedStateMachine):
     def another_subscriber_handles(self, count: int) -> None:
         for ack_id, delivery in self.engine.take(self.subscription, self.other, count):
             one = pubsub.PubsubMessage.FromString(delivery.record.encoded)
-            self.handled[one.ordering_key].add(int(one.data))
+            self.handled[one.ordering_key][int(one.data)] += 1
             self.engine.acknowledge(SUBSCRIPTION, [ack_id])
 
     @precondition(lambda self: self.requests)
@@ -103,7 +104,7 @@ class OrderUnderFailures(RuleBasedStateMachine):
     def receive(self, count: int) -> None:
         while self.responses and count:
             count -= 1
-            one = Message(self.responses.popleft(), Outcomes(), 0.0, share=0)
+            one = Message(self.responses.popleft(), Batch(Outcomes(), 0.0, 0))
             offered = self.hold.offer([one])
             self.nack(offered.refuse)
             for message in offered.run:
@@ -112,7 +113,7 @@ class OrderUnderFailures(RuleBasedStateMachine):
     def begin(self, message: Message) -> None:
         key, number = message.ordering_key, int(message.data)
         assert key not in self.running
-        assert self.handled[key] >= set(range(number))
+        assert all(self.handled[key][earlier] > 0 for earlier in range(number))
         self.running[key] = message
 
     def nack(self, messages: list[Message]) -> None:
@@ -127,16 +128,15 @@ class OrderUnderFailures(RuleBasedStateMachine):
     def end(self, message: Message, ends: str) -> None:
         if ends == "nack":
             self.nack([message, *self.hold.failed(message)])
-            return
-        self.handled[message.ordering_key].add(int(message.data))
-        if ends == "ack":
-            self.requests.append(("ack", message.ack_id))
         else:
-            self.unsettled.append(message)
-        if message.settled is Verdict.DROP:
-            self.nack(self.hold.failed(message))
-            return
-        following = self.hold.finished(message)
+            self.handled[message.ordering_key][int(message.data)] += 1
+            if ends == "ack":
+                self.requests.append(("ack", message.ack_id))
+            else:
+                self.unsettled.append(message)
+            if message.settled is Verdict.DROP:
+                self.nack(self.hold.failed(message))
+        following = self.hold.ended(message)
         if following is not None:
             self.begin(following)
 
@@ -145,12 +145,20 @@ class OrderUnderFailures(RuleBasedStateMachine):
     def a_late_acknowledgement(self) -> None:
         self.requests.append(("ack", self.unsettled.pop().ack_id))
 
+    @precondition(lambda self: self.unsettled)
+    @rule()
+    def a_late_nack(self) -> None:
+        """Its callback has ended, and the next of its key may run. This copy is not handled."""
+        message = self.unsettled.pop()
+        self.handled[message.ordering_key][int(message.data)] -= 1
+        self.nack([message, *self.hold.failed(message)])
+
     @precondition(lambda self: self.running)
     @rule(data=st.data())
     def leases_are_given_up(self, data: st.DataObject) -> None:
         """After max_lease_duration, the running message's or a held one's (all of them one day)."""
         key = data.draw(st.sampled_from(sorted(self.running)))
-        candidates = [self.running[key], *self.hold._held[key]]
+        candidates = [self.running[key], *(self.hold._held[key] or ())]
         lost = candidates[data.draw(st.integers(0, len(candidates) - 1)) :]
         if data.draw(st.booleans()):
             lost = lost[:1]
@@ -175,7 +183,7 @@ class OrderUnderFailures(RuleBasedStateMachine):
         assert not self.running
         assert len(self.hold) == 0
         assert self.engine.backlog(SUBSCRIPTION) == 0
-        assert {key: len(done) for key, done in self.handled.items() if done} == {
+        assert {key: len(+done) for key, done in self.handled.items() if +done} == {
             key: count for key, count in self.published.items() if count
         }
 

@@ -24,6 +24,8 @@ def test_what_arrives_during_the_shutdown_is_given_back() -> None:
     running.stream.end()
     assert running.future.result(PATIENCE) is True
     assert running.nacked(1) == ["late"]
+    statistics = running.future.statistics()
+    assert (statistics.received, statistics.leased, statistics.leased_bytes) == (1, 0, 0)
 
 
 def test_what_has_not_begun_is_given_back_before_running_callbacks_are_waited_for() -> None:

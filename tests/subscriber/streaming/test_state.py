@@ -5,7 +5,9 @@ from itertools import product
 
 import pytest
 
-from subscriber.streaming.state import Lifecycle, SubscriptionState
+from protocol.clock import ManualClock
+from protocol.errors import Unavailable
+from subscriber.streaming.state import Lifecycle, StateChange, SubscriptionState
 
 WAY_TO: dict[SubscriptionState, list[SubscriptionState]] = {
     SubscriptionState.CONNECTING: [],
@@ -26,22 +28,60 @@ LEGAL = {
 }
 
 
+def watched(clock: ManualClock | None = None) -> tuple[Lifecycle, list[StateChange]]:
+    """A lifecycle at its beginning, and the changes that it tells."""
+    told: list[StateChange] = []
+    return Lifecycle(clock or ManualClock(), told.append), told
+
+
 @pytest.mark.parametrize(("present", "to"), list(product(SubscriptionState, SubscriptionState)))
 def test_only_legal_moves_are_made(present: SubscriptionState, to: SubscriptionState) -> None:
-    """Any other leaves the state as it is, and says so."""
-    lifecycle = Lifecycle()
+    """Any other leaves the state as it is, says so, and is told to nobody."""
+    lifecycle, told = watched()
     for step in WAY_TO[present]:
         assert lifecycle.move(step)
     assert lifecycle.state is present
+    told.clear()
     legal = (present, to) in LEGAL
     assert lifecycle.move(to) is legal
     assert lifecycle.state is (to if legal else present)
+    assert [(change.previous, change.state) for change in told] == [(present, to)] * legal
+
+
+def test_a_change_tells_since_when_and_why() -> None:
+    """In wall time, for people; the last one stays to be asked for."""
+    clock = ManualClock(start=1_000.0)
+    lifecycle, told = watched(clock)
+    begun = lifecycle.last_change
+    assert (begun.state, begun.since, begun.cause) == (SubscriptionState.CONNECTING, 1_000.0, None)
+    clock.advance(5)
+    cause = Unavailable("down")
+    lifecycle.move(SubscriptionState.RECONNECTING, cause)
+    clock.advance(5)
+    assert not lifecycle.move(SubscriptionState.CLOSED, ValueError("not now"))
+    assert told == [lifecycle.last_change]
+    assert lifecycle.last_change == StateChange(
+        SubscriptionState.RECONNECTING, SubscriptionState.CONNECTING, 1_005.0, cause
+    )
+
+
+def test_whoever_is_told_of_a_change_may_make_another() -> None:
+    """No lock is held meanwhile; the order in which they are told is that of the moves."""
+    told: list[SubscriptionState] = []
+
+    def close(change: StateChange) -> None:
+        told.append(change.state)
+        lifecycle.move(SubscriptionState.CLOSING)
+
+    lifecycle = Lifecycle(ManualClock(), close)
+    lifecycle.move(SubscriptionState.STREAMING)
+    assert told == [SubscriptionState.STREAMING, SubscriptionState.CLOSING]
 
 
 @pytest.mark.parametrize("state", list(SubscriptionState))
 def test_closing_has_no_way_back(state: SubscriptionState) -> None:
     """From then on responses are given back, whatever the stream does."""
-    lifecycle = Lifecycle()
+    lifecycle, _ = watched()
     for step in WAY_TO[state]:
         lifecycle.move(step)
     assert lifecycle.is_stopping is (state in (SubscriptionState.CLOSING, SubscriptionState.CLOSED))
@@ -49,7 +89,7 @@ def test_closing_has_no_way_back(state: SubscriptionState) -> None:
 
 def test_of_many_that_stop_it_one_is_told_that_it_did() -> None:
     """So there is one shutdown, however many ask for it."""
-    lifecycle = Lifecycle()
+    lifecycle, _ = watched()
     begin = threading.Barrier(8)
     told: list[bool] = []
 

@@ -12,7 +12,7 @@ import pytest
 from protocol.clock import ManualClock
 from protocol.errors import BY_CODE, Cancelled, NotFound, RpcError, Unavailable
 from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.streaming.stream import ResumingStream, StreamEnded
+from subscriber.streaming.stream import PROVEN_AFTER, ResumingStream, StreamEnded
 from tests.subscriber.streaming.fakes import PATIENCE
 from tests.subscriber.streaming.scripted_stream import PONG, ScriptedCalls, ScriptedStream
 
@@ -39,7 +39,9 @@ class ImpatientClock(ManualClock):
 class Rig:
     """A resuming stream, the calls it makes, and what it tells its listener."""
 
-    def __init__(self, clock: ManualClock | None = None) -> None:
+    def __init__(
+        self, clock: ManualClock | None = None, *, give_up_after: float | None = None
+    ) -> None:
         self.clock = clock or ImpatientClock()
         self.calls = ScriptedCalls()
         self.heard: list[str] = []
@@ -49,6 +51,7 @@ class Rig:
             start=self.calls.streaming_pull,
             first_request=self._first_request,
             listener=self,
+            give_up_after=give_up_after,
         )
         self.stream.open()
 
@@ -100,8 +103,8 @@ def test_a_stream_that_breaks_is_opened_again(code: grpc.StatusCode | None) -> N
     error = None if code is None else BY_CODE[code]("some text")
     rig = Rig()
     rig.play(respond_then_end_with(error), respond)
-    assert rig.stream.recv() == PONG
-    assert rig.stream.recv() == PONG
+    assert rig.stream.recv().response == PONG
+    assert rig.stream.recv().response == PONG
     broken = f"broken: {error.message if error else 'OK'}"
     assert rig.heard == ["opened", "received", broken, "opened", "received"]
 
@@ -115,6 +118,24 @@ def test_a_code_that_no_other_attempt_can_mend_ends_it(code: grpc.StatusCode) ->
         rig.stream.recv()
     assert rig.heard == ["opened"]
     assert rig.clock._wakers == []
+
+
+def test_a_response_comes_with_its_length() -> None:
+    """As it came over the wire; to compute it again would cost more than to read it."""
+    rig = Rig()
+    rig.play(lambda call: call.deliver("a", "b", data=b"x" * 300))
+    response, size = rig.stream.recv()
+    assert [one.ack_id for one in response.received_messages] == ["a", "b"]
+    assert size == response.ByteSize() > 600
+
+
+def test_what_is_not_a_response_breaks_the_stream() -> None:
+    """The call is of no use any more; another one may be."""
+    rig = Rig()
+    rig.play(lambda call: call.send(b"\xff\xff"), respond)
+    assert rig.stream.recv().response == PONG
+    assert rig.calls.next_stream().cancelled
+    assert rig.heard[1].startswith("broken: the server sent what is not a response")
 
 
 def test_pauses_grow_until_a_response_comes() -> None:
@@ -131,6 +152,60 @@ def test_pauses_grow_until_a_response_comes() -> None:
         bound = min(0.1 * 2**attempt, 10.0)
         assert bound / 2 <= pause <= bound
     assert after <= 0.1
+
+
+@pytest.mark.parametrize("error", [Unavailable("down"), None])
+def test_it_gives_up_when_it_has_not_worked_for_long_enough(error: RpcError | None) -> None:
+    """To the second, with what the last attempt ended with."""
+    rig = Rig(give_up_after=25.0)
+    rig.play(*[end_with(error)] * 100)
+    with pytest.raises(Unavailable, match="down" if error else "closes every stream at once"):
+        rig.stream.recv()
+    assert rig.clock.monotonic() == 25.0
+    assert rig.heard.count("opened") == rig.heard.count(f"broken: {'down' if error else 'OK'}") + 1
+    assert rig.clock._wakers == []
+
+
+def test_a_working_stream_gives_the_next_outage_all_the_time() -> None:
+    """It counts from the moment when the stream last worked."""
+    rig = Rig(give_up_after=25.0)
+    down = end_with(Unavailable("down"))
+    rig.play(*[down] * 3, respond, *[down] * 100)
+    rig.stream.recv()
+    assert 0.0 < rig.clock.monotonic() < 1.0
+    rig.clock.advance(100.0)
+    rig.calls.next_stream()
+    for _ in range(2):
+        rig.calls.next_stream()
+    began = rig.clock.monotonic()
+    rig.calls.next_stream().end(Unavailable("down"))
+    with pytest.raises(Unavailable, match="down"):
+        rig.stream.recv()
+    assert rig.clock.monotonic() == pytest.approx(began + 25.0)
+
+
+def test_without_a_limit_it_never_gives_up() -> None:
+    """A server may be away for the night."""
+    rig = Rig()
+    rig.play(*[end_with(Unavailable("down"))] * 2_000, respond)
+    rig.stream.recv()
+    assert rig.clock.monotonic() > 2 * 3600.0
+
+
+def test_a_silent_stream_that_stood_for_long_has_worked() -> None:
+    """A server may have nothing to say, and not answer pings: its end is not one more failure."""
+    clock = ImpatientClock()
+    rig = Rig(clock, give_up_after=25.0)
+
+    def stand() -> None:
+        clock.advance(PROVEN_AFTER + 0.1)
+        call = rig.calls.next_stream()
+        call.end() if rig.openings < 10 else call.respond(PONG)
+
+    rig.stream_opened = stand  # type: ignore[method-assign]
+    rig.stream.recv()
+    assert len(clock.pauses) == 9
+    assert max(clock.pauses) <= 0.1
 
 
 def test_each_stream_begins_with_a_first_request_of_its_own() -> None:
@@ -175,7 +250,7 @@ def test_closing_lets_the_server_finish() -> None:
     assert len(list(call.requests)) == 1
     call.respond(PONG)
     call.end(NotFound("gone meanwhile"))
-    assert rig.stream.recv() == PONG
+    assert rig.stream.recv().response == PONG
     with pytest.raises(StreamEnded):
         rig.stream.recv()
     assert not call.cancelled

@@ -16,7 +16,7 @@ PASSING = {
 FINAL = {
     "PERMISSION_DENIED": AcknowledgeStatus.PERMISSION_DENIED,
     "FAILED_PRECONDITION": AcknowledgeStatus.FAILED_PRECONDITION,
-    "INVALID_ARGUMENT": AcknowledgeStatus.INVALID_ACK_ID,
+    "INVALID_ARGUMENT": AcknowledgeStatus.OTHER,
     "NOT_FOUND": AcknowledgeStatus.OTHER,
     "ALREADY_EXISTS": AcknowledgeStatus.OTHER,
     "OUT_OF_RANGE": AcknowledgeStatus.OTHER,

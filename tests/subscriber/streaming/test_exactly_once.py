@@ -1,0 +1,238 @@
+"""Exactly-once delivery: no callback sees a message before the server said that it is ours."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from protocol.errors import FailedPrecondition, Unavailable
+from subscriber.message import Message
+from tests.subscriber.streaming.fakes import PATIENCE, UnaryCall, eventually, ids
+from tests.subscriber.streaming.managed import Gate, Managed, managed
+from tests.subscriber.streaming.scripted_stream import PONG
+from tests.subscriber.streaming.test_hooks import Told
+
+INVALID = "PERMANENT_FAILURE_INVALID_ACK_ID"
+TRANSIENT = "TRANSIENT_FAILURE_UNORDERED_ACK_ID"
+
+
+class Once(Managed):
+    """A subscription whose receipts a test answers."""
+
+    def __init__(self, **options: object) -> None:
+        self.told = Told()
+        self.gate = Gate()
+        super().__init__(self.gate, hooks=[self.told], **options)  # type: ignore[arg-type]
+        self.calls.answers_extensions = False
+
+    def deliver(self, *ack_ids: str, key: str = "", ordering: bool = True) -> UnaryCall:
+        """Send a response, and return the call that asks about its messages."""
+        self.stream.deliver(*ack_ids, key=key, ordering=ordering, exactly_once=True)
+        asked, call = self.calls.next_extension()
+        assert asked == list(ack_ids)
+        return call
+
+
+@pytest.fixture
+def once() -> Iterator[Once]:
+    running = Once()
+    yield running
+    running.gate.open(100)
+    running.stop()
+
+
+def refuse(call: UnaryCall, **reasons: str) -> None:
+    """Answer that these ids failed, and why; all others are ours."""
+    call.answer_with(FailedPrecondition("some failed", reason="R", metadata=reasons))
+
+
+def test_a_callback_waits_for_the_receipts_answer(once: Once) -> None:
+    """It is asked with the deadline of the stream, which is confirmed by that."""
+    call = once.deliver("a", "b")
+    assert once.calls.modified.get(timeout=PATIENCE) == ("a", 60)
+    assert once.told.next("received")[1] == ["a", "b"]
+    assert (once.gate.begun, once.future.statistics().waiting) == ([], 0)
+    call.answer()
+    once.gate.wait_for(2)
+    assert sorted(once.gate.begun) == ["a", "b"]
+
+
+def test_the_reader_and_the_leaser_go_on_meanwhile(once: Once) -> None:
+    """What waits at the gate is leased and counted, and other responses come in."""
+    first = once.deliver("a", ordering=False)
+    once.clock.advance(10)
+    second = once.deliver("b", ordering=False)
+    second.answer()
+    once.gate.wait_for()
+    assert once.gate.begun == ["b"]
+    statistics = once.future.statistics()
+    assert (statistics.received, statistics.leased) == (2, 2)
+    once.clock.advance(38)
+    extended, call = once.calls.next_extension()
+    assert extended == ["a"]
+    call.answer()
+    first.answer()
+    once.gate.wait_for()
+    assert once.gate.begun == ["b", "a"]
+
+
+def test_a_full_window_waits_for_the_receipts(once: Once) -> None:
+    """What waits at the gate is unfinished, as anything else that was received."""
+    running = Once(max_messages=2)
+    call = running.deliver("a", "b")
+    assert running.future.statistics().load == 1.0
+    running.stream.deliver("c", exactly_once=True)
+    refuse(call, a=INVALID, b=INVALID)
+    asked, call = running.calls.next_extension()
+    assert asked == ["c"]
+    call.answer()
+    running.gate.wait_for()
+    running.gate.open()
+    assert running.acknowledged(1) == ["c"]
+    running.stop()
+
+
+def test_what_is_not_ours_is_dropped_and_the_user_is_told(once: Once) -> None:
+    """Nothing is said to the server about it; whoever has it now will."""
+    call = once.deliver("ours", "theirs")
+    refuse(call, theirs=INVALID)
+    once.gate.wait_for()
+    _, messages, why = once.told.next("lease_lost")
+    assert (messages, why) == (["theirs"], "expired")
+    assert once.gate.begun == ["ours"]
+    eventually(lambda: once.future.statistics().leased == 1)
+    statistics = once.future.statistics()
+    assert (statistics.expired, statistics.failed, statistics.nacked) == (1, 0, 0)
+    once.gate.open()
+    assert once.acknowledged(1) == ["ours"]
+    assert ids(once.manager._leaser.messages()) == []
+
+
+def test_a_receipt_that_fails_for_now_is_tried_again(once: Once) -> None:
+    """For the ids that it is true of; the others wait for them with their response."""
+    call = once.deliver("a", "b")
+    refuse(call, b=TRANSIENT)
+    assert once.told.next("request_done")[1:3] == ("modify_ack_deadline", 2)
+    assert once.gate.begun == []
+    once.clock.advance(1)
+    asked, call = once.calls.next_extension()
+    assert asked == ["b"]
+    call.answer_with(Unavailable("down"))
+    once.told.next("request_done")
+    once.clock.advance(1)
+    asked, call = once.calls.next_extension()
+    assert asked == ["b"]
+    call.answer()
+    once.gate.wait_for(2)
+    assert sorted(once.gate.begun) == ["a", "b"]
+    assert once.future.statistics().expired == 0
+
+
+def test_the_order_of_a_key_is_kept_when_answers_overtake_each_other(once: Once) -> None:
+    """The later response waits for the earlier one, and then its key's turn."""
+    first = once.deliver("1", "2", key="k")
+    second = once.deliver("3", key="k")
+    second.answer()
+    assert once.told.next("request_done")[2] == 1
+    assert once.gate.begun == []
+    first.answer()
+    once.gate.wait_for()
+    assert once.gate.begun == ["1"]
+    once.gate.open(3)
+    assert once.acknowledged(3) == ["1", "2", "3"]
+
+
+def test_what_comes_behind_a_refused_message_of_its_key_waits_for_its_redelivery(
+    once: Once,
+) -> None:
+    """It must not overtake the one that somebody else may have failed to handle."""
+    call = once.deliver("1", "2", key="k")
+    refuse(call, **{"1": INVALID})
+    assert once.nacked(1) == ["2"]
+    assert once.gate.begun == []
+    once.deliver("1/again", "2/again", key="k").answer()
+    once.gate.open(2)
+    assert once.acknowledged(2) == ["1/again", "2/again"]
+
+
+def test_after_exactly_once_was_switched_off_nothing_is_asked(once: Once) -> None:
+    """By the newest response; what waits is still let through by its answer."""
+    call = once.deliver("a", ordering=False)
+    once.stream.deliver("b", ordering=False)
+    once.gate.wait_for()
+    assert once.gate.begun == ["b"]
+    assert not once.manager._dispatcher.exactly_once
+    call.answer()
+    once.gate.wait_for()
+
+
+def test_a_heartbeats_answer_tells_as_well(once: Once) -> None:
+    """Every response says whether delivery is exactly once."""
+    once.stream.respond(PONG)
+    once.deliver("a").answer()
+    once.gate.wait_for()
+    once.stream.respond(PONG)
+    eventually(lambda: not once.manager._dispatcher.exactly_once)
+
+
+def test_an_acknowledgement_of_an_expired_lease_is_not_a_success(once: Once) -> None:
+    """The server says so by id; the user's future tells."""
+    with managed(lambda message: futures.append(message.ack_with_response())) as running:
+        futures: list[object] = []
+        running.calls.acknowledge_error = FailedPrecondition(
+            "over", reason="R", metadata={"a": INVALID}
+        )
+        running.stream.deliver("a", exactly_once=True)
+        eventually(lambda: len(futures) == 1)
+        assert INVALID in str(futures[0].exception(PATIENCE))  # type: ignore[attr-defined]
+        eventually(lambda: running.future.statistics().failed == 1)
+
+
+# ---- the end -----------------------------------------------------------------------------------
+
+
+def test_what_waits_for_its_receipt_at_the_end_is_given_back() -> None:
+    """No callback begins, although the answer may still come."""
+    running = Once()
+    call = running.deliver("a", "b")
+    running.stream.end_when_half_closed()
+    running.future.cancel()
+    assert sorted(running.nacked(2)) == ["a", "b"]
+    call.answer()
+    assert running.future.result(PATIENCE) is True
+    assert running.gate.begun == []
+    assert running.future.statistics().leased == 0
+
+
+def test_an_answer_that_comes_while_callbacks_are_awaited_does_not_cut_that_short() -> None:
+    """There is no place to run its messages any more; those that run may finish all the same."""
+    running = Once()
+    running.deliver("a", ordering=False).answer()
+    running.gate.wait_for()
+    call = running.deliver("late", ordering=False)
+    running.stream.end_when_half_closed()
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(running.future.close, PATIENCE, "drain")
+        eventually(lambda: "pullstream-drain" in {one.name for one in threading.enumerate()})
+        call.answer()
+        # Taken by the same thread, after that answer.
+        running.calls.answers_extensions = True
+        one = running.manager._leaser.messages()[0]
+        assert one.modify_ack_deadline_with_response(30).result(PATIENCE)
+        assert running.future.running()
+        running.gate.open()
+        assert closing.result(PATIENCE) is True
+    assert running.acknowledged(1) == ["a"]
+    assert running.nacked(1) == ["late"]
+
+
+def test_messages_are_the_same_ones_that_were_received(once: Once) -> None:
+    """The gate hands on what it was given."""
+    kept: list[Message] = []
+    with managed(kept.append) as running:
+        running.stream.deliver("a", exactly_once=True)
+        eventually(lambda: len(kept) == 1)
+        assert kept == running.manager._leaser.messages()

@@ -1,0 +1,313 @@
+"""What hooks are told, and that telling them can do no harm."""
+
+from __future__ import annotations
+
+import logging
+import queue
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from protocol.errors import FailedPrecondition, PermissionDenied, RpcError, Unavailable
+from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
+from subscriber.hooks import Callback, Hooks, HookSet
+from subscriber.message import Message
+from subscriber.statistics import Statistics
+from subscriber.streaming.state import StateChange, SubscriptionState
+from tests.subscriber.streaming.fakes import PATIENCE, eventually, ids
+from tests.subscriber.streaming.managed import SUBSCRIPTION, Gate, Managed, managed
+
+EVENTS = [name for name, method in vars(Hooks).items() if callable(method) and name != "wrap"]
+
+
+class Told(Hooks):
+    """Keeps all that it is told, event by event."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, queue.SimpleQueue[tuple[Any, ...]]] = {
+            name: queue.SimpleQueue() for name in EVENTS
+        }
+
+    def next(self, event: str) -> tuple[Any, ...]:
+        """What it was told by this event, the subscription's name first; fails if it is not."""
+        return self._heard[event].get(timeout=PATIENCE)
+
+    def nothing_more(self, event: str) -> bool:
+        return self._heard[event].empty()
+
+    def subscribed(self, subscription: str, statistics: Callable[[], Statistics]) -> None:
+        self._heard["subscribed"].put((subscription, statistics))
+
+    def state_changed(self, subscription: str, change: StateChange) -> None:
+        self._heard["state_changed"].put((subscription, change))
+
+    def received(self, subscription: str, messages: Sequence[Message]) -> None:
+        self._heard["received"].put((subscription, ids(messages)))
+
+    def settled(
+        self, subscription: str, acked: Sequence[Message], nacked: Sequence[Message]
+    ) -> None:
+        self._heard["settled"].put((subscription, ids(acked), ids(nacked)))
+
+    def extended(self, subscription: str, messages: int, seconds: int) -> None:
+        self._heard["extended"].put((subscription, messages, seconds))
+
+    def lease_lost(self, subscription: str, messages: Sequence[Message], why: str) -> None:
+        self._heard["lease_lost"].put((subscription, ids(messages), why))
+
+    def request_done(
+        self,
+        subscription: str,
+        kind: str,
+        ack_ids: int,
+        seconds: float,
+        error: RpcError | None,
+    ) -> None:
+        self._heard["request_done"].put((subscription, kind, ack_ids, seconds, error))
+
+    def not_taken(self, subscription: str, failures: Mapping[str, AcknowledgeError]) -> None:
+        self._heard["not_taken"].put((subscription, failures))
+
+
+# ---- the set of them ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_hook_that_raises_is_logged_and_the_others_are_told(
+    event: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever it is; nothing reaches whoever tells."""
+
+    def fail(self: object, *args: object) -> None:
+        raise ValueError("in a hook")
+
+    failing = type("Failing", (Hooks,), {event: fail})()
+    calls: list[tuple[Any, ...]] = []
+    told = type("Telling", (Hooks,), {event: lambda self, *args: calls.append(args)})()
+    hooks = HookSet(SUBSCRIPTION, [failing, told])
+    with caplog.at_level(logging.ERROR):
+        hooks.tell(event, 1, "two")
+    assert calls == [(SUBSCRIPTION, 1, "two")]
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_method_that_is_not_overridden_is_not_called(
+    event: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a hook costs what it wants to know, and nothing else."""
+
+    def trap(self: object, *args: object) -> None:
+        raise AssertionError("called")
+
+    class Plain(Hooks):
+        def unrelated(self) -> None: ...
+
+    hooks = HookSet(SUBSCRIPTION, [Plain()])
+    assert hooks._listening[event] == []
+    monkeypatch.setattr(Hooks, event, trap)
+    hooks.tell(event)
+
+
+def test_the_first_hook_wraps_outermost() -> None:
+    """As decorators read from top to bottom; one that does not wrap changes nothing."""
+    steps: list[str] = []
+
+    class Wrapping(Hooks):
+        def __init__(self, name: str) -> None:
+            self._name = name
+
+        def wrap(self, subscription: str, callback: Callback) -> Callback:
+            def wrapped(message: Message) -> None:
+                steps.append(f"{self._name} of {subscription} begins")
+                callback(message)
+                steps.append(f"{self._name} ends")
+
+            return wrapped
+
+    hooks = HookSet("s", [Wrapping("first"), Told(), Wrapping("second")])
+    hooks.wrap(lambda message: steps.append("callback"))(None)
+    assert steps == [
+        "first of s begins",
+        "second of s begins",
+        "callback",
+        "second ends",
+        "first ends",
+    ]
+
+
+# ---- what a subscription tells -----------------------------------------------------------------
+
+
+def test_a_message_is_told_as_it_comes_and_as_it_is_settled() -> None:
+    """In whole responses; an acknowledgement and a nack apart, each with the call about it."""
+    told = Told()
+
+    def settle(message: Message) -> None:
+        message.nack() if message.ack_id == "bad" else message.ack()
+
+    with managed(settle, hooks=[told], workers=1) as running:
+        subscription, statistics = told.next("subscribed")
+        assert (subscription, statistics().state) == (SUBSCRIPTION, running.future.state)
+        running.stream.deliver("good", "bad")
+        assert told.next("received") == (SUBSCRIPTION, ["good", "bad"])
+        settled = [told.next("settled")]
+        if len(settled[0][1]) + len(settled[0][2]) == 1:
+            settled.append(told.next("settled"))
+        assert [one for _, acked, _ in settled for one in acked] == ["good"]
+        assert [one for _, _, nacked in settled for one in nacked] == ["bad"]
+        done = sorted(told.next("request_done") for _ in range(2))
+        assert done == [
+            (SUBSCRIPTION, "acknowledge", 1, 0.0, None),
+            (SUBSCRIPTION, "modify_ack_deadline", 1, 0.0, None),
+        ]
+    assert statistics().state is SubscriptionState.CLOSED
+
+
+def test_an_empty_response_is_not_told() -> None:
+    """An answer to a heartbeat is no message."""
+    told = Told()
+    with managed(Message.ack, hooks=[told]) as running:
+        running.stream.deliver()
+        running.stream.deliver("a")
+        assert told.next("received") == (SUBSCRIPTION, ["a"])
+
+
+def test_a_dropped_message_is_not_told_as_settled() -> None:
+    """Nothing was decided that the server will hear of."""
+    told = Told()
+
+    def drop_or_ack(message: Message) -> None:
+        message.drop() if message.ack_id == "dropped" else message.ack()
+
+    with managed(drop_or_ack, hooks=[told], workers=1) as running:
+        running.stream.deliver("dropped")
+        eventually(lambda: len(running.manager._leaser) == 0)
+        running.stream.deliver("a")
+        assert told.next("settled") == (SUBSCRIPTION, ["a"], [])
+
+
+def test_each_change_of_state_is_told_with_its_cause_and_time() -> None:
+    """From the first response to the last act, when the future is about to be resolved."""
+    told = Told()
+    running = Managed(Message.ack, hooks=[told])
+    start = running.clock.now()
+    running.stream.deliver("a")
+    assert told.next("state_changed") == (
+        SUBSCRIPTION,
+        StateChange(SubscriptionState.STREAMING, SubscriptionState.CONNECTING, start),
+    )
+    running.clock.advance(5)
+    running.stream.end(Unavailable("down"))
+    _, change = told.next("state_changed")
+    assert (change.state, change.since) == (SubscriptionState.RECONNECTING, start + 5)
+    assert isinstance(change.cause, Unavailable)
+    assert running.future.statistics().since == start + 5
+    running.clock.advance(1)
+    running.calls.next_stream().end(PermissionDenied("no more"))
+    changes = [told.next("state_changed")[1] for _ in range(2)]
+    assert [one.state for one in changes] == [SubscriptionState.CLOSING, SubscriptionState.CLOSED]
+    assert {str(one.cause) for one in changes} == {str(running.future.exception(PATIENCE))}
+    assert told.nothing_more("state_changed")
+
+
+def test_a_shutdown_that_was_asked_for_has_no_cause() -> None:
+    """An error there would be somebody's alarm."""
+    told = Told()
+    with managed(Message.ack, hooks=[told]):
+        pass
+    changes = [told.next("state_changed")[1] for _ in range(2)]
+    assert [one.cause for one in changes] == [None, None]
+
+
+def test_extensions_and_the_end_of_a_lease_are_told() -> None:
+    """How many for how long; and which messages are ours no more, and why."""
+    told, gate = Told(), Gate()
+    with managed(gate, hooks=[told], max_lease_duration=50) as running:
+        running.stream.deliver("a", "b")
+        gate.wait_for(2)
+        running.clock.advance(48)
+        assert told.next("extended") == (SUBSCRIPTION, 2, 10)
+        running.clock.advance(2)
+        assert told.next("lease_lost") == (SUBSCRIPTION, ["a", "b"], "max_lease_duration")
+        gate.open(2)
+
+
+def test_what_the_server_does_not_take_is_told_by_id() -> None:
+    """With what it said, and the call that failed."""
+    told = Told()
+    with managed(Message.ack, hooks=[told]) as running:
+        running.calls.acknowledge_error = PermissionDenied("not yours")
+        running.stream.deliver("a")
+        subscription, failures = told.next("not_taken")
+        assert subscription == SUBSCRIPTION
+        assert failures["a"].error_code is AcknowledgeStatus.PERMISSION_DENIED
+        *_, error = told.next("request_done")
+        assert isinstance(error, PermissionDenied)
+
+
+def test_an_extension_that_the_server_refuses_is_told_as_a_lost_lease() -> None:
+    """With exactly-once delivery it names the ids whose lease is over."""
+    told, gate = Told(), Gate()
+    with managed(gate, hooks=[told]) as running:
+        running.stream.deliver("a", "b", exactly_once=True)
+        gate.wait_for(2)
+        running.calls.answers_extensions = False
+        running.clock.advance(48)
+        ack_ids, call = running.calls.next_extension()
+        assert ack_ids == ["a", "b"]
+        named = {"b": "PERMANENT_FAILURE_INVALID_ACK_ID"}
+        call.answer_with(FailedPrecondition("over", reason="R", metadata=named))
+        assert told.next("lease_lost") == (SUBSCRIPTION, ["b"], "expired")
+        assert list(told.next("not_taken")[1]) == ["b"]
+        assert running.future.statistics().expired == 1
+        gate.open(2)
+
+
+def test_the_callback_runs_inside_what_the_hooks_made_of_it() -> None:
+    """A wrapper may look at its message before and after."""
+    seen: list[str] = []
+
+    class Wrapping(Hooks):
+        def wrap(self, subscription: str, callback: Callback) -> Callback:
+            def wrapped(message: Message) -> None:
+                seen.append(f"before {message.ack_id}")
+                callback(message)
+                seen.append(f"after {message.settled}")
+
+            return wrapped
+
+    with managed(Message.ack, hooks=[Wrapping()]) as running:
+        running.stream.deliver("a")
+        assert running.acknowledged(1) == ["a"]
+    assert seen == ["before a", "after Verdict.ACK"]
+
+
+def fail(*args: object) -> None:
+    raise ValueError("in a hook")
+
+
+def test_hooks_that_always_raise_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Messages are handled, leases extended and given up, the subscription ends as it should."""
+    gate = Gate()
+    failing = type("Failing", (Hooks,), dict.fromkeys(EVENTS, fail))()
+    with managed(gate, hooks=[failing], max_lease_duration=50) as running:
+        running.stream.deliver("a")
+        gate.wait_for()
+        gate.open()
+        assert running.acknowledged(1) == ["a"]
+        running.stream.deliver("b")
+        gate.wait_for()
+        running.clock.advance(48)
+        assert running.calls.modified.get(timeout=PATIENCE) == ("b", 10)
+        running.clock.advance(2)
+        eventually(lambda: running.future.statistics().expired == 1)
+        gate.open()
+        running.stream.end(Unavailable("down"))
+        eventually(lambda: running.future.state is SubscriptionState.RECONNECTING)
+        running.clock.advance(1)
+        running.stream = running.calls.next_stream()
+    assert running.future.result(PATIENCE) is True
+    raised = [record for record in caplog.records if "raised" in record.message]
+    assert len(raised) >= 8

@@ -1,0 +1,46 @@
+"""How long outcomes gather: long while few come, short while flow control needs them."""
+
+from __future__ import annotations
+
+import pytest
+
+from subscriber.streaming.linger import LONGEST_LINGER, SHORTEST_LINGER, Linger
+
+
+def after(linger: Linger, gathered: int, rounds: int) -> float:
+    """The time after so many rounds in each of which so many outcomes came."""
+    for _ in range(rounds):
+        linger.learn(gathered)
+    return linger.seconds
+
+
+def test_it_begins_short() -> None:
+    """Nothing is known yet, and a small window cannot wait."""
+    assert Linger(1000).seconds == SHORTEST_LINGER
+
+
+def test_few_outcomes_make_it_grow_to_its_bound() -> None:
+    """A few milliseconds are nothing to a lease, and save a call for every few messages."""
+    assert after(Linger(1000), gathered=10, rounds=30) == LONGEST_LINGER
+
+
+def test_many_outcomes_make_it_shrink_to_its_bound() -> None:
+    """More than a quarter of the window in one round: the server may be waiting."""
+    linger = Linger(1000)
+    after(linger, gathered=10, rounds=30)
+    assert after(linger, gathered=251, rounds=1) == LONGEST_LINGER / 2
+    assert after(linger, gathered=251, rounds=30) == SHORTEST_LINGER
+
+
+@pytest.mark.parametrize("gathered", [125, 200, 250])
+def test_between_the_two_it_stays(gathered: int) -> None:
+    """Between an eighth and a quarter of the window all is well."""
+    linger = Linger(1000)
+    after(linger, gathered=10, rounds=5)
+    before = linger.seconds
+    assert after(linger, gathered=gathered, rounds=10) == before
+
+
+def test_a_window_of_one_is_never_waited_for() -> None:
+    """Each message is the whole window."""
+    assert after(Linger(1), gathered=1, rounds=10) == SHORTEST_LINGER

@@ -1,0 +1,236 @@
+"""What a subscription says of itself: each number moves when its own thing happens."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from protocol.errors import PermissionDenied, Unavailable
+from subscriber.message import Message
+from subscriber.statistics import Statistics
+from subscriber.streaming.state import SubscriptionState
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.managed import Gate, Managed, managed
+
+AT_FIRST = Statistics(SubscriptionState.CONNECTING, since=0.0)
+
+
+def told(subscription: Managed, /, **numbers: Any) -> None:
+    """Return when the subscription tells these, and nothing else but the time and latencies."""
+    expected = dataclasses.replace(AT_FIRST, **numbers)
+
+    def as_expected() -> bool:
+        now = subscription.future.statistics()
+        return dataclasses.replace(now, since=0.0, latency=AT_FIRST.latency) == expected
+
+    try:
+        eventually(as_expected)
+    except AssertionError:
+        assert subscription.future.statistics() == expected
+
+
+def settle_by_name(message: Message) -> None:
+    if message.ack_id.startswith("bad"):
+        raise ValueError("bad")
+    if message.ack_id.startswith("nack"):
+        message.nack()
+    elif message.ack_id.startswith("drop"):
+        message.drop()
+    else:
+        message.ack()
+
+
+def test_before_the_first_message_all_is_zero() -> None:
+    """But for the state and its time."""
+    with managed(Message.ack) as running:
+        told(running)
+        assert running.future.statistics().since == running.clock.now()
+
+
+def test_messages_are_counted_by_their_verdict() -> None:
+    """One that is dropped gets none; one whose callback raised is nacked, and counted as that too.
+
+    Nothing is left of them afterwards.
+    """
+    with managed(settle_by_name) as running:
+        running.stream.deliver("a", "b", "c", "nack 1", "nack 2", "drop", "bad")
+        told(
+            running,
+            state=SubscriptionState.STREAMING,
+            received=7,
+            acked=3,
+            nacked=3,
+            callback_errors=1,
+        )
+
+
+def test_messages_given_back_by_the_sdk_count_as_nacked() -> None:
+    """As far as the server can tell they are the same."""
+    with managed(Message.nack, workers=1) as running:
+        running.stream.deliver("1", "2", "3", key="k")
+        told(running, state=SubscriptionState.STREAMING, received=3, nacked=3)
+
+
+@pytest.mark.parametrize(("attempt", "redelivered"), [(0, 0), (1, 0), (2, 2), (7, 2)])
+def test_redelivered_are_those_with_an_attempt_above_one(attempt: int, redelivered: int) -> None:
+    """Where there is a dead-letter policy; otherwise nobody can tell."""
+    with managed(Message.ack) as running:
+        running.stream.deliver("a", "b", attempt=attempt)
+        told(
+            running,
+            state=SubscriptionState.STREAMING,
+            received=2,
+            acked=2,
+            redelivered=redelivered,
+        )
+
+
+def test_what_is_there_now_is_told_by_where_it_is() -> None:
+    """Leased all of it: running, waiting for a worker, held for its key; and then gone."""
+    gate = Gate()
+    with managed(gate, workers=2, max_messages=10) as running:
+        running.stream.deliver("1", "2", "3", key="k")
+        gate.wait_for()
+        running.stream.deliver("4", "5", "6")
+        gate.wait_for()
+        eventually(lambda: running.future.statistics().leased == 6)
+        size = running.future.statistics().leased_bytes
+        assert size == sum(m.batch.share for m in running.manager._leaser.messages()) > 6 * 6
+        told(
+            running,
+            state=SubscriptionState.STREAMING,
+            received=6,
+            leased=6,
+            leased_bytes=size,
+            held=2,
+            waiting=2,
+            running=2,
+            load=0.6,
+        )
+        gate.open(6)
+        told(running, state=SubscriptionState.STREAMING, received=6, acked=6)
+
+
+def test_the_load_is_that_of_the_fuller_limit() -> None:
+    """Bytes may fill up before messages do."""
+    gate = Gate()
+    with managed(gate, max_messages=1000, max_bytes=100) as running:
+        running.stream.deliver("a", data=b"x" * 1000)
+        gate.wait_for()
+        assert running.future.statistics().load > 10.0
+        gate.open()
+
+
+def test_leases_are_counted_when_they_are_extended_and_when_they_are_lost() -> None:
+    """Each extension of each message."""
+    gate = Gate()
+    with managed(gate, max_lease_duration=60) as running:
+        running.stream.deliver("a", "b")
+        gate.wait_for(2)
+        running.clock.advance(48)
+        eventually(lambda: running.future.statistics().extended == 2)
+        running.clock.advance(8)
+        eventually(lambda: running.future.statistics().extended == 4)
+        assert running.future.statistics().expired == 0
+        running.clock.advance(4)
+        told(
+            running,
+            state=SubscriptionState.STREAMING,
+            received=2,
+            extended=4,
+            expired=2,
+            running=2,
+        )
+        gate.open(2)
+
+
+def test_what_the_server_does_not_take_is_counted() -> None:
+    """Beside the verdict, which stays."""
+    with managed(Message.ack) as running:
+        running.calls.acknowledge_error = PermissionDenied("not yours")
+        running.stream.deliver("a", "b")
+        told(running, state=SubscriptionState.STREAMING, received=2, acked=2, failed=2)
+
+
+def test_streams_opened_after_the_first_are_counted() -> None:
+    """Each, also those that break at once."""
+    with managed(Message.ack) as running:
+        for reopened in range(3):
+            told(
+                running,
+                state=SubscriptionState.RECONNECTING if reopened else SubscriptionState.CONNECTING,
+                reopened=reopened,
+            )
+            running.stream.end(Unavailable("down"))
+
+            def opened_again() -> bool:
+                running.clock.advance(1)
+                return running.calls.streams_waiting == 1
+
+            eventually(opened_again)
+            running.stream = running.calls.next_stream()
+
+
+def test_the_state_is_told_with_its_time() -> None:
+    """That of its last change, to the end and beyond."""
+    running = Managed(Message.ack)
+    start = running.clock.now()
+    running.clock.advance(7)
+    running.stream.deliver("a")
+    assert running.acknowledged(1) == ["a"]
+    now = running.future.statistics()
+    assert (now.state, now.since) == (SubscriptionState.STREAMING, start + 7)
+    running.clock.advance(5)
+    running.stop()
+    now = running.future.statistics()
+    assert (now.state, now.since) == (SubscriptionState.CLOSED, start + 12)
+    assert running.future.state is SubscriptionState.CLOSED
+
+
+def test_callbacks_that_are_awaited_at_the_end_still_run() -> None:
+    """Until they have ended, and are counted as what they decide."""
+    gate = Gate()
+    running = Managed(gate, workers=2, await_callbacks=True)
+    running.stream.deliver("a", "b", "c")
+    gate.wait_for(2)
+    running.stream.end_when_half_closed()
+    running.future.cancel()
+    assert running.nacked(1) == ["c"]
+    size = running.future.statistics().leased_bytes
+    told(
+        running,
+        state=SubscriptionState.CLOSING,
+        received=3,
+        nacked=1,
+        leased=2,
+        leased_bytes=size,
+        running=2,
+        load=0.002,
+    )
+    gate.open(2)
+    assert running.future.result(PATIENCE) is True
+    told(running, state=SubscriptionState.CLOSED, received=3, acked=2, nacked=1)
+
+
+def test_latencies_are_those_of_acknowledged_messages() -> None:
+    """From receipt to acknowledgement; a nack teaches nothing."""
+    gate = Gate(settle_by_name)
+    with managed(gate) as running:
+        running.stream.deliver("a", "nack")
+        gate.wait_for(2)
+        running.clock.advance(30)
+        gate.open(2)
+        told(running, state=SubscriptionState.STREAMING, received=2, acked=1, nacked=1)
+        latency = running.future.statistics().latency
+        assert latency.p50 == latency.p99 == pytest.approx(30.0, rel=0.06)
+
+
+def test_a_snapshot_does_not_change() -> None:
+    """It is what was, whatever comes."""
+    with managed(Message.ack) as running:
+        before = running.future.statistics()
+        running.stream.deliver("a")
+        eventually(lambda: running.future.statistics().acked == 1)
+        assert (before.received, before.acked) == (0, 0)

@@ -1,0 +1,56 @@
+"""A subscription's statistics as a test sets them, and messages as a publisher made them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber.hooks import Hooks, StateChange
+from subscriber.message import Batch, Message
+from subscriber.statistics import Statistics
+from subscriber.streaming.state import SubscriptionState
+from tests.subscriber.streaming.fakes import Outcomes
+
+SUBSCRIPTION = "projects/p/subscriptions/orders"
+OTHER = "projects/q/subscriptions/orders"
+
+
+class Source:
+    """Statistics of a running subscription, until `close`."""
+
+    def __init__(self, **fields: Any) -> None:
+        self._now = Statistics(SubscriptionState.STREAMING, since=1.0, **fields)
+
+    def __call__(self) -> Statistics:
+        return self._now
+
+    def set(self, **fields: Any) -> None:
+        self._now = replace(self._now, **fields)
+
+    def close(self, hooks: Hooks, subscription: str = SUBSCRIPTION) -> None:
+        """End as a subscription does: the state first, then the hook that tells of it."""
+        previous = self._now.state
+        self.set(state=SubscriptionState.CLOSED)
+        hooks.state_changed(
+            subscription, StateChange(SubscriptionState.CLOSED, previous, since=2.0)
+        )
+
+
+def message(
+    message_id: str = "1",
+    *,
+    data: bytes = b"data",
+    key: str = "",
+    attempt: int = 0,
+    **attributes: str,
+) -> Message:
+    """A received message; 0 attempts stand for a subscription that does not count them."""
+    received = pubsub.ReceivedMessage(
+        ack_id=f"ack-{message_id}",
+        delivery_attempt=attempt,
+        message=pubsub.PubsubMessage(
+            data=data, message_id=message_id, ordering_key=key, attributes=attributes
+        ),
+    )
+    return Message(received, Batch(Outcomes(), received_at=0.0, share=1))

@@ -1,0 +1,225 @@
+"""Both adapters on a real subscription: they tell what was published, handled and settled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from opentelemetry import trace
+
+from emulator import Emulator
+from subscriber import Message
+from tests.optional_tools import missing
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.world import SUBSCRIPTION, TOPIC, World, world
+
+from .recorder import Recorder, attributes
+from .test_prometheus import Page
+
+ROOT = Path(__file__).parents[3]
+ID = SUBSCRIPTION.rpartition("/")[2]
+
+
+@pytest.fixture
+def here() -> Iterator[World]:
+    with world() as here:
+        yield here
+
+
+@pytest.fixture
+def page() -> Page:
+    return Page()
+
+
+def handle(message: Message) -> None:
+    message.ack()
+
+
+def test_prometheus_counts_what_happens(here: World, page: Page) -> None:
+    """Messages, callbacks and requests; and afterwards nothing is left open."""
+    future = here.client.subscribe(SUBSCRIPTION, handle, hooks=page.hooks)
+    here.publish(*(b"%d" % number for number in range(20)))
+    eventually(lambda: here.backlog == 0)
+    eventually(lambda: page.value("pullstream_leased", SUBSCRIPTION) == 0)
+    assert page.value("pullstream_received_total", SUBSCRIPTION) == 20
+    assert page.value("pullstream_acked_total", SUBSCRIPTION) == 20
+    assert page.value("pullstream_state", SUBSCRIPTION, state="streaming") == 1
+    assert page.value("pullstream_load", SUBSCRIPTION) == 0
+    latency = page.value("pullstream_latency_seconds", SUBSCRIPTION, quantile="0.99")
+    assert latency is not None
+    assert latency > 0
+    eventually(lambda: page.value("pullstream_callback_seconds_count", SUBSCRIPTION) == 20)
+    answered = {"kind": "acknowledge", "code": "OK"}
+    name = "pullstream_request_seconds_count"
+    eventually(lambda: (page.value(name, SUBSCRIPTION, **answered) or 0) >= 1)
+    assert future.running()
+
+
+def test_prometheus_goes_on_with_the_next_subscription(here: World, page: Page) -> None:
+    """The first one's counts stay when it ends, its gauges do not; the second adds its own."""
+    for expected in (2, 4):
+        future = here.client.subscribe(SUBSCRIPTION, handle, hooks=page.hooks)
+        here.publish(b"a", b"b")
+        eventually(lambda: here.backlog == 0)
+        assert page.value("pullstream_leased", SUBSCRIPTION) is not None
+        future.cancel()
+        future.result(PATIENCE)
+        eventually(lambda: page.value("pullstream_leased", SUBSCRIPTION) is None)
+        assert page.value("pullstream_acked_total", SUBSCRIPTION) == expected
+
+
+def test_a_callback_that_raises_is_nacked_as_ever(here: World, page: Page) -> None:
+    """The adapter counts it and passes the exception on, so that the message comes again."""
+
+    def fail(_: Message) -> None:
+        raise ValueError("no")
+
+    here.client.subscribe(SUBSCRIPTION, fail, hooks=page.hooks)
+    here.publish(b"data")
+
+    def raised() -> float:
+        return page.value("pullstream_callback_errors_total", SUBSCRIPTION) or 0
+
+    eventually(lambda: raised() >= 2)
+    assert here.backlog == 1
+    assert (page.value("pullstream_nacked_total", SUBSCRIPTION) or 0) >= 1
+
+
+def told_of_acks(recorder: Recorder) -> list[int]:
+    """How many messages each call has acknowledged."""
+    acks = [span for span in recorder.spans() if span.name == f"ack {ID}"]
+    return [attributes(span)["messaging.batch.message_count"] for span in acks]
+
+
+def test_opentelemetry_traces_what_happens(here: World, recorder: Recorder) -> None:
+    """A span for each callback with a link to its publisher's, and one for each call."""
+    publisher = recorder.tracers.get_tracer("user").start_span("publish").get_span_context()
+    parent = f"00-{trace.format_trace_id(publisher.trace_id)}-" + (
+        f"{trace.format_span_id(publisher.span_id)}-01"
+    )
+    here.client.subscribe(SUBSCRIPTION, handle, hooks=recorder.hooks)
+    here.publisher.publish(
+        TOPIC,
+        [{"data": b"linked", "attributes": {"googclient_traceparent": parent}}, {"data": b"bare"}],
+    )
+    eventually(lambda: here.backlog == 0)
+    # In one call or in two.
+    eventually(lambda: sum(told_of_acks(recorder)) == 2)
+    eventually(lambda: [span.name for span in recorder.spans()].count(f"process {ID}") == 2)
+    links = {
+        attributes(span)["messaging.message.body.size"]: [link.context for link in span.links]
+        for span in recorder.spans()
+        if span.name == f"process {ID}"
+    }
+    assert [context.span_id for context in links[len(b"linked")]] == [publisher.span_id]
+    assert links[len(b"bare")] == []
+    assert all(
+        [event.name for event in span.events] == ["ack"]
+        for span in recorder.spans()
+        if span.name == f"process {ID}"
+    )
+    assert recorder.values("pullstream.acked", "gcp.project_id") == {"p": 2}
+
+
+def test_an_async_callback_is_observed_by_both(here: World, page: Page, recorder: Recorder) -> None:
+    """On the event loop, inside its span, timed to its end; what it raises is a nack as ever."""
+    inside: list[bool] = []
+
+    async def handle_later(message: Message) -> None:
+        await asyncio.sleep(0)
+        inside.append(trace.get_current_span().is_recording())
+        if len(inside) == 1:
+            raise ValueError("not yet")
+        message.ack()
+
+    here.client.subscribe(SUBSCRIPTION, handle_later, hooks=[page.hooks, recorder.hooks])
+    here.publish(b"data")
+    eventually(lambda: here.backlog == 0)
+    eventually(lambda: page.value("pullstream_callback_seconds_count", SUBSCRIPTION) == 2)
+    assert inside == [True, True]
+    assert page.value("pullstream_callback_errors_total", SUBSCRIPTION) == 1
+    spans = [span for span in recorder.spans() if span.name == f"process {ID}"]
+    assert [attributes(span).get("error.type") for span in spans] == ["ValueError", None]
+
+
+def test_a_batch_is_observed_as_one(here: World, page: Page, recorder: Recorder) -> None:
+    """One callback and one span, with the number of its messages."""
+    here.client.subscribe_batch(
+        SUBSCRIPTION,
+        lambda messages: messages.ack(),
+        max_messages=5,
+        max_latency=PATIENCE,
+        hooks=[page.hooks, recorder.hooks],
+    )
+    here.publish(*(b"%d" % number for number in range(5)))
+    eventually(lambda: here.backlog == 0)
+    eventually(lambda: page.value("pullstream_callback_seconds_count", SUBSCRIPTION) == 1)
+    (span,) = [span for span in recorder.spans() if span.name == f"process {ID}"]
+    assert attributes(span)["messaging.batch.message_count"] == 5
+    assert [attributes(event) for event in span.events] == [{"messaging.batch.message_count": 5}]
+    assert page.value("pullstream_acked_total", SUBSCRIPTION) == 5
+
+
+OFFICIAL_PUBLISHER = """
+import json, threading
+from google.cloud import pubsub_v1
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from subscriber import SubscriberClient
+from subscriber.telemetry.opentelemetry import OpenTelemetryHooks
+
+exporter, tracers, handled = InMemorySpanExporter(), TracerProvider(), threading.Event()
+tracers.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(tracers)
+options = pubsub_v1.types.PublisherOptions(enable_open_telemetry_tracing=True)
+publisher = pubsub_v1.PublisherClient(publisher_options=options)
+with SubscriberClient() as client:
+    name, topic = "projects/p/subscriptions/orders", "projects/p/topics/orders"
+    publisher.create_topic(name=topic)
+    client.create_subscription(request={"name": name, "topic": topic})
+
+    def handle(message):
+        message.ack()
+        handled.set()
+
+    future = client.subscribe(
+        name, handle, hooks=OpenTelemetryHooks(), await_callbacks_on_shutdown=True
+    )
+    publisher.publish(topic, b"data").result()
+    assert handled.wait(20)
+publisher.stop()
+publisher.transport.close()
+spans = {span.name: span for span in exporter.get_finished_spans()}
+(link,) = spans["process orders"].links
+created = spans["orders create"].get_span_context()
+linked = link.context
+print(json.dumps([linked.trace_id == created.trace_id, linked.span_id == created.span_id]))
+"""
+
+
+def test_a_callback_links_to_the_official_publishers_span(pubsub_emulator: Emulator) -> None:
+    """As google-cloud-pubsub writes it when its tracing is on; a process of its own, because the
+    official client takes the global provider, which can be set once."""
+    try:
+        import google.cloud.pubsub_v1  # noqa: F401
+    except ImportError:
+        missing(
+            "interop", "google-cloud-pubsub is not installed: pip install 'pullstream[interop]'"
+        )
+    result = subprocess.run(
+        [sys.executable, "-c", OFFICIAL_PUBLISHER],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == [True, True]

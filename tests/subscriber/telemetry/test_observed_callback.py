@@ -1,0 +1,146 @@
+"""What is put around a callback sees it and never touches it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+from typing import Any
+
+import pytest
+
+from subscriber.message import Message
+from subscriber.telemetry.observed_callback import End, observed
+
+from .source import message
+
+
+class Seen:
+    """Notes what begins and what it ends with."""
+
+    def __init__(self) -> None:
+        self.began: list[Any] = []
+        self.ended: list[BaseException | None] = []
+
+    def begin(self, argument: Any) -> End:
+        self.began.append(argument)
+        return self.ended.append
+
+
+async def handle(_: Message) -> str:
+    await asyncio.sleep(0)
+    return "awaited"
+
+
+class Handler:
+    """A callback that is an object."""
+
+    async def __call__(self, _: Message) -> str:
+        return "awaited"
+
+
+def begin_fails(_: Any) -> End:
+    raise RuntimeError("telemetry is broken")
+
+
+def end_fails(_: Any) -> End:
+    def fail(_: BaseException | None) -> None:
+        raise RuntimeError("telemetry is broken")
+
+    return fail
+
+
+def test_a_result_passes_through() -> None:
+    """Begin sees the very message, the end sees no error, and the result is the callback's."""
+    seen, one, result = Seen(), message(), object()
+    assert observed(lambda _: result, seen.begin)(one) is result
+    assert (seen.began, seen.ended) == ([one], [None])
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt()])
+def test_an_error_passes_through(error: BaseException) -> None:
+    """The same object is raised that the callback raised, of whatever kind."""
+    seen = Seen()
+
+    def fail(_: Message) -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        observed(fail, seen.begin)(message())
+    assert caught.value is error
+    assert seen.ended == [error]
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [handle, functools.partial(handle), Handler()],
+    ids=["function", "partial", "object"],
+)
+def test_a_coroutine_function_stays_one(callback: Any) -> None:
+    """Its end is the end of the coroutine, not the moment of its making."""
+    seen = Seen()
+    wrapped = observed(callback, seen.begin)
+    assert inspect.iscoroutinefunction(wrapped)
+    coroutine = wrapped(message())
+    assert seen.ended == []
+    assert asyncio.run(coroutine) == "awaited"
+    assert seen.ended == [None]
+
+
+def test_the_error_of_a_coroutine_passes_through() -> None:
+    """As that of a plain callback does."""
+    seen, error = Seen(), ValueError("no")
+
+    async def fail(_: Message) -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    with pytest.raises(ValueError, match="no") as caught:
+        asyncio.run(observed(fail, seen.begin)(message()))
+    assert caught.value is error
+    assert seen.ended == [error]
+
+
+def test_a_batch_passes_through() -> None:
+    """The list is the callback's own argument, not a copy."""
+    seen, batch = Seen(), [message("1"), message("2")]
+    taken: list[Any] = []
+    observed(taken.append, seen.begin)(batch)
+    assert taken[0] is batch
+    assert seen.began[0] is batch
+
+
+@pytest.mark.parametrize("begin", [begin_fails, end_fails])
+def test_broken_telemetry_is_logged_and_harms_nothing(
+    begin: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Results and errors of the callback are its own, and it runs once."""
+    calls: list[Message] = []
+    error = ValueError("no")
+
+    def once(one: Message) -> str:
+        calls.append(one)
+        return "done"
+
+    def fail(_: Message) -> None:
+        raise error
+
+    assert observed(once, begin)(message()) == "done"
+    assert len(calls) == 1
+    with pytest.raises(ValueError, match="no") as caught:
+        observed(fail, begin)(message())
+    assert caught.value is error
+    assert asyncio.run(observed(handle, begin)(message())) == "awaited"
+    assert {(record.name, record.levelno) for record in caplog.records} == {
+        ("pullstream.telemetry", logging.ERROR)
+    }
+    assert len(caplog.records) == 3
+
+
+def test_a_wrapped_callback_bears_its_own_name() -> None:
+    """So that logs and debuggers show the user's function."""
+
+    def handle_order(_: Message) -> None: ...
+
+    assert observed(handle_order, Seen().begin).__name__ == "handle_order"

@@ -1,0 +1,286 @@
+"""The spans of OpenTelemetryHooks: of callbacks, with their links, and of calls to the server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from freezegun import freeze_time
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
+
+from protocol.errors import Unavailable
+from subscriber.message import Message
+
+from .recorder import Recorder, attributes
+from .source import SUBSCRIPTION, message
+
+TRACE = 0x0AF7651916CD43DD8448EB211C80319C
+PUBLISHER = 0xB7AD6B7169203331
+PARENT = f"00-{TRACE:032x}-{PUBLISHER:016x}-01"
+OTHER_PARENT = f"00-{TRACE + 1:032x}-{PUBLISHER + 1:016x}-01"
+
+
+def run(recorder: Recorder, argument: Any, callback: Any = lambda _: None) -> Any:
+    return recorder.hooks.wrap(SUBSCRIPTION, callback)(argument)
+
+
+# ---- of a callback -----------------------------------------------------------------------------
+
+
+def test_a_callback_is_a_span_by_the_conventions(recorder: Recorder) -> None:
+    """Its name, kind and attributes; what the message has not is not there."""
+    run(recorder, message("7", data=b"12345"))
+    span = recorder.span()
+    assert (span.name, span.kind) == ("process orders", SpanKind.CONSUMER)
+    assert attributes(span) == {
+        "messaging.system": "gcp_pubsub",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": "orders",
+        "messaging.destination.subscription.name": "orders",
+        "gcp.project_id": "p",
+        "messaging.message.id": "7",
+        "messaging.message.body.size": 5,
+    }
+    assert (span.status.status_code, span.links, span.events) == (StatusCode.UNSET, (), ())
+    assert span.parent is None
+
+
+def test_a_name_of_another_form_is_taken_as_it_is(recorder: Recorder) -> None:
+    """The server refuses it; until then there is a span without a project."""
+    recorder.hooks.wrap("orders", lambda _: None)(message())
+    assert recorder.span().name == "process orders"
+    assert "gcp.project_id" not in attributes(recorder.span())
+
+
+def test_the_ordering_key_and_the_attempt_are_told_where_there_are_any(recorder: Recorder) -> None:
+    """Under the names that the conventions have for Pub/Sub."""
+    run(recorder, message(key="anna", attempt=3))
+    told = attributes(recorder.span())
+    assert told["messaging.gcp_pubsub.message.ordering_key"] == "anna"
+    assert told["messaging.gcp_pubsub.message.delivery_attempt"] == 3
+
+
+def test_the_span_is_the_current_one_while_the_callback_runs(recorder: Recorder) -> None:
+    """What the callback traces lies below it, and afterwards all is as before."""
+    tracer = recorder.tracers.get_tracer("user")
+
+    def handle(_: Message) -> None:
+        tracer.start_span("work").end()
+
+    run(recorder, message(), handle)
+    work, process = recorder.spans()
+    assert work.parent == process.get_span_context()
+    assert trace.get_current_span() is trace.INVALID_SPAN
+
+
+def test_a_callback_is_no_part_of_what_was_open_on_its_thread(recorder: Recorder) -> None:
+    """Its span is a root, and what was the current one before is so again."""
+    with recorder.tracers.get_tracer("user").start_as_current_span("left open") as left_open:
+        run(recorder, message())
+        assert trace.get_current_span() is left_open
+    process, _ = recorder.spans()
+    assert (process.name, process.parent) == ("process orders", None)
+
+
+def test_an_async_callback_has_its_span_around_its_awaits(recorder: Recorder) -> None:
+    """Of two that run by turns on one loop, each is in its own."""
+    tracer = recorder.tracers.get_tracer("user")
+    traced: list[str] = []
+
+    async def handle(one: Message) -> None:
+        await asyncio.sleep(0)
+        with tracer.start_as_current_span(f"work {one.message_id}"):
+            await asyncio.sleep(0)
+        traced.append(one.message_id)
+
+    async def handle_both() -> None:
+        wrapped = recorder.hooks.wrap(SUBSCRIPTION, handle)
+        await asyncio.gather(wrapped(message("1")), wrapped(message("2")))
+
+    asyncio.run(handle_both())
+    assert sorted(traced) == ["1", "2"]
+    spans = recorder.spans()
+    works = {span.name: span for span in spans if span.name.startswith("work")}
+    for span in spans:
+        if span.name == "process orders":
+            of_message = attributes(span)["messaging.message.id"]
+            assert works[f"work {of_message}"].parent == span.get_span_context()
+    assert len(spans) == 4
+
+
+def test_an_error_is_recorded(recorder: Recorder) -> None:
+    """As status, as attribute, and as an event with the traceback."""
+
+    def fail(_: Message) -> None:
+        raise ValueError("no such order")
+
+    with pytest.raises(ValueError, match="no such order"):
+        run(recorder, message(), fail)
+    span = recorder.span()
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.status.description == "ValueError: no such order"
+    assert attributes(span)["error.type"] == "ValueError"
+    (event,) = span.events
+    assert event.name == "exception"
+    assert "no such order" in attributes(event)["exception.stacktrace"]
+
+
+def test_an_error_that_cannot_be_shown_still_ends_the_span(
+    recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its text raises; the callback's error is passed on all the same, and the trouble logged."""
+
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    def fail(_: Message) -> None:
+        raise Unspeakable
+
+    with pytest.raises(Unspeakable):
+        run(recorder, message(), fail)
+    assert recorder.span().name == "process orders"
+    assert [record.name for record in caplog.records] == ["pullstream.telemetry"]
+
+
+def test_the_type_of_an_error_that_is_not_builtin_has_its_module(recorder: Recorder) -> None:
+    """Two modules may have errors of one name."""
+
+    def fail(_: Message) -> None:
+        raise Unavailable("later")
+
+    with pytest.raises(Unavailable):
+        run(recorder, message(), fail)
+    assert attributes(recorder.span())["error.type"] == "protocol.errors.Unavailable"
+
+
+@pytest.mark.parametrize("verdict", ["ack", "nack"])
+def test_a_verdict_of_the_callback_is_an_event(recorder: Recorder, verdict: str) -> None:
+    """With the number of messages that got it."""
+    run(recorder, message(), lambda one: getattr(one, verdict)())
+    (event,) = recorder.span().events
+    assert (event.name, attributes(event)) == (verdict, {"messaging.batch.message_count": 1})
+
+
+# ---- its links ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["googclient_traceparent", "traceparent"])
+def test_the_span_links_to_the_publishers(recorder: Recorder, name: str) -> None:
+    """By the attribute of the official client, and by the W3C's plain one; it is not a child."""
+    one = message()
+    one.attributes[name] = PARENT
+    run(recorder, one)
+    (link,) = recorder.span().links
+    assert (link.context.trace_id, link.context.span_id) == (TRACE, PUBLISHER)
+    assert link.context.is_remote
+    assert recorder.span().parent is None
+
+
+def test_the_official_clients_attribute_comes_first(recorder: Recorder) -> None:
+    """The plain one may have been there before, from whoever handed the message to the client."""
+    run(recorder, message(traceparent=OTHER_PARENT, googclient_traceparent=PARENT))
+    (link,) = recorder.span().links
+    assert link.context.span_id == PUBLISHER
+
+
+def test_the_trace_state_comes_along(recorder: Recorder) -> None:
+    """Of the same prefix as the parent."""
+    run(
+        recorder,
+        message(googclient_traceparent=PARENT, googclient_tracestate="a=1", tracestate="a=2"),
+    )
+    (link,) = recorder.span().links
+    assert link.context.trace_state.get("a") == "1"
+
+
+@pytest.mark.parametrize("value", ["", "nonsense", f"00-{0:032x}-{0:016x}-01"])
+def test_a_context_that_cannot_be_read_gives_no_link(recorder: Recorder, value: str) -> None:
+    """The span is there all the same."""
+    run(recorder, message(googclient_traceparent=value))
+    assert recorder.span().links == ()
+
+
+def test_looking_for_a_context_adds_nothing_to_the_message(recorder: Recorder) -> None:
+    """To read a missing attribute by [] would make an empty one."""
+    one = message(currency="EUR")
+    run(recorder, one)
+    assert dict(one.attributes) == {"currency": "EUR"}
+
+
+def test_a_batch_is_one_span_with_a_link_for_each_message(recorder: Recorder) -> None:
+    """A link tells the id of its message; one without a context has none. Verdicts are counted."""
+    batch = [
+        message("1", traceparent=PARENT),
+        message("2"),
+        message("3", googclient_traceparent=OTHER_PARENT),
+    ]
+
+    def handle(messages: list[Message]) -> None:
+        messages[0].nack()
+        messages[1].ack()
+        messages[2].ack()
+
+    run(recorder, batch, handle)
+    span = recorder.span()
+    told = attributes(span)
+    assert told["messaging.batch.message_count"] == 3
+    assert "messaging.message.id" not in told
+    assert [(link.context.span_id, attributes(link)) for link in span.links] == [
+        (PUBLISHER, {"messaging.message.id": "1"}),
+        (PUBLISHER + 1, {"messaging.message.id": "3"}),
+    ]
+    assert [(event.name, attributes(event)) for event in span.events] == [
+        ("ack", {"messaging.batch.message_count": 2}),
+        ("nack", {"messaging.batch.message_count": 1}),
+    ]
+
+
+# ---- of a call to the server -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "operation_type"),
+    [("acknowledge", "ack", "settle"), ("modify_ack_deadline", "modack", None)],
+)
+def test_a_call_is_a_span_by_the_conventions(
+    recorder: Recorder, kind: Any, operation: str, operation_type: str | None
+) -> None:
+    """It ended just now and began as long ago as it took."""
+    with freeze_time("2030-01-01"):
+        recorder.hooks.request_done(SUBSCRIPTION, kind, 25, 0.5, None)
+    span = recorder.span()
+    assert (span.name, span.kind) == (f"{operation} orders", SpanKind.CLIENT)
+    expected = {
+        "messaging.system": "gcp_pubsub",
+        "messaging.operation.name": operation,
+        "messaging.operation.type": operation_type,
+        "messaging.destination.name": "orders",
+        "messaging.destination.subscription.name": "orders",
+        "gcp.project_id": "p",
+        "messaging.batch.message_count": 25,
+    }
+    assert attributes(span) == {key: value for key, value in expected.items() if value is not None}
+    assert span.status.status_code is StatusCode.UNSET
+    assert span.start_time is not None
+    assert span.end_time == 1_893_456_000 * 10**9
+    assert span.end_time - span.start_time == 500_000_000
+
+
+def test_a_call_that_failed_tells_its_status_code(recorder: Recorder) -> None:
+    """The code as error.type, the server's words as description."""
+    recorder.hooks.request_done(SUBSCRIPTION, "acknowledge", 1, 0.1, Unavailable("try later"))
+    span = recorder.span()
+    assert attributes(span)["error.type"] == "UNAVAILABLE"
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.status.description == "try later"
+
+
+def test_a_call_is_no_part_of_what_runs_on_its_thread(recorder: Recorder) -> None:
+    """Even if somebody has left a span open there."""
+    with recorder.tracers.get_tracer("user").start_as_current_span("left open"):
+        recorder.hooks.request_done(SUBSCRIPTION, "acknowledge", 1, 0.1, None)
+    assert recorder.spans()[0].parent is None

@@ -1,0 +1,191 @@
+"""PrometheusHooks, seen through the page that Prometheus reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+from freezegun import freeze_time
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from protocol.errors import Unavailable
+from subscriber.message import Message
+from subscriber.statistics import Latency
+from subscriber.telemetry.prometheus import PrometheusHooks
+
+from .source import OTHER, SUBSCRIPTION, Source, message
+
+COUNTERS = {
+    *("received", "redelivered", "acked", "nacked", "extended", "expired", "failed"),
+    *("callback_errors", "reopened"),
+}
+GAUGES = {"leased", "leased_bytes", "held", "waiting", "running", "load"}
+
+
+class Page:
+    """A registry of this test's own, and the hooks that fill it."""
+
+    def __init__(self, prefix: str = "pullstream") -> None:
+        self.registry = CollectorRegistry()
+        self.hooks = PrometheusHooks(self.registry, prefix)
+
+    def value(self, name: str, subscription: str = SUBSCRIPTION, **labels: str) -> float | None:
+        """A sample of what Prometheus would read; None if it is not there."""
+        labels = {"subscription": subscription, **labels}
+        for family in text_string_to_metric_families(generate_latest(self.registry).decode()):
+            for sample in family.samples:
+                if sample.name == name and sample.labels == labels:
+                    return float(sample.value)
+        return None
+
+    def types(self) -> Mapping[str, str]:
+        """The type of each metric, by its name."""
+        families = text_string_to_metric_families(generate_latest(self.registry).decode())
+        return {family.name: family.type for family in families}
+
+
+@pytest.fixture
+def page() -> Page:
+    return Page()
+
+
+def test_all_metrics_have_their_types_before_there_is_a_subscription(page: Page) -> None:
+    """So that the names and their help are there from the first scrape on."""
+    types = page.types()
+    assert {name for name, kind in types.items() if kind == "counter"} == {
+        f"pullstream_{name}" for name in COUNTERS
+    }
+    assert {name for name, kind in types.items() if kind == "gauge"} == {
+        f"pullstream_{name}" for name in {*GAUGES, "state", "latency_seconds"}
+    }
+    assert types["pullstream_callback_seconds"] == "histogram"
+    assert types["pullstream_request_seconds"] == "histogram"
+
+
+@pytest.mark.parametrize("name", sorted(COUNTERS))
+def test_a_count_is_a_counter(page: Page, name: str) -> None:
+    """Each field of Statistics that counts has a metric of its name."""
+    page.hooks.subscribed(SUBSCRIPTION, Source(**{name: 7}))
+    assert page.value(f"pullstream_{name}_total") == 7
+    others = COUNTERS - {name}
+    assert {page.value(f"pullstream_{other}_total") for other in others} == {0}
+
+
+@pytest.mark.parametrize("name", sorted(GAUGES))
+def test_a_level_is_a_gauge(page: Page, name: str) -> None:
+    """Each field of Statistics that tells how it is now has a metric of its name."""
+    page.hooks.subscribed(SUBSCRIPTION, Source(**{name: 0.5}))
+    assert page.value(f"pullstream_{name}") == 0.5
+
+
+def test_the_present_state_is_1_and_the_others_0(page: Page) -> None:
+    """An alert on a state does not have to know how states are numbered."""
+    page.hooks.subscribed(SUBSCRIPTION, Source())
+    states = ("connecting", "streaming", "reconnecting", "closing", "closed")
+    values = [page.value("pullstream_state", state=state) for state in states]
+    assert values == [0, 1, 0, 0, 0]
+
+
+def test_latency_has_three_quantiles(page: Page) -> None:
+    """In seconds, as the statistics have them."""
+    page.hooks.subscribed(SUBSCRIPTION, Source(latency=Latency(0.1, 0.2, 0.3)))
+    values = [page.value("pullstream_latency_seconds", quantile=q) for q in ("0.5", "0.9", "0.99")]
+    assert values == [0.1, 0.2, 0.3]
+
+
+def test_the_end_of_a_subscription_keeps_counters_and_takes_gauges(page: Page) -> None:
+    """And another subscription of the name goes on from there."""
+    first, second = Source(acked=5, leased=1), Source(acked=2, leased=4)
+    page.hooks.subscribed(SUBSCRIPTION, first)
+    first.close(page.hooks)
+    first.set(acked=1000)  # nobody asks it any more
+    assert page.value("pullstream_acked_total") == 5
+    assert page.value("pullstream_leased") is None
+    assert page.value("pullstream_state", state="closed") is None
+    assert page.value("pullstream_latency_seconds", quantile="0.99") is None
+    page.hooks.subscribed(SUBSCRIPTION, second)
+    assert page.value("pullstream_acked_total") == 7
+    assert page.value("pullstream_leased") == 4
+
+
+def test_one_instance_serves_many_subscriptions(page: Page) -> None:
+    """They are told apart by their full names."""
+    page.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
+    page.hooks.subscribed(OTHER, Source(acked=2))
+    assert page.value("pullstream_acked_total", SUBSCRIPTION) == 1
+    assert page.value("pullstream_acked_total", OTHER) == 2
+
+
+def test_callbacks_are_timed_also_when_they_raise(page: Page) -> None:
+    """To the end of the callback: a quarter of a second and then a whole one."""
+    with freeze_time("2030-01-01") as time:
+
+        def handle(one: Message) -> None:
+            time.tick(float(one.data))
+            if one.data == b"1":
+                raise ValueError("no")
+
+        wrapped = page.hooks.wrap(SUBSCRIPTION, handle)
+        wrapped(message(data=b"0.25"))
+        with pytest.raises(ValueError, match="no"):
+            wrapped(message(data=b"1"))
+    assert page.value("pullstream_callback_seconds_count") == 2
+    assert page.value("pullstream_callback_seconds_sum") == 1.25
+    assert page.value("pullstream_callback_seconds_bucket", le="0.3") == 1
+    assert page.value("pullstream_callback_seconds_bucket", le="1.0") == 2
+
+
+def test_the_callback_of_a_coroutine_is_timed_to_its_end(page: Page) -> None:
+    """Not to the making of the coroutine, which takes no time."""
+    with freeze_time("2030-01-01") as time:
+
+        async def handle(_: Message) -> None:
+            time.tick(2)
+
+        asyncio.run(page.hooks.wrap(SUBSCRIPTION, handle)(message()))
+    assert page.value("pullstream_callback_seconds_sum") == 2
+
+
+def test_a_batch_is_one_callback(page: Page) -> None:
+    """However many messages it has."""
+    page.hooks.wrap(SUBSCRIPTION, lambda _: None)([message("1"), message("2")])
+    assert page.value("pullstream_callback_seconds_count") == 1
+
+
+def test_requests_are_timed_by_kind_and_code(page: Page) -> None:
+    """A failure bears the name of its gRPC status code, success is OK."""
+    page.hooks.request_done(SUBSCRIPTION, "acknowledge", 10, 0.25, None)
+    page.hooks.request_done(SUBSCRIPTION, "acknowledge", 10, 0.5, None)
+    page.hooks.request_done(SUBSCRIPTION, "modify_ack_deadline", 1, 3.0, Unavailable("gone"))
+    name = "pullstream_request_seconds_sum"
+    assert page.value(name, kind="acknowledge", code="OK") == 0.75
+    assert page.value(name, kind="modify_ack_deadline", code="UNAVAILABLE") == 3.0
+    assert page.value(name, kind="modify_ack_deadline", code="OK") is None
+
+
+def test_the_prefix_begins_every_name() -> None:
+    """For two adapters in one registry, or a house's own naming."""
+    page = Page(prefix="shop_pubsub")
+    page.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
+    assert {name.removeprefix("shop_pubsub") != name for name in page.types()} == {True}
+    assert page.value("shop_pubsub_acked_total") == 1
+
+
+def test_a_second_instance_in_a_registry_is_refused(page: Page) -> None:
+    """And changes nothing: the first goes on."""
+    page.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
+    with pytest.raises(ValueError, match="Duplicated timeseries"):
+        PrometheusHooks(page.registry)
+    assert page.value("pullstream_acked_total") == 1
+    PrometheusHooks(page.registry, prefix="another")
+
+
+def test_a_scrape_may_ask_for_some_names_only(page: Page) -> None:
+    """As Prometheus does by `name[]=`; the registry knows the names from the beginning."""
+    page.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
+    some = page.registry.restricted_registry(["pullstream_acked_total"])
+    text = generate_latest(some).decode()
+    assert "pullstream_acked_total{" in text
+    assert "pullstream_received_total{" not in text

@@ -1,0 +1,118 @@
+"""Statistics of many subscriptions, read by name: counters never fall, levels are of what runs."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from subscriber.hooks import Hooks, StateChange
+from subscriber.statistics import Latency, Statistics
+from subscriber.streaming.state import SubscriptionState
+from subscriber.telemetry.readings import COUNTERS, GAUGES, Reading, Readings
+
+from .source import OTHER, SUBSCRIPTION, Source
+
+
+class Ending(Hooks):
+    """Passes the end of a subscription on, as the adapters do."""
+
+    def __init__(self, readings: Readings) -> None:
+        self._readings = readings
+
+    def state_changed(self, subscription: str, change: StateChange) -> None:
+        self._readings.end(subscription)
+
+
+def only(readings: Readings) -> Reading:
+    (reading,) = readings.read()
+    return reading
+
+
+def test_every_field_of_statistics_is_exported() -> None:
+    """A field that is added to Statistics and not to the tables would be told to nobody."""
+    exported = {metric.field for metric in (*COUNTERS, *GAUGES)}
+    assert exported | {"state", "since", "latency"} == {field.name for field in fields(Statistics)}
+
+
+def test_what_runs_is_read_each_time_anew() -> None:
+    """A reading is what the statistics say at that moment."""
+    readings, source = Readings(), Source(received=3, running=2, load=0.25)
+    readings.begin(SUBSCRIPTION, source)
+    before = only(readings)
+    source.set(received=5, running=0)
+    after = only(readings)
+    assert (before.subscription, after.subscription) == (SUBSCRIPTION, SUBSCRIPTION)
+    assert (before.counters["received"], after.counters["received"]) == (3, 5)
+    assert (before.gauges["running"], after.gauges["running"]) == (2, 0)
+    assert before.gauges["load"] == 0.25
+
+
+def test_a_subscription_that_is_over_keeps_its_counts_and_nothing_else() -> None:
+    """And it is asked no more, so that nothing of it has to stay in memory."""
+    readings, source = Readings(), Source(received=3, leased=1)
+    readings.begin(SUBSCRIPTION, source)
+    source.close(Ending(readings))
+    source.set(received=1000)
+    assert only(readings) == Reading(SUBSCRIPTION, only(readings).counters, {}, {}, {})
+    assert only(readings).counters["received"] == 3
+
+
+def test_the_next_subscription_of_a_name_goes_on_counting() -> None:
+    """Its own counts begin at 0, those of the name do not."""
+    readings, first, second = Readings(), Source(received=3), Source(received=0)
+    readings.begin(SUBSCRIPTION, first)
+    first.close(Ending(readings))
+    readings.begin(SUBSCRIPTION, second)
+    assert only(readings).counters["received"] == 3
+    second.set(received=4)
+    assert only(readings).counters["received"] == 7
+    second.close(Ending(readings))
+    assert only(readings).counters["received"] == 7
+
+
+def test_a_closed_subscription_whose_end_was_not_told_yet_has_no_levels() -> None:
+    """Its counts are there once, before and after."""
+    readings, source = Readings(), Source(received=3, leased=1)
+    readings.begin(SUBSCRIPTION, source)
+    source.set(state=SubscriptionState.CLOSED)
+    before = only(readings)
+    readings.end(SUBSCRIPTION)
+    assert before == only(readings)
+    assert (before.counters["received"], before.gauges) == (3, {})
+
+
+def test_two_of_a_name_at_a_time_are_taken_together() -> None:
+    """Counts and levels add up; of load and latency the worse one counts."""
+    readings = Readings()
+    slow = Source(acked=1, waiting=2, load=0.25, latency=Latency(0.1, 0.2, 9.0))
+    full = Source(acked=10, waiting=20, load=1.0, latency=Latency(0.2, 0.3, 0.4))
+    readings.begin(SUBSCRIPTION, slow)
+    readings.begin(SUBSCRIPTION, full)
+    both = only(readings)
+    assert (both.counters["acked"], both.gauges["waiting"], both.gauges["load"]) == (11, 22, 1.0)
+    assert both.latency == {"0.5": 0.2, "0.9": 0.3, "0.99": 9.0}
+    assert both.states["streaming"] == 2
+    assert both.states.keys() == {state.value for state in SubscriptionState}
+    full.close(Ending(readings))
+    rest = only(readings)
+    assert (rest.counters["acked"], rest.gauges["waiting"], rest.gauges["load"]) == (11, 2, 0.25)
+    assert rest.states["streaming"] == 1
+
+
+def test_subscriptions_of_different_names_are_apart() -> None:
+    """Each name has a reading of its own, and the end of one leaves the other."""
+    readings, one, other = Readings(), Source(acked=1), Source(acked=2)
+    readings.begin(SUBSCRIPTION, one)
+    readings.begin(OTHER, other)
+    one.close(Ending(readings))
+    assert {reading.subscription: reading.counters["acked"] for reading in readings.read()} == {
+        SUBSCRIPTION: 1,
+        OTHER: 2,
+    }
+    assert [bool(reading.gauges) for reading in readings.read()] == [False, True]
+
+
+def test_the_end_of_an_unknown_subscription_is_ignored() -> None:
+    """There is nothing to keep of what was never told to have begun."""
+    readings = Readings()
+    readings.end(SUBSCRIPTION)
+    assert readings.read() == []

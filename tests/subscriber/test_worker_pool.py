@@ -1,0 +1,328 @@
+"""The pool under the scheduler: no work is left lying, and no worker idle beside it."""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+
+import pytest
+
+from protocol.clock import SYSTEM_CLOCK
+from subscriber.worker_pool import WorkerPool
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+# How long threads are let race with each other, in seconds.
+STRESS = 1.0
+
+
+@contextmanager
+def pool_of(workers: int) -> Iterator[WorkerPool]:
+    pool = WorkerPool(workers)
+    try:
+        yield pool
+    finally:
+        pool.close()
+        pool.join(PATIENCE)
+
+
+class Slow:
+    """A callback that stays inside until it is released."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.release = threading.Event()
+
+    def __call__(self, _: object) -> None:
+        self.begun.release()
+        assert self.release.wait(PATIENCE)
+
+
+def send_to_sleep(pool: WorkerPool, workers: int) -> None:
+    """Return when so many workers have been started and have nothing to do."""
+    together = threading.Barrier(workers)
+    pool.add([(lambda _: together.wait(PATIENCE), None)] * workers)
+    eventually(lambda: pool.running == 0 and len(pool._sleepers) == workers)
+
+
+# ---- one moment after the other ------------------------------------------------------------------
+
+
+class Hooked:
+    """Does something once, on whatever thread comes by."""
+
+    def __init__(self) -> None:
+        self._todo: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.done = threading.Event()
+
+    def once(self, action: Callable[[], None]) -> None:
+        self._todo.put(action)
+
+    def run(self) -> None:
+        try:
+            action = self._todo.get_nowait()
+        except queue.Empty:
+            return
+        action()
+        self.done.set()
+
+
+class Sleepers(list[threading.Lock]):
+    """Sleepers with a moment just before one of them is in, and one just after."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = Hooked(), Hooked()
+
+    def append(self, gate: threading.Lock) -> None:
+        self.before.run()
+        super().append(gate)
+        self.after.run()
+
+
+class WorkQueue(deque[object]):
+    """A queue with a moment just after a worker that lies down has looked and found nothing."""
+
+    def __init__(self, sleepers: Sleepers) -> None:
+        super().__init__()
+        self._sleepers = sleepers
+        self.after = Hooked()
+
+    def __bool__(self) -> bool:
+        there_is = len(self) > 0
+        if not there_is and self._sleepers:
+            self.after.run()
+        return there_is
+
+
+class Rig:
+    """A pool with one worker, which is about to sleep when it has done what it has."""
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self.pool = pool
+        self.sleepers = pool._sleepers = Sleepers()
+        self.queue = WorkQueue(self.sleepers)
+        pool._work = self.queue  # type: ignore[assignment]
+        self.done: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def add(self, name: str) -> None:
+        self.pool.add([(self.done.put, name)])
+
+    def close(self) -> None:
+        self.pool.close()
+
+    def next_done(self) -> str:
+        return self.done.get(timeout=PATIENCE)
+
+    def sleeps(self) -> bool:
+        """Whether the worker waits at its gate, with nothing that could open it by mistake."""
+        sleepers = list(self.pool._sleepers)
+        return len(sleepers) == 1 and sleepers[0].locked() and not self.pool._waking
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with pool_of(1) as pool:
+        yield Rig(pool)
+
+
+@pytest.mark.parametrize("moment", ["before it is known", "when it is known", "after its look"])
+def test_work_that_comes_while_a_worker_lies_down_is_done(rig: Rig, moment: str) -> None:
+    """Before others can see that it sleeps, just after, and after its last look at the queue.
+
+    The worker sleeps properly afterwards, and more work wakes it.
+    """
+    hook = {
+        "before it is known": rig.sleepers.before,
+        "when it is known": rig.sleepers.after,
+        "after its look": rig.queue.after,
+    }[moment]
+    hook.once(lambda: rig.add("late"))
+    rig.add("first")
+    assert rig.next_done() == "first"
+    assert rig.next_done() == "late"
+    assert hook.done.is_set()
+    eventually(rig.sleeps)
+    rig.add("another")
+    assert rig.next_done() == "another"
+    eventually(rig.sleeps)
+
+
+@pytest.mark.parametrize("moment", ["before it is known", "when it is known", "after its look"])
+def test_a_pool_closed_while_a_worker_lies_down_does_not_leave_it_asleep(
+    rig: Rig, moment: str
+) -> None:
+    """It ends, at whichever of its steps."""
+    hook = {
+        "before it is known": rig.sleepers.before,
+        "when it is known": rig.sleepers.after,
+        "after its look": rig.queue.after,
+    }[moment]
+    hook.once(rig.close)
+    rig.add("first")
+    assert rig.next_done() == "first"
+    assert hook.done.wait(PATIENCE)
+    rig.pool.join(PATIENCE)
+    assert not any(thread.is_alive() for thread in rig.pool._threads)
+
+
+def test_one_sleeper_is_woken_for_a_crowd_and_wakes_the_next(rig: Rig) -> None:
+    """With one wake-up under way nobody makes another; afterwards the way is free again."""
+    with pool_of(3) as pool:
+        send_to_sleep(pool, 3)
+        woken: list[int] = []
+        release = threading.Event()
+
+        def slow(number: int) -> None:
+            woken.append(number)
+            assert release.wait(PATIENCE)
+
+        pool.add((slow, number) for number in range(3))
+        eventually(lambda: len(woken) == 3)
+        assert (pool.running, pool.waiting) == (3, 0)
+        release.set()
+        eventually(lambda: pool.running == 0)
+        assert not pool._waking
+
+
+# ---- what follows from it ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asleep", [False, True])
+def test_a_hundred_pieces_on_ten_workers_are_ten_at_a_time(asleep: bool) -> None:
+    """The barrier opens for ten only, ten times; with fresh threads as with sleeping ones."""
+    together, done = threading.Barrier(10), threading.Semaphore(0)
+
+    def meet(_: int) -> None:
+        together.wait(PATIENCE)
+        done.release()
+
+    with pool_of(10) as pool:
+        if asleep:
+            send_to_sleep(pool, 10)
+        pool.add((meet, number) for number in range(100))
+        for _ in range(100):
+            assert done.acquire(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("singly", [False, True])
+def test_no_piece_waits_behind_a_slow_one_while_a_worker_is_idle(singly: bool) -> None:
+    """Nine slow ones among ten workers: the last worker does all the rest."""
+    slow = Slow()
+    done: queue.SimpleQueue[int] = queue.SimpleQueue()
+    with pool_of(10) as pool:
+        send_to_sleep(pool, 10)
+        work = [(slow, None)] * 9 + [(done.put, number) for number in range(50)]
+        for pieces in [[piece] for piece in work] if singly else [work]:
+            pool.add(pieces)
+        assert sorted(done.get(timeout=PATIENCE) for _ in range(50)) == list(range(50))
+        assert pool.running >= 9
+        slow.release.set()
+
+
+def test_short_work_does_not_start_every_worker() -> None:
+    """A piece that comes when the last is done finds a sleeper: no second thread is needed."""
+    done = threading.Semaphore(0)
+    with pool_of(10) as pool:
+        for _ in range(50):
+            pool.add([(lambda _: done.release(), None)])
+            assert done.acquire(timeout=PATIENCE)
+            eventually(lambda: pool.running == 0)
+        assert len(pool._threads) == 1
+
+
+def test_a_finished_piece_is_not_kept() -> None:
+    """A sleeping worker would keep a message, and with it the whole response that it came in."""
+
+    class Piece:
+        kept = 0
+
+        def __init__(self) -> None:
+            Piece.kept += 1
+
+        def __del__(self) -> None:
+            Piece.kept -= 1
+
+    with pool_of(3) as pool:
+        pool.add((lambda _: None, Piece()) for _ in range(10))
+        eventually(lambda: Piece.kept == 0)
+
+
+# ---- with real threads ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_nothing_is_lost_when_many_add_to_workers_that_fall_asleep_all_the_time(
+    workers: int,
+) -> None:
+    """Each round has a little work, so that workers lie down and are woken in every round."""
+    done: queue.SimpleQueue[int] = queue.SimpleQueue()
+    end = SYSTEM_CLOCK.monotonic() + STRESS
+    numbers = count()
+    with pool_of(workers) as pool:
+
+        def add() -> None:
+            chance, own = random.Random(1), threading.Semaphore(0)
+
+            def finish(number: int) -> None:
+                done.put(number)
+                own.release()
+
+            while SYSTEM_CLOCK.monotonic() < end:
+                pieces = chance.randint(1, 3)
+                for _ in range(pieces):
+                    pool.add([(finish, next(numbers))])
+                for _ in range(pieces):
+                    # A lost wake-up leaves the piece lying, and this fails.
+                    assert own.acquire(timeout=PATIENCE)
+
+        threads = [threading.Thread(target=add) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        total = next(numbers)
+        assert sorted(done.get_nowait() for _ in range(total)) == list(range(total))
+        eventually(lambda: pool.running == 0)
+
+
+def test_each_piece_is_done_or_returned_when_it_is_closed_while_others_add() -> None:
+    """None twice, and none is begun afterwards; an addition that comes too late is refused."""
+    rounds = 0
+    end = SYSTEM_CLOCK.monotonic() + STRESS
+    while rounds < 5 or SYSTEM_CLOCK.monotonic() < end:
+        rounds += 1
+        pool = WorkerPool(3)
+        added: queue.SimpleQueue[int] = queue.SimpleQueue()
+        done: queue.SimpleQueue[int] = queue.SimpleQueue()
+        numbers = count()
+        begin = threading.Barrier(4)
+
+        def add() -> None:
+            begin.wait(PATIENCE)  # noqa: B023
+            for _ in range(200):
+                number = next(numbers)  # noqa: B023
+                try:
+                    pool.add([(done.put, number)])  # noqa: B023
+                except RuntimeError:
+                    return
+                added.put(number)  # noqa: B023
+
+        threads = [threading.Thread(target=add) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        begin.wait(PATIENCE)
+        returned = [argument for _, argument in pool.close()]
+        for thread in threads:
+            thread.join()
+        pool.join(PATIENCE)
+        assert not any(thread.is_alive() for thread in pool._threads)
+        # What slipped in beside the closing is there, unless it was done or returned.
+        left = [argument for _, argument in pool.close()]
+        handled = [done.get_nowait() for _ in range(done.qsize())] + returned + left
+        assert len(handled) == len(set(handled))
+        assert sorted(handled) == sorted(added.get_nowait() for _ in range(added.qsize()))
