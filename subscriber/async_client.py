@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -178,7 +178,7 @@ class MessageStream:
             raise RuntimeError("the stream has not begun; iterate over it")
         return self._future
 
-    async def __aiter__(self) -> AsyncIterator[Message]:
+    async def __aiter__(self) -> AsyncGenerator[Message, None]:
         if self._future is not None and not self._future.done():
             raise RuntimeError("this stream is being iterated over; ask the client for another")
         mailbox = _Mailbox(asyncio.get_running_loop())

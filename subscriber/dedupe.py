@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -13,6 +12,7 @@ from typing import Any, TypeVar, cast
 from protocol.clock import SYSTEM_CLOCK, Clock
 
 from .message import Message, Verdict
+from .streaming.callbacks import is_coroutine_function
 
 KeyFunction = Callable[[Message], "Hashable | None"]
 Handler = TypeVar("Handler", bound=Callable[[Message], Any])
@@ -59,10 +59,10 @@ class Dedupe:
     message, is
 
     - acked without calling the callback, if the key is done;
-    - held back, if the key is in progress: it is dropped, and the server delivers it again in 10 s,
-      or later if the first has been running longer, up to 600 s. Acked, it would be lost if the
-      first failed; nacked, it would come back at once, again and again; waited for, it would block
-      a worker. On a subscription with a dead-letter policy each return counts as an attempt.
+    - held back, if the key is in progress: nacked with a delay of 10 s, or of as long as the first
+      has been running, up to 600 s. Acked, it would be lost if the first failed; nacked without a
+      delay, it would come back at once, again and again; waited for, it would block a worker. On a
+      subscription with a dead-letter policy each return counts as an attempt.
 
     What it does not do: it knows nothing of other processes, and forgets all at a restart. It
     lowers the number of duplicates there, and exactly-once delivery or a store of your own must do
@@ -123,7 +123,7 @@ class Dedupe:
 
     def __call__(self, callback: Handler) -> Handler:
         """`callback`, a function or an `async def` one of a single message, called once a key."""
-        if _is_async(callback):
+        if is_coroutine_function(callback):
 
             @functools.wraps(callback)
             async def once_async(message: Message) -> Any:
@@ -183,10 +183,7 @@ class Dedupe:
         if fate is _Fate.ACK:
             message.ack()
         elif fate is _Fate.HOLD_BACK:
-            # Dropped, its lease is not extended any more, and what follows in its ordering key
-            # waits for it.
-            message.modify_ack_deadline(delay)
-            message.drop()
+            message.nack(delay)
         return fate is _Fate.HANDLE
 
     def _fate(self, key: Hashable) -> _Fate:
@@ -236,8 +233,3 @@ class Dedupe:
             if forgotten_at > now:
                 return
             del self._done[key]
-
-
-def _is_async(callback: Callable[[Message], Any]) -> bool:
-    # The second: an object whose class has an `async def __call__`.
-    return any(map(inspect.iscoroutinefunction, (callback, type(callback).__call__)))

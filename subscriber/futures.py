@@ -124,10 +124,11 @@ class StreamingPullFuture(Future[bool]):
     @property
     def state(self) -> SubscriptionState:
         """Whether it is connecting, streaming, reconnecting, closing or closed."""
-        return self._subscription.statistics().state
+        return self.statistics().state
 
     def statistics(self) -> Statistics:
         """What the subscription has done, and what it holds now. May be asked at any time."""
+        self._check_process()
         return self._subscription.statistics()
 
     def set_running_or_notify_cancel(self) -> bool:

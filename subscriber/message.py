@@ -81,7 +81,6 @@ class Message:
         "ack_id",
         "batch",
         "leased",
-        "place",
         "purged",
         "settled",
     )
@@ -96,8 +95,6 @@ class Message:
         self.settled: Verdict | None = None
         self.leased: bool = True
         self.purged: bool = False
-        # Its number in the order of receipt, for a message with a key: MessagesOnHold sets it.
-        self.place: int = -1
 
     # ---- content -------------------------------------------------------------------------------
 
@@ -119,6 +116,12 @@ class Message:
         """When the server took the message, in UTC."""
         stamp = self._received.message.publish_time
         return stamp.ToDatetime(tzinfo=timezone.utc)
+
+    @property
+    def published(self) -> tuple[int, int]:
+        """`publish_time` as seconds since the epoch and nanoseconds; for the SDK itself."""
+        stamp = self._received.message.publish_time
+        return stamp.seconds, stamp.nanos
 
     @property
     def ordering_key(self) -> str:

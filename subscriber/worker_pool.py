@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections import deque
@@ -12,6 +13,9 @@ from typing import Any
 from protocol.clock import SYSTEM_CLOCK
 
 _log = logging.getLogger("pullstream.scheduler")
+
+# A worker that was not needed for so many seconds leaves. One stays.
+IDLE_EXIT = 2.0
 
 # A callable and its only argument.
 Work = tuple[Callable[[Any], Any], Any]
@@ -31,6 +35,9 @@ class WorkerPool:
     wake it. It lies down in this order: gate into `_sleepers`, then a last look at the queue.
     Whoever adds work does the opposite: work into the queue, then a look for sleepers. So one of
     the two sees the other, and no work is left lying.
+
+    The last to lie down is the first to be woken, so with short callbacks the others sleep on, and
+    leave after a while: a process with a hundred subscriptions keeps hundreds of threads less.
     """
 
     def __init__(self, max_workers: int) -> None:
@@ -40,6 +47,7 @@ class WorkerPool:
         # A sleeper was woken and has not come to run. A race on this flag wakes one too many.
         self._waking = False
         self._threads: list[threading.Thread] = []
+        self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -92,11 +100,17 @@ class WorkerPool:
         with self._lock:
             if self._closed or len(self._threads) >= self._max_workers:
                 return
+            name = f"pullstream-worker-{next(self._numbers)}"
             # Daemon: a callback that never returns must not keep the process from exiting.
-            name = f"pullstream-worker-{len(self._threads)}"
             thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._threads.append(thread)
-            thread.start()
+            self._waking = True
+            try:
+                thread.start()
+            except BaseException:
+                self._threads.remove(thread)
+                self._waking = False
+                raise
 
     def _wake_one(self, *, even_if_waking: bool = False) -> bool:
         """Wake a sleeper; whether there was one, or one is on its way."""
@@ -114,6 +128,7 @@ class WorkerPool:
         gate = threading.Lock()
         gate.acquire()
         work = self._work
+        self._waking = False
         # What slips into the queue while it is closed is left there.
         while not self._closed:
             try:
@@ -121,7 +136,8 @@ class WorkerPool:
             except IndexError:
                 # Kept, the last message would keep its whole response in memory.
                 argument = None
-                self._sleep(gate)
+                if not self._sleep(gate):
+                    return
                 continue
             if work and not self._waking:
                 self._call_another()
@@ -135,18 +151,32 @@ class WorkerPool:
         if not self._wake_one() and len(self._threads) < self._max_workers:
             self._start_one()
 
-    def _sleep(self, gate: threading.Lock) -> None:
+    def _sleep(self, gate: threading.Lock) -> bool:
+        """Wait for work; False when it is time to leave."""
         self._sleepers.append(gate)
-        if self._work or self._closed:
-            try:
-                self._sleepers.remove(gate)
-            except ValueError:
-                # Somebody is about to wake us: that must not open the gate for the next sleep.
-                gate.acquire()
+        while not (self._work or self._closed):
+            if gate.acquire(timeout=IDLE_EXIT):
                 self._waking = False
-            return
-        gate.acquire()
-        self._waking = False
+                return True
+            if len(self._threads) > 1:
+                break
+        try:
+            self._sleepers.remove(gate)
+        except ValueError:
+            # Somebody is about to wake us: that must not open the gate for the next sleep.
+            gate.acquire()
+            self._waking = False
+            return True
+        return bool(self._work) or self._closed or self._stay()
+
+    def _stay(self) -> bool:
+        """Leave the pool, unless work came in: whoever added it may have counted on this thread."""
+        with self._lock:
+            self._threads.remove(threading.current_thread())
+            if not self._work:
+                return False
+            self._threads.append(threading.current_thread())
+            return True
 
 
 class ExecutorPool:

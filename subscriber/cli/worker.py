@@ -17,6 +17,9 @@ from subscriber.worker.supervisor import Supervisor
 from .session import Session, pass_session, session_options
 from .worker_view import worker_view
 
+# Seconds; the SDK's default.
+_MAX_LATENCY = 0.1
+
 # What a child needs to give back what its callbacks did not finish: a tenth of the time, at most.
 _GIVING_BACK_SECONDS = 1.0
 
@@ -51,7 +54,7 @@ _GIVING_BACK_SECONDS = 1.0
     "--max-latency",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="How long a batch may wait to be full. Needs --batch.  [default: 1.0]",
+    help="How long a batch may wait to be full. Needs --batch.  [default: 0.1]",
 )
 @click.option(
     "--shutdown-timeout",
@@ -88,6 +91,10 @@ def worker(
     """
     if max_latency is not None and batch is None:
         raise click.UsageError("--max-latency needs --batch.")
+    if batch is not None and batch > max_messages:
+        raise click.UsageError(
+            f"--batch must not be above --max-messages, which is {max_messages}."
+        )
     try:
         split_name(callback)
         locate(endpoint=session.endpoint)
@@ -101,7 +108,7 @@ def worker(
             threads=threads,
             max_messages=max_messages,
             batch=batch,
-            max_latency=1.0 if max_latency is None else max_latency,
+            max_latency=_MAX_LATENCY if max_latency is None else max_latency,
             drain_timeout=shutdown_timeout - min(_GIVING_BACK_SECONDS, shutdown_timeout / 10),
             relayed=view.relays,
         )

@@ -217,7 +217,9 @@ class BatchRunner(CallbackRunner):
     def _submit(self, messages: list[Message], in_order: bool) -> None:
         # A list that is filled from behind its keys need not wait for others.
         behind = sum(self._hold.waiting_behind(m) for m in messages) if in_order else 0
-        self._batcher.add(messages, is_urgent=behind + len(messages) >= self._max_messages)
+        rest = len(messages) % self._max_messages
+        is_filled = behind > 0 and rest + behind >= self._max_messages
+        self._batcher.add(messages, is_urgent=is_filled)
 
     def _ready(self, messages: list[Message]) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
@@ -103,6 +104,9 @@ class Dispatcher:
         self._inbox: Inbox[Event] = Inbox(clock)
         # Acknowledgements, nearly all there is, by a way of their own: see `ack`.
         self._acks: list[Message] = []
+        # Answered calls: request, error, seconds that it took. And whether one is waited for.
+        self._answers: deque[tuple[Request, RpcError | None, float]] = deque()
+        self._awaits_answers = False
         self._asleep = False
         # Set when somebody waits for an answer: then outcomes do not gather.
         self._hurry = threading.Event()
@@ -182,6 +186,7 @@ class Dispatcher:
     def _run(self) -> None:
         while not self._is_done():
             self._handle(self._next_events(), self._take_acks())
+            self._take_answers()
             self._send_requests()
         self._cancel_calls()
         self._handle(self._inbox.close(), self._take_acks())
@@ -195,8 +200,14 @@ class Dispatcher:
         """Wait until there is something to do, and a little longer for what comes with it."""
         # With all calls under way nothing can be sent, due or not, before one is answered.
         full = len(self._in_flight) >= MAX_IN_FLIGHT
+        self._awaits_answers = (
+            full
+            or self._phase is not _Phase.RUNNING
+            or self._outbox.has_somebody_waiting
+            or any(request.is_receipt for request, _ in self._in_flight.values())
+        )
         self._asleep = True
-        if self._acks:
+        if self._acks or self._answers:
             events = self._inbox.drain()
         else:
             events = self._inbox.take(None if full else self._outbox.next_due())
@@ -265,27 +276,26 @@ class Dispatcher:
             call.add_done_callback(partial(self._on_done, request))
 
     def _on_done(self, request: Request, call: Call) -> None:
-        """Runs on a thread of gRPC: pass the answer on to our own."""
-        self._inbox.put(partial(self._take_answer, request, call))
+        """Runs on a thread of gRPC: pass the answer on to our own.
 
-    def _take_answer(self, request: Request, call: Call) -> None:
-        if self._in_flight.pop(id(request), None) is None:
-            return
-        try:
-            error = call.exception()
-        except grpc.FutureCancelledError:
-            error = Unknown("the call was cancelled")
-        if isinstance(error, grpc.RpcError):
-            self._answered(request, from_rpc_error(error))
-        else:
-            self._answered(request, None if error is None else Unknown(str(error)))
+        A plain success can wait until there is something else to do, and most do; being woken for
+        each would be half of all wake-ups.
+        """
+        error = _error_of(call)
+        seconds = self._clock.monotonic() - request.sent_at
+        self._answers.append((request, error, seconds))
+        if self._asleep and (error is not None or self._awaits_answers):
+            self._asleep = False
+            self._inbox.wake()
 
-    def _answered(self, request: Request, error: RpcError | None) -> None:
-        now = self._clock.monotonic()
-        # First: of the ids of a request that failed in part, only the others stay in it.
-        self._listener.request_done(request, now - request.sent_at, error)
-        answer = self._outbox.answered(request, error, now)
-        self._report(request, answer)
+    def _take_answers(self) -> None:
+        while self._answers:
+            request, error, seconds = self._answers.popleft()
+            if self._in_flight.pop(id(request), None) is not None:
+                # First: of a request that failed in part, only some ids stay in it.
+                self._listener.request_done(request, seconds, error)
+                now = self._clock.monotonic()
+                self._report(request, self._outbox.answered(request, error, now))
 
     def _report(self, request: Request, answer: Answer) -> None:
         if request.is_receipt:
@@ -322,3 +332,14 @@ class Dispatcher:
         if unsent:
             self.failures += unsent
             _log.warning("shut down before the server was told about %d messages", unsent)
+
+
+def _error_of(call: Call) -> RpcError | None:
+    """How a call that is done ended; None: well."""
+    try:
+        error = call.exception()
+    except grpc.FutureCancelledError:
+        return Unknown("the call was cancelled")
+    if isinstance(error, grpc.RpcError):
+        return from_rpc_error(error)
+    return None if error is None else Unknown(str(error))

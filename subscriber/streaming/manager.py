@@ -240,7 +240,6 @@ class StreamingPullManager:
             "subscription_properties"
         )
         if exactly_once:
-            self._hold.number(messages)
             self._gate.add(messages, in_order=in_order)
             self._dispatcher.confirm([m.ack_id for m in messages], self._leaser.stream_deadline)
         else:

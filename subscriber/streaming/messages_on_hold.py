@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import deque
 from collections.abc import Iterable
@@ -23,6 +22,20 @@ class Offered:
     refuse: list[Message] = field(default_factory=list)
 
 
+_Place = tuple[int, int, int, str]
+
+
+def _place(message: Message) -> _Place:
+    """Where a message stands among those of its key, whichever copy of it this is.
+
+    In the order of publishing; the ids of messages that were published together are numbers that
+    count up. To tell by the order of receipt will not do: after a reconnect there may be copies of
+    one message before and behind another.
+    """
+    seconds, nanos = message.published
+    return seconds, nanos, len(message.message_id), message.message_id
+
+
 class _Suspicion:
     """After a failure in a key: with which message may it begin again?
 
@@ -34,9 +47,7 @@ class _Suspicion:
     __slots__ = ("_failed", "_places", "_refused")
 
     def __init__(self) -> None:
-        # By id: its place in the key, which is the number under which it was seen first. A server
-        # that keeps order delivers everything for the first time in order.
-        self._places: dict[str, int] = {}
+        self._places: dict[str, _Place] = {}
         # The earliest that failed.
         self._failed = ""
         # Ids in the order in which they were refused (a dict, to find one in a thousand).
@@ -46,13 +57,13 @@ class _Suspicion:
         """Messages failed, or are given back with one that did."""
         ids = [self._failed] if self._failed else []
         for message in failed:
-            self._places.setdefault(message.message_id, message.place)
+            self._places[message.message_id] = _place(message)
             ids.append(message.message_id)
         self._failed = min(ids, key=self._places.__getitem__)
 
     def refuses(self, message: Message) -> bool:
         message_id = message.message_id
-        place = self._places.setdefault(message_id, message.place)
+        place = self._places[message_id] = _place(message)
         if message_id == self._failed:
             return False
         if message_id in self._refused:
@@ -95,18 +106,11 @@ class MessagesOnHold:
         # behind it.
         self._held: dict[str, deque[Message] | None] = {}
         self._suspicions: dict[str, _Suspicion] = {}
-        self._places = itertools.count()
         self._closed = False
 
     def __len__(self) -> int:
         with self._lock:
             return sum(len(held) for held in self._held.values() if held)
-
-    def number(self, messages: Iterable[Message]) -> None:
-        """Messages came in, in this order; what becomes of each will be known later, in any."""
-        with self._lock:
-            for message in messages:
-                message.place = next(self._places)
 
     def offer(self, messages: Iterable[Message]) -> Offered:
         """Sort received messages, in order, into those that may run and those to nack.
@@ -123,10 +127,7 @@ class MessagesOnHold:
                 key = message.ordering_key
                 if not key:
                     run.append(message)
-                    continue
-                if message.place < 0:
-                    message.place = next(self._places)
-                if self._suspicions and self._refuses(message):
+                elif self._suspicions and self._refuses(message):
                     offered.refuse.append(message)
                 elif key not in held_by_key:
                     held_by_key[key] = None
@@ -198,8 +199,6 @@ class MessagesOnHold:
             for message in messages:
                 if message.ordering_key:
                     message.purged = True
-                    if message.place < 0:
-                        message.place = next(self._places)
                     self._suspect_after([message])
 
     def give_up(self) -> list[Message]:

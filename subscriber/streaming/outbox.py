@@ -75,6 +75,11 @@ class Outbox:
         """Nothing waits to be sent, now or later."""
         return not self._pending and not self._retries
 
+    @property
+    def has_somebody_waiting(self) -> bool:
+        """Whether a future is to be resolved."""
+        return bool(self._futures)
+
     def add(self, seconds: int, ack_ids: Iterable[str], *, is_receipt: bool = False) -> None:
         """Acknowledge (ACK), or let the leases end `seconds` from when it is sent (0: nack)."""
         self._pending.setdefault((seconds, is_receipt), []).extend(ack_ids)

@@ -8,7 +8,6 @@ import queue
 import signal
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from enum import Enum
 from typing import Any
 
@@ -91,16 +90,11 @@ def _subscribed(future: StreamingPullFuture, job: Job, line: Line, inbox: _Inbox
         watchdog = threading.Timer(job.drain_timeout + REPORT_SECONDS, os._exit, (1,))
         watchdog.daemon = True
         watchdog.start()
-        drained: Future[bool] = Future()
-        # On a thread of its own: reports go on, so that people see what it waits for.
-        threading.Thread(
-            target=lambda: drained.set_result(future.close(job.drain_timeout, "drain")),
-            name="pullstream-drain",
-            daemon=True,
-        ).start()
+        future.begin_close(job.drain_timeout, "drain")
         while event is not _Event.OVER:
             event = _reporting(future, job, line, inbox)
-        return 0 if drained.result() else 1
+        # A callback that still runs was cut short, its message given back.
+        return 1 if future.statistics().running else 0
     future.result()
     return 0
 
