@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Bounds, in seconds.
-LONGEST_LINGER = 0.005
+LONGEST_LINGER = 0.02
 SHORTEST_LINGER = 20e-6
 
 # No more than this part of flow control's window should gather: the rest keeps the server sending.

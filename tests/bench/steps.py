@@ -1,0 +1,149 @@
+"""Where each microsecond goes: the way of a message on one thread, step by step, without gRPC.
+
+    python -m tests.bench.steps
+
+The parts are the SDK's own; only the server is missing, and no thread waits for another. What a
+real run costs beyond this are gRPC and the hand-overs between threads.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber import FlowControl, Message, Scheduler
+from subscriber.streaming.dispatcher import Call
+from subscriber.streaming.manager import Settings, StreamingPullManager
+from subscriber.streaming.stream import Arrival
+
+STEPS = ("parse the response", "lease, count, queue", "run the callback", "settle, send the ack")
+MESSAGES = 20_000
+ROUNDS = 6
+# Acknowledged together, as it is under load.
+TOGETHER = 200
+
+
+class Answered:
+    """A call that has succeeded."""
+
+    def add_done_callback(self, callback: Callable[[Call], None]) -> None:
+        callback(self)
+
+    def exception(self, timeout: float | None = None) -> None:
+        return None
+
+    def cancel(self) -> None:
+        pass
+
+
+class NoServer:
+    """Encodes requests as gRPC would, and is content with each."""
+
+    def streaming_pull(self, requests: object) -> Any:
+        raise NotImplementedError("nothing is received here")
+
+    def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Answered:
+        request.SerializeToString()
+        return Answered()
+
+    def modify_ack_deadline(self, request: pubsub.ModifyAckDeadlineRequest) -> Answered:
+        request.SerializeToString()
+        return Answered()
+
+
+class Later(Scheduler):
+    """Keeps what is to run until it is asked for."""
+
+    def __init__(self) -> None:
+        self._work: deque[tuple[Callable[..., Any], Any]] = deque()
+
+    def schedule(self, callback: Callable[..., Any], *args: Any) -> None:
+        self._work.append((callback, args[0]))
+
+    def schedule_many(
+        self, callback: Callable[[Message], Any], messages: Sequence[Message]
+    ) -> None:
+        self._work.extend((callback, message) for message in messages)
+
+    def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
+        return []
+
+    def run(self) -> None:
+        while self._work:
+            callback, message = self._work.popleft()
+            callback(message)
+
+
+def response(number: int, size: int, keys: int) -> bytes:
+    made = pubsub.StreamingPullResponse()
+    made.subscription_properties.message_ordering_enabled = keys > 0
+    for n in range(number * size, (number + 1) * size):
+        key = f"key-{n % keys}" if keys else ""
+        one = pubsub.PubsubMessage(data=b"x" * 100, message_id=str(n), ordering_key=key)
+        made.received_messages.add(ack_id=f"{n:0180}", message=one)
+    return made.SerializeToString()
+
+
+def measure(size: int, keys: int) -> list[float]:
+    """Microseconds a message for each of STEPS, with responses of so many messages."""
+    limits = FlowControl(max_messages=10**9, max_bytes=10**12)
+    scheduler = Later()
+    manager = StreamingPullManager(
+        NoServer(),
+        "projects/bench/subscriptions/steps",
+        lambda message: message.ack(),
+        Settings(limits=limits),
+        scheduler=scheduler,
+    )
+    # Its thread is ended: its work is done here, where it can be timed.
+    dispatcher: Any = manager._dispatcher
+    dispatcher.stop(1.0)
+    encoded = [response(number, size, keys) for number in range(MESSAGES // size)]
+    spent = [0] * len(STEPS)
+    now = time.thread_time_ns
+    for round_number in range(ROUNDS + 1):
+        if round_number == 1:
+            # The first one was to warm up.
+            spent = [0] * len(STEPS)
+        for first in range(0, len(encoded), max(TOGETHER // size, 1)):
+            for data in encoded[first : first + max(TOGETHER // size, 1)]:
+                begin = now()
+                arrival = Arrival(pubsub.StreamingPullResponse.FromString(data), len(data))
+                parsed = now()
+                manager._on_response(arrival)
+                queued = now()
+                spent[0] += parsed - begin
+                spent[1] += queued - parsed
+            queued = now()
+            scheduler.run()
+            handled = now()
+            dispatcher._handle([], dispatcher._take_acks())
+            dispatcher._send_requests()
+            dispatcher._take_answers()
+            spent[2] += handled - queued
+            spent[3] += now() - handled
+    return [nanoseconds / ROUNDS / MESSAGES / 1000 for nanoseconds in spent]
+
+
+def main() -> None:
+    view = Table(title="µs a message, on one thread, without gRPC")
+    for column in ("messages a response", *STEPS, "sum"):
+        view.add_column(column, justify="right")
+    for size, keys in ((100, 0), (10, 0), (1, 0), (100, 1000)):
+        micros = measure(size, keys)
+        name = f"{size}, {keys:,} ordering keys" if keys else str(size)
+        view.add_row(name, *(f"{one:.2f}" for one in micros), f"{sum(micros):.2f}")
+    Console().print(view)
+    # The threads of the managers wait for a server that will not come.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
