@@ -61,6 +61,10 @@ class _Suspicion:
             ids.append(message.message_id)
         self._failed = min(ids, key=self._places.__getitem__)
 
+    def precedes(self, message: Message) -> bool:
+        """Whether a message comes before all that failed, so that it may run in any case."""
+        return _place(message) < self._places[self._failed]
+
     def refuses(self, message: Message) -> bool:
         message_id = message.message_id
         place = self._places[message_id] = _place(message)
@@ -220,7 +224,7 @@ class MessagesOnHold:
 
     def _refuses(self, message: Message) -> bool:
         suspicion = self._suspicions.get(message.ordering_key)
-        if suspicion is None:
+        if suspicion is None or suspicion.precedes(message):
             return False
         if suspicion.refuses(message):
             return True

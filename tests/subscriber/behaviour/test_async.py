@@ -1,0 +1,348 @@
+"""Asynchronous callbacks, the stream of the asynchronous client, and statistics."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+
+import pytest
+
+from protocol.errors import PermissionDenied, Unavailable
+from subscriber import (
+    AcknowledgeStatus,
+    AsyncSubscriberClient,
+    CoroutineScheduler,
+    FlowControl,
+    Message,
+    SubscriptionState,
+)
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Gate, Log, Stage, keep, stage
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+
+@pytest.fixture
+def here() -> Iterator[Stage]:
+    with stage(enable_message_ordering=True) as here:
+        yield here
+
+
+def numbers(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+async def soon(condition: Callable[[], bool]) -> None:
+    """`eventually`, beside a running loop."""
+    await asyncio.to_thread(eventually, condition)
+
+
+def run(main: Callable[[AsyncSubscriberClient], Awaitable[None]], here: Stage) -> None:
+    """Run a test's coroutine with an asynchronous client."""
+
+    async def inside() -> None:
+        async with AsyncSubscriberClient(endpoint=here.emulator.endpoint) as client:
+            await asyncio.wait_for(main(client), 2 * PATIENCE)
+
+    asyncio.run(inside())
+
+
+async def take(messages: AsyncGenerator[Message, None], count: int) -> list[Message]:
+    return [await anext(messages) for _ in range(count)]
+
+
+# ---- asynchronous callbacks --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_workers", [None, 3])
+def test_asynchronous_callbacks_run_side_by_side(here: Stage, max_workers: int | None) -> None:
+    """As many as flow control lets in, or as the user says."""
+    running, most = 0, 0
+
+    async def handle(message: Message) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.002)
+        running -= 1
+        message.ack()
+
+    here.publish(*numbers(60))
+    here.client.subscribe(
+        SUBSCRIPTION, handle, FlowControl(max_messages=20), max_workers=max_workers
+    )
+    eventually(lambda: here.backlog == 0)
+    assert most == (max_workers or 20)
+
+
+def test_asynchronous_callbacks_keep_the_order_of_a_key(here: Stage) -> None:
+    """The next begins when the last has returned; one that raises comes again, in order."""
+    seen: list[int] = []
+
+    async def handle(message: Message) -> None:
+        number = int(message.data)
+        seen.append(number)
+        await asyncio.sleep(0)
+        if seen == [0, 1, 2]:
+            raise ValueError("on purpose")
+        message.ack()
+
+    here.publish(*numbers(6), key="k")
+    future = here.client.subscribe(SUBSCRIPTION, handle)
+    eventually(lambda: here.backlog == 0)
+    assert seen == [0, 1, 2, 2, 3, 4, 5]
+    assert future.statistics().callback_errors == 1
+
+
+def test_a_loop_of_the_user_s_runs_the_callbacks_and_is_left_running(here: Stage) -> None:
+    """On its thread, with its other tasks."""
+
+    async def main(_: AsyncSubscriberClient) -> None:
+        done, threads = asyncio.Event(), set[int]()
+
+        async def handle(message: Message) -> None:
+            threads.add(threading.get_ident())
+            message.ack()
+            done.set()
+
+        scheduler = CoroutineScheduler(asyncio.get_running_loop())
+        future = here.client.subscribe(SUBSCRIPTION, handle, scheduler=scheduler)
+        here.publish(b"x")
+        await done.wait()
+        await soon(lambda: here.backlog == 0)
+        assert await asyncio.to_thread(future.close, PATIENCE)
+        assert threads == {threading.get_ident()}
+
+    run(main, here)
+
+
+def test_draining_waits_for_asynchronous_callbacks(here: Stage) -> None:
+    """They finish, and what they acknowledge is acknowledged; what has not begun goes back."""
+    loop_ready: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def handle(message: Message) -> None:
+        go_on = asyncio.Event()
+        loop_ready.append((asyncio.get_running_loop(), go_on))
+        await go_on.wait()
+        message.ack()
+
+    future = here.client.subscribe(SUBSCRIPTION, handle, max_workers=1)
+    here.publish(*numbers(3))
+    eventually(lambda: len(loop_ready) == 1 and future.statistics().waiting == 2)
+    closing = threading.Thread(target=future.close)
+    closing.start()
+    eventually(lambda: len(here.free()) == 2)
+    assert future.running()
+    loop, go_on = loop_ready[0]
+    loop.call_soon_threadsafe(go_on.set)
+    closing.join(PATIENCE)
+    assert future.result(timeout=0) is True
+    assert here.backlog == 2
+
+
+# ---- async for ---------------------------------------------------------------------------------
+
+
+def test_a_stream_brings_every_message_and_its_acks_have_answers(here: Stage) -> None:
+    """In a loop, settled one by one."""
+
+    async def main(client: AsyncSubscriberClient) -> None:
+        here.publish(*numbers(50))
+        seen = set()
+        async for message in client.stream(SUBSCRIPTION):
+            seen.add(message.data)
+            ack = message.ack_with_response()
+            assert await asyncio.wrap_future(ack) is AcknowledgeStatus.SUCCESS
+            if len(seen) == 50:
+                break
+        assert seen == set(numbers(50))
+        assert here.backlog == 0
+
+    run(main, here)
+
+
+def test_a_loop_that_settles_nothing_comes_to_a_halt(here: Stage) -> None:
+    """Flow control goes by what is finished, and not by what was taken out."""
+
+    async def main(client: AsyncSubscriberClient) -> None:
+        here.publish(*numbers(20))
+        stream = client.stream(SUBSCRIPTION, FlowControl(max_messages=5))
+        messages = aiter(stream)
+        taken = await take(messages, 5)
+        following = asyncio.ensure_future(anext(messages))
+        await soon(lambda: stream.future.statistics().load == 1.0)
+        assert len(here.free()) == 15
+        assert not following.done()
+        for message in taken:
+            message.ack()
+        await following
+        assert stream.future.statistics().received <= 10
+        await messages.aclose()
+
+    run(main, here)
+
+
+def test_leaving_the_loop_gives_back_what_is_not_settled(here: Stage) -> None:
+    """At once, both what was handed out and what was not."""
+
+    async def main(client: AsyncSubscriberClient) -> None:
+        here.publish(*numbers(10))
+        stream = client.stream(SUBSCRIPTION)
+        messages = aiter(stream)
+        first, _ = await take(messages, 2)
+        first.ack()
+        await messages.aclose()
+        assert stream.future.done()
+        assert len(here.free()) == 9
+
+    run(main, here)
+
+
+def test_a_break_gives_back_too(here: Stage) -> None:
+    """Soon: Python closes the iterator that the loop has left."""
+
+    async def main(client: AsyncSubscriberClient) -> None:
+        here.publish(*numbers(10))
+        async for message in client.stream(SUBSCRIPTION):
+            message.ack()
+            break
+        await soon(lambda: len(here.free()) == 9)
+
+    run(main, here)
+
+
+def test_an_error_in_the_loop_leaves_it_and_gives_back(here: Stage) -> None:
+    """The user's own exception comes out, as from any loop."""
+
+    async def consume(client: AsyncSubscriberClient) -> None:
+        stream = client.stream(SUBSCRIPTION)
+        messages = aiter(stream)
+        try:
+            async for _ in messages:
+                raise ValueError("on purpose")
+        finally:
+            await messages.aclose()
+
+    async def main(client: AsyncSubscriberClient) -> None:
+        here.publish(*numbers(3))
+        with pytest.raises(ValueError, match="on purpose"):
+            await consume(client)
+        assert len(here.free()) == 3
+
+    run(main, here)
+
+
+@pytest.mark.parametrize("after_messages", [False, True])
+def test_what_ends_the_subscription_ends_the_loop_with_its_error(
+    here: Stage, after_messages: bool
+) -> None:
+    """A terminal code is raised by the loop; passing ones it does not notice."""
+
+    async def main(client: AsyncSubscriberClient) -> None:
+        messages = aiter(client.stream(SUBSCRIPTION))
+        if after_messages:
+            here.publish(b"1")
+            (await anext(messages)).ack()
+            here.faults.abort_streams(Unavailable("away"))
+            here.publish(b"2")
+            (await anext(messages)).ack()
+        here.faults.error("StreamingPull", PermissionDenied("not yours"))
+        here.faults.abort_streams(Unavailable("away"))
+        with pytest.raises(PermissionDenied, match="not yours"):
+            await anext(messages)
+
+    run(main, here)
+
+
+def test_ended_from_elsewhere_the_loop_just_ends(here: Stage) -> None:
+    """By the future, or by closing the client."""
+
+    async def main(client: AsyncSubscriberClient) -> None:
+        stream = client.stream(SUBSCRIPTION)
+        messages = aiter(stream)
+        here.publish(b"1")
+        (await anext(messages)).ack()
+        stream.future.cancel()
+        with pytest.raises(StopAsyncIteration):
+            await anext(messages)
+
+    run(main, here)
+
+
+def test_of_a_key_the_next_message_comes_when_the_last_is_settled(here: Stage) -> None:
+    """In order, also when one is nacked; others do not wait."""
+
+    async def main(client: AsyncSubscriberClient) -> None:
+        here.publish(*numbers(3), key="k")
+        messages = aiter(client.stream(SUBSCRIPTION))
+        first = await anext(messages)
+        here.publish(b"other", key="l")
+        other = await anext(messages)
+        assert (first.data, other.data) == (b"0", b"other")
+        other.ack()
+        first.ack()
+        second = await anext(messages)
+        second.nack()
+        rest = []
+        for _ in range(2):
+            message = await anext(messages)
+            rest.append(message.data)
+            message.ack()
+        assert (second.data, rest) == (b"1", [b"1", b"2"])
+        await messages.aclose()
+
+    run(main, here)
+
+
+# ---- statistics --------------------------------------------------------------------------------
+
+
+def test_statistics_tell_what_was_done_and_what_is_held(here: Stage) -> None:
+    """Each number while one worker is at work, and at the end."""
+    gate = Gate(lambda m: m.ack() if m.data.startswith(b"ack") else m.nack(delay=600))
+    future = here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=10), max_workers=1)
+    eventually(lambda: future.state is SubscriptionState.STREAMING)
+    here.faults.abort_streams(Unavailable("away"))
+    eventually(lambda: future.statistics().reopened == 1)
+    here.publish(b"ack 1", b"ack 2", b"nack", key="k")
+    gate.wait_for(1)
+    here.publish(b"ack 3", b"ack 4")
+    eventually(lambda: future.statistics().received == 5)
+    now = future.statistics()
+    assert (now.leased, now.running, now.held, now.waiting) == (5, 1, 2, 2)
+    assert now.load == 0.5
+    assert now.leased_bytes > 0
+    assert (now.acked, now.nacked, now.latency.p99) == (0, 0, 0.0)
+    gate.open(5)
+    eventually(lambda: future.statistics().leased == 0)
+    assert future.close(timeout=PATIENCE)
+    end = future.statistics()
+    assert (end.received, end.acked, end.nacked, end.failed) == (5, 4, 1, 0)
+    assert (end.leased, end.leased_bytes, end.held, end.waiting, end.running) == (0, 0, 0, 0, 0)
+    assert 0 < end.latency.p50 <= end.latency.p90 <= end.latency.p99
+    assert end.state is SubscriptionState.CLOSED
+
+
+def test_statistics_are_a_snapshot(here: Stage) -> None:
+    """What was taken does not change, and cannot be changed."""
+    log = Log(keep)
+    future = here.client.subscribe(SUBSCRIPTION, log)
+    before = future.statistics()
+    here.publish(b"x")
+    log.wait_for(1)
+    assert before.received == 0
+    assert future.statistics().received == 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        before.received = 1  # type: ignore[misc]
+
+
+def test_redeliveries_are_counted_where_the_server_tells() -> None:
+    """It does with a dead-letter policy."""
+    policy = {"dead_letter_topic": TOPIC, "max_delivery_attempts": 5}
+    with stage(dead_letter_policy=policy) as here:
+        log = Log(lambda m: m.nack() if (m.delivery_attempt or 0) < 3 else m.ack())
+        future = here.client.subscribe(SUBSCRIPTION, log)
+        here.publish(b"x")
+        log.wait_for(3)
+        eventually(lambda: here.backlog == 0)
+        assert future.statistics().redelivered == 2

@@ -1,0 +1,154 @@
+"""Exactly-once delivery: no callback before the server has confirmed, and nobody else waits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from protocol.clock import ManualClock
+from protocol.errors import Unavailable
+from subscriber import AcknowledgeError, AcknowledgeStatus
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, keep, stage
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+
+@pytest.fixture(params=[False, True], ids=["unordered", "ordered"])
+def here(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    with stage(
+        ManualClock(), enable_exactly_once_delivery=True, enable_message_ordering=request.param
+    ) as here:
+        yield here
+
+
+def test_callbacks_wait_for_the_confirmation_and_the_reader_does_not(here: Stage) -> None:
+    """While the answers hang one response after the other comes in, and no callback begins."""
+    events, log = Events(), Log()
+    with here.faults.drop("ModifyAckDeadline") as held:
+        here.client.subscribe(SUBSCRIPTION, log, hooks=events)
+        for number in range(5):
+            here.publish(b"%d" % number, key=f"k{number}")
+            held.wait_for_hits(number + 1)
+        assert events.received_count == 5
+        assert log.data == []
+    log.wait_for(5)
+    eventually(lambda: here.backlog == 0)
+    assert len(log.messages) == 5
+
+
+def test_a_response_waits_for_its_own_answer_only() -> None:
+    """Without order, what came after a hanging confirmation overtakes it."""
+    with stage(enable_exactly_once_delivery=True) as here:
+        log = Log()
+        with here.faults.drop("ModifyAckDeadline", times=1) as held:
+            here.client.subscribe(SUBSCRIPTION, log)
+            here.publish(b"hangs")
+            held.wait_for_hits()
+            here.publish(b"passes")
+            log.wait_for(1)
+            assert log.data == [b"passes"]
+        log.wait_for(2)
+
+
+def test_an_id_that_expired_on_its_way_is_dropped_and_told(
+    here: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The message is handled once, when its new delivery is confirmed."""
+    events, log = Events(), Log()
+    # The subscription's own time stands still, as if its process had been stopped.
+    with here.faults.drop("ModifyAckDeadline", times=1) as held:
+        manager = here.manage(log, clock=ManualClock(), hooks=(events,))
+        here.publish(b"a", key="k")
+        held.wait_for_hits()
+        assert isinstance(here.clock, ManualClock)
+        here.clock.advance(61)
+        eventually(lambda: events.received_count == 2)
+    with caplog.at_level(logging.WARNING):
+        log.wait_for(1)
+        eventually(lambda: here.backlog == 0)
+        eventually(lambda: events.lost == [(b"a", "expired")])
+    assert log.data == [b"a"]
+    statistics = manager.future.statistics()
+    assert (statistics.expired, statistics.acked) == (1, 1)
+    assert "expired" in caplog.text
+
+
+@pytest.mark.parametrize("first_answered", [0, 1])
+def test_of_a_key_whose_messages_all_expired_the_first_begins(first_answered: int) -> None:
+    """In whatever order the server says so: what it delivers again is handled in order, once."""
+    with stage(enable_exactly_once_delivery=True, enable_message_ordering=True) as here:
+        events, log = Events(), Log()
+        here.client.subscribe(SUBSCRIPTION, log, hooks=events)
+        hanging = []
+        for data in (b"1", b"2"):
+            hanging.append(here.faults.drop("ModifyAckDeadline", times=1))
+            here.publish(data, key="k")
+            hanging[-1].wait_for_hits()
+        # Their leases end, and both are delivered again, behind those that hang.
+        here.faults.abort_streams(Unavailable("away"))
+        eventually(lambda: events.received_count == 4)
+        hanging[first_answered].lift()
+        eventually(lambda: len(events.lost) == 1)
+        hanging[1 - first_answered].lift()
+        eventually(lambda: here.backlog == 0)
+    assert log.data == [b"1", b"2"]
+
+
+def test_of_a_response_that_expired_as_a_whole_the_first_begins() -> None:
+    """The server says it of both messages at once."""
+    with stage(enable_exactly_once_delivery=True, enable_message_ordering=True) as here:
+        events, log = Events(), Log()
+        with here.faults.drop("ModifyAckDeadline", times=1) as held:
+            here.publish(b"1", b"2", b"3", key="k")
+            here.client.subscribe(SUBSCRIPTION, log, hooks=events)
+            held.wait_for_hits()
+            here.faults.abort_streams(Unavailable("away"))
+            eventually(lambda: events.received_count == 6)
+        eventually(lambda: here.backlog == 0)
+    assert log.data == [b"1", b"2", b"3"]
+
+
+def test_leases_are_extended_while_a_confirmation_hangs(here: Stage) -> None:
+    """Both the lease of a running message and that of the one that waits to be confirmed."""
+    events, gate = Events(), Gate()
+    here.manage(gate, hooks=(events,))
+    here.publish(b"runs", key="k1")
+    gate.wait_for(1)
+    with here.faults.drop("ModifyAckDeadline", times=1) as held:
+        here.publish(b"waits", key="k2")
+        held.wait_for_hits()
+        here.advance(200)
+        assert here.free() == []
+        assert gate.data == [b"runs"]
+    gate.open(2)
+    eventually(lambda: here.backlog == 0)
+    assert gate.data == [b"runs", b"waits"]
+    assert events.lost == []
+    # As the official clients have it: a lost lease would be a lost verdict.
+    assert {seconds for _, seconds in events.extensions} == {60}
+
+
+def test_a_lease_found_to_be_over_is_told_and_a_late_ack_fails(
+    here: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server refuses the extension: the hook hears of it, flow control counts it no more, and
+    the acknowledgement that comes after all is no success."""
+    clock, events, log = ManualClock(), Events(), Log(keep)
+    manager = here.manage(log, clock=clock, hooks=(events,))
+    here.publish(b"a")
+    (message,) = log.wait_for(1)
+    # Taken away behind its back.
+    here.other.modify_ack_deadline(
+        subscription=SUBSCRIPTION, ack_ids=[message.ack_id], ack_deadline_seconds=0
+    )
+    again = log.wait_for(2)[1]
+    with caplog.at_level(logging.WARNING):
+        clock.advance(48)
+        eventually(lambda: events.lost == [(b"a", "expired")])
+    eventually(lambda: manager.future.statistics().leased == 1)
+    late = message.ack_with_response().exception(PATIENCE)
+    assert isinstance(late, AcknowledgeError)
+    assert late.error_code is AcknowledgeStatus.INVALID_ACK_ID
+    assert again.ack_with_response().result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert here.backlog == 0

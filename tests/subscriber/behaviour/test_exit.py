@@ -1,0 +1,130 @@
+"""How programs end while they are subscribed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage, stage
+from tests.subscriber.streaming.fakes import PATIENCE
+
+ROOT = Path(__file__).resolve().parents[3]
+STRICT = ("-W", "error", "-W", "ignore::FutureWarning")
+
+PROLOGUE = f"""
+import sys, threading
+from subscriber import SubscriberClient
+
+acked = threading.Semaphore(0)
+kept = threading.Semaphore(0)
+
+def handle(message):
+    if message.data.startswith(b"ack"):
+        message.ack()
+        acked.release()
+    else:
+        kept.release()
+
+def wait_for(count, semaphore):
+    for _ in range(count):
+        assert semaphore.acquire(timeout=20)
+
+client = SubscriberClient(endpoint=sys.argv[1])
+subscription = {SUBSCRIPTION!r}
+"""
+
+
+@pytest.fixture(params=[False, True], ids=["at-least-once", "exactly-once"])
+def here(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    with stage(enable_exactly_once_delivery=request.param) as here:
+        here.publish(*[b"ack"] * 20, *[b"keep"] * 5)
+        yield here
+
+
+def program(here: Stage, text: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *STRICT, "-c", PROLOGUE + text, here.emulator.endpoint],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    "ending", ["", "sys.exit(3)\n", "raise SystemExit(3)\n"], ids=["end", "exit", "raise"]
+)
+def test_at_exit_acks_have_arrived_and_the_rest_is_given_back(here: Stage, ending: str) -> None:
+    """Though the program closes nothing; its exit code is its own, and nothing is printed."""
+    running = program(
+        here,
+        "client.subscribe(subscription, handle)\nwait_for(20, acked)\nwait_for(5, kept)\n" + ending,
+    )
+    out, err = running.communicate(timeout=PATIENCE)
+    assert (out, err, running.returncode) == ("", "", 3 if ending else 0)
+    assert here.backlog == 5
+    assert here.free() == [b"keep"] * 5
+
+
+def test_a_callback_that_never_ends_does_not_keep_the_program(here: Stage) -> None:
+    """Nor its message."""
+    running = program(
+        here,
+        "def stuck(message):\n"
+        "    kept.release()\n"
+        "    threading.Event().wait()\n"
+        "client.subscribe(subscription, stuck)\n"
+        "wait_for(10, kept)\n",
+    )
+    out, err = running.communicate(timeout=PATIENCE)
+    assert (out, err, running.returncode) == ("", "", 0)
+    assert len(here.free()) == 25
+
+
+def test_ctrl_c_in_result_lets_the_program_end_cleanly(here: Stage) -> None:
+    """The exception reaches the program, which says goodbye; nothing else is printed."""
+    running = program(
+        here,
+        "future = client.subscribe(subscription, handle)\n"
+        "wait_for(20, acked)\n"
+        "wait_for(5, kept)\n"
+        "try:\n"
+        "    print('ready', flush=True)\n"
+        "    future.result()\n"
+        "except KeyboardInterrupt:\n"
+        "    print(future.close(timeout=5), future.result())\n"
+        "    sys.exit(130)\n",
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=PATIENCE)
+    assert (out, err, running.returncode) == ("True True\n", "", 130)
+    assert here.free() == [b"keep"] * 5
+
+
+def test_ctrl_c_in_a_with_block_closes_the_client_on_the_way_out(here: Stage) -> None:
+    """The traceback is the program's own, and what it held is given back."""
+    running = program(
+        here,
+        "with client:\n"
+        "    future = client.subscribe(subscription, handle)\n"
+        "    wait_for(20, acked)\n"
+        "    wait_for(5, kept)\n"
+        "    print('ready', flush=True)\n"
+        "    future.result()\n",
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=PATIENCE)
+    assert err.count("Traceback") == 1
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert running.returncode == -signal.SIGINT
+    assert here.backlog == 5
+    assert here.free() == [b"keep"] * 5

@@ -1,0 +1,166 @@
+"""Limits hold, keep nobody from work that could be done, and never lead to a standstill."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from subscriber import FlowControl, Hooks, Message
+from subscriber.streaming.manager import ReleaseAfter
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage, stage
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+
+@pytest.fixture
+def here() -> Iterator[Stage]:
+    with stage(enable_message_ordering=True) as here:
+        yield here
+
+
+class AtOnce:
+    """Measures how many callbacks run at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self.most = 0
+
+    def __call__(self, message: Message) -> None:
+        with self._lock:
+            self._running += 1
+            self.most = max(self.most, self._running)
+        # Others have the chance to begin.
+        threading.Event().wait(0.001)
+        with self._lock:
+            self._running -= 1
+        message.ack()
+
+
+def test_a_message_above_max_bytes_gets_through_alone(here: Stage) -> None:
+    """Nothing else is taken on while it is here, and all goes on afterwards."""
+    gate = Gate()
+    future = here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_bytes=1_000))
+    here.publish(b"x" * 100_000)
+    gate.wait_for(1)
+    here.publish(b"small")
+    here.publish(b"y" * 100_000)
+    assert here.free() == [b"small", b"y" * 100_000]
+    assert future.statistics().received == 1
+    assert future.statistics().load > 1
+    gate.open(3)
+    eventually(lambda: here.backlog == 0)
+    assert {data[:1] for data in gate.data} == {b"x", b"s", b"y"}
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+def test_a_window_of_one_message_keeps_going_with_many_workers(here: Stage, key: str) -> None:
+    """One at a time, to the last."""
+    at_once = AtOnce()
+    future = here.client.subscribe(
+        SUBSCRIPTION, at_once, FlowControl(max_messages=1), max_workers=20
+    )
+    here.publish(*[b"x"] * 50, key=key)
+    eventually(lambda: here.backlog == 0)
+    assert at_once.most == 1
+    assert future.statistics().received == 50
+
+
+@pytest.mark.parametrize("release_after", ["callback", "ack"])
+@pytest.mark.parametrize("max_messages", [1, 2, 3])
+@pytest.mark.parametrize("legacy", [False, True], ids=["server keeps", "client keeps"])
+def test_ordering_keys_and_a_tiny_window_never_come_to_a_standstill(
+    here: Stage, release_after: ReleaseAfter, max_messages: int, legacy: bool
+) -> None:
+    """Held messages fill the window, and what they wait for is always among them."""
+    log = Log()
+    here.publish(*[b"%d" % number for number in range(30)], key="long")
+    for number in range(10):
+        for key in "abc":
+            here.publish(b"%d" % number, key=key)
+    here.client.subscribe(
+        SUBSCRIPTION,
+        log,
+        FlowControl(max_messages=max_messages),
+        use_legacy_flow_control=legacy,
+        release_after=release_after,
+    )
+    eventually(lambda: here.backlog == 0)
+    by_key: dict[str, list[int]] = {}
+    for message in log.messages:
+        by_key.setdefault(message.ordering_key, []).append(int(message.data))
+    assert by_key == {"long": [*range(30)], **{key: [*range(10)] for key in "abc"}}
+
+
+def test_held_messages_count(here: Stage) -> None:
+    """The window is full of one key: no more of it piles up here."""
+    gate = Gate()
+    future = here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=10))
+    here.publish(*[b"x"] * 100, key="k")
+    gate.wait_for(1)
+    eventually(lambda: future.statistics().received == 10)
+    statistics = future.statistics()
+    assert (statistics.leased, statistics.held, statistics.load) == (10, 9, 1.0)
+    gate.open(100)
+    eventually(lambda: here.backlog == 0)
+
+
+def test_without_the_server_s_help_the_reader_stops_at_the_limit(here: Stage) -> None:
+    """The server was not told and sends it all; what is beyond the limit is left unread."""
+    gate, peaks = Gate(), list[float]()
+
+    class Peaks(Hooks):
+        def received(self, subscription: str, messages: Sequence[Message]) -> None:
+            peaks.append(future.statistics().load)
+
+    future = here.client.subscribe(
+        SUBSCRIPTION,
+        gate,
+        FlowControl(max_messages=10),
+        use_legacy_flow_control=True,
+        hooks=Peaks(),
+    )
+    for number in range(60):
+        here.publish(b"%d" % number)
+    # All of them are on their way.
+    eventually(lambda: here.free() == [])
+    gate.wait_for(10)
+    gate.open(60)
+    eventually(lambda: here.backlog == 0)
+    assert max(peaks) <= 1.0
+    assert len(gate.messages) == 60
+
+
+def test_all_workers_work_all_the_time(here: Stage) -> None:
+    """A hundred messages of one response on ten workers: ten times all ten meet."""
+    together = threading.Barrier(10)
+    rounds = threading.Semaphore(0)
+
+    def meet(message: Message) -> None:
+        if together.wait(PATIENCE) == 0:
+            rounds.release()
+        message.ack()
+
+    here.publish(*[b"x"] * 100)
+    here.client.subscribe(SUBSCRIPTION, meet, max_workers=10)
+    for _ in range(10):
+        assert rounds.acquire(timeout=PATIENCE)
+    eventually(lambda: here.backlog == 0)
+
+
+def test_a_slow_callback_delays_nobody_while_a_worker_is_free(here: Stage) -> None:
+    """One is stuck from the first; the other does all the rest."""
+    stuck = threading.Event()
+    first = threading.Lock()
+
+    def handle(message: Message) -> None:
+        if first.acquire(blocking=False):
+            assert stuck.wait(PATIENCE)
+        message.ack()
+
+    here.client.subscribe(SUBSCRIPTION, handle, max_workers=2)
+    here.publish(*[b"x"] * 100)
+    eventually(lambda: here.backlog == 1)
+    stuck.set()
+    eventually(lambda: here.backlog == 0)

@@ -1,0 +1,126 @@
+"""A client used in a forked child says at once that it cannot work there; the parent goes on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Stage, stage
+from tests.subscriber.streaming.fakes import PATIENCE
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# The child writes what each use came to, as one line of JSON, and ends. A use that hangs would be
+# ended by the alarm, and nothing be written.
+PROGRAM = f"""
+import json, os, signal, sys, threading
+from subscriber import SubscriberClient, TopicAdminClient
+
+subscription, topic = {SUBSCRIPTION!r}, {TOPIC!r}
+client = SubscriberClient(endpoint=sys.argv[1])
+publisher = TopicAdminClient(endpoint=sys.argv[1])
+kept, came = [], threading.Semaphore(0)
+
+def handle(message):
+    kept.append(message)
+    came.release()
+
+future = client.subscribe(subscription, handle)
+publisher.publish(topic, [{{"data": b"before"}}])
+assert came.acquire(timeout=20)
+
+USES = {{
+    "subscribe": lambda: client.subscribe(subscription, print),
+    "subscribe_batch": lambda: client.subscribe_batch(subscription, print),
+    "pull": lambda: client.pull(subscription=subscription, max_messages=1),
+    "acknowledge": lambda: client.acknowledge(subscription=subscription, ack_ids=["a"]),
+    "get_subscription": lambda: client.get_subscription(subscription=subscription),
+    "publish": lambda: publisher.publish(topic, [{{"data": b"x"}}]),
+    "result": lambda: future.result(),
+    "exception": lambda: future.exception(),
+    "cancel": lambda: future.cancel(),
+    "close of the future": lambda: future.close(),
+    "statistics": lambda: future.statistics(),
+    "state": lambda: future.state,
+    "ack_with_response": lambda: kept[0].ack_with_response(),
+    "nack_with_response": lambda: kept[0].nack_with_response(),
+    "close": lambda: client.close(),
+    "close of the publisher": lambda: publisher.close(),
+}}
+
+def outcome(use):
+    try:
+        use()
+    except Exception as error:
+        return type(error).__name__
+    return "nothing"
+
+reader, writer = os.pipe()
+child = os.fork()
+if child == 0:
+    signal.alarm(15)
+    os.write(writer, json.dumps({{name: outcome(use) for name, use in USES.items()}}).encode())
+    # As a program ends, with all that runs at exit.
+    sys.exit(7)
+os.close(writer)
+print(os.read(reader, 65536).decode(), flush=True)
+_, status = os.waitpid(child, 0)
+print(os.waitstatus_to_exitcode(status), flush=True)
+
+kept[0].ack_with_response().result(20)
+publisher.publish(topic, [{{"data": b"after"}}])
+assert came.acquire(timeout=20)
+kept[1].ack()
+client.close(timeout=5)
+print([message.data.decode() for message in kept], future.result(), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def lines() -> Iterator[list[str]]:
+    """What the program above prints."""
+    with stage() as here:
+        # Python 3.12 and gRPC warn of forks; this is about what happens if one forks none the less.
+        running = subprocess.run(
+            [sys.executable, "-c", PROGRAM, here.emulator.endpoint],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=3 * PATIENCE,
+            check=False,
+        )
+        assert running.returncode == 0, running.stderr
+        lines = running.stdout.splitlines()
+        assert_all_acknowledged(here)
+        yield lines
+
+
+def assert_all_acknowledged(here: Stage) -> None:
+    assert here.backlog == 0
+
+
+def test_every_use_in_the_child_raises_at_once(lines: list[str]) -> None:
+    """None hangs on a thread or a lock that did not come along."""
+    assert lines[0], "a use hung"
+    outcomes = json.loads(lines[0])
+    closing = {"close", "close of the publisher"}
+    assert {name: outcome for name, outcome in outcomes.items() if name not in closing} == (
+        dict.fromkeys(outcomes.keys() - closing, "ForkedProcess")
+    )
+
+
+def test_closing_in_the_child_does_nothing(lines: list[str]) -> None:
+    """It is not the child's to close; and the child ends as it wants to."""
+    outcomes = json.loads(lines[0])
+    assert (outcomes["close"], outcomes["close of the publisher"]) == ("nothing", "nothing")
+    assert lines[1] == "7"
+
+
+def test_the_parent_goes_on(lines: list[str]) -> None:
+    """Its subscription, its acknowledgements and its end know nothing of the child."""
+    assert lines[2] == "['before', 'after'] True"

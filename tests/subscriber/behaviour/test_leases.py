@@ -1,0 +1,227 @@
+"""A message stays ours while it is handled, no longer than agreed, and at no more cost than due."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from protocol.clock import ManualClock
+from subscriber import AcknowledgeError, AcknowledgeStatus, Message
+from tests.subscriber.behaviour.stage import Events, Gate, Log, Stage, keep, stage
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+
+@pytest.fixture
+def here() -> Iterator[Stage]:
+    with stage(ManualClock(), enable_message_ordering=True) as here:
+        yield here
+
+
+def finish(here: Stage, gate: Gate) -> None:
+    """Let every callback end, and its acknowledgement arrive."""
+    gate.open(100)
+    eventually(lambda: here.backlog == 0)
+
+
+def wait_for_extensions(events: Events, extensions: list[tuple[int, int]]) -> None:
+    """Those due by now are made, but the hook is told a moment later."""
+    eventually(lambda: len(events.extensions) >= len(extensions))
+    assert events.extensions == extensions
+
+
+def test_slow_callbacks_keep_their_messages(here: Stage) -> None:
+    """Running, waiting for a worker, or held behind its key: each is delivered once."""
+    gate = Gate()
+    here.manage(gate, workers=1)
+    here.publish(b"1", b"2", b"3", key="k")
+    here.publish(b"4")
+    gate.wait_for(1)
+    here.advance(300)
+    assert here.free() == []
+    finish(here, gate)
+    assert sorted(gate.data) == [b"1", b"2", b"3", b"4"]
+
+
+def test_leases_are_as_long_as_callbacks_have_been_seen_to_take(here: Stage) -> None:
+    """After messages of 100 seconds, one of 220 is extended at 48, 128 and 208, and not between."""
+    events, gate = Events(), Gate()
+    here.manage(gate, hooks=(events,))
+    here.publish(*[b"x"] * 9)
+    gate.wait_for(9)
+    here.advance(100)
+    gate.open(9)
+    eventually(lambda: here.backlog == 0)
+    events.extensions.clear()
+    here.publish(b"slow")
+    gate.wait_for(10)
+    here.advance(220)
+    wait_for_extensions(events, [(1, 100)] * 3)
+    finish(here, gate)
+
+
+def test_an_unknown_callback_costs_an_extension_for_each_lease(here: Stage) -> None:
+    """Before anything is known leases are short: the first at 48 seconds, then every 8."""
+    events, gate = Events(), Gate()
+    here.manage(gate, hooks=(events,))
+    here.publish(b"x")
+    gate.wait_for(1)
+    here.advance(128)
+    wait_for_extensions(events, [(1, 10)] * 11)
+    finish(here, gate)
+
+
+def test_each_lease_is_extended_when_it_is_due(here: Stage) -> None:
+    """A young one is not, because an old one is."""
+    events, gate = Events(), Gate()
+    here.manage(gate, hooks=(events,))
+    here.publish(b"old")
+    gate.wait_for(1)
+    here.advance(40)
+    here.publish(*[b"young"] * 5)
+    gate.wait_for(6)
+    here.advance(40)
+    assert {messages for messages, _ in events.extensions} == {1}
+    finish(here, gate)
+
+
+def test_of_a_response_only_the_unfinished_are_extended(here: Stage) -> None:
+    """Though they came together."""
+    events, log = Events(), Log(keep)
+    here.manage(log, hooks=(events,))
+    here.publish(b"1", b"2", b"3")
+    first, second, third = log.wait_for(3)
+    first.ack()
+    second.ack()
+    eventually(lambda: here.backlog == 1)
+    here.advance(50)
+    wait_for_extensions(events, [(1, 10)])
+    third.ack()
+    eventually(lambda: here.backlog == 0)
+
+
+def test_a_finished_message_is_extended_no_more(here: Stage) -> None:
+    """Nothing is sent or told about what is acknowledged, also when its time would be over."""
+    events, log = Events(), Log()
+    here.manage(log, hooks=(events,), max_lease_duration=100)
+    here.publish(b"x")
+    eventually(lambda: here.backlog == 0)
+    here.advance(300)
+    assert events.extensions == []
+    assert events.lost == []
+
+
+def test_the_least_extension_is_also_the_stream_s_lease(here: Stage) -> None:
+    """Five minutes at least: nothing is sent before four have passed, then for five more."""
+    events, gate = Events(), Gate()
+    here.manage(gate, hooks=(events,), min_duration_per_lease_extension=300)
+    here.publish(b"x")
+    gate.wait_for(1)
+    here.advance(238)
+    assert events.extensions == []
+    assert here.free() == []
+    here.advance(4)
+    wait_for_extensions(events, [(1, 300)])
+    finish(here, gate)
+
+
+def test_the_longest_extension_is_kept_to(here: Stage) -> None:
+    """Half a minute at most, though callbacks take longer: a crash is noticed that soon."""
+    events, gate = Events(), Gate()
+    here.manage(gate, hooks=(events,), max_duration_per_lease_extension=30)
+    here.publish(b"x")
+    gate.wait_for(1)
+    here.advance(100)
+    gate.open()
+    eventually(lambda: here.backlog == 0)
+    events.extensions.clear()
+    here.publish(b"y")
+    gate.wait_for(2)
+    here.advance(50)
+    wait_for_extensions(events, [(1, 30)] * 2)
+    finish(here, gate)
+
+
+# ---- the end of a lease ------------------------------------------------------------------------
+
+
+def wait_until_given_up(events: Events, data: bytes) -> None:
+    eventually(lambda: (data, "max_lease_duration") in events.lost)
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+def test_after_max_lease_duration_a_message_is_given_up_and_told(
+    here: Stage, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server has it back when the last lease ends, the hook hears of it, and neither kind of
+    late acknowledgement passes for a success."""
+    events, log = Events(), Log(keep)
+    manager = here.manage(log, hooks=(events,), max_lease_duration=100)
+    here.publish(b"a", key=key)
+    (message,) = log.wait_for(1)
+    here.advance(98)
+    assert events.lost == []
+    with caplog.at_level(logging.WARNING):
+        here.advance(4, extending=False)
+        wait_until_given_up(events, b"a")
+    assert manager.future.statistics().expired == 1
+    assert manager.future.statistics().leased == 0
+    late = message.ack_with_response().exception(PATIENCE)
+    assert isinstance(late, AcknowledgeError)
+    assert late.error_code is AcknowledgeStatus.INVALID_ACK_ID
+    assert "max_lease_duration" in caplog.text
+    here.advance(12, extending=False)
+    eventually(lambda: len(log.messages) == 2 or here.backlog == 0)
+
+
+def test_a_late_plain_ack_is_logged(here: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """There is no future to tell."""
+    events, log = Events(), Log(keep)
+    here.manage(log, hooks=(events,), max_lease_duration=100)
+    here.publish(b"a")
+    (message,) = log.wait_for(1)
+    here.advance(98)
+    here.advance(4, extending=False)
+    wait_until_given_up(events, b"a")
+    with caplog.at_level(logging.WARNING):
+        message.ack()
+        eventually(lambda: "acknowledged after their lease was given up" in caplog.text)
+
+
+def test_max_lease_duration_holds_for_the_later_messages_of_a_key(here: Stage) -> None:
+    """One that began when the message before it had ended is given up like any other."""
+    events = Events()
+    first, second = Gate(), Gate()
+
+    def handle(message: Message) -> None:
+        (first if message.data == b"1" else second)(message)
+
+    here.manage(handle, hooks=(events,), max_lease_duration=100)
+    here.publish(b"1", b"2", key="k")
+    first.wait_for(1)
+    here.advance(40)
+    first.open()
+    second.wait_for(1)
+    here.advance(58)
+    assert events.lost == []
+    here.advance(4, extending=False)
+    wait_until_given_up(events, b"2")
+    finish(here, second)
+
+
+def test_a_given_up_message_that_waits_for_a_worker_does_not_run(here: Stage) -> None:
+    """It will come again: to handle it now would be to handle it twice."""
+    events, gate = Events(), Gate()
+    here.manage(gate, workers=1, hooks=(events,), max_lease_duration=100)
+    here.publish(b"runs")
+    gate.wait_for(1)
+    here.publish(b"waits")
+    here.advance(98)
+    here.advance(4, extending=False)
+    eventually(lambda: len(events.lost) == 2)
+    # Both come again when their leases have ended.
+    here.advance(12, extending=False)
+    eventually(lambda: events.received_count == 4)
+    finish(here, gate)
+    assert sorted(gate.data) == [b"runs", b"runs", b"waits"]

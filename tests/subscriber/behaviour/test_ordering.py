@@ -1,0 +1,220 @@
+"""Ordering keys: one at a time, as fast as callbacks end, and nothing skips ahead of a failure."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from protocol.clock import ManualClock
+from protocol.errors import Unavailable
+from subscriber import AcknowledgeStatus, FlowControl, Message, SubscriberClient
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage, keep, stage
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+FIVE = [b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.fixture(params=[False, True], ids=["at-least-once", "exactly-once"])
+def here(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    with stage(
+        ManualClock(), enable_message_ordering=True, enable_exactly_once_delivery=request.param
+    ) as here:
+        yield here
+
+
+class OnFirst:
+    """A callback that acknowledges, but does something else when a message comes first."""
+
+    def __init__(self, data: bytes, instead: Callable[[Message], None]) -> None:
+        self._data = data
+        self._instead = instead
+
+    def __call__(self, message: Message) -> None:
+        if message.data == self._data:
+            self._data = b""
+            self._instead(message)
+        else:
+            message.ack()
+
+
+def fail(message: Message) -> None:
+    raise ValueError("on purpose")
+
+
+# ---- when the next one begins ------------------------------------------------------------------
+
+
+def test_the_next_of_a_key_begins_when_the_callback_ends(here: Stage) -> None:
+    """Though nothing is acknowledged yet; never while the callback runs."""
+    gate = Gate(keep)
+    here.client.subscribe(SUBSCRIPTION, gate)
+    here.publish(b"1", b"2", b"3", key="k")
+    gate.wait_for(1)
+    # Had the key not held it, the second would have begun before this one.
+    here.publish(b"other")
+    gate.wait_for(2)
+    assert gate.data == [b"1", b"other"]
+    gate.open(2)
+    gate.wait_for(3)
+    gate.open(2)
+    messages = gate.wait_for(4)
+    assert gate.data == [b"1", b"other", b"2", b"3"]
+    for message in messages:
+        assert message.ack_with_response().result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert here.backlog == 0
+
+
+def test_on_request_the_next_of_a_key_begins_when_the_last_is_acked(here: Stage) -> None:
+    """Other keys and messages without one do not wait."""
+    log = Log(keep)
+    here.client.subscribe(SUBSCRIPTION, log, release_after="ack")
+    here.publish(b"1", b"2", b"3", key="k")
+    log.wait_for(1)
+    here.publish(b"other", key="l")
+    log.wait_for(2)
+    here.publish(b"without")
+    log.wait_for(3)
+    assert log.data == [b"1", b"other", b"without"]
+    for number, data in ((3, b"2"), (4, b"3")):
+        first = next(m for m in reversed(log.messages) if m.data in (b"1", b"2"))
+        first.ack()
+        assert log.wait_for(number + 1)[-1].data == data
+    log.messages[-1].ack()
+    eventually(lambda: here.backlog == 2)
+
+
+def test_an_ack_inside_the_callback_does_not_let_the_next_one_in(here: Stage) -> None:
+    """Not before the callback ends: what it does after its ack is still before what comes next."""
+    gate = Gate(keep)
+
+    def ack_first(message: Message) -> None:
+        message.ack_with_response().result(PATIENCE)
+        gate(message)
+
+    here.client.subscribe(SUBSCRIPTION, ack_first)
+    here.publish(b"1", b"2", key="k")
+    gate.wait_for(1)
+    here.publish(b"other")
+    gate.wait_for(2)
+    assert gate.data == [b"1", b"other"]
+    gate.open(3)
+    gate.wait_for(3)
+
+
+# ---- failures ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failure", [Message.nack, fail], ids=["nack", "error"])
+def test_after_a_failure_the_key_begins_again_with_it(
+    here: Stage, failure: Callable[[Message], None]
+) -> None:
+    """What was held behind it does not run before its redelivery."""
+    log = Log(OnFirst(b"3", failure))
+    here.client.subscribe(SUBSCRIPTION, log)
+    here.publish(*FIVE, key="k")
+    log.wait_for(6)
+    eventually(lambda: here.backlog == 0)
+    assert log.data == [b"1", b"2", b"3", b"3", b"4", b"5"]
+
+
+def test_what_is_published_after_a_failure_does_not_skip_ahead(here: Stage) -> None:
+    """Nor what was on its way already when the failure came."""
+    log = Log(OnFirst(b"0", Message.nack))
+    here.client.subscribe(SUBSCRIPTION, log, FlowControl(max_messages=3))
+    for number in range(60):
+        here.publish(b"%d" % number, key="k")
+    eventually(lambda: here.backlog == 0)
+    assert log.data[:2] == [b"0", b"0"]
+    assert log.data[1:] == [b"%d" % number for number in range(60)]
+
+
+def test_a_nack_after_the_callback_has_ended_takes_the_key_back(here: Stage) -> None:
+    """The next one runs by then; when it has ended the key begins again, with the nacked one."""
+    kept: list[Message] = []
+    gate = Gate()
+
+    def handle(message: Message) -> None:
+        if message.data == b"2" and not kept:
+            log.messages.append(message)
+            kept.append(message)
+        elif message.data == b"3" and len(log.messages) == 2:
+            log.messages.append(message)
+            gate(message)
+        else:
+            log(message)
+
+    log = Log()
+    here.client.subscribe(SUBSCRIPTION, handle)
+    here.publish(*FIVE, key="k")
+    gate.wait_for(1)
+    kept[0].nack_with_response().result(PATIENCE)
+    gate.open()
+    eventually(lambda: here.backlog == 0)
+    acked_before_the_nack_was_seen = [b"1", b"2", b"3"]
+    again = [b"2", b"4", b"5"] if kept[0].exactly_once_enabled else [b"2", b"3", b"4", b"5"]
+    assert log.data == acked_before_the_nack_was_seen + again
+
+
+@pytest.mark.parametrize("how", ["inside", "later"])
+def test_a_delayed_nack_delays_the_key_and_no_other(here: Stage, how: str) -> None:
+    """Half a minute later it goes on with the nacked message, in order."""
+    assert isinstance(here.clock, ManualClock)
+    kept: list[Message] = []
+    log = Log(OnFirst(b"2", kept.append if how == "later" else lambda m: m.nack(delay=30)))
+    here.client.subscribe(SUBSCRIPTION, log, release_after="ack")
+    here.publish(*FIVE, key="k")
+    log.wait_for(2)
+    if how == "later":
+        kept[0].nack_with_response(delay=30).result(PATIENCE)
+    here.publish(b"other", key="l")
+    log.wait_for(3)
+    eventually(lambda: here.backlog == 4)
+    here.clock.advance(29)
+    here.publish(b"another", key="l")
+    log.wait_for(4)
+    assert log.data == [b"1", b"2", b"other", b"another"]
+    here.clock.advance(2)
+    log.wait_for(8)
+    assert log.data[4:] == [b"2", b"3", b"4", b"5"]
+    eventually(lambda: here.backlog == 0)
+
+
+def test_order_holds_with_two_subscribers_that_fail_and_streams_that_break(here: Stage) -> None:
+    """Whoever handles a message, all earlier ones of its key were acknowledged before."""
+    lock, chance = threading.Lock(), random.Random(7)
+    acked: dict[str, int] = dict.fromkeys("abcd", 0)
+    skipped: list[tuple[str, int]] = []
+    handled = threading.Semaphore(0)
+
+    def handle(message: Message) -> None:
+        number, key = int(message.data), message.ordering_key
+        with lock:
+            if number > acked[key]:
+                skipped.append((key, number))
+            chosen = chance.random()
+            if chosen >= 0.15:
+                acked[key] = max(acked[key], number + 1)
+        if chosen < 0.05:
+            raise ValueError("on purpose")
+        if chosen < 0.15:
+            message.nack()
+        else:
+            message.ack()
+        handled.release()
+
+    with SubscriberClient(endpoint=here.emulator.endpoint) as second:
+        for client in (here.client, second):
+            client.subscribe(SUBSCRIPTION, handle, FlowControl(max_messages=10))
+        for number in range(50):
+            for key in acked:
+                here.publish(b"%d" % number, key=key)
+        for _ in range(2):
+            for _ in range(50):
+                assert handled.acquire(timeout=PATIENCE)
+            here.faults.abort_streams(Unavailable("away"))
+        eventually(lambda: here.backlog == 0)
+    assert skipped == []
+    assert acked == dict.fromkeys("abcd", 50)

@@ -1,0 +1,201 @@
+"""What is told to the server arrives: in requests that it takes, and again until it has it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from emulator.engine import Engine
+from protocol.errors import BY_CODE, InvalidArgument, PermissionDenied, RpcError
+from subscriber import AcknowledgeError, AcknowledgeStatus, FlowControl, Message
+from subscriber.streaming.dispatcher import MAX_IN_FLIGHT
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Log, Stage, keep, stage
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+SERVER_LIMIT = 512 * 1024
+PASSING_CODES = (
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNAVAILABLE,
+)
+
+LARGE = FlowControl(max_messages=10_000)
+
+
+@pytest.fixture
+def here() -> Iterator[Stage]:
+    with stage() as here:
+        yield here
+
+
+def lengthen_ack_ids(engine: Engine) -> None:
+    """Let the broker's ack ids be as long as Google's sometimes are: about 230 characters."""
+    engine._subscription(SUBSCRIPTION)._mark = "-" + "x" * 225
+
+
+def subscribe(here: Stage, count: int, *hooks: Events) -> list[Message]:
+    """Receive so many messages, to be settled by the test."""
+    log = Log(keep)
+    here.client.subscribe(SUBSCRIPTION, log, LARGE, hooks=hooks)
+    here.publish(*[b"x"] * count)
+    return log.wait_for(count)
+
+
+def settle_in_few_requests(
+    here: Stage, method: str, messages: list[Message], settle: Callable[[Message], Any]
+) -> list[Any]:
+    """Settle messages while all calls that may be under way are held, so that the rest gathers."""
+    results: list[Any] = []
+    with here.faults.drop(method) as held:
+        for number in range(MAX_IN_FLIGHT):
+            results.append(settle(messages[number]))
+            held.wait_for_hits(number + 1)
+        results += [settle(message) for message in messages[MAX_IN_FLIGHT:]]
+    return results
+
+
+def test_the_broker_refuses_what_google_refuses(here: Stage) -> None:
+    """Without that the tests below would show nothing."""
+    here.emulator.inspect(lengthen_ack_ids)
+    ack_ids = [message.ack_id for message in subscribe(here, 2_400)]
+    with pytest.raises(InvalidArgument):
+        here.other.acknowledge(subscription=SUBSCRIPTION, ack_ids=ack_ids)
+    assert here.backlog == 2_400
+
+
+@pytest.mark.parametrize(
+    ("method", "settle"),
+    [
+        ("Acknowledge", Message.ack_with_response),
+        ("ModifyAckDeadline", lambda message: message.nack_with_response(delay=600)),
+    ],
+)
+def test_thousands_of_long_ack_ids_go_in_requests_within_the_limit(
+    here: Stage, method: str, settle: Callable[[Message], Any]
+) -> None:
+    """Full ones, and none is refused for its size."""
+    here.emulator.inspect(lengthen_ack_ids)
+    sizes: list[int] = []
+    events = Events()
+    messages = subscribe(here, 4_000, events)
+
+    def measure(request: Any) -> None:
+        sizes.append(request.ByteSize())
+
+    here.faults.error(method, measure)
+    futures = settle_in_few_requests(here, method, messages, settle)
+    for future in futures:
+        assert future.result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert SERVER_LIMIT * 0.8 < max(sizes) <= SERVER_LIMIT
+    assert events.request_errors == []
+
+
+def test_a_request_refused_as_too_large_is_split_until_it_fits(here: Stage) -> None:
+    """A server may allow less than it says."""
+
+    def at_most_a_hundred(request: Any) -> RpcError | None:
+        return InvalidArgument("too large") if len(request.ack_ids) > 100 else None
+
+    future_of_all = subscribe(here, 1_000)
+    here.faults.error("Acknowledge", at_most_a_hundred)
+    futures = settle_in_few_requests(here, "Acknowledge", future_of_all, Message.ack_with_response)
+    for future in futures:
+        assert future.result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert here.backlog == 0
+
+
+def test_one_bad_ack_id_does_not_take_the_others_with_it(
+    here: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It alone fails: counted, told to the hook, logged once, and raised by its future."""
+    events = Events()
+    messages = subscribe(here, 100, events)
+    bad = messages[57]
+
+    def refuse_bad(request: Any) -> RpcError | None:
+        return InvalidArgument("bad ack id") if bad.ack_id in request.ack_ids else None
+
+    here.faults.error("Acknowledge", refuse_bad)
+    with caplog.at_level(logging.WARNING):
+        futures = settle_in_few_requests(here, "Acknowledge", messages, Message.ack_with_response)
+        errors = [future.exception(PATIENCE) for future in futures]
+        eventually(lambda: len(caplog.records) > 0)
+    assert [i for i, error in enumerate(errors) if error is not None] == [57]
+    assert isinstance(errors[57], AcknowledgeError)
+    assert here.backlog == 1
+    assert events.not_taken_ids == [bad.ack_id]
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("code", PASSING_CODES)
+@pytest.mark.parametrize("method", ["Acknowledge", "ModifyAckDeadline"])
+def test_a_passing_refusal_is_no_loss(
+    here: Stage, code: grpc.StatusCode, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is sent again, and nobody need know: nothing counts as failed, nothing is logged."""
+    fault = here.faults.error(method, BY_CODE[code]("busy"), times=2)
+    log = Log(keep)
+    future = here.client.subscribe(SUBSCRIPTION, log)
+    here.publish(*[b"x"] * 20)
+    messages = log.wait_for(20)
+    with caplog.at_level(logging.WARNING):
+        if method == "Acknowledge":
+            for message in messages:
+                message.ack()
+            eventually(lambda: here.backlog == 0)
+        else:
+            for message in messages:
+                message.nack()
+            for message in log.wait_for(40)[20:]:
+                message.ack()
+            eventually(lambda: here.backlog == 0)
+    assert fault.hits == 2
+    assert future.statistics().failed == 0
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("count", [1, 50])
+def test_a_final_refusal_is_counted_and_logged_once(
+    here: Stage, count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line for a request, however many messages it was about; the futures know."""
+    log = Log(keep)
+    future = here.client.subscribe(SUBSCRIPTION, log)
+    here.publish(*[b"x"] * count)
+    messages = log.wait_for(count)
+    refused = here.faults.error("Acknowledge", PermissionDenied("not yours"))
+    with caplog.at_level(logging.WARNING):
+        acks = [message.ack_with_response() for message in messages]
+        errors = [ack.exception(PATIENCE) for ack in acks]
+        eventually(lambda: future.statistics().failed == count)
+        eventually(lambda: len(caplog.records) == refused.hits)
+    assert {getattr(error, "error_code", None) for error in errors} == {
+        AcknowledgeStatus.PERMISSION_DENIED
+    }
+    assert refused.hits <= 2
+    assert all("not yours" in record.message for record in caplog.records)
+
+
+def test_what_the_server_was_never_told_counts_as_failed_at_the_end(
+    here: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An acknowledgement that the shutdown gave up is a loss like any other."""
+    log = Log(keep)
+    future = here.client.subscribe(SUBSCRIPTION, log)
+    here.publish(b"x")
+    (message,) = log.wait_for(1)
+    here.faults.drop("Acknowledge")
+    ack = message.ack_with_response()
+    with caplog.at_level(logging.WARNING):
+        assert future.close(timeout=0.5)
+    assert isinstance(ack.exception(0), AcknowledgeError)
+    assert future.statistics().failed == 1
+    assert len(caplog.records) == 1

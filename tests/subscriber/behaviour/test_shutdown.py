@@ -1,0 +1,299 @@
+"""The end: in time, from anywhere, with nothing left behind and every future resolved."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from protocol.clock import SYSTEM_CLOCK, ManualClock
+from protocol.errors import Unavailable
+from subscriber import (
+    AckFuture,
+    AcknowledgeError,
+    AcknowledgeStatus,
+    FlowControl,
+    Message,
+    StreamingPullFuture,
+    SubscriberClient,
+)
+from subscriber.futures import ShutdownMode
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, keep, stage
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+# What a shutdown may take beyond its time limit, in seconds: a busy machine.
+GRACE = 1.5
+
+# What is left to do when no callback has to be waited for, in seconds.
+WORK_TO_DO = 1.0
+
+# Callbacks may use up four fifths of it; the rest must be enough for a call, on a busy machine.
+DRAIN_TIME = 2.0
+
+both_modes = pytest.mark.parametrize("mode", ["drain", "nack"])
+
+
+@pytest.fixture(params=[False, True], ids=["at-least-once", "exactly-once"])
+def here(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    with stage(enable_message_ordering=True, enable_exactly_once_delivery=request.param) as here:
+        yield here
+
+
+class Acking:
+    """Settles messages at the end of a gate, and keeps the futures."""
+
+    def __init__(self) -> None:
+        self.futures: list[AckFuture] = []
+        self.gate = Gate(lambda message: self.futures.append(message.ack_with_response()))
+
+    def statuses(self, count: int) -> list[AcknowledgeStatus]:
+        eventually(lambda: len(self.futures) == count)
+        errors = [future.exception(PATIENCE) for future in self.futures]
+        assert all(error is None or isinstance(error, AcknowledgeError) for error in errors)
+        return [getattr(error, "error_code", AcknowledgeStatus.SUCCESS) for error in errors]
+
+
+def close_in_time(future: StreamingPullFuture, timeout: float, mode: ShutdownMode) -> None:
+    start = SYSTEM_CLOCK.monotonic()
+    assert future.close(timeout, mode)
+    assert SYSTEM_CLOCK.monotonic() - start < min(timeout, WORK_TO_DO) + GRACE
+    assert future.result(timeout=0) is True
+
+
+def in_background(future: StreamingPullFuture, timeout: float, mode: ShutdownMode) -> Future[bool]:
+    """Close on another thread."""
+    closed: Future[bool] = Future()
+    thread = threading.Thread(
+        target=lambda: closed.set_result(future.close(timeout, mode)), daemon=True
+    )
+    thread.start()
+    return closed
+
+
+# ---- modes and situations ----------------------------------------------------------------------
+
+
+@both_modes
+def test_an_idle_subscription_closes_at_once(here: Stage, mode: ShutdownMode) -> None:
+    """It does not use up its time."""
+    events = Events()
+    future = here.client.subscribe(SUBSCRIPTION, Log(), hooks=events)
+    eventually(lambda: events.states == ["streaming"])
+    close_in_time(future, 0.0 if mode == "nack" else 10.0, mode)
+
+
+def test_draining_finishes_what_runs_and_gives_back_the_rest_at_once(here: Stage) -> None:
+    """What waits for a worker or behind its key is free for others while callbacks still run."""
+    acking = Acking()
+    future = here.client.subscribe(SUBSCRIPTION, acking.gate, max_workers=2)
+    here.publish(*[b"o%d" % number for number in range(5)], key="k")
+    acking.gate.wait_for(1)
+    here.publish(*[b"u%d" % number for number in range(5)])
+    acking.gate.wait_for(2)
+    eventually(lambda: future.statistics().received == 10)
+    closed = in_background(future, PATIENCE, "drain")
+    # Of the key, the running message keeps the others from being delivered.
+    eventually(lambda: sorted(here.free()) == [b"u1", b"u2", b"u3", b"u4"])
+    assert not closed.done()
+    acking.gate.open(2)
+    assert closed.result(PATIENCE)
+    assert acking.statuses(2) == [AcknowledgeStatus.SUCCESS] * 2
+    assert here.backlog == 8
+    assert len(here.free()) == 8
+    assert len(acking.gate.messages) == 2
+
+
+def test_nacking_waits_for_no_callback_and_lies_to_none(here: Stage) -> None:
+    """All is given back at once; a callback that acknowledges later hears that it was too late."""
+    acking = Acking()
+    future = here.client.subscribe(SUBSCRIPTION, acking.gate, max_workers=2)
+    here.publish(*[b"o"] * 5, key="k")
+    acking.gate.wait_for(1)
+    here.publish(*[b"u"] * 5)
+    acking.gate.wait_for(2)
+    eventually(lambda: future.statistics().received == 10)
+    close_in_time(future, 5.0, "nack")
+    assert len(here.free()) == 10
+    acking.gate.open(2)
+    assert AcknowledgeStatus.SUCCESS not in acking.statuses(2)
+    assert here.backlog == 10
+    assert len(acking.gate.messages) == 2
+
+
+def test_a_drain_whose_time_is_up_gives_back_what_still_runs(here: Stage) -> None:
+    """A callback that never ends cannot hold up the end."""
+    acking = Acking()
+    future = here.client.subscribe(SUBSCRIPTION, acking.gate)
+    here.publish(b"1", b"2", key="k")
+    here.publish(b"3")
+    acking.gate.wait_for(2)
+    start = SYSTEM_CLOCK.monotonic()
+    assert future.close(DRAIN_TIME, "drain")
+    assert SYSTEM_CLOCK.monotonic() - start < DRAIN_TIME + GRACE
+    assert sorted(here.free()) == [b"1", b"2", b"3"]
+    acking.gate.open(2)
+    assert AcknowledgeStatus.SUCCESS not in acking.statuses(2)
+
+
+def test_messages_settled_by_nobody_are_given_back_by_a_drain(here: Stage) -> None:
+    """Their callbacks have ended without a verdict: there is nothing to wait for."""
+    log = Log(keep)
+    future = here.client.subscribe(SUBSCRIPTION, log)
+    here.publish(*[b"x"] * 5)
+    log.wait_for(5)
+    close_in_time(future, 5.0, "drain")
+    assert len(here.free()) == 5
+
+
+@both_modes
+def test_a_subscription_whose_stream_is_dead_closes_in_time(
+    here: Stage, mode: ShutdownMode
+) -> None:
+    """The other calls are not: what was acknowledged meanwhile arrives."""
+    log = Log(keep)
+    future = here.client.subscribe(SUBSCRIPTION, log)
+    here.publish(b"1", b"2")
+    first, _ = log.wait_for(2)
+    here.faults.silence_streams()
+    here.faults.delay("Acknowledge", 0.1)
+    ack = first.ack_with_response()
+    close_in_time(future, 5.0, mode)
+    assert ack.result(timeout=0) is AcknowledgeStatus.SUCCESS
+    here.faults.clear()
+    eventually(lambda: len(here.free()) == 1)
+
+
+@both_modes
+def test_closing_between_two_attempts_to_reconnect_does_not_wait(
+    here: Stage, mode: ShutdownMode
+) -> None:
+    """Time stands still, so that the pause does not end by itself: it is interrupted."""
+    away = here.faults.error("StreamingPull", Unavailable("away"))
+    events = Events()
+    manager = here.manage(Log(), clock=ManualClock(), hooks=(events,))
+    eventually(lambda: events.states == ["reconnecting"])
+    close_in_time(manager.future, 0.0 if mode == "nack" else 30.0, mode)
+    assert away.hits == 1
+
+
+@both_modes
+@pytest.mark.parametrize("relay", [False, True], ids=["broker hangs", "network dead"])
+def test_a_black_hole_does_not_hold_up_the_end(mode: ShutdownMode, relay: bool) -> None:
+    """Nobody answers any more: it ends in time, and each future says that nothing is known."""
+    with stage(relay=relay) as here:
+        acking = Acking()
+        future = here.client.subscribe(SUBSCRIPTION, acking.gate, max_workers=2)
+        here.publish(*[b"x"] * 5)
+        acking.gate.wait_for(2)
+        with here.faults.black_hole():
+            acking.gate.open()
+            acking.gate.wait_for(3)
+            eventually(lambda: len(acking.futures) == 1)
+            close_in_time(future, 0.5, mode)
+            assert acking.statuses(1) == [AcknowledgeStatus.OTHER]
+            acking.gate.open(2)
+            assert AcknowledgeStatus.SUCCESS not in acking.statuses(3)
+
+
+def test_a_second_call_can_only_hurry(here: Stage) -> None:
+    """A patient drain is cut short by `close(mode="nack")`; not the other way round."""
+    acking = Acking()
+    future = here.client.subscribe(SUBSCRIPTION, acking.gate)
+    here.publish(b"x")
+    acking.gate.wait_for(1)
+    patient = in_background(future, 60.0, "drain")
+    eventually(future.cancelled)
+    close_in_time(future, 5.0, "nack")
+    assert patient.result(PATIENCE)
+    assert future.close(60.0, "drain")
+    assert here.free() == [b"x"]
+    acking.gate.open()
+
+
+# ---- from anywhere -----------------------------------------------------------------------------
+
+
+@both_modes
+def test_a_callback_may_close_its_own_subscription(here: Stage, mode: ShutdownMode) -> None:
+    """It does not wait for itself; what it acknowledged before is acknowledged."""
+    known: Future[StreamingPullFuture] = Future()
+    returned: Future[bool] = Future()
+
+    def close(message: Message) -> None:
+        message.ack()
+        returned.set_result(known.result(PATIENCE).close(mode=mode))
+
+    here.publish(b"x")
+    known.set_result(here.client.subscribe(SUBSCRIPTION, close))
+    assert isinstance(returned.result(PATIENCE), bool)
+    assert known.result().result(PATIENCE) is True
+    assert here.backlog == 0
+
+
+def test_many_threads_may_close_at_once_and_again(here: Stage) -> None:
+    """In both modes, with and without time limits: one end, which all see."""
+    events, log = Events(), Log()
+    future = here.client.subscribe(SUBSCRIPTION, log, hooks=events)
+    here.publish(*[b"x"] * 50)
+    log.wait_for(10)
+    together = threading.Barrier(8)
+
+    def close(number: int) -> bool:
+        together.wait(PATIENCE)
+        return future.close(
+            10.0 if number % 2 else None, mode="nack" if number % 3 == 0 else "drain"
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(close, range(8))) == [True] * 8
+    assert future.close()
+    assert future.cancel()
+    assert events.states == ["streaming", "closing", "closed"]
+    eventually(lambda: len(here.free()) == here.backlog)
+
+
+def test_closing_the_client_ends_all_its_subscriptions(here: Stage) -> None:
+    """Whatever they are doing, within one time limit; what they acknowledged has arrived."""
+    away = "projects/p/subscriptions/away"
+    here.other.create_subscription(name=away, topic="projects/p/topics/topic")
+    acking, log = Acking(), Log()
+    client = SubscriberClient(endpoint=here.emulator.endpoint)
+    futures = [
+        client.subscribe(SUBSCRIPTION, acking.gate, FlowControl(max_messages=1)),
+        client.subscribe(away, log),
+    ]
+    here.publish(b"1", b"2")
+    log.wait_for(2)
+    acking.gate.wait_for(1)
+    start = SYSTEM_CLOCK.monotonic()
+    client.close(timeout=DRAIN_TIME)
+    assert SYSTEM_CLOCK.monotonic() - start < DRAIN_TIME + GRACE
+    assert [future.result(timeout=0) for future in futures] == [True, True]
+    assert here.emulator.backlog(away) == 0
+    assert sorted(here.free()) == [b"1", b"2"]
+    client.close()
+    acking.gate.open(2)
+
+
+def test_leaving_the_with_block_ends_the_subscriptions(here: Stage) -> None:
+    """Before the connection: the last acknowledgements are not lost."""
+    log = Log()
+    with SubscriberClient(endpoint=here.emulator.endpoint) as client:
+        future = client.subscribe(SUBSCRIPTION, log)
+        here.publish(*[b"x"] * 30)
+        log.wait_for(30)
+    assert future.result(timeout=0) is True
+    assert here.backlog == 0
+
+
+def test_a_subscription_may_begin_where_another_has_ended(here: Stage) -> None:
+    """Nothing is swallowed by what was left of the first one."""
+    for _ in range(3):
+        log = Log()
+        future = here.client.subscribe(SUBSCRIPTION, log)
+        here.publish(b"x")
+        log.wait_for(1)
+        eventually(lambda: here.backlog == 0)
+        assert future.close()

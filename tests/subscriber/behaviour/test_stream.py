@@ -1,0 +1,262 @@
+"""The stream comes back by itself from all that passes, and ends with the error of all else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import grpc
+import pytest
+
+from protocol.clock import ManualClock
+from protocol.errors import BY_CODE, NotFound, Unavailable
+from subscriber import FlowControl, SubscriptionState
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, stage
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+PASSING_CODES = (
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNAVAILABLE,
+)
+FINAL_CODES = tuple(code for code in BY_CODE if code not in PASSING_CODES)
+
+
+@pytest.fixture
+def here() -> Iterator[Stage]:
+    with stage() as here:
+        yield here
+
+
+def is_streaming(events: Events) -> bool:
+    return events.states[-1:] == ["streaming"]
+
+
+def has_come(clock: ManualClock, moment: float) -> bool:
+    return clock.monotonic() >= moment
+
+
+def let_time_pass(clock: ManualClock, until: Callable[[], bool], step: float = 0.05) -> None:
+    """As time does between attempts: little by little, until something holds."""
+
+    def goes_by() -> bool:
+        clock.advance(step)
+        return until()
+
+    eventually(goes_by)
+
+
+# ---- codes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [None, *PASSING_CODES])
+def test_a_stream_that_breaks_is_opened_again(here: Stage, code: grpc.StatusCode | None) -> None:
+    """With a code that may pass or closed with OK: messages go on, and the cause is told."""
+    events, log = Events(), Log()
+    future = here.client.subscribe(SUBSCRIPTION, log, hooks=events)
+    eventually(lambda: is_streaming(events))
+    if code is None:
+        ended = here.faults.close_streams()
+    else:
+        ended = here.faults.abort_streams(BY_CODE[code]("broken"))
+    assert ended.hits == 1
+    here.publish(b"after")
+    log.wait_for(1)
+    eventually(lambda: here.backlog == 0)
+    assert future.statistics().reopened == 1
+    assert events.states == ["streaming", "reconnecting", "streaming"]
+    cause = events.changes[1].cause
+    assert cause is None if code is None else isinstance(cause, BY_CODE[code])
+
+
+@pytest.mark.parametrize("code", FINAL_CODES)
+def test_a_code_that_cannot_pass_ends_the_subscription_with_it(
+    here: Stage, code: grpc.StatusCode
+) -> None:
+    """In the middle of the work; the future raises it, and the last state tells it."""
+    events, log = Events(), Log()
+    future = here.client.subscribe(SUBSCRIPTION, log, hooks=events)
+    eventually(lambda: is_streaming(events))
+    here.faults.abort_streams(BY_CODE[code]("final"))
+    error = future.exception(PATIENCE)
+    assert isinstance(error, BY_CODE[code])
+    assert "final" in str(error)
+    assert events.states == ["streaming", "closing", "closed"]
+    assert [change.cause for change in events.changes[1:]] == [error, error]
+    assert future.state is SubscriptionState.CLOSED
+
+
+def test_a_subscription_that_does_not_exist_ends_at_once(here: Stage) -> None:
+    """There is nothing to wait for."""
+    future = here.client.subscribe("projects/p/subscriptions/none", Log())
+    assert isinstance(future.exception(PATIENCE), NotFound)
+
+
+# ---- states ------------------------------------------------------------------------------------
+
+
+def test_every_state_is_told_in_order_with_its_cause_and_its_time() -> None:
+    """From the first stream over an outage to the end, each change once."""
+    clock = ManualClock(start=1_000.0)
+    with stage() as here:
+        events, log = Events(), Log()
+        manager = here.manage(log, clock=clock, hooks=(events,))
+        eventually(lambda: is_streaming(events))
+        with here.faults.error("StreamingPull", Unavailable("still away")) as away:
+            clock.advance(5)
+            here.faults.abort_streams(Unavailable("away"))
+            eventually(lambda: len(events.changes) == 2)
+            let_time_pass(clock, lambda: away.hits >= 3)
+        let_time_pass(clock, lambda: is_streaming(events))
+        manager.future.cancel()
+        manager.future.result(PATIENCE)
+    told = [(change.previous.value, change.state.value) for change in events.changes]
+    assert told == [
+        ("connecting", "streaming"),
+        ("streaming", "reconnecting"),
+        ("reconnecting", "streaming"),
+        ("streaming", "closing"),
+        ("closing", "closed"),
+    ]
+    causes = [change.cause for change in events.changes]
+    assert isinstance(causes[1], Unavailable)
+    assert [cause for cause in causes if cause is not causes[1]] == [None] * 4
+    since = [change.since for change in events.changes]
+    assert since[:2] == [1_000.0, 1_005.0]
+    assert since == sorted(since)
+
+
+def test_attempts_become_rare_while_the_server_is_away() -> None:
+    """Eight attempts take at least half of 0.1 + 0.2 + 0.4 + ... + 6.4 seconds."""
+    clock = ManualClock()
+    with stage() as here:
+        away = here.faults.error("StreamingPull", Unavailable("away"))
+        here.manage(Log(), clock=clock)
+        let_time_pass(clock, lambda: away.hits >= 8)
+        assert clock.monotonic() >= 6.3
+
+
+def test_after_the_agreed_outage_it_gives_up_with_the_last_error() -> None:
+    """And not before; until then it has tried again and again."""
+    clock = ManualClock()
+    with stage() as here:
+        events = Events()
+        away = here.faults.error("StreamingPull", Unavailable("away"))
+        manager = here.manage(Log(), clock=clock, give_up_after=60, hooks=(events,))
+        let_time_pass(clock, lambda: clock.monotonic() >= 55, step=0.5)
+        assert manager.future.running()
+        let_time_pass(clock, manager.future.done)
+        error = manager.future.exception(PATIENCE)
+    assert isinstance(error, Unavailable)
+    assert "away" in str(error)
+    assert away.hits > 5
+    assert events.states == ["reconnecting", "closing", "closed"]
+
+
+def test_an_outage_that_ended_does_not_count_towards_the_next() -> None:
+    """Only time without a stream that works adds up."""
+    clock = ManualClock()
+    with stage() as here:
+        events = Events()
+        manager = here.manage(Log(), clock=clock, give_up_after=60, hooks=(events,))
+        eventually(lambda: is_streaming(events))
+        for _ in range(3):
+            with here.faults.error("StreamingPull", Unavailable("away")):
+                here.faults.abort_streams(Unavailable("away"))
+                eventually(lambda: not is_streaming(events))
+                over = clock.monotonic() + 40
+                let_time_pass(clock, partial(has_come, clock, over), step=0.5)
+            let_time_pass(clock, lambda: is_streaming(events))
+        assert manager.future.running()
+
+
+# ---- silence -----------------------------------------------------------------------------------
+
+
+def test_a_stream_that_fell_silent_is_replaced() -> None:
+    """The server answered pings and does so no more: 15 s after one another stream is opened, and
+    what the dead one held arrives on it."""
+    clock = ManualClock()
+    with stage() as here:
+        events, log = Events(), Log()
+        here.manage(log, clock=clock, hooks=(events,))
+        eventually(lambda: is_streaming(events))
+        with here.faults.silence_streams() as silence:
+            here.publish(b"lost on the way")
+            silence.wait_for_hits()
+            clock.advance(30)
+            clock.advance(14)
+            assert events.states == ["streaming"]
+            let_time_pass(clock, lambda: "reconnecting" in events.states)
+        let_time_pass(clock, lambda: is_streaming(events))
+        log.wait_for(1)
+        eventually(lambda: here.backlog == 0)
+    assert clock.monotonic() < 60
+    assert "heartbeat" in str(events.changes[1].cause)
+
+
+def test_a_server_that_never_answers_pings_is_not_suspected() -> None:
+    """Older ones do not, and live."""
+    clock = ManualClock()
+    with stage() as here:
+        events, log = Events(), Log()
+        with here.faults.silence_streams() as silence:
+            manager = here.manage(log, clock=clock, hooks=(events,))
+            silence.wait_for_hits()
+            here.beat(manager, clock, times=10)
+        here.publish(b"at last")
+        log.wait_for(1)
+        assert manager.future.statistics().reopened == 0
+
+
+def test_a_full_subscriber_does_not_take_the_server_for_dead() -> None:
+    """While flow control lets nobody read, answers to pings lie unread."""
+    clock = ManualClock()
+    with stage() as here:
+        events, gate = Events(), Gate()
+        manager = here.manage(gate, clock=clock, hooks=(events,), max_messages=1)
+        eventually(lambda: is_streaming(events))
+        here.publish(b"1", b"2")
+        gate.wait_for(1)
+        here.beat(manager, clock, times=10)
+        gate.open(2)
+        gate.wait_for(2)
+        assert manager.future.statistics().reopened == 0
+
+
+def test_a_network_that_swallows_everything_is_noticed_and_survived() -> None:
+    """No byte passes, no connection breaks: the client finds out, and goes on when it is over."""
+    clock = ManualClock()
+    with stage(relay=True) as here:
+        events, log = Events(), Log()
+        here.manage(log, clock=clock, hooks=(events,))
+        eventually(lambda: is_streaming(events))
+        with here.faults.black_hole():
+            here.publish(b"a")
+            clock.advance(30)
+            let_time_pass(clock, lambda: "reconnecting" in events.states)
+        let_time_pass(clock, lambda: here.backlog == 0)
+    assert set(log.data) == {b"a"}
+    assert "heartbeat" in str(events.changes[1].cause)
+
+
+def test_callbacks_and_acknowledgements_go_on_while_the_stream_is_away(here: Stage) -> None:
+    """Only the reading stops."""
+    events, gate = Events(), Gate()
+    future = here.client.subscribe(
+        SUBSCRIPTION, gate, FlowControl(max_messages=5), hooks=events, max_workers=1
+    )
+    here.publish(b"1", b"2", b"3")
+    gate.wait_for(1)
+    with here.faults.error("StreamingPull", Unavailable("away")) as away:
+        here.faults.abort_streams(Unavailable("away"))
+        away.wait_for_hits(2)
+        gate.open(3)
+        gate.wait_for(3)
+        # They were given back when the stream broke; what is acknowledged all the same counts.
+        eventually(lambda: here.backlog == 0)
+        assert future.state is SubscriptionState.RECONNECTING
