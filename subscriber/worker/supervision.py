@@ -170,8 +170,6 @@ class Supervision:
 
     def reload(self, now: float) -> list[Order]:
         """The callback's code has changed."""
-        if self._is_stopping:
-            return []
         orders = self._drain(now)
         for number, place in enumerate(self._places):
             if place.phase is Phase.PAUSING:

@@ -23,9 +23,11 @@ class Key:
     """A key's messages in the order of publishing.
 
     Those before `final` are acknowledged for good. Those up to `next` are delivered: leased, or
-    acknowledged while an earlier one was not. The rest waits.
+    acknowledged while an earlier one was not. The rest waits. With exactly-once delivery what was
+    acknowledged is not delivered again with an earlier one that failed.
     """
 
+    exactly_once: bool
     messages: list[Message] = field(default_factory=list)
     final: int = 0
     next: int = 0
@@ -54,6 +56,9 @@ class Key:
         if self.failed:
             self.failed = False
             self.next = self.final
+            kept = {i for i in self.acked if i > self.final} if self.exactly_once else set()
+            for index in sorted(kept, reverse=True):
+                self.messages.pop(index).done = True
             self.acked = {i for i in self.acked if i < self.final}
 
 
@@ -87,7 +92,7 @@ class Model:
         self.ordered = ordered
         self.exactly_once = exactly_once
         self.free: list[Message] = []
-        self.keys: defaultdict[str, Key] = defaultdict(Key)
+        self.keys: defaultdict[str, Key] = defaultdict(lambda: Key(exactly_once))
         self.by_data: dict[str, Message] = {}
         self.leases: dict[str, Lease] = {}
         # Every ack id ever given out.

@@ -117,6 +117,44 @@ def test_observe_serves_metrics_while_it_runs(pubsub_emulator: Emulator, subscri
     assert pubsub_emulator.backlog(subscription) == 0
 
 
+def test_handle_once_passes_over_a_second_message_of_an_order(
+    pubsub_emulator: Emulator, subscription: str
+) -> None:
+    """handle_once.py handles each order once, and acknowledges all its messages."""
+    with TopicAdminClient() as topics:
+        order: dict[str, object] = {"data": b"a book", "attributes": {"order-id": "7"}}
+        topics.publish(TOPIC, [order, order, {"data": b"a pen"}])
+    result = run("samples/handle_once.py", subscription)
+    assert result.returncode == 0, result.stderr
+    *charged, last = result.stdout.splitlines()
+    assert sorted(charged) == ["charged a book", "charged a pen"]
+    # The second may have been held back while the first was handled, and come later.
+    assert (last, pubsub_emulator.backlog(subscription)) in (
+        ("passed over 1 duplicates", 0),
+        ("passed over 0 duplicates", 1),
+    )
+
+
+def test_work_is_a_callback_for_a_worker(pubsub_emulator: Emulator, subscription: str) -> None:
+    """work.py handles messages under `pullstream worker`."""
+    publish(["one"])
+    command = ["-m", "subscriber.cli", "worker", "work:handle", "--subscription", subscription]
+    with subprocess.Popen(
+        [sys.executable, *command, "--processes", "1"],
+        cwd=ROOT / "samples",
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        assert worker.stderr is not None
+        assert worker.stderr.readline().endswith("handled 'one'\n")
+        worker.terminate()
+        _, remarks = worker.communicate()
+    assert worker.returncode == 0, remarks
+    assert pubsub_emulator.backlog(subscription) == 0
+
+
 def test_the_sample_test_passes() -> None:
     """test_with_fixture.py is a test, and it passes."""
     result = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "samples/test_with_fixture.py")

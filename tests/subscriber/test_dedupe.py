@@ -1,0 +1,449 @@
+"""Dedupe: a key's callback succeeds once within the window, and a failure is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from protocol.clock import ManualClock
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber import Dedupe
+from subscriber.message import Batch, Message, Verdict
+from tests.subscriber.streaming.fakes import Outcomes
+from tests.subscriber.world import Collected, world
+
+
+def delivery(message_id: str = "1", **attributes: str) -> Message:
+    """A message as a callback gets it, with a record of its own of what was decided."""
+    received = pubsub.ReceivedMessage(
+        ack_id="ack",
+        message=pubsub.PubsubMessage(message_id=message_id, attributes=attributes),
+    )
+    return Message(received, Batch(Outcomes(), 0.0, 0))
+
+
+def decided(message: Message) -> list[tuple[Verdict, int]]:
+    """What the SDK was told of a message: verdicts, with the seconds of delays."""
+    outcomes = message.batch.outcomes
+    assert isinstance(outcomes, Outcomes)
+    return [(verdict, seconds) for verdict, _, seconds, _ in outcomes.taken]
+
+
+ACKED = [(Verdict.ACK, 0)]
+
+
+def held_back(seconds: int) -> list[tuple[Verdict, int]]:
+    return [(Verdict.NACK, seconds)]
+
+
+class Calls:
+    """A callback that notes the ids it was called with, and does `then`."""
+
+    def __init__(self, then: Callable[[Message], Any] = Message.ack) -> None:
+        self.then = then
+        self.ids: list[str] = []
+
+    def __call__(self, message: Message) -> Any:
+        self.ids.append(message.message_id)
+        return self.then(message)
+
+
+# ---- what becomes of a duplicate -----------------------------------------------------------------
+
+
+def test_a_duplicate_of_a_done_key_is_acked_without_a_call() -> None:
+    """And counted."""
+    dedupe, calls = Dedupe(), Calls()
+    callback = dedupe(calls)
+    again = delivery("1")
+    for message in (delivery("1"), again, delivery("2")):
+        callback(message)
+    assert calls.ids == ["1", "2"]
+    assert decided(again) == ACKED
+    assert (dedupe.duplicates, dedupe.held_back) == (1, 0)
+
+
+def fails(message: Message) -> None:
+    raise RuntimeError("no luck")
+
+
+@pytest.mark.parametrize("failure", [Message.nack, Message.drop])
+def test_a_key_that_was_given_back_is_handled_again(failure: Callable[[Message], None]) -> None:
+    """The redelivery is no duplicate."""
+    calls = Calls(failure)
+    callback = Dedupe()(calls)
+    callback(delivery())
+    callback(delivery())
+    assert calls.ids == ["1", "1"]
+
+
+def test_a_key_whose_callback_raised_is_handled_again() -> None:
+    """The error goes on to the subscription, which nacks the message."""
+    calls = Calls(fails)
+    callback = Dedupe()(calls)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="no luck"):
+            callback(delivery())
+    assert calls.ids == ["1", "1"]
+
+
+def test_a_callback_that_raises_after_its_ack_has_done_its_key() -> None:
+    """An ack stands, and the message does not come again."""
+
+    def acks_and_fails(message: Message) -> None:
+        message.ack()
+        raise RuntimeError
+
+    dedupe, calls = Dedupe(), Calls(acks_and_fails)
+    with pytest.raises(RuntimeError):
+        dedupe(calls)(delivery())
+    dedupe(calls)(delivery())
+    assert calls.ids == ["1"]
+
+
+def test_a_duplicate_of_a_key_in_progress_comes_again_later() -> None:
+    """The longer the first has been running the later, between 10 and 600 seconds."""
+    clock = ManualClock()
+    dedupe = Dedupe(clock=clock)
+    duplicates = [delivery() for _ in range(3)]
+
+    def first_runs(message: Message) -> None:
+        for duplicate, seconds in zip(duplicates, (0, 45, 3600), strict=True):
+            clock.advance(seconds)
+            callback(duplicate)
+
+    calls = Calls(first_runs)
+    callback = dedupe(calls)
+    callback(delivery())
+    assert calls.ids == ["1"]
+    assert [decided(one) for one in duplicates] == [held_back(10), held_back(45), held_back(600)]
+    assert (dedupe.duplicates, dedupe.held_back) == (0, 3)
+
+
+def test_a_duplicate_of_a_message_acked_by_a_callback_that_still_runs_is_acked() -> None:
+    """The message is settled, whatever its callback goes on to do."""
+    duplicate = delivery()
+
+    def acks_early(message: Message) -> None:
+        message.ack()
+        callback(duplicate)
+
+    callback = Dedupe()(acks_early)
+    callback(delivery())
+    assert decided(duplicate) == ACKED
+
+
+def test_a_message_given_up_while_its_callback_runs_is_still_in_progress() -> None:
+    """Its redelivery must not run beside it."""
+    again = delivery()
+
+    def loses_its_lease(message: Message) -> None:
+        message.settled = Verdict.DROP
+        callback(again)
+
+    callback = Dedupe()(loses_its_lease)
+    callback(delivery())
+    assert decided(again) == held_back(10)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "called"), [(Message.ack, ["1"]), (Message.nack, ["1", "1"]), (None, ["1"])]
+)
+def test_a_message_may_be_settled_after_its_callback_returned(
+    verdict: Callable[[Message], None] | None, called: list[str]
+) -> None:
+    """Until then its key is in progress."""
+    calls = Calls(lambda message: None)
+    callback = Dedupe()(calls)
+    first, duplicate = delivery(), delivery()
+    callback(first)
+    if verdict is not None:
+        verdict(first)
+    callback(duplicate)
+    assert calls.ids == called
+    assert decided(duplicate) == (
+        ACKED if verdict is Message.ack else [] if verdict else held_back(10)
+    )
+
+
+# ---- the window ----------------------------------------------------------------------------------
+
+
+def test_a_key_is_forgotten_after_its_seconds() -> None:
+    """Counted from the end of its callback."""
+    clock = ManualClock()
+    calls = Calls()
+    callback = Dedupe(seconds=60, clock=clock)(calls)
+    callback(delivery())
+    clock.advance(59)
+    callback(delivery())
+    assert calls.ids == ["1"]
+    clock.advance(1)
+    callback(delivery())
+    assert calls.ids == ["1", "1"]
+
+
+def test_the_oldest_done_keys_make_room() -> None:
+    """There are never more than max_keys of them."""
+    calls = Calls()
+    callback = Dedupe(max_keys=2)(calls)
+    for message_id in ("1", "2", "3", "3", "2", "1"):
+        callback(delivery(message_id))
+    assert calls.ids == ["1", "2", "3", "1"]
+
+
+def test_messages_settled_elsewhere_do_not_gather() -> None:
+    """Without a duplicate to ask for them, their keys are concluded by those that come later."""
+    dedupe = Dedupe(max_keys=10)
+    callback = dedupe(Calls(lambda message: None))
+    for number in range(100):
+        message = delivery(str(number))
+        callback(message)
+        message.ack()
+    assert len(dedupe._in_progress) + len(dedupe._done) <= 12
+
+
+# ---- what a key is -------------------------------------------------------------------------------
+
+
+def test_an_attribute_may_be_the_key() -> None:
+    """Two messages with the same value are the same thing."""
+    calls = Calls()
+    callback = Dedupe(by="order")(calls)
+    for number, order in enumerate(("a", "b", "a")):
+        callback(delivery(str(number), order=order))
+    assert calls.ids == ["0", "1"]
+
+
+def test_messages_without_the_attribute_go_by_their_ids() -> None:
+    """They are not taken for the same, nor for one whose value looks like their id."""
+    calls = Calls()
+    callback = Dedupe(by="order")(calls)
+    messages = [
+        delivery("1"),
+        delivery("2", order=""),
+        delivery("3", order="1"),
+        delivery("4", order=""),
+        delivery("1"),
+        delivery("2", order=""),
+    ]
+    for message in messages:
+        callback(message)
+    assert calls.ids == ["1", "2", "3", "4"]
+    assert "order" not in messages[0].attributes
+
+
+def test_a_function_may_make_the_key() -> None:
+    """None is the message's id."""
+    calls = Calls()
+    callback = Dedupe(by=lambda message: message.attributes.get("a"))(calls)
+    for message in (delivery("1", a="x"), delivery("2", a="x"), delivery("3"), delivery("4")):
+        callback(message)
+    assert calls.ids == ["1", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ({"by": 3}, TypeError, "by is 3"),
+        ({"by": ""}, ValueError, "by is empty"),
+        ({"max_keys": 0}, ValueError, "max_keys is 0"),
+        ({"seconds": 0}, ValueError, "seconds is 0"),
+        ({"seconds": float("nan")}, ValueError, "seconds is nan"),
+    ],
+)
+def test_bad_arguments_are_named(
+    arguments: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    """With the value and what it must be."""
+    with pytest.raises(error, match=says):
+        Dedupe(**arguments)
+
+
+# ---- callbacks of other kinds --------------------------------------------------------------------
+
+
+def test_an_async_callback_is_in_progress_while_it_awaits() -> None:
+    """And stays an `async def` function for those who look."""
+    duplicate = delivery()
+    dedupe = Dedupe()
+    calls: list[str] = []
+
+    async def handle(message: Message) -> str:
+        calls.append(message.message_id)
+        await callback(duplicate)
+        message.ack()
+        return "done"
+
+    callback = dedupe(handle)
+    assert asyncio.iscoroutinefunction(callback)
+    assert asyncio.run(callback(delivery())) == "done"
+    assert calls == ["1"]
+    assert decided(duplicate) == held_back(10)
+
+
+def test_an_object_with_an_async_call_is_an_async_callback() -> None:
+    """Its coroutine is awaited, not taken for a result."""
+
+    class Handler:
+        async def __call__(self, message: Message) -> None:
+            message.ack()
+
+    message = delivery()
+    asyncio.run(Dedupe()(Handler())(message))
+    assert decided(message) == ACKED
+
+
+def test_two_threads_with_one_key_call_once() -> None:
+    """Which of them is first is open; that one is, is not."""
+    dedupe = Dedupe()
+    entered, leave = threading.Event(), threading.Event()
+
+    def waits(message: Message) -> None:
+        entered.set()
+        leave.wait()
+        message.ack()
+
+    callback = dedupe(waits)
+    first = threading.Thread(target=callback, args=(delivery(),))
+    first.start()
+    entered.wait()
+    callback(delivery())
+    leave.set()
+    first.join()
+    assert dedupe.held_back == 1
+
+
+def test_the_second_of_two_equal_orders_is_not_handled() -> None:
+    """On a real subscription, and nothing is left of either."""
+    dedupe, collected = Dedupe(by="order"), Collected()
+    with world() as here:
+        here.publisher.publish(
+            "projects/p/topics/topic",
+            [{"data": data, "attributes": {"order": "7"}} for data in (b"a", b"a")]
+            + [{"data": b"b"}],
+        )
+        future = here.client.subscribe(
+            "projects/p/subscriptions/subscription", dedupe(collected), max_workers=1
+        )
+        assert sorted(collected.wait_for(2)) == [b"a", b"b"]
+        future.cancel()
+        future.result()
+        assert here.backlog == 0
+    assert dedupe.duplicates == 1
+
+
+# ---- against a model -----------------------------------------------------------------------------
+
+
+class _Outcome:
+    """Something a callback waits for; the machine sends what it is to do."""
+
+    def __await__(self) -> Any:
+        return (yield)
+
+
+class _Running:
+    """A callback that was begun and is carried on by hand, without an event loop."""
+
+    def __init__(self, key: str, message: Message, steps: Coroutine[Any, Any, Any]) -> None:
+        self.key = key
+        self.message = message
+        self.steps = steps
+
+
+SECONDS, KEYS = 50, 3
+
+
+class DedupeAgainstModel(RuleBasedStateMachine):
+    """The model: for each key None, "running", an undecided message, or when it was done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.dedupe = Dedupe(by="key", max_keys=KEYS, seconds=SECONDS, clock=self.clock)
+        self.callback = self.dedupe(self.handle)
+        self.running: list[_Running] = []
+        self.undecided: dict[str, Message] = {}
+        # In the order in which they were done.
+        self.done: dict[str, float] = {}
+
+    async def handle(self, message: Message) -> None:
+        await _Outcome()
+
+    @rule(key=st.sampled_from("abcde"))
+    def deliver(self, key: str) -> None:
+        message = delivery(key=key)
+        steps: Any = self.callback(message)
+        try:
+            steps.send(None)
+            was_called = True
+        except StopIteration:
+            was_called = False
+        if any(one.key == key for one in self.running) or key in self.undecided:
+            assert not was_called
+            assert [verdict for verdict, _ in decided(message)] == [Verdict.NACK]
+        elif key in self.remembered():
+            assert not was_called
+            assert decided(message) == ACKED
+        else:
+            assert was_called
+            assert decided(message) == []
+            self.running.append(_Running(key, message, steps))
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), how=st.sampled_from(["ack", "nack", "raise", "leave open"]))
+    def end(self, data: st.DataObject, how: str) -> None:
+        one = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
+        if how == "raise":
+            with pytest.raises(RuntimeError):
+                one.steps.throw(RuntimeError())
+            return
+        if how == "ack":
+            one.message.ack()
+            self.note_done(one.key)
+        elif how == "nack":
+            one.message.nack()
+        else:
+            self.undecided[one.key] = one.message
+        with pytest.raises(StopIteration):
+            one.steps.send(None)
+
+    @precondition(lambda self: self.undecided)
+    @rule(data=st.data())
+    def nack_late(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.undecided)))
+        self.undecided.pop(key).nack()
+
+    @rule(seconds=st.integers(1, SECONDS))
+    def wait(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+
+    @invariant()
+    def nothing_is_unbounded(self) -> None:
+        assert len(self.dedupe._done) <= KEYS
+
+    def note_done(self, key: str) -> None:
+        self.done.pop(key, None)
+        self.done[key] = self.clock.monotonic()
+
+    def remembered(self) -> set[str]:
+        # max_keys makes the oldest leave at once; those that time took have left before them.
+        self.done = dict(list(self.done.items())[-KEYS:])
+        now = self.clock.monotonic()
+        return {key for key, at in self.done.items() if now < at + SECONDS}
+
+    def teardown(self) -> None:
+        for one in self.running:
+            one.steps.close()
+
+
+TestDedupeAgainstModel = DedupeAgainstModel.TestCase
+TestDedupeAgainstModel.settings = settings(max_examples=60, stateful_step_count=40)

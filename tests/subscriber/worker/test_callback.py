@@ -1,0 +1,77 @@
+"""Finding the callback by its name, and what is said when there is none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from subscriber.worker.callback import UnusableCallback, load_callback, sources_of
+
+Write = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes modules where Python looks for them; they are forgotten after the test."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("worker_app", "worker_package", "worker_package.tasks"):
+        # Set first, so that monkeypatch takes out what an import puts in.
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        del sys.modules[name]
+
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_a_function_is_found_by_module_and_name(write: Write) -> None:
+    """Its source is the module's file."""
+    path = write("worker_app.py", "def handle(message): return 'handled'\n")
+    assert load_callback("worker_app:handle")(None) == "handled"
+    assert sources_of("worker_app:handle") == [str(path)]
+
+
+def test_both_names_may_be_dotted(write: Write) -> None:
+    """The source of a package's module is the whole package."""
+    write("worker_package/__init__.py", "")
+    path = write(
+        "worker_package/tasks.py",
+        "class Orders:\n    @staticmethod\n    def handle(message): return 'handled'\n",
+    )
+    assert load_callback("worker_package.tasks:Orders.handle")(None) == "handled"
+    assert sources_of("worker_package.tasks:Orders.handle") == [str(path.parent)]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "says"),
+    [
+        ("", "worker_app", "must be of the form module:function"),
+        ("", "worker_app:", "must be of the form module:function"),
+        ("", "worker-app:handle", "must be of the form module:function"),
+        ("", "no_such_module:handle", "No module named 'no_such_module'. Start it in the folder"),
+        ("", "worker_app:handle", "module 'worker_app' has no attribute 'handle'. Check the name"),
+        ("handle = 3", "worker_app:handle", "worker_app:handle is 3, which cannot be called"),
+        ("import no_such_one", "worker_app:handle", "worker_app.py, line 1). Importing worker_app"),
+        ("\n\n1 / 0", "worker_app:handle", "ZeroDivisionError: division by zero ("),
+        ("\n\n1 / 0", "worker_app:handle", "worker_app.py, line 3)"),
+        ("def handle(:", "worker_app:handle", "SyntaxError: invalid syntax"),
+        ("raise SystemExit(1)", "worker_app:handle", "SystemExit: 1"),
+    ],
+)
+def test_an_unusable_callback_is_one_line_of_why(
+    text: str, name: str, says: str, write: Write
+) -> None:
+    """And of what to do."""
+    write("worker_app.py", text)
+    with pytest.raises(UnusableCallback) as caught:
+        load_callback(name)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,95 @@
+"""A child whose parent has died, or that does not want to end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from emulator import Emulator
+from subscriber import SubscriberClient, TopicAdminClient
+from subscriber.worker.job import Job
+from subscriber.worker.line import Line
+from tests.subscriber.streaming.fakes import eventually
+from tests.subscriber.worker.program import python_path
+
+TOPIC = "projects/p/topics/orders"
+SUBSCRIPTION = "projects/p/subscriptions/billing"
+
+
+class Parent:
+    """Holds what a parent holds of its child, and may let it go."""
+
+    def __init__(self, folder: Path, app: str, *, drain_timeout: float) -> None:
+        (folder / "app.py").write_text(app)
+        self.line, theirs = Line.pair()
+        job = Job("app:handle", SUBSCRIPTION, None, 1, 10, None, 0.1, drain_timeout, relayed=True)
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "subscriber.worker", str(theirs.fileno()), job.to_json()],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": python_path()},
+            pass_fds=(theirs.fileno(),),
+            stdout=subprocess.PIPE,
+        )
+        theirs.close()
+
+    def wait_for(self, text: bytes) -> None:
+        assert self.child.stdout is not None
+        assert self.child.stdout.readline() == text
+
+    def die(self) -> None:
+        assert self.child.stdout is not None
+        self.child.stdout.close()
+        self.line.close()
+
+
+@pytest.fixture(autouse=True)
+def message(pubsub_emulator: Emulator) -> None:
+    """One that waits."""
+    with TopicAdminClient() as topics, SubscriberClient() as client:
+        topics.create_topic(name=TOPIC)
+        client.create_subscription(request={"name": SUBSCRIPTION, "topic": TOPIC})
+        topics.publish(TOPIC, [{"data": b"a"}])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at a process as only Linux lets it")
+def test_a_callback_that_prints_does_not_fail_because_the_parent_is_dead(
+    tmp_path: Path, pubsub_emulator: Emulator
+) -> None:
+    """What it prints is lost with the pipe, its message is not."""
+    os.mkfifo(tmp_path / "gate")
+    parent = Parent(
+        tmp_path,
+        "def handle(message):\n"
+        "    print('begun', flush=True)\n"
+        "    open('gate').close()\n"
+        "    print('done', flush=True)\n"
+        "    message.ack()\n",
+        drain_timeout=20,
+    )
+    parent.wait_for(b"begun\n")
+    parent.die()
+    eventually(lambda: os.readlink(f"/proc/{parent.child.pid}/fd/1") == os.devnull)
+    gate = os.open(tmp_path / "gate", os.O_RDWR)
+    assert parent.child.wait() == 0
+    os.close(gate)
+    assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
+
+
+def test_a_child_ends_whatever_its_module_leaves_running(tmp_path: Path) -> None:
+    """A thread that is not a daemon would keep it for ever, with nobody to kill it."""
+    parent = Parent(
+        tmp_path,
+        "import threading\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        "def handle(message):\n"
+        "    message.ack()\n"
+        "    print('begun', flush=True)\n",
+        drain_timeout=0.5,
+    )
+    parent.wait_for(b"begun\n")
+    parent.die()
+    assert parent.child.wait() == 1

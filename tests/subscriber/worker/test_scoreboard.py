@@ -1,0 +1,67 @@
+"""Figures of processes, through their restarts and all together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from subscriber.worker.line import Figures
+from subscriber.worker.scoreboard import Score, Tally, total
+
+FIGURES = Figures(
+    at=10.0,
+    state="streaming",
+    acked=100,
+    nacked=5,
+    errors=2,
+    running=3,
+    held=1,
+    load=0.5,
+    p99=0.25,
+)
+
+
+def test_a_process_that_has_not_told_anything_has_done_nothing() -> None:
+    """And has no state."""
+    tally = Tally()
+    assert (tally.state, tally.score(restarts=0)) == (None, Score())
+
+
+def test_figures_are_those_told_last() -> None:
+    """With the restarts, which its parent knows."""
+    tally = Tally()
+    tally.report(replace(FIGURES, acked=1))
+    tally.report(replace(FIGURES, at=10.1))
+    assert tally.state == "streaming"
+    assert tally.score(restarts=4) == Score(
+        acked=100, nacked=5, errors=2, running=3, held=1, load=0.5, p99=0.25, restarts=4
+    )
+
+
+def test_the_rate_is_that_between_two_reports() -> None:
+    """A report that follows too closely on another, as the last one may, leaves it as it was."""
+    tally = Tally()
+    tally.report(FIGURES)
+    tally.report(replace(FIGURES, at=12.0, acked=150))
+    assert tally.score(restarts=0).rate == 25.0
+    tally.report(replace(FIGURES, at=12.1, acked=151))
+    assert tally.score(restarts=0).rate == 25.0
+
+
+def test_what_a_process_did_is_still_counted_when_it_is_gone() -> None:
+    """What it held is not."""
+    tally = Tally()
+    tally.report(FIGURES)
+    tally.report(replace(FIGURES, at=11.0, acked=200))
+    tally.ended()
+    assert tally.score(restarts=1) == Score(acked=200, nacked=5, errors=2, restarts=1)
+    tally.report(replace(FIGURES, at=3.0, acked=7))
+    score = tally.score(restarts=1)
+    assert (score.rate, score.acked, score.nacked, score.errors) == (0.0, 207, 10, 4)
+
+
+def test_the_total_sums_up() -> None:
+    """But load and p99 are those of the worst off."""
+    one = Score(1.5, 10, 1, 2, 3, 4, load=0.5, p99=0.1, restarts=1)
+    other = Score(2.0, 20, 2, 0, 1, 0, load=0.2, p99=0.3, restarts=0)
+    assert total([one, other]) == Score(3.5, 30, 3, 2, 4, 4, load=0.5, p99=0.3, restarts=1)
+    assert total([]) == Score()

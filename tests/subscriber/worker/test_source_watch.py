@@ -1,0 +1,80 @@
+"""Which source files have changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from subscriber.worker.source_watch import SourceWatch
+
+
+def write(path: Path, text: str = "") -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return str(path)
+
+
+def test_nothing_has_changed_at_first(tmp_path: Path) -> None:
+    """What is there is what it starts from."""
+    write(tmp_path / "app.py")
+    assert SourceWatch([str(tmp_path)]).changed() is None
+
+
+def test_a_change_is_told_once(tmp_path: Path) -> None:
+    """Also below folders."""
+    write(tmp_path / "app.py")
+    watch = SourceWatch([str(tmp_path)])
+    changed = write(tmp_path / "app.py", "x = 1")
+    assert (watch.changed(), watch.changed()) == (changed, None)
+    added = write(tmp_path / "deep" / "down" / "more.py")
+    assert (watch.changed(), watch.changed()) == (added, None)
+    os.remove(added)
+    assert (watch.changed(), watch.changed()) == (added, None)
+
+
+def test_a_change_of_the_same_size_is_told(tmp_path: Path) -> None:
+    """By its time."""
+    path = write(tmp_path / "app.py", "x = 1")
+    watch = SourceWatch([str(tmp_path)])
+    os.utime(path, (1, 1))
+    assert watch.changed() == path
+
+
+@pytest.mark.parametrize("name", ["notes.txt", ".hidden/app.py", "__pycache__/app.py"])
+def test_other_files_are_not_watched(name: str, tmp_path: Path) -> None:
+    """Only Python's sources that somebody writes."""
+    watch = SourceWatch([str(tmp_path)])
+    write(tmp_path / name)
+    assert watch.changed() is None
+
+
+def test_a_virtual_environment_is_not_watched(tmp_path: Path) -> None:
+    """It is large, and installing something is no edit."""
+    write(tmp_path / "environment" / "pyvenv.cfg")
+    watch = SourceWatch([str(tmp_path)])
+    write(tmp_path / "environment" / "lib" / "app.py")
+    assert watch.changed() is None
+
+
+def test_what_is_added_is_watched_from_then_on(tmp_path: Path) -> None:
+    """A folder or a single file, and being added is no change."""
+    here, package, module = tmp_path / "here", tmp_path / "package", tmp_path / "module.py"
+    write(here / "app.py")
+    watch = SourceWatch([str(here)])
+    write(package / "tasks.py")
+    write(module)
+    watch.add([str(package), str(module)])
+    assert watch.changed() is None
+    assert (write(package / "tasks.py", "x = 1"), None) == (watch.changed(), watch.changed())
+    assert (write(module, "x = 1"), None) == (watch.changed(), watch.changed())
+
+
+def test_adding_hides_no_change(tmp_path: Path) -> None:
+    """Of files that were watched before."""
+    path = write(tmp_path / "app.py")
+    watch = SourceWatch([str(tmp_path)])
+    write(tmp_path / "app.py", "x = 1")
+    watch.add([path])
+    assert watch.changed() == path
