@@ -39,8 +39,8 @@ class Ledger:
         self.outcomes: dict[str, int] = {}
         self._state = [bytearray(capacity) for _ in range(keys)]
         self._furthest = [-1] * keys
-        # When its acknowledgement succeeded, by message id: our broker's count up. With room for the
-        # copies that come of repeated publishing.
+        # When its acknowledgement succeeded, by message id: our broker's count up. There is room
+        # for the copies that come of repeated publishing.
         self._acknowledged = array("d", bytes(8 * 4 * keys * capacity))
 
     def next_numbers(self) -> Iterator[tuple[int, int]]:
