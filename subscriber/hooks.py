@@ -93,6 +93,10 @@ class HookSet:
             callback = hook.wrap(self._subscription, callback)
         return callback
 
+    def listens_to(self, event: str) -> bool:
+        """Whether a hook has its own method named `event`."""
+        return bool(self._listening[event])
+
     def tell(self, event: str, *args: Any) -> None:
         """Call the method named `event` of every hook that has its own."""
         for method in self._listening[event]:

@@ -85,6 +85,8 @@ class Dispatcher:
         send: start the call for a request. Must not wait.
         listener: told on this actor's thread of what was settled, and of how calls ended.
         max_messages: the window of flow control, which decides how long outcomes may gather.
+        report_at_once: tell the listener of each answered call when it is answered, and not when
+            there is something else to do.
     """
 
     def __init__(
@@ -94,11 +96,13 @@ class Dispatcher:
         send: Callable[[Request], Call],
         listener: DispatchListener,
         max_messages: int,
+        report_at_once: bool = False,
     ) -> None:
         self._clock = clock
         self._send = send
         self._listener = listener
         self._linger = Linger(max_messages)
+        self._report_at_once = report_at_once
         self._outbox = Outbox()
         self._in_flight: dict[int, tuple[Request, Call]] = {}
         self._inbox: Inbox[Event] = Inbox(clock)
@@ -202,6 +206,7 @@ class Dispatcher:
         full = len(self._in_flight) >= MAX_IN_FLIGHT
         self._awaits_answers = (
             full
+            or self._report_at_once
             or self._phase is not _Phase.RUNNING
             or self._outbox.has_somebody_waiting
             or any(request.is_receipt for request, _ in self._in_flight.values())

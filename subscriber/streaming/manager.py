@@ -111,7 +111,11 @@ class StreamingPullManager:
         self._gate = ReceiptGate()
         self._gauge = LoadGauge(limits, pause=self._pause, resume=self._resume)
         self._dispatcher = Dispatcher(
-            clock, send=self._send, listener=self, max_messages=limits.max_messages
+            clock,
+            send=self._send,
+            listener=self,
+            max_messages=limits.max_messages,
+            report_at_once=self._hooks.listens_to("request_done"),
         )
         self._leaser = Leaser(limits, clock, extend=self._extend, give_up=self._leases_given_up)
         self._callbacks = self._new_runner(callback)

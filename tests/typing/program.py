@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -16,12 +17,23 @@ from subscriber import (
     AckFuture,
     AcknowledgeError,
     AcknowledgeStatus,
+    AsyncSubscriberClient,
+    CoroutineScheduler,
     Dedupe,
     FlowControl,
+    ForkedProcess,
+    Hooks,
+    Latency,
     Message,
+    MessageBatch,
+    MessageStream,
     Scheduler,
+    StateChange,
+    Statistics,
     StreamingPullFuture,
     SubscriberClient,
+    SubscriberClosed,
+    SubscriptionState,
     ThreadScheduler,
     TopicAdminClient,
 )
@@ -104,6 +116,63 @@ def receive(client: SubscriberClient, subscription: str) -> None:
     client.subscribe(subscription, Dedupe("order-id")(handle)).cancel()
 
 
+class Watch(Hooks):
+    """Hooks of the user's own."""
+
+    def state_changed(self, subscription: str, change: StateChange) -> None:
+        if change.state is SubscriptionState.CLOSED:
+            assert_type(change.cause, "Exception | None")
+
+
+def handle_many(messages: MessageBatch) -> None:
+    """A list, settled one by one or as a whole."""
+    for message in messages:
+        assert_type(message, Message)
+    messages.nack(delay=10)
+
+
+async def handle_later(message: Message) -> None:
+    """An asynchronous callback."""
+    message.nack(delay=0.5)
+
+
+def receive_in_other_ways(client: SubscriberClient, subscription: str) -> None:
+    """Lists, coroutines, hooks, and what a subscription tells about itself."""
+    future = client.subscribe_batch(
+        subscription, handle_many, max_messages=10, max_latency=0.1, hooks=Watch()
+    )
+    statistics: Statistics = future.statistics()
+    assert_type(statistics.latency, Latency)
+    assert_type(statistics.latency.p99, float)
+    assert_type(statistics.acked, int)
+    assert_type(future.state, SubscriptionState)
+    assert_type(future.close(timeout=PATIENCE, mode="nack"), bool)
+    client.subscribe(
+        subscription,
+        handle_later,
+        scheduler=CoroutineScheduler(max_tasks=5),
+        release_after="ack",
+        give_up_after=60,
+        hooks=[Watch()],
+    ).cancel()
+    try:
+        client.close(timeout=PATIENCE, mode="drain")
+        client.subscribe(subscription, handle)
+    except (ForkedProcess, SubscriberClosed):
+        pass
+
+
+async def stream(client: AsyncSubscriberClient, subscription: str) -> None:
+    """An asynchronous iteration."""
+    messages = client.stream(subscription, FlowControl(max_messages=5))
+    assert_type(messages, MessageStream)
+    async for message in messages:
+        assert_type(message, Message)
+        message.ack()
+        break
+    await client.close(timeout=PATIENCE)
+
+
 def pull(client: SubscriberClient, subscription: str) -> None:
     """By hand, with a request or with keywords."""
     response = client.pull(subscription=subscription, max_messages=10, timeout=PATIENCE)
@@ -143,6 +212,9 @@ def main() -> None:
             subscription = manage(client, topics, "project")
             pull(client, subscription)
             receive(client, subscription)
+            topics.publish("projects/project/topics/orders", [{"data": b"three"}])
+            asyncio.run(stream(AsyncSubscriberClient(endpoint=endpoint), subscription))
+            receive_in_other_ways(client, subscription)
             assert_type(broker.backlog(subscription), int)
 
 

@@ -26,10 +26,6 @@ pytestmark = pytest.mark.slow
 INTERNAL = ("subscriber.cli.", "subscriber.streaming.", "subscriber.worker.")
 # Symbols without a type that are left, with the reason.
 UNTYPED = {
-    # Assigned from an argument of a known type.
-    *(f"subscriber.message.Message.{name}" for name in ("ack_id", "received_at", "share")),
-    # Takes a Message, of which the three above are a part.
-    "subscriber.telemetry.processing.Processing.begin",
     # Gone as soon as its `except` block ends.
     *(f"subscriber.telemetry.{name}.error" for name in ("opentelemetry", "prometheus")),
 }
