@@ -67,8 +67,7 @@ class WorkerPool:
         if self._closed:
             raise RuntimeError("this scheduler is shut down; each subscription needs its own")
         self._work.extend(work)
-        if not self._wake_one() and len(self._threads) < self._max_workers:
-            self._start_one()
+        self._call_another()
 
     def close(self) -> list[Work]:
         """Begin nothing any more; returns what has not begun."""

@@ -195,11 +195,8 @@ class BatchRunner(CallbackRunner):
         clock: Clock,
         max_messages: int,
         max_latency: float,
-        release_after_ack: bool = False,
     ) -> None:
-        super().__init__(
-            callback, scheduler, hold, nack=nack, stop=stop, release_after_ack=release_after_ack
-        )
+        super().__init__(callback, scheduler, hold, nack=nack, stop=stop)
         self._max_messages = max_messages
         is_async = is_coroutine_function(callback)
         self._run_list = self._await_list if is_async else self._call_list

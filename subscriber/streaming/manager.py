@@ -136,7 +136,6 @@ class StreamingPullManager:
         )
 
     def _new_runner(self, callback: Callable[..., Any]) -> CallbackRunner:
-        release_after_ack = self._settings.release_after == "ack"
         batching = self._settings.batching
         if batching is None:
             return CallbackRunner(
@@ -145,7 +144,7 @@ class StreamingPullManager:
                 self._hold,
                 nack=self._dispatcher.nack,
                 stop=self.stop,
-                release_after_ack=release_after_ack,
+                release_after_ack=self._settings.release_after == "ack",
             )
         return BatchRunner(
             callback,
@@ -153,7 +152,6 @@ class StreamingPullManager:
             self._hold,
             nack=self._dispatcher.nack,
             stop=self.stop,
-            release_after_ack=release_after_ack,
             clock=self._clock,
             max_messages=batching.max_messages,
             max_latency=batching.max_latency,
@@ -273,9 +271,8 @@ class StreamingPullManager:
     def confirmed(self, ack_ids: list[str], failed: Mapping[str, AcknowledgeError]) -> None:
         released, lost = self._gate.answered(ack_ids, failed)
         if lost:
-            self._tally.expired += len(lost)
             self._hold.missed(lost)
-            self._lost(lost, self._leaser.remove(lost), "expired")
+            self._expired(lost)
         try:
             for messages, in_order in released:
                 self._callbacks.begin(messages, in_order=in_order)
@@ -295,8 +292,11 @@ class StreamingPullManager:
         over = {i for i, e in failed.items() if e.error_code is AcknowledgeStatus.INVALID_ACK_ID}
         lost = [message for message in self._leaser.messages() if message.ack_id in over]
         if lost:
-            self._tally.expired += len(lost)
-            self._lost(lost, self._leaser.remove(lost), "expired")
+            self._expired(lost)
+
+    def _expired(self, messages: list[Message]) -> None:
+        self._tally.expired += len(messages)
+        self._lost(messages, self._leaser.remove(messages), "expired")
 
     def _report_late(self, acked: list[Message]) -> None:
         late = sum(message.settled is Verdict.DROP for message in acked)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 try:
     from opentelemetry import metrics, trace
     from opentelemetry.context import Context
@@ -16,16 +14,14 @@ except ImportError as error:
 from protocol.clock import SYSTEM_CLOCK
 from protocol.errors import RpcError, code_name
 from protocol.names import short_id
-from subscriber.hooks import Callback, Hooks, RequestKind, StateChange
-from subscriber.statistics import Statistics
-from subscriber.streaming.state import SubscriptionState
+from subscriber.hooks import Callback, RequestKind
 
 from . import conventions
 from .conventions import Attributes
 from .observables import create_observables
 from .observed_callback import observed
 from .processing import Processing
-from .readings import Readings
+from .readings import ReadingHooks
 
 # Of the metrics that are not the conventions', and the name of the tracer and the meter.
 PREFIX = "pullstream"
@@ -40,7 +36,7 @@ _OPERATIONS: dict[RequestKind, Attributes] = {
 }
 
 
-class OpenTelemetryHooks(Hooks):
+class OpenTelemetryHooks(ReadingHooks):
     """Traces and measures a subscription: `subscribe(..., hooks=OpenTelemetryHooks())`.
 
     Make one, and give it to every subscription. Names follow the semantic conventions for
@@ -59,7 +55,7 @@ class OpenTelemetryHooks(Hooks):
         tracer_provider: trace.TracerProvider | None = None,
         meter_provider: metrics.MeterProvider | None = None,
     ) -> None:
-        self._readings = Readings()
+        super().__init__()
         self._tracer = trace.get_tracer(PREFIX, tracer_provider=tracer_provider)
         meter = metrics.get_meter(PREFIX, meter_provider=meter_provider)
         self._consumed = meter.create_counter(
@@ -80,13 +76,6 @@ class OpenTelemetryHooks(Hooks):
             explicit_bucket_boundaries_advisory=conventions.DURATION_BUCKETS,
         )
         create_observables(meter, PREFIX, self._readings)
-
-    def subscribed(self, subscription: str, statistics: Callable[[], Statistics]) -> None:
-        self._readings.begin(subscription, statistics)
-
-    def state_changed(self, subscription: str, change: StateChange) -> None:
-        if change.state is SubscriptionState.CLOSED:
-            self._readings.end(subscription)
 
     def wrap(self, subscription: str, callback: Callback) -> Callback:
         processing = Processing(subscription, self._tracer, self._consumed, self._process_duration)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from protocol.clock import SYSTEM_CLOCK
 from protocol.errors import RpcError, code_name
-from subscriber.hooks import Callback, Hooks, RequestKind, StateChange
-from subscriber.statistics import Statistics
-from subscriber.streaming.state import SubscriptionState
+from subscriber.hooks import Callback, RequestKind
 
 from .observed_callback import End, observed
-from .readings import COUNTERS, GAUGES, LATENCY, STATE, Readings
+from .readings import COUNTERS, GAUGES, LATENCY, STATE, ReadingHooks, Readings
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Histogram
@@ -27,7 +25,7 @@ except ImportError as error:
 CALLBACK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
 
 
-class PrometheusHooks(Hooks):
+class PrometheusHooks(ReadingHooks):
     """Exports a subscription to Prometheus: `subscribe(..., hooks=PrometheusHooks())`.
 
     Make one, and give it to every subscription: the label `subscription` bears the full name.
@@ -46,7 +44,7 @@ class PrometheusHooks(Hooks):
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY, prefix: str = "pullstream") -> None:
-        self._readings = Readings()
+        super().__init__()
         self._callback_seconds = Histogram(
             f"{prefix}_callback_seconds",
             "Seconds that a callback took.",
@@ -61,13 +59,6 @@ class PrometheusHooks(Hooks):
             registry=registry,
         )
         registry.register(_StatisticsCollector(prefix, self._readings))
-
-    def subscribed(self, subscription: str, statistics: Callable[[], Statistics]) -> None:
-        self._readings.begin(subscription, statistics)
-
-    def state_changed(self, subscription: str, change: StateChange) -> None:
-        if change.state is SubscriptionState.CLOSED:
-            self._readings.end(subscription)
 
     def wrap(self, subscription: str, callback: Callback) -> Callback:
         observe = self._callback_seconds.labels(subscription).observe

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from subscriber.hooks import Hooks, StateChange
 from subscriber.statistics import Statistics
 from subscriber.streaming.state import SubscriptionState
 
@@ -100,6 +101,20 @@ class Readings:
                 _reading(name, self._over[name], [statistics() for statistics in running])
                 for name, running in self._running.items()
             ]
+
+
+class ReadingHooks(Hooks):
+    """Hooks that read the statistics of the subscriptions they are given to."""
+
+    def __init__(self) -> None:
+        self._readings = Readings()
+
+    def subscribed(self, subscription: str, statistics: Callable[[], Statistics]) -> None:
+        self._readings.begin(subscription, statistics)
+
+    def state_changed(self, subscription: str, change: StateChange) -> None:
+        if change.state is SubscriptionState.CLOSED:
+            self._readings.end(subscription)
 
 
 def _counts(statistics: Statistics) -> dict[str, int]:
