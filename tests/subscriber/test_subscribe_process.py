@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.subscriber.program import start_program
 from tests.subscriber.streaming.fakes import PATIENCE
 from tests.subscriber.world import SUBSCRIPTION, World, world
-
-ROOT = Path(__file__).resolve().parents[2]
-# Warnings are errors, but for google-api-core's about a Python near its end of life.
-STRICT = ("-W", "error", "-W", "ignore::FutureWarning")
 
 PROLOGUE = f"""
 import sys, threading
@@ -41,13 +36,7 @@ def here() -> Iterator[World]:
 
 
 def program(here: World, text: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, *STRICT, "-c", PROLOGUE + text, here.emulator.endpoint],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return start_program(PROLOGUE + text, here.emulator.endpoint)
 
 
 def test_a_program_may_end_while_it_is_subscribed(here: World) -> None:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage, stage
+from tests.subscriber.program import start_program
 from tests.subscriber.streaming.fakes import PATIENCE
-
-ROOT = Path(__file__).resolve().parents[3]
-STRICT = ("-W", "error", "-W", "ignore::FutureWarning")
 
 PROLOGUE = f"""
 import sys, threading
@@ -47,13 +43,7 @@ def here(request: pytest.FixtureRequest) -> Iterator[Stage]:
 
 
 def program(here: Stage, text: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, *STRICT, "-c", PROLOGUE + text, here.emulator.endpoint],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return start_program(PROLOGUE + text, here.emulator.endpoint)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,22 @@
+"""Programs of users, run in a process of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Warnings are errors, but for google-api-core's about a Python near its end of life.
+STRICT = ("-W", "error", "-W", "ignore::FutureWarning")
+
+
+def start_program(text: str, endpoint: str) -> subprocess.Popen[str]:
+    """Start a program, which finds the broker's endpoint in `sys.argv[1]`."""
+    return subprocess.Popen(
+        [sys.executable, *STRICT, "-c", text, endpoint],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
