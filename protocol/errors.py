@@ -149,12 +149,18 @@ def from_rpc_error(error: grpc.RpcError) -> RpcError:
 
     The original stays reachable as `__cause__` when raised `from` it.
     """
-    code = error.code() if isinstance(error, grpc.Call) else None
-    text = (error.details() if isinstance(error, grpc.Call) else None) or str(error)
-    trailers = error.trailing_metadata() if isinstance(error, grpc.Call) else None
+    if not isinstance(error, grpc.Call):
+        return Unknown(str(error))
+    return from_status(error.code(), error.details() or str(error), error.trailing_metadata())
+
+
+def from_status(
+    code: grpc.StatusCode | None, details: str, trailers: Iterable[tuple[str, str | bytes]] | None
+) -> RpcError:
+    """The exception for a call that ended so; see `from_rpc_error`."""
     info = error_info(trailers)
     cls = BY_CODE.get(code or grpc.StatusCode.UNKNOWN, Unknown)
-    return cls(text, reason=info.reason, metadata=info.metadata)
+    return cls(details, reason=info.reason, metadata=info.metadata)
 
 
 def error_info(

@@ -27,7 +27,7 @@ from .scheduler import Scheduler, ThreadScheduler
 from .streaming.callbacks import is_coroutine_function
 from .streaming.dispatcher import Call
 from .streaming.manager import Batching, ReleaseAfter, Settings, StreamingPullManager
-from .streaming.stream import Requests, StreamingCall
+from .streaming.stream_call import StreamCall, begin
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials
@@ -262,14 +262,13 @@ class _SubscriptionCalls:
     """The RPCs of one subscription, as its manager wants them: started, not waited for."""
 
     def __init__(self, rpcs: Rpcs, subscription: str) -> None:
-        self._streaming_pull = rpcs.stub("StreamingPull", parse=False)
+        self._channel = rpcs.channel
         self._acknowledge = rpcs.stub("Acknowledge")
         self._modify_ack_deadline = rpcs.stub("ModifyAckDeadline")
         self._metadata = (routing_header(pubsub.AcknowledgeRequest(subscription=subscription)),)
 
-    def streaming_pull(self, requests: Requests) -> StreamingCall:
-        call: StreamingCall = self._streaming_pull(requests, metadata=self._metadata)
-        return call
+    def streaming_pull(self, first: pubsub.StreamingPullRequest) -> StreamCall:
+        return begin(self._channel, first, self._metadata)
 
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Call:
         call: Call = self._acknowledge.future(

@@ -1,4 +1,4 @@
-"""Calls on one channel: a stub for each RPC of the table, and unary calls with our errors.
+"""Calls on one channel: a stub for each unary RPC of the table, and our errors.
 
 Only reads are tried again by themselves. A write whose reply was lost may have been carried out,
 and only its caller knows whether twice is once too many.
@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 from protocol.clock import SYSTEM_CLOCK, Clock
 from protocol.errors import Aborted, RpcError, Unauthenticated, Unavailable, from_rpc_error
-from protocol.rpcs import BY_METHOD, Kind
+from protocol.rpcs import BY_METHOD
 
 from .exceptions import forked
 from .request import routing_header
@@ -74,34 +74,30 @@ class Rpcs:
     """The RPCs of `protocol.rpcs` on one channel. Thread-safe."""
 
     def __init__(self, channel: grpc.Channel, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._channel = channel
+        self.channel = channel
         self._clock = clock
         self._process = os.getpid()
-        self._stubs: dict[tuple[str, bool], Any] = {}
+        self._stubs: dict[str, Any] = {}
 
-    def stub(self, method: str, *, parse: bool = True) -> Any:
-        """gRPC's callable for `method` (`"Pull"`): unary-unary, or stream-stream for StreamingPull.
+    def stub(self, method: str) -> Any:
+        """gRPC's callable for the unary `method` (`"Pull"`).
 
-        With `parse=False` its responses are bytes. Made when first asked for. Two threads that ask
-        at once may make two, which are equal.
+        Made when first asked for. Two threads that ask at once may make two, which are equal.
 
         Raises:
             ForkedProcess: the channel was made before a fork, in the parent.
         """
         if os.getpid() != self._process:
             raise forked(self._process)
-        stub = self._stubs.get((method, parse))
+        stub = self._stubs.get(method)
         if stub is None:
             rpc = BY_METHOD[method]
-            make: Any = (
-                self._channel.unary_unary if rpc.kind is Kind.UNARY else self._channel.stream_stream
-            )
-            stub = make(
+            stub = self.channel.unary_unary(
                 rpc.path,
                 request_serializer=rpc.request.SerializeToString,
-                response_deserializer=rpc.response.FromString if parse else None,
+                response_deserializer=rpc.response.FromString,
             )
-            self._stubs[method, parse] = stub
+            self._stubs[method] = stub
         return stub
 
     def call(

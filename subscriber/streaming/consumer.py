@@ -70,5 +70,6 @@ class Consumer:
         self._background.stop()  # type: ignore[no-untyped-call]
 
     def _finish(self, error: Exception) -> None:
+        self._stream.discard()
         self._ended.set()
         self._on_end(error)

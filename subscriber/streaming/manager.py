@@ -32,7 +32,8 @@ from .outbox import Request
 from .receipts import ReceiptGate
 from .shutdown import FLUSH_TIMEOUT, ShutdownTerms
 from .state import Lifecycle, StateChange, SubscriptionState
-from .stream import Arrival, Requests, ResumingStream, StreamEnded, StreamingCall
+from .stream import Arrival, ResumingStream, StreamEnded
+from .stream_call import StreamCall
 from .tally import Tally
 
 _log = logging.getLogger("pullstream.subscriber")
@@ -44,7 +45,7 @@ ReleaseAfter = Literal["callback", "ack"]
 class Calls(Protocol):
     """The three RPCs that a subscription needs."""
 
-    def streaming_pull(self, requests: Requests) -> StreamingCall: ...
+    def streaming_pull(self, first: pubsub.StreamingPullRequest) -> StreamCall: ...
 
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Call: ...
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from protocol.clock import Clock
-from protocol.errors import Cancelled, Internal, RpcError, Unavailable, from_rpc_error
+from protocol.errors import Cancelled, Internal, RpcError, Unavailable
 from protocol.messages import pubsub_pb2 as pubsub
 
 from .backoff import Backoff
 from .inbox import Inbox
+from .stream_call import StreamCall
 
 _log = logging.getLogger("pullstream.stream")
 
@@ -39,24 +39,12 @@ TERMINAL_CODES = frozenset(
 # seconds works.
 PROVEN_AFTER = 10.0
 
-Requests = Iterator[pubsub.StreamingPullRequest]
-
 
 class Arrival(NamedTuple):
     """A response, and its length in bytes."""
 
     response: pubsub.StreamingPullResponse
     size: int
-
-
-class StreamingCall(Protocol):
-    """What grpc's call object of a bidirectional stream offers of use here."""
-
-    def __next__(self) -> bytes: ...
-
-    def cancel(self) -> object: ...
-
-    def add_done_callback(self, callback: Callable[[object], None]) -> None: ...
 
 
 class StreamListener(Protocol):
@@ -87,7 +75,7 @@ class ResumingStream:
     a pause that grows while it keeps breaking.
 
     Args:
-        start: begin the RPC with an iterator of requests; its responses are not parsed yet.
+        start: begin the RPC with its first request.
         give_up_after: seconds without a working stream after which `recv` raises what the last
             attempt ended with. None: never.
         first_request: makes the request that opens a stream, anew for each opening.
@@ -97,7 +85,7 @@ class ResumingStream:
         self,
         clock: Clock,
         *,
-        start: Callable[[Requests], StreamingCall],
+        start: Callable[[pubsub.StreamingPullRequest], StreamCall],
         first_request: Callable[[], pubsub.StreamingPullRequest],
         listener: StreamListener,
         give_up_after: float | None = None,
@@ -112,8 +100,7 @@ class ResumingStream:
         self._down_since = clock.monotonic()
         self._opened_at = self._down_since
         self._lock = threading.Lock()
-        self._call: StreamingCall | None = None
-        self._requests: queue.SimpleQueue[pubsub.StreamingPullRequest | None] | None = None
+        self._call: StreamCall | None = None
         self._attempt_is_new = True
         self._closing = False
         self._reset_cause: RpcError | None = None
@@ -154,8 +141,8 @@ class ResumingStream:
         """
         with self._lock:
             self._closing = True
-            if self._requests is not None:
-                self._requests.put(None)
+            if self._call is not None:
+                self._call.half_close()
         self._inbox.wake()
 
     # ---- for the manager -----------------------------------------------------------------------
@@ -168,12 +155,25 @@ class ResumingStream:
         if call is not None:
             call.cancel()
 
+    def discard(self) -> None:
+        """On the reader's thread, when it will read no more: end the call, and see its end.
+
+        gRPC frees a call when all of it has been read.
+        """
+        self.abort()
+        with self._lock:
+            call, self._call = self._call, None
+        while call is not None:
+            try:
+                next(call)
+            except (StopIteration, RpcError):
+                return
+
     def send(self, request: pubsub.StreamingPullRequest) -> None:
         """Send on the stream as it is now; dropped if there is none."""
         with self._lock:
-            # After a close there is a None before it, beyond which nobody reads.
-            if self._requests is not None:
-                self._requests.put(request)
+            if self._call is not None:
+                self._call.send(request)
 
     def reset(self, why: str) -> None:
         """Tear down a stream that is no use any more, and open another."""
@@ -197,8 +197,8 @@ class ResumingStream:
                 arrival = Arrival(pubsub.StreamingPullResponse.FromString(encoded), len(encoded))
             except StopIteration:
                 self._broken(None)
-            except grpc.RpcError as error:
-                self._broken(from_rpc_error(error))
+            except RpcError as error:
+                self._broken(error)
             except DecodeError as error:
                 call.cancel()
                 self._broken(Internal(f"the server sent what is not a response: {error}"))
@@ -209,15 +209,10 @@ class ResumingStream:
                     self._listener.stream_received()
                 return arrival
 
-    def _open(self) -> StreamingCall:
-        requests: queue.SimpleQueue[pubsub.StreamingPullRequest | None] = queue.SimpleQueue()
-        requests.put(self._first_request())
-        call = self._start(iter(requests.get, None))
-        # grpc reads the requests on a thread of its own, which must end with the call.
-        call.add_done_callback(lambda _: requests.put(None))
+    def _open(self) -> StreamCall:
+        call = self._start(self._first_request())
         with self._lock:
             self._call = call
-            self._requests = requests
             self._attempt_is_new = True
             self._opened_at = self._clock.monotonic()
             too_late = self._closing
@@ -230,7 +225,7 @@ class ResumingStream:
     def _broken(self, cause: RpcError | None) -> None:
         """The stream ended: raise if that is the end, else wait for the moment to open another."""
         with self._lock:
-            self._call = self._requests = None
+            self._call = None
             if isinstance(cause, Cancelled) and self._reset_cause is not None:
                 cause = self._reset_cause
             self._reset_cause = None

@@ -46,7 +46,7 @@ class Answered:
 class NoServer:
     """Encodes requests as gRPC would, and is content with each."""
 
-    def streaming_pull(self, requests: object) -> Any:
+    def streaming_pull(self, first: object) -> Any:
         raise NotImplementedError("nothing is received here")
 
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Answered:

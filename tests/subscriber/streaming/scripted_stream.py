@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
 
-import grpc
-
-from protocol.errors import RpcError
+from protocol.errors import Cancelled, RpcError
 from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.streaming.stream import Requests
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.fakes import PATIENCE, UnaryCall, received
 
@@ -19,15 +16,17 @@ PONG.subscription_properties.SetInParent()
 
 
 class ScriptedStream:
-    """One call, as grpc's object of a bidirectional stream is one."""
+    """A StreamCall. `requests` gives what the client has sent, and ends with its half-close, or
+    with the call."""
 
-    def __init__(self, requests: Requests) -> None:
-        self.requests = requests
+    def __init__(self, first: pubsub.StreamingPullRequest) -> None:
         self.cancelled = False
+        self._sent: queue.SimpleQueue[pubsub.StreamingPullRequest | None] = queue.SimpleQueue()
+        self._sent.put(first)
+        self.requests: Iterator[pubsub.StreamingPullRequest] = iter(self._sent.get, None)
         self._lock = threading.Lock()
         self._over = False
         self._inputs: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
-        self._callbacks: list[Callable[[object], None]] = []
 
     # ---- for the client ----------------------------------------------------------------------
 
@@ -39,22 +38,26 @@ class ScriptedStream:
 
     def cancel(self) -> None:
         self.cancelled = True
-        self._end(FailedCall(grpc.StatusCode.CANCELLED, "Locally cancelled by application!"))
+        self._end(Cancelled("Locally cancelled by application!"))
 
-    def add_done_callback(self, callback: Callable[[object], None]) -> None:
-        with self._lock:
-            if not self._over:
-                self._callbacks.append(callback)
-                return
-        callback(self)
+    def send(self, request: pubsub.StreamingPullRequest) -> None:
+        self._sent.put(request)
+
+    def half_close(self) -> None:
+        self._sent.put(None)
 
     # ---- for the test ------------------------------------------------------------------------
 
     def respond(self, response: pubsub.StreamingPullResponse) -> None:
-        self.send(response.SerializeToString())
+        self.respond_bytes(response.SerializeToString())
 
-    def send(self, encoded: bytes) -> None:
+    def respond_bytes(self, encoded: bytes) -> None:
         self._inputs.put(encoded)
+
+    @property
+    def waiting(self) -> int:
+        """Responses, and the end, that the client has not read."""
+        return self._inputs.qsize()
 
     def deliver(
         self,
@@ -79,7 +82,7 @@ class ScriptedStream:
 
     def end(self, error: RpcError | None = None) -> None:
         """End the call as the server does: with OK, or with `error`."""
-        self._end(StopIteration() if error is None else FailedCall.of(error))
+        self._end(error or StopIteration())
 
     def end_when_half_closed(self) -> None:
         """Read requests until there are no more, then end with OK, as a good server does."""
@@ -97,8 +100,7 @@ class ScriptedStream:
                 return
             self._over = True
         self._inputs.put(how)
-        for callback in self._callbacks:
-            callback(self)
+        self._sent.put(None)
 
 
 class ScriptedCalls:
@@ -115,8 +117,8 @@ class ScriptedCalls:
         self._unanswered: queue.SimpleQueue[tuple[list[str], UnaryCall]] = queue.SimpleQueue()
         self._streams: queue.SimpleQueue[ScriptedStream] = queue.SimpleQueue()
 
-    def streaming_pull(self, requests: Requests) -> ScriptedStream:
-        stream = ScriptedStream(requests)
+    def streaming_pull(self, first: pubsub.StreamingPullRequest) -> ScriptedStream:
+        stream = ScriptedStream(first)
         self._streams.put(stream)
         return stream
 

@@ -72,8 +72,8 @@ class Rig:
         """Let the streams that will be opened, one after the other, do these."""
         begin = self.calls.streaming_pull
 
-        def streaming_pull(requests: object) -> ScriptedStream:
-            call = begin(requests)  # type: ignore[arg-type]
+        def streaming_pull(first: pubsub.StreamingPullRequest) -> ScriptedStream:
+            call = begin(first)
             remaining.pop(0)(call)
             return call
 
@@ -132,7 +132,7 @@ def test_a_response_comes_with_its_length() -> None:
 def test_what_is_not_a_response_breaks_the_stream() -> None:
     """The call is of no use any more; another one may be."""
     rig = Rig()
-    rig.play(lambda call: call.send(b"\xff\xff"), respond)
+    rig.play(lambda call: call.respond_bytes(b"\xff\xff"), respond)
     assert rig.stream.recv().response == PONG
     assert rig.calls.next_stream().cancelled
     assert rig.heard[1].startswith("broken: the server sent what is not a response")
@@ -230,13 +230,18 @@ def test_requests_go_to_the_stream_of_the_moment() -> None:
     assert [request.client_id for request in requests] == ["opening 1", "ping"]
 
 
-def test_the_requests_end_with_their_call() -> None:
-    """grpc reads them on a thread of its own, one for each call, which must not stay."""
+def test_a_reader_that_stops_reads_its_call_to_the_end() -> None:
+    """gRPC frees a call when all of it has been read."""
     rig = Rig()
-    rig.play(end_with(Unavailable("down")), respond)
+    rig.play(respond)
     rig.stream.recv()
-    broken = rig.calls.next_stream()
-    assert [request.client_id for request in broken.requests] == ["opening 1"]
+    call = rig.calls.next_stream()
+    call.respond(PONG)
+    rig.stream.discard()
+    assert call.cancelled
+    assert call.waiting == 0
+    with pytest.raises(StreamEnded):
+        rig.stream.recv()
 
 
 def test_closing_lets_the_server_finish() -> None:
@@ -333,7 +338,7 @@ def test_a_call_that_cannot_be_begun_ends_it() -> None:
     """A closed channel, say: the reader gets the error, and nothing is left behind."""
     rig = Rig()
 
-    def refuse(requests: object) -> ScriptedStream:
+    def refuse(first: object) -> ScriptedStream:
         raise ValueError("Cannot invoke RPC on closed channel!")
 
     rig.stream._start = refuse

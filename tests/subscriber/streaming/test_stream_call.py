@@ -1,0 +1,255 @@
+"""The two ways to make a streaming pull, held to the same behaviour against a server of gRPC's."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+
+from protocol.errors import STATUS_DETAILS_KEY, Cancelled, NotFound, RpcError, rich_status
+from protocol.messages import pubsub_pb2 as pubsub
+from protocol.rpcs import SUBSCRIBER
+from subscriber.streaming.stream_call import DirectCall, IteratedCall, StreamCall, begin
+from tests.subscriber.streaming.fakes import PATIENCE
+
+FIRST = pubsub.StreamingPullRequest(client_id="first")
+METADATA = (("x-goog-request-params", "subscription=s"),)
+
+
+class Server:
+    """Serves one stream, as a test tells it to. `requests` is what it got, None at their end."""
+
+    def __init__(self) -> None:
+        self.requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self.metadata: dict[str, str | bytes] = {}
+        self._calls = 0
+        self._steps: queue.SimpleQueue[bytes | RpcError | None] = queue.SimpleQueue()
+        self._pool = ThreadPoolExecutor(4)
+        self._server = grpc.server(self._pool)
+        handler: Any = grpc.stream_stream_rpc_method_handler(self._serve)
+        self._server.add_generic_rpc_handlers(
+            [grpc.method_handlers_generic_handler(SUBSCRIBER, {"StreamingPull": handler})]
+        )
+        self.endpoint = f"localhost:{self._server.add_insecure_port('localhost:0')}"
+        self._server.start()
+
+    def respond(self, response: bytes) -> None:
+        self._steps.put(response)
+
+    def end(self, error: RpcError | None = None) -> None:
+        self._steps.put(error)
+
+    def next_request(self) -> str | None:
+        return self.requests.get(timeout=PATIENCE)
+
+    def stop(self) -> None:
+        for _ in range(self._calls):
+            self.end()
+        self._server.stop(None).wait()
+        self._pool.shutdown()
+
+    def _serve(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        self._calls += 1
+        self.metadata = dict(context.invocation_metadata())
+        threading.Thread(target=self._listen, args=(requests,), daemon=True).start()
+        while (step := self._steps.get()) is not None:
+            if isinstance(step, RpcError):
+                context.set_trailing_metadata(((STATUS_DETAILS_KEY, rich_status(step) or b""),))
+                context.abort(step.grpc_status_code, step.message)
+            yield step
+
+    def _listen(self, requests: Iterator[bytes]) -> None:
+        try:
+            for encoded in requests:
+                self.requests.put(pubsub.StreamingPullRequest.FromString(encoded).client_id)
+        except Exception:
+            self.requests.put("broken")
+        else:
+            self.requests.put(None)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def channel(server: Server) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(server.endpoint) as channel:
+        yield channel
+
+
+@pytest.fixture(params=[DirectCall, IteratedCall])
+def open_call(request: pytest.FixtureRequest, channel: grpc.Channel) -> Callable[[], StreamCall]:
+    """Begins a call in one of the two ways."""
+    return lambda: request.param(channel, FIRST, METADATA)
+
+
+def ping(number: int) -> pubsub.StreamingPullRequest:
+    return pubsub.StreamingPullRequest(client_id=f"ping {number}")
+
+
+def test_the_first_request_goes_out_with_the_call(
+    server: Server, open_call: Callable[[], StreamCall]
+) -> None:
+    """And the metadata, by which Google routes it."""
+    call = open_call()
+    assert server.next_request() == "first"
+    assert server.metadata["x-goog-request-params"] == "subscription=s"
+    call.cancel()
+
+
+def test_responses_come_until_the_server_is_done(
+    server: Server, open_call: Callable[[], StreamCall]
+) -> None:
+    """As bytes; an empty one, which is a heartbeat, too."""
+    call = open_call()
+    for response in (b"one", b"", b"x" * 3_000_000):
+        server.respond(response)
+        assert next(call) == response
+    server.end()
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            next(call)
+
+
+def test_a_status_becomes_our_error(server: Server, open_call: Callable[[], StreamCall]) -> None:
+    """With its text, be it in any script, and its ErrorInfo, as often as the reader asks."""
+    call = open_call()
+    server.respond(b"one")
+    server.end(NotFound("kein Thema für dich: 主題", reason="GONE", metadata={"topic": "t"}))
+    assert next(call) == b"one"
+    for _ in range(2):
+        with pytest.raises(NotFound, match="kein Thema für dich: 主題") as caught:
+            next(call)
+        assert caught.value.reason == "GONE"
+        assert caught.value.metadata == {"topic": "t"}
+
+
+def test_requests_go_out_in_order_until_the_half_close(
+    server: Server, open_call: Callable[[], StreamCall]
+) -> None:
+    """What is sent later has no effect; what the server still has to say is read."""
+    call = open_call()
+    assert server.next_request() == "first"
+    for number in range(3):
+        call.send(ping(number))
+        server.respond(b"pong")
+        assert next(call) == b"pong"
+        assert server.next_request() == f"ping {number}"
+    call.half_close()
+    call.half_close()
+    call.send(ping(9))
+    server.respond(b"last words")
+    assert next(call) == b"last words"
+    assert server.next_request() is None
+    server.end()
+    with pytest.raises(StopIteration):
+        next(call)
+    call.send(ping(10))
+    call.half_close()
+    call.cancel()
+
+
+def test_the_newest_ping_waits_while_nobody_reads(server: Server, channel: grpc.Channel) -> None:
+    """gRPC sends one at a time, and tells the reader alone when it has; it need not pile up."""
+    call = DirectCall(channel, FIRST, METADATA)
+    server.respond(b"one")
+    assert next(call) == b"one"
+    for number in range(5):
+        call.send(ping(number))
+    call.half_close()
+    server.respond(b"two")
+    server.respond(b"three")
+    server.end()
+    assert [next(call), next(call)] == [b"two", b"three"]
+    with pytest.raises(StopIteration):
+        next(call)
+    got = list(iter(server.next_request, None))
+    assert got[0] == "first"
+    assert got[-1] == "ping 4"
+    assert len(got) <= 4
+
+
+def test_a_cancelled_call_lets_its_reader_go(
+    server: Server, open_call: Callable[[], StreamCall]
+) -> None:
+    """A reader that waits for a response which does not come."""
+    call = open_call()
+    assert server.next_request() == "first"
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(next, call)
+        call.cancel()
+        call.cancel()
+        assert isinstance(reading.exception(PATIENCE), Cancelled)
+    assert server.next_request() == "broken"
+
+
+def test_a_closed_channel_ends_its_calls_and_begins_none(
+    server: Server, channel: grpc.Channel, open_call: Callable[[], StreamCall]
+) -> None:
+    """Nobody is left waiting."""
+    call = open_call()
+    assert server.next_request() == "first"
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(next, call)
+        channel.close()
+        assert isinstance(reading.exception(PATIENCE), Cancelled)
+    with pytest.raises(ValueError, match="closed"):
+        open_call()
+
+
+def test_a_call_that_is_not_read_to_its_end_holds_up_nothing(
+    server: Server, channel: grpc.Channel, open_call: Callable[[], StreamCall]
+) -> None:
+    """The channel closes, and the server sees the end."""
+    open_call()
+    assert server.next_request() == "first"
+    channel.close()
+    assert server.next_request() == "broken"
+
+
+def test_many_calls_on_one_channel_do_not_mix(channel: grpc.Channel, server: Server) -> None:
+    """Each reader gets what its own call was sent."""
+    calls = [DirectCall(channel, FIRST, METADATA) for _ in range(3)]
+    for _ in calls:
+        server.next_request()
+    with ThreadPoolExecutor(3) as pool:
+        readings = [pool.submit(next, call) for call in calls]
+        responses = {b"one", b"two", b"three"}
+        for response in responses:
+            server.respond(response)
+        assert {reading.result(PATIENCE) for reading in readings} == responses
+    for call in calls:
+        call.cancel()
+        server.end()
+
+
+class Passing(grpc.StreamStreamClientInterceptor):
+    """An interceptor that only looks."""
+
+    def __init__(self) -> None:
+        self.methods: list[str] = []
+
+    def intercept_stream_stream(self, continue_: Any, details: Any, requests: Any) -> Any:
+        self.methods.append(details.method)
+        return continue_(details, requests)
+
+
+def test_interceptors_see_the_call(server: Server, channel: grpc.Channel) -> None:
+    """They are why somebody passes a channel of their own; the direct way would pass them by."""
+    passing = Passing()
+    intercepted = grpc.intercept_channel(channel, passing)
+    assert isinstance(begin(channel, FIRST, METADATA), DirectCall)
+    call = begin(intercepted, FIRST, METADATA)
+    assert isinstance(call, IteratedCall)
+    assert passing.methods == ["/google.pubsub.v1.Subscriber/StreamingPull"]
+    server.respond(b"one")
+    assert next(call) == b"one"
