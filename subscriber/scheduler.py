@@ -6,11 +6,11 @@ import abc
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from itertools import repeat
 from typing import Any
 
+from .executor_pool import ExecutorPool
 from .message import Message
-from .worker_pool import ExecutorPool, WorkerPool
+from .worker_pool import WorkerPool
 
 DEFAULT_WORKERS = 10
 
@@ -83,18 +83,20 @@ class ThreadScheduler(Scheduler):
         )
 
     def schedule(self, callback: Callable[..., Any], *args: Any) -> None:
-        work = (callback, args[0]) if len(args) == 1 else (partial(_apply, callback), args)
-        self._pool.add([work])
+        if len(args) == 1:
+            self._pool.add(callback, args)
+        else:
+            self._pool.add(partial(_apply, callback), [args])
 
     def schedule_many(
         self, callback: Callable[[Message], Any], messages: Sequence[Message]
     ) -> None:
-        self._pool.add(zip(repeat(callback), messages))
+        self._pool.add(callback, messages)
 
     def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
         dropped = self._pool.close()
         self._pool.join(None if await_msg_callbacks else _IDLE_WORKER_EXIT)
-        return [message for _, argument in dropped for message in messages_in(argument)]
+        return [message for argument in dropped for message in messages_in(argument)]
 
     @property
     def waiting(self) -> int:

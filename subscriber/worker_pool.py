@@ -1,4 +1,4 @@
-"""The threads behind a ThreadScheduler: its own, or those of a foreign executor."""
+"""The threads behind a ThreadScheduler."""
 
 from __future__ import annotations
 
@@ -7,18 +7,29 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor
+from time import perf_counter
 from typing import Any
 
 from protocol.clock import SYSTEM_CLOCK
+
+from .worker_watch import WATCH
 
 _log = logging.getLogger("pullstream.scheduler")
 
 # A worker that was not needed for so many seconds leaves. One stays.
 IDLE_EXIT = 2.0
 
-# A callable and its only argument.
-Work = tuple[Callable[[Any], Any], Any]
+# Callbacks that take less than this on average, in seconds, are brisk: one worker handles them as
+# fast as several, which could only take turns.
+BRISK = 50e-6
+
+# A pool that was found without work so often has a pause.
+QUIET_LOOKS = 20
+
+# Where the average begins. Some dozens of short responses prove that callbacks are brisk, a single
+# slow one that they are not.
+_UNPROVEN = 1e-3
+_WEIGHT = 0.1
 
 
 class WorkerPool:
@@ -31,6 +42,11 @@ class WorkerPool:
     waits behind a slow callback while a worker is idle. If it is short, the first takes piece after
     piece, and no third is woken before the second has come to run (`_waking`).
 
+    Where callbacks have proved to be brisk even the second is one too many. Then the worker asks to
+    be watched (`_watched`) and wakes nobody: if one callback is slow for once, the watch wakes the
+    next, some milliseconds later, and from then on all goes as before. Python lets a thread that
+    computes delay the others for as long.
+
     A sleeper waits on a lock of its own, its gate, which stands in `_sleepers` for whoever wants to
     wake it. It lies down in this order: gate into `_sleepers`, then a last look at the queue.
     Whoever adds work does the opposite: work into the queue, then a look for sleepers. So one of
@@ -42,10 +58,17 @@ class WorkerPool:
 
     def __init__(self, max_workers: int) -> None:
         self._max_workers = max_workers
-        self._work: deque[Work] = deque()
+        # What was added together stays together: a callback, and the arguments not taken yet.
+        self._work: deque[tuple[Callable[[Any], Any], deque[Any]]] = deque()
         self._sleepers: list[threading.Lock] = []
         # A sleeper was woken and has not come to run. A race on this flag wakes one too many.
         self._waking = False
+        # Seconds a callback takes, on average; races on it do no harm.
+        self._pace = _UNPROVEN
+        self._watched = False
+        # What the watch saw when it last looked: what was first in the queue, and how much of it.
+        self._seen: tuple[deque[Any], int] | None = None
+        self._quiet_looks = 0
         self._threads: list[threading.Thread] = []
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -53,7 +76,7 @@ class WorkerPool:
 
     @property
     def waiting(self) -> int:
-        return len(self._work)
+        return sum(len(arguments) for _, arguments in list(self._work))
 
     @property
     def running(self) -> int:
@@ -62,27 +85,52 @@ class WorkerPool:
             return sum(thread.is_alive() for thread in self._threads)
         return max(len(self._threads) - len(self._sleepers), 0)
 
-    def add(self, work: Iterable[Work]) -> None:
-        """Queue work; raises RuntimeError after `close`."""
+    def add(self, callback: Callable[[Any], Any], arguments: Iterable[Any]) -> None:
+        """Queue `callback(argument)` for each; raises RuntimeError after `close`."""
         if self._closed:
-            raise RuntimeError("this scheduler is shut down; each subscription needs its own")
-        self._work.extend(work)
-        self._call_another()
+            raise closed_pool()
+        self._work.append((callback, deque(arguments)))
+        # A worker that has not lain down will look at the queue again before it does.
+        if not self._watched or len(self._threads) == len(self._sleepers):
+            self._call_another()
 
-    def close(self) -> list[Work]:
-        """Begin nothing any more; returns what has not begun."""
+    def close(self) -> list[Any]:
+        """Begin nothing any more; returns the arguments of what has not begun."""
         with self._lock:
             self._closed = True
-        dropped: list[Work] = []
-        while self._work:
-            try:
-                dropped.append(self._work.popleft())
-            except IndexError:
-                # A worker was quicker.
-                break
+        dropped: list[Any] = []
+        for _, arguments in list(self._work):
+            while arguments:
+                try:
+                    dropped.append(arguments.popleft())
+                except IndexError:
+                    # A worker was quicker.
+                    break
         while self._sleepers:
             self._wake_one(even_if_waking=True)
         return dropped
+
+    def look(self) -> bool:
+        """For the watch: call another worker if those at work have got nowhere since the last look.
+
+        Returns whether the pool is worth another look.
+        """
+        try:
+            _, arguments = self._work[0]
+        except IndexError:
+            self._seen = None
+            self._quiet_looks += 1
+            if self._quiet_looks >= QUIET_LOOKS:
+                self._watched = False
+        else:
+            self._quiet_looks = 0
+            last, self._seen = self._seen, (arguments, len(arguments))
+            if last is not None and last[0] is arguments and last[1] == len(arguments):
+                self._pace = _UNPROVEN
+                self._watched = False
+                self._seen = None
+                self._call_another()
+        return self._watched and not self._closed
 
     def join(self, timeout: float | None) -> None:
         """Wait for the threads to end, those that are in a callback included."""
@@ -126,25 +174,49 @@ class WorkerPool:
     def _run(self) -> None:
         gate = threading.Lock()
         gate.acquire()
-        work = self._work
         self._waking = False
-        # What slips into the queue while it is closed is left there.
         while not self._closed:
             try:
-                callback, argument = work.popleft()
+                callback, arguments = self._work[0]
             except IndexError:
-                # Kept, the last message would keep its whole response in memory.
-                argument = None
                 if not self._sleep(gate):
                     return
                 continue
-            if work and not self._waking:
-                self._call_another()
+            self._handle(callback, arguments)
+            # Kept, the last message would keep its whole response in memory.
+            del callback, arguments
+
+    def _handle(self, callback: Callable[[Any], Any], arguments: deque[Any]) -> None:
+        """Take what nobody else takes of the arguments."""
+        began = perf_counter()
+        taken = 0
+        while True:
+            try:
+                argument = arguments.popleft()
+            except IndexError:
+                break
+            taken += 1
+            if not (self._watched or self._waking) and (arguments or len(self._work) > 1):
+                self._share()
             try:
                 callback(argument)
             except BaseException:
                 # The SDK's callbacks do not raise; a stranger's must not take a worker with it.
                 _log.exception("scheduled callback %r raised", callback)
+        if taken:
+            self._pace += ((perf_counter() - began) / taken - self._pace) * _WEIGHT
+        with self._lock:
+            # Whoever sees the end first takes it away.
+            if self._work and self._work[0][1] is arguments:
+                self._work.popleft()
+
+    def _share(self) -> None:
+        """There is more to do than one callback."""
+        if self._pace < BRISK:
+            self._watched = True
+            WATCH.add(self)
+        else:
+            self._call_another()
 
     def _call_another(self) -> None:
         if not self._wake_one() and len(self._threads) < self._max_workers:
@@ -178,60 +250,5 @@ class WorkerPool:
             return True
 
 
-class ExecutorPool:
-    """Work for a foreign executor: one turn there for each piece, which takes whatever is first."""
-
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
-        self._work: deque[Work] = deque()
-        self._quiet = threading.Condition()
-        self._closed = False
-        # Threads that are in a callback.
-        self._running: set[int] = set()
-
-    @property
-    def waiting(self) -> int:
-        return len(self._work)
-
-    @property
-    def running(self) -> int:
-        return len(self._running)
-
-    def add(self, work: Iterable[Work]) -> None:
-        """Queue work; raises RuntimeError after `close`."""
-        if self._closed:
-            raise RuntimeError("this scheduler is shut down; each subscription needs its own")
-        for piece in work:
-            self._work.append(piece)
-            self._executor.submit(self._turn)
-
-    def close(self) -> list[Work]:
-        """Begin nothing any more; returns what has not begun."""
-        with self._quiet:
-            self._closed = True
-            dropped = list(self._work)
-            self._work.clear()
-            return dropped
-
-    def join(self, timeout: float | None) -> None:
-        """With no timeout: wait for the callbacks that run. With one: do not."""
-        if timeout is None:
-            with self._quiet:
-                self._quiet.wait_for(lambda: not self._running)
-
-    def runs_here(self) -> bool:
-        return threading.get_ident() in self._running
-
-    def _turn(self) -> None:
-        thread = threading.get_ident()
-        with self._quiet:
-            if self._closed or not self._work:
-                return
-            callback, argument = self._work.popleft()
-            self._running.add(thread)
-        try:
-            callback(argument)
-        finally:
-            with self._quiet:
-                self._running.discard(thread)
-                self._quiet.notify_all()
+def closed_pool() -> RuntimeError:
+    return RuntimeError("this scheduler is shut down; each subscription needs its own")

@@ -1,0 +1,65 @@
+"""The watch: looks after pools whose workers do not call each other."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Final, Protocol
+
+# Seconds between two looks: what Python, by default, lets a thread compute before it has to let
+# others run.
+LOOK_EVERY = 0.005
+
+
+class Watched(Protocol):
+    """What the watch looks at."""
+
+    def look(self) -> bool:
+        """Do what is needed; whether it is worth another look. Must not wait."""
+
+
+class Watch:
+    """One thread for all pools of a process, there only while one of them asks for it.
+
+    Owns the list of pools. Workers add their pool, the thread looks at each from time to time.
+    Guarantees: a pool that was added is looked at until `look` says that it need not be.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pools: list[Watched] = []
+        self._thread: threading.Thread | None = None
+        # Nobody sets it: a sleep that wakes early when the interpreter exits.
+        self._never = threading.Event()
+
+    def add(self, pool: Watched) -> None:
+        """Look at `pool` from now on."""
+        with self._lock:
+            if pool not in self._pools:
+                self._pools.append(pool)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="pullstream-watch", daemon=True
+                )
+                self._thread.start()
+
+    def look(self) -> bool:
+        """Look at each pool; whether there is any left to look at."""
+        # Under the lock: a pool that asks again while it is being let go is not forgotten.
+        with self._lock:
+            self._pools = [pool for pool in self._pools if pool.look()]
+            if not self._pools:
+                self._thread = None
+            return bool(self._pools)
+
+    def _run(self) -> None:
+        while True:
+            self._never.wait(LOOK_EVERY)
+            if not self.look():
+                return
+
+
+WATCH: Final = Watch()
+
+# A forked child has neither the thread nor anybody who would release the lock.
+os.register_at_fork(after_in_child=WATCH.__init__)  # type: ignore[misc]
