@@ -1,4 +1,4 @@
-"""What the engine tells of: for storage, which must bring it back, and for the history of a test."""
+"""What the engine tells of: for storage, which must bring it back, and for a test's history."""
 
 from __future__ import annotations
 
