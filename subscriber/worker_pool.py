@@ -89,7 +89,10 @@ class WorkerPool:
         """Queue `callback(argument)` for each; raises RuntimeError after `close`."""
         if self._closed:
             raise closed_pool()
-        self._work.append((callback, deque(arguments)))
+        pieces = deque(arguments)
+        if not pieces:
+            return
+        self._work.append((callback, pieces))
         # A worker that has not lain down will look at the queue again before it does.
         if not self._watched or len(self._threads) == len(self._sleepers):
             self._call_another()
@@ -190,13 +193,16 @@ class WorkerPool:
         """Take what nobody else takes of the arguments."""
         began = perf_counter()
         taken = 0
-        while True:
+        while arguments:
             try:
                 argument = arguments.popleft()
             except IndexError:
+                # Another worker was quicker.
                 break
             taken += 1
-            if not (self._watched or self._waking) and (arguments or len(self._work) > 1):
+            if not arguments:
+                self._forget(arguments)
+            if self._work and not (self._watched or self._waking):
                 self._share()
             try:
                 callback(argument)
@@ -205,8 +211,10 @@ class WorkerPool:
                 _log.exception("scheduled callback %r raised", callback)
         if taken:
             self._pace += ((perf_counter() - began) / taken - self._pace) * _WEIGHT
+
+    def _forget(self, arguments: deque[Any]) -> None:
+        """The last of them is taken; of two workers that see it the first comes here in time."""
         with self._lock:
-            # Whoever sees the end first takes it away.
             if self._work and self._work[0][1] is arguments:
                 self._work.popleft()
 

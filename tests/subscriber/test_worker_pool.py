@@ -13,7 +13,8 @@ from itertools import count
 import pytest
 
 from protocol.clock import SYSTEM_CLOCK
-from subscriber.worker_pool import WorkerPool
+from subscriber import worker_pool
+from subscriber.worker_pool import BRISK, QUIET_LOOKS, WorkerPool
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 # How long threads are let race with each other, in seconds.
@@ -45,7 +46,7 @@ class Slow:
 def send_to_sleep(pool: WorkerPool, workers: int) -> None:
     """Return when so many workers have been started and have nothing to do."""
     together = threading.Barrier(workers)
-    pool.add([(lambda _: together.wait(PATIENCE), None)] * workers)
+    pool.add(lambda _: together.wait(PATIENCE), [None] * workers)
     eventually(lambda: pool.running == 0 and len(pool._sleepers) == workers)
 
 
@@ -110,7 +111,7 @@ class Rig:
         self.done: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def add(self, name: str) -> None:
-        self.pool.add([(self.done.put, name)])
+        self.pool.add(self.done.put, [name])
 
     def close(self) -> None:
         self.pool.close()
@@ -181,7 +182,7 @@ def test_one_sleeper_is_woken_for_a_crowd_and_wakes_the_next(rig: Rig) -> None:
             woken.append(number)
             assert release.wait(PATIENCE)
 
-        pool.add((slow, number) for number in range(3))
+        pool.add(slow, range(3))
         eventually(lambda: len(woken) == 3)
         assert (pool.running, pool.waiting) == (3, 0)
         release.set()
@@ -204,7 +205,7 @@ def test_a_hundred_pieces_on_ten_workers_are_ten_at_a_time(asleep: bool) -> None
     with pool_of(10) as pool:
         if asleep:
             send_to_sleep(pool, 10)
-        pool.add((meet, number) for number in range(100))
+        pool.add(meet, range(100))
         for _ in range(100):
             assert done.acquire(timeout=PATIENCE)
 
@@ -216,9 +217,14 @@ def test_no_piece_waits_behind_a_slow_one_while_a_worker_is_idle(singly: bool) -
     done: queue.SimpleQueue[int] = queue.SimpleQueue()
     with pool_of(10) as pool:
         send_to_sleep(pool, 10)
-        work = [(slow, None)] * 9 + [(done.put, number) for number in range(50)]
-        for pieces in [[piece] for piece in work] if singly else [work]:
-            pool.add(pieces)
+        if singly:
+            for _ in range(9):
+                pool.add(slow, [None])
+            for number in range(50):
+                pool.add(done.put, [number])
+        else:
+            pool.add(slow, [None] * 9)
+            pool.add(done.put, range(50))
         assert sorted(done.get(timeout=PATIENCE) for _ in range(50)) == list(range(50))
         assert pool.running >= 9
         slow.release.set()
@@ -229,7 +235,7 @@ def test_short_work_does_not_start_every_worker() -> None:
     done = threading.Semaphore(0)
     with pool_of(10) as pool:
         for _ in range(50):
-            pool.add([(lambda _: done.release(), None)])
+            pool.add(lambda _: done.release(), [None])
             assert done.acquire(timeout=PATIENCE)
             eventually(lambda: pool.running == 0)
         assert len(pool._threads) == 1
@@ -248,8 +254,131 @@ def test_a_finished_piece_is_not_kept() -> None:
             Piece.kept -= 1
 
     with pool_of(3) as pool:
-        pool.add((lambda _: None, Piece()) for _ in range(10))
+        pool.add(lambda _: None, (Piece() for _ in range(10)))
         eventually(lambda: Piece.kept == 0)
+
+
+# ---- short callbacks -----------------------------------------------------------------------------
+
+
+class Watched:
+    """Instead of the watch: the test looks itself."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def add(self, pool: object) -> None:
+        self.asked += 1
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    watch = Watched()
+    monkeypatch.setattr(worker_pool, "WATCH", watch)
+    return watch
+
+
+def prove_brisk(pool: WorkerPool) -> None:
+    """Return when the pool takes its callbacks for brisk, and has nothing to do."""
+
+    def is_brisk() -> bool:
+        done = threading.Semaphore(0)
+        pool.add(lambda _: done.release(), range(100))
+        for _ in range(100):
+            assert done.acquire(timeout=PATIENCE)
+        return pool._pace < BRISK
+
+    eventually(is_brisk)
+    eventually(lambda: pool.running == 0)
+
+
+def test_brisk_callbacks_need_one_worker(watch: Watched) -> None:
+    """It asks to be watched, and wakes nobody, also when more comes while it works."""
+    slow, workers = Slow(), set()
+    with pool_of(5) as pool:
+        send_to_sleep(pool, 5)
+        prove_brisk(pool)
+        pool._watched = False
+        watch.asked = 0
+        done = threading.Semaphore(0)
+
+        def note(_: object) -> None:
+            workers.add(threading.current_thread())
+            done.release()
+
+        pool.add(slow, [None])
+        assert slow.begun.acquire(timeout=PATIENCE)
+        pool._watched = True
+        pool.add(note, range(100))
+        assert pool.running == 1
+        slow.release.set()
+        for _ in range(100):
+            assert done.acquire(timeout=PATIENCE)
+        assert len(workers) == 1
+
+
+def test_a_crowd_of_brisk_callbacks_asks_for_the_watch_once(watch: Watched) -> None:
+    """However many there are."""
+    with pool_of(5) as pool:
+        send_to_sleep(pool, 5)
+
+        def ask() -> bool:
+            prove_brisk(pool)
+            return watch.asked == 1
+
+        eventually(ask)
+        assert ask()
+
+
+def test_a_slow_callback_among_brisk_ones_gets_help(watch: Watched) -> None:
+    """At the second look that finds everything as it was; and from then on each wakes the next."""
+    slow = Slow()
+    with pool_of(5) as pool:
+        send_to_sleep(pool, 5)
+        prove_brisk(pool)
+        pool._watched = True
+        pool.add(slow, range(20))
+        assert slow.begun.acquire(timeout=PATIENCE)
+        assert pool.running == 1
+        assert pool.look()
+        assert not slow.begun.acquire(blocking=False)
+        assert not pool.look()
+        for _ in range(4):
+            assert slow.begun.acquire(timeout=PATIENCE)
+        assert (pool.running, pool.waiting) == (5, 15)
+        slow.release.set()
+
+
+def test_a_worker_that_gets_on_needs_no_help(watch: Watched) -> None:
+    """It may be slow, but what waits is not stuck."""
+    steps = threading.Semaphore(0)
+    begun: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def step(number: int) -> None:
+        begun.put(number)
+        assert steps.acquire(timeout=PATIENCE)
+
+    with pool_of(5) as pool:
+        send_to_sleep(pool, 5)
+        prove_brisk(pool)
+        pool._watched = True
+        pool.add(step, range(5))
+        for number in range(5):
+            assert begun.get(timeout=PATIENCE) == number
+            assert pool.look()
+            assert pool.running == 1
+            steps.release()
+
+
+def test_the_watch_lets_go_of_a_pool_that_has_a_pause(watch: Watched) -> None:
+    """Not at the first look without work: more may be on its way."""
+    with pool_of(2) as pool:
+        send_to_sleep(pool, 2)
+        prove_brisk(pool)
+        pool._watched = True
+        pool._quiet_looks = 0
+        looks = [pool.look() for _ in range(QUIET_LOOKS)]
+        assert looks == [True] * (QUIET_LOOKS - 1) + [False]
 
 
 # ---- with real threads ---------------------------------------------------------------------------
@@ -275,7 +404,7 @@ def test_nothing_is_lost_when_many_add_to_workers_that_fall_asleep_all_the_time(
             while SYSTEM_CLOCK.monotonic() < end:
                 pieces = chance.randint(1, 3)
                 for _ in range(pieces):
-                    pool.add([(finish, next(numbers))])
+                    pool.add(finish, [next(numbers)])
                 for _ in range(pieces):
                     # A lost wake-up leaves the piece lying, and this fails.
                     assert own.acquire(timeout=PATIENCE)
@@ -307,7 +436,7 @@ def test_each_piece_is_done_or_returned_when_it_is_closed_while_others_add() -> 
             for _ in range(200):
                 number = next(numbers)  # noqa: B023
                 try:
-                    pool.add([(done.put, number)])  # noqa: B023
+                    pool.add(done.put, [number])  # noqa: B023
                 except RuntimeError:
                     return
                 added.put(number)  # noqa: B023
@@ -316,13 +445,13 @@ def test_each_piece_is_done_or_returned_when_it_is_closed_while_others_add() -> 
         for thread in threads:
             thread.start()
         begin.wait(PATIENCE)
-        returned = [argument for _, argument in pool.close()]
+        returned = pool.close()
         for thread in threads:
             thread.join()
         pool.join(PATIENCE)
         assert not any(thread.is_alive() for thread in pool._threads)
         # What slipped in beside the closing is there, unless it was done or returned.
-        left = [argument for _, argument in pool.close()]
+        left = pool.close()
         handled = [done.get_nowait() for _ in range(done.qsize())] + returned + left
         assert len(handled) == len(set(handled))
         assert sorted(handled) == sorted(added.get_nowait() for _ in range(added.qsize()))

@@ -1,0 +1,73 @@
+"""The watch over pools: there while it is needed, and never forgetting one."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+import pytest
+
+from subscriber.worker_watch import Watch
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+
+class Pool:
+    """Answers each look as the test says, and tells of it."""
+
+    def __init__(self, *answers: bool) -> None:
+        self.answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        for answer in answers:
+            self.answers.put(answer)
+        self.looks = 0
+
+    def look(self) -> bool:
+        self.looks += 1
+        return self.answers.get(timeout=PATIENCE)
+
+
+def watchers() -> int:
+    return sum(thread.name == "pullstream-watch" for thread in threading.enumerate())
+
+
+def test_a_pool_is_looked_at_until_it_needs_it_no_more() -> None:
+    """By one thread for all, which ends with the last of them."""
+    watch, one, other = Watch(), Pool(True, True, False), Pool(True, False)
+    before = watchers()
+    watch.add(one)
+    watch.add(one)
+    watch.add(other)
+    eventually(lambda: (one.looks, other.looks) == (3, 2))
+    eventually(lambda: watchers() == before)
+    again = Pool(False)
+    watch.add(again)
+    eventually(lambda: again.looks == 1)
+
+
+def test_a_pool_that_asks_while_it_is_let_go_is_not_forgotten() -> None:
+    """The list is changed by one at a time: what is added meanwhile comes after."""
+    watch = Watch()
+    adding: list[threading.Thread] = []
+
+    class Asking(Pool):
+        def look(self) -> bool:
+            if self.looks == 0:
+                adding.append(threading.Thread(target=watch.add, args=(self,)))
+                adding[0].start()
+            return super().look()
+
+    pool = Asking(False, False)
+    watch.add(pool)
+    eventually(lambda: pool.looks == 2)
+    adding[0].join(PATIENCE)
+
+
+def test_a_forked_child_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread did not follow it, and nobody would release a lock that was held."""
+    watch = Watch()
+    monkeypatch.setattr(threading.Thread, "start", lambda self: None)
+    watch.add(Pool())
+    monkeypatch.undo()
+    watch.__init__()  # type: ignore[misc]
+    pool = Pool(False)
+    watch.add(pool)
+    eventually(lambda: pool.looks == 1)
