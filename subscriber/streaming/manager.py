@@ -30,7 +30,8 @@ from .leaser import Leaser
 from .messages_on_hold import MessagesOnHold
 from .outbox import Request
 from .receipts import ReceiptGate
-from .shutdown import FLUSH_TIMEOUT, ShutdownTerms
+from .shutdown import Shutdown
+from .shutdown_terms import ShutdownTerms
 from .state import Lifecycle, StateChange, SubscriptionState
 from .stream import Arrival, ResumingStream, StreamEnded
 from .stream_call import StreamCall
@@ -134,6 +135,16 @@ class StreamingPullManager:
         )
         self._consumer = Consumer(
             self._stream, on_response=self._on_response, on_end=self._on_stream_end
+        )
+        self._shutdown = Shutdown(
+            self._terms,
+            consumer=self._consumer,
+            heartbeater=self._heartbeater,
+            hold=self._hold,
+            callbacks=self._callbacks,
+            scheduler=scheduler,
+            leaser=self._leaser,
+            dispatcher=self._dispatcher,
         )
 
     def _new_runner(self, callback: Callable[..., Any]) -> CallbackRunner:
@@ -386,55 +397,9 @@ class StreamingPullManager:
     # ---- shutdown (a thread of its own) --------------------------------------------------------
 
     def _shut_down(self, error: Exception | None) -> None:
-        """Take the parts down in the order in which a message passes them.
-
-        Nothing new comes in; what has not begun is given back; what runs may finish (or not, as the
-        user chose); then the server is told of everything, and only then is the future resolved.
-        """
-        steps: tuple[Callable[[], None], ...] = (
-            lambda: self._consumer.stop(self._terms.left(FLUSH_TIMEOUT)),
-            self._heartbeater.stop,
-            self._give_back_unbegun,
-            self._wait_for_callbacks,
-            self._give_back_unsettled,
-            self._leaser.stop,
-            lambda: self._dispatcher.stop(self._terms.left(FLUSH_TIMEOUT)),
-        )
-        for step in steps:
-            try:
-                step()
-            except Exception:
-                # A scheduler of the user's may fail; the steps after it are needed all the more.
-                _log.exception("a step of the shutdown failed")
+        self._shutdown.run()
         self._lifecycle.move(SubscriptionState.CLOSED, error)
         if error is None:
             self.future.set_result(True)
         else:
             self.future.set_exception(error)
-
-    def _give_back_unbegun(self) -> None:
-        # First the held ones: the end of a running callback must not bring in another.
-        self._dispatcher.nack(self._hold.give_up())
-        self._dispatcher.nack(self._callbacks.close())
-        # Then what waits for a worker, before the callbacks that run are waited for.
-        self._dispatcher.nack(self._scheduler.shutdown() or [])
-
-    def _wait_for_callbacks(self) -> None:
-        if not self._terms.drains:
-            return
-
-        def drain() -> None:
-            try:
-                self._dispatcher.nack(self._scheduler.shutdown(await_msg_callbacks=True) or [])
-            except Exception:
-                _log.exception("the scheduler failed to wait for its callbacks")
-            drained.set()
-            self._terms.look_again()
-
-        # On a thread of its own, which may be left behind: the wait may be cut short.
-        drained = threading.Event()
-        threading.Thread(target=drain, name="pullstream-drain", daemon=True).start()
-        self._terms.wait_while_draining(drained.is_set)
-
-    def _give_back_unsettled(self) -> None:
-        self._dispatcher.nack([m for m in self._leaser.messages() if m.settled is None])

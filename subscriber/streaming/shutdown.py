@@ -1,79 +1,97 @@
-"""How much time a shutdown has, and whether it waits for callbacks."""
+"""The end of a subscription: its parts are taken down in the order that a message passes them."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
-from protocol.clock import Clock
-from subscriber.futures import ShutdownMode
+from subscriber.scheduler import Scheduler
+
+from .callbacks import CallbackRunner
+from .consumer import Consumer
+from .dispatcher import Dispatcher
+from .heartbeater import Heartbeater
+from .leaser import Leaser
+from .messages_on_hold import MessagesOnHold
+from .shutdown_terms import ShutdownTerms
+
+_log = logging.getLogger("pullstream.subscriber")
 
 # How long the last acknowledgements may take when there is no other limit, in seconds.
 FLUSH_TIMEOUT = 10.0
 
-# The part of a shutdown's time that callbacks may not use up: in it their messages are given back,
-# and the server is told of all that was settled. At most so many seconds.
-_RESERVED_PART = 0.2
-_LONGEST_RESERVE = 2.0
 
+class Shutdown:
+    """What is done to the parts, once, on a thread that none of them waits for.
 
-class ShutdownTerms:
-    """One deadline and one mode for all steps. Any thread may tighten them; nobody can relax them.
-
-    Times are seconds on the clock; no deadline means that callbacks may take as long as they like.
+    Nothing new comes in; what has not begun is given back; what runs may finish (or not, as the
+    terms say); then the server is told of everything. A step that fails does not keep the others
+    from being taken.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._deadline: float | None = None
-        self._reserve = 0.0
-        self._drains = True
-        # Set whenever somebody who waits should look again.
-        self._look = threading.Event()
+    def __init__(
+        self,
+        terms: ShutdownTerms,
+        *,
+        consumer: Consumer,
+        heartbeater: Heartbeater,
+        hold: MessagesOnHold,
+        callbacks: CallbackRunner,
+        scheduler: Scheduler,
+        leaser: Leaser,
+        dispatcher: Dispatcher,
+    ) -> None:
+        self._terms = terms
+        self._consumer = consumer
+        self._heartbeater = heartbeater
+        self._hold = hold
+        self._callbacks = callbacks
+        self._scheduler = scheduler
+        self._leaser = leaser
+        self._dispatcher = dispatcher
 
-    def tighten(self, mode: ShutdownMode, timeout: float | None) -> None:
-        """Take on a request to shut down in this mode, within so many seconds from now."""
-        with self._lock:
-            if mode == "nack":
-                self._drains = False
-            if timeout is not None:
-                deadline = self._clock.monotonic() + timeout
-                if self._deadline is None or deadline < self._deadline:
-                    self._deadline = deadline
-                    self._reserve = min(timeout * _RESERVED_PART, _LONGEST_RESERVE)
-        self._look.set()
+    def run(self) -> None:
+        """Take everything down. Returns when all is done, or the time for it is up."""
+        steps: tuple[Callable[[], None], ...] = (
+            lambda: self._consumer.stop(self._terms.left(FLUSH_TIMEOUT)),
+            self._heartbeater.stop,
+            self._give_back_unbegun,
+            self._wait_for_callbacks,
+            self._give_back_unsettled,
+            self._leaser.stop,
+            lambda: self._dispatcher.stop(self._terms.left(FLUSH_TIMEOUT)),
+        )
+        for step in steps:
+            try:
+                step()
+            except Exception:
+                # A scheduler of the user's may fail; the steps after it are needed all the more.
+                _log.exception("a step of the shutdown failed")
 
-    @property
-    def drains(self) -> bool:
-        """Whether running callbacks may finish."""
-        return self._drains
+    def _give_back_unbegun(self) -> None:
+        # First the held ones: the end of a running callback must not bring in another.
+        self._dispatcher.nack(self._hold.give_up())
+        self._dispatcher.nack(self._callbacks.close())
+        # Then what waits for a worker, before the callbacks that run are waited for.
+        self._dispatcher.nack(self._scheduler.shutdown() or [])
 
-    def left(self, longest: float) -> float:
-        """Seconds that a step may take: `longest`, or less if the time is nearly up."""
-        with self._lock:
-            if self._deadline is None:
-                return longest
-            return min(max(self._deadline - self._clock.monotonic(), 0.0), longest)
+    def _wait_for_callbacks(self) -> None:
+        if not self._terms.drains:
+            return
 
-    def wait_while_draining(self, is_done: Callable[[], bool]) -> None:
-        """Wait until it is done, nobody wants to wait any more, or the time for it is up.
+        def drain() -> None:
+            try:
+                self._dispatcher.nack(self._scheduler.shutdown(await_msg_callbacks=True) or [])
+            except Exception:
+                _log.exception("the scheduler failed to wait for its callbacks")
+            drained.set()
+            self._terms.look_again()
 
-        Whoever does what is waited for calls `look_again` when it is done.
-        """
-        self._clock.add_waker(self.look_again)
-        try:
-            while not is_done() and self._drains:
-                with self._lock:
-                    end = None if self._deadline is None else self._deadline - self._reserve
-                timeout = self._clock.timeout(end)
-                if timeout == 0.0:
-                    return
-                self._look.wait(timeout)
-                self._look.clear()
-        finally:
-            self._clock.remove_waker(self.look_again)
+        # On a thread of its own, which may be left behind: the wait may be cut short.
+        drained = threading.Event()
+        threading.Thread(target=drain, name="pullstream-drain", daemon=True).start()
+        self._terms.wait_while_draining(drained.is_set)
 
-    def look_again(self) -> None:
-        """Let whoever waits see what has changed."""
-        self._look.set()
+    def _give_back_unsettled(self) -> None:
+        self._dispatcher.nack([m for m in self._leaser.messages() if m.settled is None])

@@ -11,7 +11,7 @@ import pytest
 
 from subscriber.message import Message
 from subscriber.scheduler import Scheduler, ThreadScheduler
-from subscriber.streaming import manager as manager_module
+from subscriber.streaming import shutdown as shutdown_module
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import Gate, Managed
 
@@ -120,7 +120,7 @@ def test_an_unanswered_acknowledgement_does_not_hold_up_the_shutdown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After a while it is given up, and its future says so."""
-    monkeypatch.setattr(manager_module, "FLUSH_TIMEOUT", 0.01)
+    monkeypatch.setattr(shutdown_module, "FLUSH_TIMEOUT", 0.01)
     futures = []
 
     def acknowledge(message: Message) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from protocol.clock import ManualClock
 from subscriber.futures import ShutdownMode
-from subscriber.streaming.shutdown import ShutdownTerms
+from subscriber.streaming.shutdown_terms import ShutdownTerms
 from tests.subscriber.streaming.fakes import PATIENCE
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -64,13 +65,11 @@ class Server:
             yield step
 
     def _listen(self, requests: Iterator[bytes]) -> None:
-        try:
+        # Of a call that is cut off gRPC ends them with an error, if it is asked in time.
+        with contextlib.suppress(Exception):
             for encoded in requests:
                 self.requests.put(pubsub.StreamingPullRequest.FromString(encoded).client_id)
-        except Exception:
-            self.requests.put("broken")
-        else:
-            self.requests.put(None)
+        self.requests.put(None)
 
 
 @pytest.fixture
@@ -166,13 +165,11 @@ def test_the_newest_ping_waits_while_nobody_reads(server: Server, channel: grpc.
     for number in range(5):
         call.send(ping(number))
     call.half_close()
-    server.respond(b"two")
-    server.respond(b"three")
-    server.end()
-    assert [next(call), next(call)] == [b"two", b"three"]
-    with pytest.raises(StopIteration):
-        next(call)
-    got = list(iter(server.next_request, None))
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(next, call)
+        got = list(iter(server.next_request, None))
+        server.end()
+        assert isinstance(reading.exception(PATIENCE), StopIteration)
     assert got[0] == "first"
     assert got[-1] == "ping 4"
     assert len(got) <= 4
@@ -189,7 +186,7 @@ def test_a_cancelled_call_lets_its_reader_go(
         call.cancel()
         call.cancel()
         assert isinstance(reading.exception(PATIENCE), Cancelled)
-    assert server.next_request() == "broken"
+    assert server.next_request() is None
 
 
 def test_a_closed_channel_ends_its_calls_and_begins_none(
@@ -213,7 +210,7 @@ def test_a_call_that_is_not_read_to_its_end_holds_up_nothing(
     open_call()
     assert server.next_request() == "first"
     channel.close()
-    assert server.next_request() == "broken"
+    assert server.next_request() is None
 
 
 def test_many_calls_on_one_channel_do_not_mix(channel: grpc.Channel, server: Server) -> None:
@@ -247,9 +244,15 @@ def test_interceptors_see_the_call(server: Server, channel: grpc.Channel) -> Non
     """They are why somebody passes a channel of their own; the direct way would pass them by."""
     passing = Passing()
     intercepted = grpc.intercept_channel(channel, passing)
-    assert isinstance(begin(channel, FIRST, METADATA), DirectCall)
     call = begin(intercepted, FIRST, METADATA)
     assert isinstance(call, IteratedCall)
     assert passing.methods == ["/google.pubsub.v1.Subscriber/StreamingPull"]
     server.respond(b"one")
     assert next(call) == b"one"
+
+
+def test_a_plain_channel_is_read_directly(channel: grpc.Channel) -> None:
+    """With every gRPC that this is tried with: what is missing there would only be slower."""
+    call = begin(channel, FIRST, METADATA)
+    assert isinstance(call, DirectCall)
+    call.cancel()
