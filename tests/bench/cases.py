@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from .broker_cases import BROKER_CASES
 from .peers import BARE, OFFICIAL, OURS
+from .rows import Case, Row
 from .servers import Broker, Feed, Server
 
 MILLION = 1_000_000
@@ -24,34 +26,6 @@ class Run:
     subscriptions: int = 1
     max_messages: int = 1000
     messages: int = 0
-
-
-@dataclass(frozen=True)
-class Row:
-    """One figure of one run of a case, and its floor, if it has one.
-
-    With `against`, the name of another run, the ratio of the two is what `at_least` bounds; it is
-    always the better the higher. `at_most` bounds the figure itself. `beside` names another case
-    whose first ratio is of interest here.
-    """
-
-    figure: str
-    run: str = OURS
-    against: str | None = None
-    at_least: float | None = None
-    at_most: float | None = None
-    beside: str | None = None
-
-
-@dataclass(frozen=True)
-class Case:
-    """Runs that take turns, by name, and the rows that are told of them. `once`: a single round."""
-
-    name: str
-    group: str
-    runs: dict[str, Run]
-    rows: tuple[Row, ...]
-    once: bool = False
 
 
 def paced(floor: float) -> Row:
@@ -194,4 +168,5 @@ CASES = (
         (Row("idle_percent", against=OFFICIAL, at_most=0.1),),
         once=True,
     ),
+    *BROKER_CASES,
 )

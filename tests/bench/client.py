@@ -38,7 +38,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True)
 class Process:
-    """What this process takes of the machine now. Threads include those that gRPC keeps in C."""
+    """What a process takes of the machine now. Threads include those that gRPC keeps in C."""
 
     mebibytes: float
     peak_mebibytes: float
@@ -46,8 +46,13 @@ class Process:
 
     @classmethod
     def now(cls) -> Process:
+        return cls.of("self")
+
+    @classmethod
+    def of(cls, pid: int | str) -> Process:
+        """Of another process on Linux only."""
         try:
-            status = Path("/proc/self/status").read_text()
+            status = Path(f"/proc/{pid}/status").read_text()
         except OSError:
             # Linux alone tells all of it; elsewhere the peak stands for the present.
             unit = 1024 * 1024 if sys.platform == "darwin" else 1024

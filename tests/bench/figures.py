@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .cases import Case, Row
 from .measure import Rounds
+from .rows import Case, Row
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,9 @@ KINDS = {
     "growth": Kind("memory, last tenth by second", ".3f"),
     "miscounted": Kind("messages too many or too few", ",.0f"),
     "idle_percent": Kind("% of a core a subscription", ".3f"),
+    "ready_ms": Kind("ready after, ms", ",.0f"),
+    "resident_mebibytes": Kind("MiB at rest", ",.0f"),
+    "bytes_each": Kind("bytes a message", ",.0f"),
     "peak_mebibytes": Kind("peak MiB", ",.0f"),
 }
 

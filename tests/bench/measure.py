@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from . import peers, servers
-from .cases import Case, Run
-from .client import Figures
+from .broker_cases import Work
+from .cases import Run
+from .client import Figures, Process
 from .publisher import READY
+from .rows import Case
 from .servers import ROOT, Feed, NotStarted
 
 # The client's own limits are shorter; this is for one that hangs. Seconds beside those measured.
@@ -42,8 +44,10 @@ class Failed(Exception):
     """A run came to no figures."""
 
 
-def missing(run: Run) -> str | None:
+def missing(run: Run | Work) -> str | None:
     """Why that run cannot be had here; None if it can."""
+    if isinstance(run, Work):
+        return servers.missing(run.server)
     return peers.missing(run.peer) or servers.missing(run.server)
 
 
@@ -62,8 +66,36 @@ def measure_case(case: Case, effort: Effort, tell: Callable[[str], None]) -> Rou
     return taken
 
 
-def measure(run: Run, effort: Effort) -> Figures:
+def measure(run: Run | Work, effort: Effort) -> Figures:
     """The figures of one run. Raises Failed."""
+    try:
+        return _work(run, effort) if isinstance(run, Work) else _run(run, effort)
+    except (NotStarted, subprocess.TimeoutExpired) as error:
+        raise Failed(str(error)) from error
+
+
+def _work(work: Work, effort: Effort) -> Figures:
+    with servers.served(work.server) as server:
+        if work.mode == "ready":
+            resident = Process.of(server.pid).mebibytes
+            return {"ready_ms": server.seconds * 1e3, "resident_mebibytes": resident}
+        options = {
+            "seconds": effort.seconds,
+            "batch": work.batch,
+            "messages": int(work.messages * effort.part),
+            "deliver": int(work.deliver * effort.part),
+            "keys": work.keys,
+            "subscriptions": work.subscriptions,
+            "streams": work.streams,
+            "server-pid": server.pid,
+        }
+        command = [sys.executable, "-m", "tests.bench.broker_client", work.mode, server.endpoint]
+        for name, value in options.items():
+            command += [f"--{name}", str(value)]
+        return _figures(command, effort.seconds + PATIENCE)
+
+
+def _run(run: Run, effort: Effort) -> Figures:
     messages = int(run.messages * effort.part)
     seconds = {"latency": effort.seconds * LATENCY_TIMES, "idle": effort.idle_seconds}.get(
         run.mode, effort.seconds
@@ -74,22 +106,19 @@ def measure(run: Run, effort: Effort) -> Figures:
     command = [sys.executable, "-m", "tests.bench.client", run.peer]
     options = ["--mode", run.mode, "--seconds", str(seconds), "--messages", str(messages)]
     options += ["--subscriptions", str(run.subscriptions), "--max-messages", str(run.max_messages)]
-    try:
-        with servers.serving(server) as endpoint, published(run, endpoint, messages):
-            done = subprocess.run(
-                [*command, endpoint, *options],
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                timeout=seconds + PATIENCE,
-            )
-    except (NotStarted, subprocess.TimeoutExpired) as error:
-        raise Failed(str(error)) from error
+    with servers.serving(server) as endpoint, published(run, endpoint, messages):
+        figures = _figures([*command, endpoint, *options], seconds + PATIENCE)
+    if isinstance(server, Feed) and "rate" in figures:
+        figures["megabytes"] = figures["rate"] * server.size / 1e6
+    return figures
+
+
+def _figures(command: Sequence[str], timeout: float) -> Figures:
+    """What a program of the benchmark prints."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
     if done.returncode:
         raise Failed((done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1])
     figures: Figures = json.loads(done.stdout)
-    if isinstance(server, Feed) and "rate" in figures:
-        figures["megabytes"] = figures["rate"] * server.size / 1e6
     return figures
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from .cases import Case
 from .figures import KINDS, outcomes
 from .peers import OFFICIAL, OURS
 from .report import Results
+from .rows import Case
 
 # In pixels of the picture as drawn, 800 wide.
 WIDTH = 800

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from rich.table import Table
 
-from .cases import Case, Row
 from .figures import KINDS, Outcome, Summary, judge, outcomes, summary
 from .measure import Rounds
 from .peers import OURS
+from .rows import Case, Row
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from .cases import CASES, Case
+from .cases import CASES
 from .figures import outcomes
 from .measure import QUICK, Effort, Rounds, measure_case, missing
 from .picture import draw
@@ -26,6 +26,7 @@ from .report import (
     write_docs,
     write_json,
 )
+from .rows import Case
 from .servers import ROOT
 
 PAGE = ROOT / "docs" / "performance.md"

@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.interop.test_java_emulator import JAR, JAVA, free_port
 
@@ -26,6 +28,7 @@ class NotStarted(Exception):
 
 class Broker(Enum):
     OURS = "pullstream's broker"
+    DISK = "pullstream's broker, on disk"
     JAVA = "Google's emulator"
 
 
@@ -62,16 +65,37 @@ def missing(server: Server) -> str | None:
 def command(server: Server) -> list[str]:
     if isinstance(server, Feed):
         return [sys.executable, "-m", "tests.bench.feed", *server.options()]
-    if server is Broker.OURS:
+    if server in (Broker.OURS, Broker.DISK):
         return [sys.executable, "-m", "emulator", "--port", "0"]
     return [str(JAVA), "-jar", str(JAR), "--host=localhost", f"--port={free_port()}"]
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server that is ready: where, its process, and how long that took, in seconds."""
+
+    endpoint: str
+    pid: int
+    seconds: float
 
 
 @contextmanager
 def serving(server: Server) -> Iterator[str]:
     """A server of that kind, for as long as the block lasts; gives its endpoint."""
-    with running(command(server), r"listening on (\d+)") as port:
-        yield f"localhost:{port}"
+    with served(server) as found:
+        yield found.endpoint
+
+
+@contextmanager
+def served(server: Server) -> Iterator[Served]:
+    """As `serving`; tells more of it."""
+    with ExitStack() as stack:
+        line = command(server)
+        if server is Broker.DISK:
+            line += ["--data-dir", stack.enter_context(TemporaryDirectory())]
+        began = time.monotonic()
+        process, port = stack.enter_context(_started(line, r"listening on (\d+)"))
+        yield Served(f"localhost:{port}", process.pid, time.monotonic() - began)
 
 
 @contextmanager
@@ -80,6 +104,12 @@ def running(command: Sequence[str], ready: str) -> Iterator[str]:
 
     Gives the match's last group. Raises NotStarted if it never comes.
     """
+    with _started(command, ready) as (_, found):
+        yield found
+
+
+@contextmanager
+def _started(command: Sequence[str], ready: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     pattern = re.compile(ready)
     found: list[str] = []
     is_ready = threading.Event()
@@ -102,7 +132,7 @@ def running(command: Sequence[str], ready: str) -> Iterator[str]:
         is_ready.wait(PATIENCE)
         if not found:
             raise NotStarted(f"{' '.join(command[1:4])} did not start")
-        yield found[0]
+        yield process, found[0]
     finally:
         process.terminate()
         try:

@@ -8,10 +8,13 @@ import threading
 
 import pytest
 
-from tests.bench.cases import CASES, Row
+from tests.bench.broker_cases import Work
+from tests.bench.broker_client import MODES
+from tests.bench.cases import CASES
 from tests.bench.client import growth
 from tests.bench.figures import KINDS, Summary, judge
 from tests.bench.peers import OFFICIAL, OURS, PEERS, Counter
+from tests.bench.rows import Row
 
 
 def rates(*values: float) -> list[dict[str, float]]:
@@ -83,7 +86,9 @@ def test_every_row_names_a_run_of_its_case_and_a_known_figure() -> None:
             assert row.figure in KINDS
             assert {row.run, row.against or row.run} <= set(case.runs), case.name
             assert row.beside is None or row.beside in {other.name for other in CASES}
-        assert {run.peer for run in case.runs.values()} <= set(PEERS)
+        for run in case.runs.values():
+            known = {"ready", *MODES} if isinstance(run, Work) else PEERS
+            assert (run.mode if isinstance(run, Work) else run.peer) in known
     assert len({case.name for case in CASES}) == len(CASES)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bench.cases import Case, Row, Run
+from tests.bench.broker_cases import Work
+from tests.bench.cases import Run
 from tests.bench.measure import Effort, Failed, measure, measure_case
 from tests.bench.peers import BARE, OURS
+from tests.bench.rows import Case, Row
 from tests.bench.servers import Broker, Feed
 
 SHORT = Effort(rounds=1, seconds=0.2, idle_seconds=0.2)
@@ -29,6 +31,24 @@ def test_each_mode_has_its_figures(run: Run, figures: set[str]) -> None:
     found = measure(run, SHORT)
     assert set(found) == figures | ALWAYS
     assert all(value > 0 for name, value in found.items() if name != "idle_percent")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("work", "figures"),
+    [
+        (Work(Broker.OURS, "ready"), {"ready_ms", "resident_mebibytes"}),
+        (Work(Broker.OURS, "publish", batch=10), {"rate"}),
+        (Work(Broker.OURS, "deliver", messages=2_000, keys=10, streams=3), {"rate", "bytes_each"}),
+        (Work(Broker.OURS, "receipt"), {"p50_ms", "p99_ms"}),
+    ],
+    ids=["ready", "publish", "deliver", "receipt"],
+)
+def test_a_broker_is_measured_by_a_bare_client(work: Work, figures: set[str]) -> None:
+    """Each of its modes, with keys and with streams that only stand there."""
+    found = measure(work, SHORT)
+    assert set(found) == figures
+    assert all(value > 0 for name, value in found.items() if name != "bytes_each")
 
 
 @pytest.mark.slow

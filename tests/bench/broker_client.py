@@ -1,0 +1,276 @@
+"""What a broker does for a bare grpcio client: one mode, measured in a process of its own.
+
+    python -m tests.bench.broker_client publish localhost:PORT --batch 100
+
+Prints its figures as one JSON object. The client does as little as it can, so that the broker is
+what is measured: calls are pipelined, requests are encoded once, responses are hardly looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import queue
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from protocol.messages import pubsub_pb2 as pubsub
+from protocol.rpcs import BY_METHOD
+
+from .client import SUBSCRIPTION, Figures, Process
+from .publisher import READY, TOPIC, Broker
+from .servers import running
+
+# Publish calls under way at a time, and how many messages are published before a backlog is
+# delivered, a call each hundred.
+IN_FLIGHT = 32
+BATCH = 100
+
+# Seconds: before the clock starts; how long to wait for the next message.
+WARM_UP = 0.5
+PATIENCE = 60.0
+
+# A topic to which nothing is published.
+SILENT = TOPIC + "-silent"
+
+DATA = b"x" * 100
+
+
+class Pipeline:
+    """Publishes the same requests over and over, so many calls at a time, until told to stop.
+
+    With ordering keys there are as many requests as it takes to name each key.
+    """
+
+    def __init__(self, broker: Broker, batch: int, keys: int = 0) -> None:
+        messages = [pubsub.PubsubMessage(data=DATA, ordering_key=f"key-{n}") for n in range(keys)]
+        messages = messages or [pubsub.PubsubMessage(data=DATA)] * batch
+        self._requests = itertools.cycle(
+            pubsub.PublishRequest(topic=TOPIC, messages=messages[start : start + batch])
+            for start in range(0, len(messages), batch)
+        )
+        self._publish = broker.publish
+        self._batch = batch
+        self._free = threading.Semaphore(IN_FLIGHT)
+        self._calls: set[Any] = set()
+        self.done = 0
+        self.errors: list[BaseException] = []
+
+    def run(self, is_over: Callable[[int], bool]) -> None:
+        """Begin calls until `is_over(messages begun)`, then wait for those under way."""
+        begun = 0
+        while not is_over(begun) and not self.errors:
+            self._free.acquire()
+            call = self._publish.future(next(self._requests))
+            # grpcio cancels a call whose future is collected.
+            self._calls.add(call)
+            call.add_done_callback(self._answered)
+            begun += self._batch
+        for _ in range(IN_FLIGHT):
+            self._free.acquire()
+        if self.errors:
+            raise SystemExit(f"a publish failed: {self.errors[0]}")
+
+    def _answered(self, call: Any) -> None:
+        if error := call.exception():
+            self.errors.append(error)
+        else:
+            self.done += self._batch
+        self._calls.discard(call)
+        self._free.release()
+
+
+class Stream:
+    """A streaming pull, whose requests may be added to."""
+
+    def __init__(self, endpoint: str, max_messages: int = 0, number: int = 0) -> None:
+        # Of its own, as a client and a publisher are two programs elsewhere.
+        self._channel = grpc.insecure_channel(
+            endpoint, options=[("grpc.max_receive_message_length", -1)]
+        )
+        self._requests: queue.SimpleQueue[pubsub.StreamingPullRequest] = queue.SimpleQueue()
+        self._requests.put(
+            pubsub.StreamingPullRequest(
+                subscription=SUBSCRIPTION.format(number),
+                stream_ack_deadline_seconds=600,
+                max_outstanding_messages=max_messages,
+            )
+        )
+        open_stream: Any = self._channel.stream_stream(
+            BY_METHOD["StreamingPull"].path,
+            request_serializer=pubsub.StreamingPullRequest.SerializeToString,
+            response_deserializer=pubsub.StreamingPullResponse.FromString,
+        )
+        self.responses: Iterator[pubsub.StreamingPullResponse] = open_stream(
+            iter(self._requests.get, None)
+        )
+        acknowledge: Any = self._channel.unary_unary(
+            BY_METHOD["Acknowledge"].path,
+            request_serializer=pubsub.AcknowledgeRequest.SerializeToString,
+        )
+        self._acknowledge = acknowledge
+        self._calls: set[Any] = set()
+
+    def acknowledge(self, response: pubsub.StreamingPullResponse) -> Any:
+        """Begin to acknowledge all of a response."""
+        call = self._acknowledge.future(
+            pubsub.AcknowledgeRequest(
+                subscription=SUBSCRIPTION.format(0),
+                ack_ids=[one.ack_id for one in response.received_messages],
+            )
+        )
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        return call
+
+    def wait_for_answers(self) -> None:
+        for call in list(self._calls):
+            call.result()
+
+
+def publish(broker: Broker, arguments: argparse.Namespace) -> Figures:
+    """Messages a second that one pipelined client gets published."""
+    pipeline = Pipeline(broker, arguments.batch)
+    over = threading.Event()
+    thread = threading.Thread(target=pipeline.run, args=(lambda _: over.is_set(),))
+    thread.start()
+    time.sleep(WARM_UP)
+    before, began = pipeline.done, time.monotonic()
+    time.sleep(arguments.seconds)
+    rate = (pipeline.done - before) / (time.monotonic() - began)
+    over.set()
+    thread.join()
+    return {"rate": rate}
+
+
+def deliver(broker: Broker, arguments: argparse.Namespace) -> Figures:
+    """A backlog through one stream, acknowledged; and what of memory it took before."""
+    before = Process.of(arguments.server_pid)
+    Pipeline(broker, BATCH, arguments.keys).run(lambda begun: begun >= arguments.messages)
+    after = Process.of(arguments.server_pid)
+    with _held_streams(arguments):
+        count, seconds = _drain(arguments)
+    return {
+        "rate": count / seconds,
+        "bytes_each": (after.mebibytes - before.mebibytes) * 2**20 / arguments.messages,
+    }
+
+
+def _drain(arguments: argparse.Namespace) -> tuple[int, float]:
+    """Messages that were delivered and acknowledged, and the seconds since the first."""
+    stream = Stream(arguments.endpoint, max_messages=arguments.max_messages)
+    count, began = 0, 0.0
+    for response in stream.responses:
+        # Heartbeats have none.
+        if not response.received_messages:
+            continue
+        began = began or time.monotonic()
+        count += len(response.received_messages)
+        stream.acknowledge(response)
+        if count >= arguments.deliver:
+            break
+    stream.wait_for_answers()
+    return count, time.monotonic() - began
+
+
+@contextmanager
+def _held_streams(arguments: argparse.Namespace) -> Iterator[None]:
+    """While the block lasts, another process keeps streams open on which nothing comes."""
+    if arguments.streams == 1:
+        yield
+        return
+    command = [sys.executable, "-m", "tests.bench.broker_client", "hold", arguments.endpoint]
+    with running([*command, "--streams", str(arguments.streams)], READY):
+        yield
+
+
+def hold(arguments: argparse.Namespace) -> None:
+    """Keep streams open until this process is ended."""
+    for number in range(1, arguments.streams):
+        _hold_one(arguments.endpoint, number)
+    print(READY, flush=True)
+    threading.Event().wait()
+
+
+def _hold_one(endpoint: str, number: int) -> None:
+    stream = Stream(endpoint, number=number)
+    threading.Thread(target=lambda: next(stream.responses), daemon=True).start()
+
+
+def receipt(broker: Broker, arguments: argparse.Namespace) -> Figures:
+    """From publishing to the receipt on an open stream, one message at a time."""
+    stream = Stream(arguments.endpoint)
+    request = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=DATA)])
+    received: queue.SimpleQueue[float] = queue.SimpleQueue()
+
+    def read() -> None:
+        for response in stream.responses:
+            if response.received_messages:
+                received.put(time.perf_counter())
+                stream.acknowledge(response)
+
+    threading.Thread(target=read, daemon=True).start()
+    times: list[float] = []
+    end = time.monotonic() + WARM_UP + arguments.seconds
+    warm = time.monotonic() + WARM_UP
+    while time.monotonic() < end:
+        began = time.perf_counter()
+        broker.publish(request)
+        took = received.get(timeout=PATIENCE) - began
+        if time.monotonic() > warm:
+            times.append(took)
+    percentiles = statistics.quantiles(times, n=100, method="inclusive")
+    return {"p50_ms": percentiles[49] * 1e3, "p99_ms": percentiles[98] * 1e3}
+
+
+MODES: dict[str, Callable[[Broker, argparse.Namespace], Figures]] = {
+    "publish": publish,
+    "deliver": deliver,
+    "receipt": receipt,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("mode", choices=[*MODES, "hold"])
+    parser.add_argument("endpoint")
+    parser.add_argument("--server-pid", type=int, default=os.getpid(), help="whose memory to tell")
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--batch", type=int, default=BATCH, help="messages in each Publish call")
+    parser.add_argument("--messages", type=int, default=20_000, help="how large a backlog")
+    parser.add_argument("--deliver", type=int, default=0, help="so many of it (default: all)")
+    parser.add_argument("--max-messages", type=int, default=1000)
+    parser.add_argument("--keys", type=int, default=0, help="ordering keys; 0: unordered")
+    parser.add_argument("--subscriptions", type=int, default=1)
+    parser.add_argument("--streams", type=int, default=1, help="open; all but one have no messages")
+    arguments = parser.parse_args()
+    arguments.deliver = arguments.deliver or arguments.messages
+    if arguments.mode == "hold":
+        hold(arguments)
+    broker = Broker(arguments.endpoint)
+    broker.create_topic(pubsub.Topic(name=TOPIC))
+    broker.create_topic(pubsub.Topic(name=SILENT))
+    for number in range(max(arguments.subscriptions, arguments.streams)):
+        broker.create_subscription(
+            pubsub.Subscription(
+                name=SUBSCRIPTION.format(number),
+                topic=TOPIC if number < arguments.subscriptions else SILENT,
+                ack_deadline_seconds=600,
+                enable_message_ordering=arguments.keys > 0,
+            )
+        )
+    print(json.dumps(MODES[arguments.mode](broker, arguments)), flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
