@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import os
 import queue
 import statistics
@@ -52,11 +53,15 @@ class Pipeline:
     """
 
     def __init__(self, broker: Broker, batch: int, keys: int = 0) -> None:
-        messages = [pubsub.PubsubMessage(data=DATA, ordering_key=f"key-{n}") for n in range(keys)]
-        messages = messages or [pubsub.PubsubMessage(data=DATA)] * batch
+        # Whole requests, and so many that each key has its turn.
+        count = max(math.ceil(keys / batch), 1) * batch
+        messages = [
+            pubsub.PubsubMessage(data=DATA, ordering_key=f"key-{n % keys}" if keys else "")
+            for n in range(count)
+        ]
         self._requests = itertools.cycle(
             pubsub.PublishRequest(topic=TOPIC, messages=messages[start : start + batch])
-            for start in range(0, len(messages), batch)
+            for start in range(0, count, batch)
         )
         self._publish = broker.publish
         self._batch = batch
