@@ -6,7 +6,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Two installs into one .venv at a time would break it.
 .NOTPARALLEL:
-.PHONY: help demo test check bench soak protos clean
+.PHONY: help demo test check bench soak upstream protos clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -28,11 +28,14 @@ bench: .venv/dev.stamp ## measure the SDK beside the official client (ARGS="--ca
 soak: .venv/dev.stamp ## ten minutes on a broker that misbehaves (ARGS="--seconds 60": less)
 	@$(BIN)/python -m tests.soak.run $(ARGS)
 
+upstream: .venv/dev.stamp .venv-upstream/suites.stamp ## run Google's own Python suites on the broker (UPSTREAM=path of their source)
+	@$(BIN)/python -m tests.upstream.run "$(UPSTREAM)" --python "$(CURDIR)/.venv-upstream/bin/python" $(ARGS)
+
 protos: .venv-protos/compiler.stamp ## write protocol/messages/*_pb2.* anew from the .proto files
 	@.venv-protos/bin/python protocol/messages/generate.py
 
 clean: ## remove all that the other targets made
-	rm -rf .venv .venv-protos build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-protos .venv-upstream tests/interop/node/node_modules build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find protocol subscriber emulator tests samples docs -name __pycache__ -prune -exec rm -rf {} +
 
 # .venv/NAME.stamp: the project with its extra NAME, installed since pyproject.toml last changed.
@@ -49,4 +52,11 @@ clean: ## remove all that the other targets made
 	@test -x .venv-protos/bin/pip || $(PYTHON) -m venv .venv-protos
 	@.venv-protos/bin/python $(PIP_INSTALL) \
 		"grpcio-tools==$$(sed -n 's/^COMPILER_VERSION = "\(.*\)"/\1/p' $<)"
+	@touch $@
+
+# What Google's suites need is theirs alone: other releases than ours, and the clients of other clouds.
+.venv-upstream/suites.stamp: tests/upstream/requirements.txt
+	@echo "Setting up .venv-upstream ..."
+	@test -x .venv-upstream/bin/pip || $(PYTHON) -m venv .venv-upstream
+	@.venv-upstream/bin/python $(PIP_INSTALL) --requirement $<
 	@touch $@

@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
@@ -14,12 +15,18 @@ import grpc.aio
 from protocol.clock import SYSTEM_CLOCK, Clock
 from protocol.errors import Unavailable
 
+from .access import Access
+from .access.interceptor import AccessInterceptor
+from .broker import Broker
 from .engine import Engine
 from .faults import Faults
 from .faults.relay import Relay
+from .push.delivery import PushDelivery
+from .rest.server import Rest, RestServer
 from .services.handlers import generic_handlers
-from .services.publisher import PublisherService
-from .services.subscriber import SubscriberService
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 # A Publish request may have 10 MB; a larger one must arrive to be refused with a clear text.
 MAX_RECEIVE_BYTES = 20 * 1024 * 1024
@@ -44,23 +51,38 @@ def new_engine(clock: Clock = SYSTEM_CLOCK) -> Engine:
 
 
 class Server:
-    """Serves one engine on one port. Every method runs on one event loop, its only owner."""
+    """Serves one broker on one port. Every method runs on one event loop, its only owner.
+
+    http_port: where it serves HTTP; None until it does.
+    """
 
     def __init__(
         self,
-        engine: Engine,
+        broker: Broker,
         *,
-        clock: Clock = SYSTEM_CLOCK,
         credentials: grpc.ServerCredentials | None = None,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         faults: Faults | None = None,
+        access: Access | None = None,
+        rest: Rest | None = None,
     ) -> None:
-        self._engine = engine
-        self._faults = faults or Faults(clock)
+        self._broker = broker
+        self._engine = broker.engine
+        self._clock = broker.clock
+        self._faults = faults or Faults(broker.clock)
         self._relay = Relay(self._faults.relaying) if self._faults.relayed else None
-        self._clock = clock
+        self._push = PushDelivery(broker.engine, broker.clock)
         self._credentials = credentials
-        self._interceptors = tuple(interceptors)
+        # In nobody's way unless there are tokens to check.
+        checks = () if access is None else (AccessInterceptor(access),)
+        self._interceptors = (*checks, *interceptors)
+        self._access = access
+        self._shutdown = None if rest is None else rest.shutdown
+        self._rest: RestServer | None = None
+        if rest is not None:
+            tls = credentials is not None
+            self._rest = RestServer(rest, self._application, grpc_tls=tls)
+        self.http_port: int | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -74,24 +96,39 @@ class Server:
         self._grpc = grpc.aio.server(interceptors=self._interceptors, options=_OPTIONS)
         self._grpc.add_generic_rpc_handlers(
             generic_handlers(
-                PublisherService(self._engine),
-                SubscriberService(self._engine),
-                faults=self._faults,
+                *self._broker.services, faults=self._faults, storage=self._broker.storage
             )
         )
-        if self._relay is None:
-            bound = self._bind(host, port)
-        else:
-            broker_port = self._bind("127.0.0.1", 0)
-            bound = await self._relay.start(host, port, broker_port)
-        await self._grpc.start()
+        try:
+            if self._relay is None:
+                bound = await self._listen(host, port)
+            else:
+                broker_port = await self._listen("127.0.0.1", 0)
+                bound = await self._relay.start(host, port, broker_port)
+        except OSError:
+            if self._rest is not None:
+                await self._rest.stop_listening()
+            await self._grpc.stop(grace=None)
+            raise
         self._engine.on_due = lambda due: self._arm()
+        self._push.start()
         self._clock.add_waker(self.catch_up)
         self._arm()
         return bound
 
-    def _bind(self, host: str, port: int) -> int:
+    async def _listen(self, host: str, port: int) -> int:
+        """Serve gRPC on `host:port`, and HTTP where it is wanted; returns the port."""
+        shared = None if self._rest is None else self._rest.grpc_address
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        bound = self._bind(shared or address)
+        await self._grpc.start()
+        if self._rest is not None:
+            self.http_port = await self._rest.start(host, port)
+            if shared is not None:
+                bound = self.http_port
+        return bound
+
+    def _bind(self, address: str) -> int:
         try:
             if self._credentials is None:
                 return self._grpc.add_insecure_port(address)
@@ -128,14 +165,25 @@ class Server:
         self._engine.on_due = lambda due: None
         if self._timer is not None:
             self._timer.cancel()
+        if self._rest is not None:
+            await self._rest.stop_listening()
+        await self._push.stop()
         # Calls under way end by themselves. Cut off they would end with CANCELLED, for which
         # official clients give up a subscription; after UNAVAILABLE they come back.
         reason = Unavailable("The broker is shutting down.")
         self._engine.disconnect(reason)
         self._faults.end_calls(reason)
         await self._grpc.stop(grace=STOP_GRACE)
+        if self._rest is not None:
+            await self._rest.stop()
         if self._relay is not None:
             await self._relay.stop()
+
+    def _application(self) -> web.Application:
+        # Late, because it loads aiohttp.
+        from .rest.app import application
+
+        return application(self._broker, self._faults, self._access, self._shutdown)
 
     def catch_up(self) -> None:
         """Let the engine do what is due by now; when called from another thread, wait for it."""

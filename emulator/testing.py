@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, TypeVar
+from typing import TypeVar
 
 import grpc
 import grpc.aio
 
-from protocol.clock import SYSTEM_CLOCK, Clock
+from protocol.clock import Clock
+from protocol.messages import pubsub_pb2 as pubsub
 
+from .access import Access
+from .broker import PROFILES, Broker
+from .config import ConfigSource, Seeds, load
 from .engine import Engine
 from .faults import Faults
-from .server import Server, new_engine
+from .history import DEFAULT_LIMIT, MessageHistory
+from .loop_thread import LoopThread
+from .rest.server import Rest
+from .server import Server
+from .storage.durability import Durability
+from .storage.opening import open_storage
 
 T = TypeVar("T")
 
@@ -27,16 +35,28 @@ class Emulator:
             client = SubscriberClient(endpoint=emulator.endpoint)
 
     Args:
-        clock: what the broker takes for time. With a `ManualClock`, leases end when the test calls
-            `emulator.clock.advance(seconds)`, which returns after the broker has acted on it.
+        clock: what the broker takes for time: real time by default, or a `ManualClock`. Either is
+            moved by `emulator.clock.advance(seconds)`, which returns after the broker has acted on
+            it.
         host, port: where to listen; port 0 picks a free one, kept in `port`.
-        engine: the state to serve. Hand `other.engine` on to start again where another one stopped.
+        engine: the state to serve. Hand `other.engine` on to start again where another one stopped,
+            with its clock and history.
         server_credentials: serve TLS with these instead of plaintext.
         interceptors: grpc.aio server interceptors, called for every RPC.
         relay: let connections come through a relay, slower, so that `faults.black_hole()` can
             swallow their bytes.
+        config: topics, subscriptions and so on to start with: a file, or what one would hold.
+        profile: "production" for its limits, "emulator" for ack deadlines from 1 s.
+        max_bytes: of all messages that are kept; a publish that would exceed it is refused.
+        history: how many events `history` keeps; 0 for none.
+        data_dir: keep everything in this directory, and begin with what it has: docs/durability.md.
+        durability: class of the topics that name none: "memory", "disk" or "fsync".
+        fault_seed: of the dice that faults with a probability throw.
+        access: tokens that callers must show, docs/security.md.
+        rest: serve HTTP/JSON on the same port too, docs/rest.md.
 
-    `faults` makes the broker misbehave: docs/faults.md.
+    `faults` makes the broker misbehave: docs/faults.md. `history` tells what happened in it:
+    docs/testing.md. Topics and subscriptions are named in full.
 
     Thread-safe. `start` and `stop` may be called by hand instead of `with`; both are idempotent.
     """
@@ -44,27 +64,61 @@ class Emulator:
     def __init__(
         self,
         *,
-        clock: Clock = SYSTEM_CLOCK,
+        clock: Clock | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
         engine: Engine | None = None,
         server_credentials: grpc.ServerCredentials | None = None,
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         relay: bool = False,
+        access: Access | None = None,
+        rest: bool | Rest = False,
+        config: ConfigSource | None = None,
+        profile: str = PROFILES[0],
+        max_bytes: int | None = None,
+        history: int = DEFAULT_LIMIT,
+        fault_seed: int = 0,
+        data_dir: str | Path | None = None,
+        durability: str = Durability.DISK.value,
     ) -> None:
-        self.clock = clock
+        def new_broker(clock: Clock | None) -> Broker:
+            storage = open_storage(data_dir, Durability(durability))
+            return Broker(
+                clock,
+                engine=engine,
+                history=history,
+                profile=profile,
+                max_bytes=max_bytes,
+                storage=storage,
+            )
+
+        self._new_broker = new_broker
+        known = None if engine is None else Broker.holding(engine)
+        self._hold(known or new_broker(clock))
+        self._seeds = Seeds() if config is None else load(config)
         self.host = host
         self.port = port
-        self.engine = engine or new_engine(clock)
-        self.faults = Faults(clock, relayed=relay)
+        self.faults = Faults(
+            self.clock,
+            relayed=relay,
+            seed=fault_seed,
+            expire=lambda name, ack_ids: self.engine.expire(name, ack_ids),
+        )
         self._server: Server | None = None
         self._new_server: Callable[[], Server] = lambda: Server(
-            self.engine,
-            clock=clock,
+            self._broker,
             credentials=server_credentials,
             interceptors=interceptors,
             faults=self.faults,
+            access=access,
+            rest=Rest() if rest is True else rest or None,
         )
+
+    def _hold(self, broker: Broker) -> None:
+        self._broker = broker
+        self.engine = broker.engine
+        self.clock = broker.clock
+        self.history = broker.history
 
     @property
     def endpoint(self) -> str:
@@ -73,36 +127,95 @@ class Emulator:
 
     def start(self) -> Emulator:
         if self._server is None:
+            if self._broker.is_closed:
+                self._hold(self._new_broker(self.clock))
+            self._seeds.plant(self._broker.call)
             server = self._new_server()
-            loop = _LoopThread.acquire()
+            loop = LoopThread.acquire()
             try:
                 self.port = loop.run(server.start(self.host, self.port))
             except BaseException:
-                _LoopThread.release()
+                LoopThread.release()
                 raise
             self._server = server
         return self
 
     def stop(self) -> None:
-        """End every call and free the port. The engine keeps its state and can be handed on."""
+        """End every call and free the port. The engine keeps its state and can be handed on.
+
+        With `data_dir` all of it is on disk then, and the next start reads it there.
+        """
         server, self._server = self._server, None
         if server is not None:
-            _LoopThread.current().run(server.stop())
-            _LoopThread.release()
+            LoopThread.current().run(server.stop())
+            LoopThread.release()
+            self._broker.close()
 
     def backlog(self, subscription: str) -> int:
         """Messages of a subscription (full name) that are not acknowledged for good."""
         return self.inspect(lambda engine: engine.backlog(subscription))
 
+    def publish(
+        self, topic: str, data: bytes | str, *, ordering_key: str = "", **attributes: str
+    ) -> str:
+        """Publish a message, text as UTF-8; returns its id."""
+        message = pubsub.PubsubMessage(
+            data=data.encode() if isinstance(data, str) else data,
+            attributes=attributes,
+            ordering_key=ordering_key,
+        )
+        request = pubsub.PublishRequest(topic=topic, messages=[message])
+        (message_id,) = self.inspect(lambda engine: engine.publish(request))
+        return message_id
+
+    def messages(self, topic: str) -> list[pubsub.PubsubMessage]:
+        """What was published to a topic, as far as the history goes back."""
+        return [event.message for event in self.history.publishes(topic)]
+
+    def message(self, message_id: str, topic: str = "*") -> MessageHistory:
+        """One message and what happened to it: its deliveries, acknowledgements and so on.
+
+        Raises:
+            LookupError: there is none, or several topics have one with this id: name the topic.
+        """
+        return self.history.message(message_id, topic)
+
+    def wait_until_acked(self, subscription: str, timeout: float = 10.0) -> None:
+        """Block until a subscription has nothing that is not acknowledged for good.
+
+        Raises:
+            TimeoutError: it still has after `timeout` seconds of real time.
+        """
+        try:
+            self.history.wait_until(lambda: self.backlog(subscription) == 0, timeout)
+        except TimeoutError:
+            raise TimeoutError(
+                f"{subscription} has {self.backlog(subscription)} messages that were not "
+                f"acknowledged within {timeout} s"
+            ) from None
+
+    def reset(self) -> None:
+        """Back to the start: lift all faults, forget everything, and make what `config` asks for.
+
+        Open streams and waiting pulls end. Time stays where it is.
+        """
+        self.faults.clear()
+
+        def start_anew(engine: Engine) -> None:
+            self._broker.reset()
+            self._seeds.plant(self._broker.call)
+
+        self.inspect(start_anew)
+
     def inspect(self, read: Callable[[Engine], T]) -> T:
         """Call `read` with the engine, on the thread that owns it, and return what it returns."""
-        if self._server is None:
+        if self._server is None or LoopThread.current().is_here:
             return read(self.engine)
 
         async def on_loop() -> T:
             return read(self.engine)
 
-        return _LoopThread.current().run(on_loop())
+        return LoopThread.current().run(on_loop())
 
     def __enter__(self) -> Emulator:
         return self.start()
@@ -114,55 +227,3 @@ class Emulator:
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
-
-
-class _LoopThread:
-    """The one event loop of all emulators in this process.
-
-    One for all, because grpc.aio has one poller for a process: with two loops each of them is woken
-    for the other's events. The first emulator starts the thread, the last one ends it.
-    """
-
-    _lock: ClassVar[threading.Lock] = threading.Lock()
-    _current: ClassVar[_LoopThread | None] = None
-    _users: ClassVar[int] = 0
-
-    @classmethod
-    def acquire(cls) -> _LoopThread:
-        with cls._lock:
-            cls._users += 1
-            if cls._current is None:
-                cls._current = cls()
-            return cls._current
-
-    @classmethod
-    def current(cls) -> _LoopThread:
-        if cls._current is None:
-            raise RuntimeError("no emulator is running in this process")
-        return cls._current
-
-    @classmethod
-    def release(cls) -> None:
-        with cls._lock:
-            cls._users -= 1
-            if cls._users:
-                return
-            last, cls._current = cls._current, None
-        if last is not None:
-            last._close()
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        # Daemon: a test run that forgets to stop its emulator must still be able to exit.
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="pullstream-emulator", daemon=True
-        )
-        self._thread.start()
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-
-    def _close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()

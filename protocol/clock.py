@@ -12,11 +12,12 @@ keeps `threading` out of freezegun's sight, wherever the call comes from.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
 from types import BuiltinFunctionType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 Waker = Callable[[], None]
 
@@ -47,6 +48,14 @@ class Clock(Protocol):
 
     def remove_waker(self, waker: Waker) -> None:
         """Forget `waker`; unknown wakers are ignored."""
+
+
+@runtime_checkable
+class AdvancingClock(Clock, Protocol):
+    """A clock that can be moved forward by hand."""
+
+    def advance(self, seconds: float) -> None:
+        """Move time forward by so many seconds; returns after every waker has run."""
 
 
 def _read(function: Callable[[], float]) -> float:
@@ -80,29 +89,13 @@ class SystemClock:
         """See `add_waker`."""
 
 
-class ManualClock:
-    """Time that moves only when a test says so.
+class _Advancing:
+    """What the clocks that can be moved by hand share: how far, and who is to know of it."""
 
-    Any thread may call any method. `advance` returns after every waker has run, so a driver that
-    does its due work in its waker has done it by then.
-    """
-
-    def __init__(self, start: float = 1_700_000_000.0) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._start = start
         self._elapsed = 0.0
         self._wakers: list[Waker] = []
-
-    def now(self) -> float:
-        return self._start + self._elapsed
-
-    def monotonic(self) -> float:
-        return self._elapsed
-
-    def timeout(self, deadline: float | None) -> float | None:
-        if deadline is not None and deadline <= self._elapsed:
-            return 0.0
-        return None
 
     def add_waker(self, waker: Waker) -> None:
         with self._lock:
@@ -115,14 +108,57 @@ class ManualClock:
 
     def advance(self, seconds: float) -> None:
         """Move time forward and let everything that waits for it look again."""
-        if seconds < 0:
-            raise ValueError(f"time cannot go back: advance({seconds}) needs seconds >= 0")
+        if not 0 <= seconds < math.inf:
+            raise ValueError(f"time only goes forward: advance({seconds}) needs seconds >= 0")
         with self._lock:
             self._elapsed += seconds
             wakers = list(self._wakers)
         # Outside the lock: a waker may add or remove wakers.
         for wake in wakers:
             wake()
+
+
+class ManualClock(_Advancing):
+    """Time that moves only when a test says so.
+
+    Any thread may call any method. `advance` returns after every waker has run, so a driver that
+    does its due work in its waker has done it by then.
+    """
+
+    def __init__(self, start: float = 1_700_000_000.0) -> None:
+        super().__init__()
+        self._start = start
+
+    def now(self) -> float:
+        return self._start + self._elapsed
+
+    def monotonic(self) -> float:
+        return self._elapsed
+
+    def timeout(self, deadline: float | None) -> float | None:
+        if deadline is not None and deadline <= self._elapsed:
+            return 0.0
+        return None
+
+
+class OffsetClock(_Advancing):
+    """A clock that runs as `base` does, and can be moved ahead of it.
+
+    Any thread may call any method; for `advance` holds what `ManualClock` says of it.
+    """
+
+    def __init__(self, base: Clock | None = None) -> None:
+        super().__init__()
+        self._base = base or SYSTEM_CLOCK
+
+    def now(self) -> float:
+        return self._base.now() + self._elapsed
+
+    def monotonic(self) -> float:
+        return self._base.monotonic() + self._elapsed
+
+    def timeout(self, deadline: float | None) -> float | None:
+        return self._base.timeout(None if deadline is None else deadline - self._elapsed)
 
 
 SYSTEM_CLOCK = SystemClock()

@@ -13,6 +13,7 @@ import re
 from .errors import InvalidArgument
 
 DELETED_TOPIC = "_deleted-topic_"
+DELETED_SCHEMA = "_deleted-schema_"
 
 _ID = re.compile(r"(?!goog)[A-Za-z][A-Za-z0-9\-_.~+%]{2,254}")
 _HELP = "Refer to https://cloud.google.com/pubsub/docs/admin#resource_names for more information."

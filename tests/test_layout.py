@@ -38,6 +38,8 @@ EXTRA_MODULES = {
     "pyspark": ("subscriber/spark/",),
     "opentelemetry": ("subscriber/telemetry/",),
     "prometheus_client": ("subscriber/telemetry/",),
+    "aiohttp": ("emulator/rest/", "emulator/admin/routes.py", "emulator/push/http_sender.py"),
+    "yaml": ("emulator/config/", "emulator/access/auth_file.py"),
 }
 # Names under which things gather that have nothing to do with each other.
 MEANINGLESS = {"common", "helper", "helpers", "misc", "util", "utils"}

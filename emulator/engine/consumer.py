@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ class Consumer:
     max_messages, max_bytes: how much it wants outstanding at a time; 0 or less means no limit. The
         message that crosses max_bytes is still delivered, so a large one cannot block for ever.
     is_pull: it is a Pull call that waits; of those only so many may wait at a time.
+    is_push: it sends messages to the endpoint of a push subscription.
     wake: called when there may be something to take (or `closed` was set) after a take came back
         empty. It must only make a note of it: the engine is in the middle of its work.
     closed: why the subscription wants it gone; None while all is well.
@@ -28,6 +31,7 @@ class Consumer:
         "asleep",
         "closed",
         "is_pull",
+        "is_push",
         "lanes",
         "max_bytes",
         "max_messages",
@@ -44,12 +48,14 @@ class Consumer:
         max_messages: int = 0,
         max_bytes: int = 0,
         is_pull: bool = False,
+        is_push: bool = False,
     ) -> None:
         self.ack_deadline = ack_deadline
         self.wake = wake
         self.max_messages = max_messages
         self.max_bytes = max_bytes
         self.is_pull = is_pull
+        self.is_push = is_push
         self.outstanding_messages = 0
         self.outstanding_bytes = 0
         # Keys of which it holds leases and that have more to deliver: only it may take those.
@@ -60,6 +66,18 @@ class Consumer:
 
     @property
     def has_room(self) -> bool:
-        return (self.max_messages <= 0 or self.outstanding_messages < self.max_messages) and (
-            self.max_bytes <= 0 or self.outstanding_bytes < self.max_bytes
-        )
+        return self.room > 0 and self.room_bytes > 0
+
+    @property
+    def room(self) -> int:
+        """How many messages more it wants."""
+        if self.max_messages <= 0:
+            return sys.maxsize
+        return self.max_messages - self.outstanding_messages
+
+    @property
+    def room_bytes(self) -> float:
+        """It wants messages until they have this many bytes or more."""
+        if self.max_bytes <= 0:
+            return math.inf
+        return self.max_bytes - self.outstanding_bytes

@@ -1,17 +1,27 @@
-"""Durations as Cloud Pub/Sub writes them in its error texts: `24h`, `10m`, `5s`."""
+"""Times, and durations as Cloud Pub/Sub writes them in its error texts: `24h`, `10m`, `5s`."""
 
 from __future__ import annotations
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 
 SECOND = 1
 MINUTE = 60
 HOUR = 3600
 DAY = 86400
 
+# Seconds of the first and the last moment that a Timestamp can name.
+MIN_TIMESTAMP = -62_135_596_800
+MAX_TIMESTAMP = 253_402_300_799
+
 
 def seconds_of(duration: Duration) -> float:
     return duration.seconds + duration.nanos / 1e9
+
+
+def is_timestamp(time: Timestamp) -> bool:
+    """Whether it is within the years 1 to 9999, and well-formed."""
+    return MIN_TIMESTAMP <= time.seconds <= MAX_TIMESTAMP and 0 <= time.nanos < 1_000_000_000
 
 
 def in_words(seconds: float) -> str:

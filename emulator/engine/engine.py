@@ -1,44 +1,44 @@
-"""The whole broker as one plain object: topics, subscriptions, and time."""
+"""The whole broker as one plain object: topics, subscriptions, snapshots, and time."""
 
 from __future__ import annotations
 
-import heapq
-import itertools
-import logging
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from protocol import errors, names
-from protocol.messages import pubsub_pb2 as pubsub
 
-from . import field_mask, paging, publishing, settings
+from . import settings
 from .consumer import Consumer
+from .consumers import MAX_WAITING
+from .dead_letter import dead_letter
+from .log import Log
+from .moment import Moment
+from .observer import Observer
 from .record import Delivery
-from .subscription import MAX_PER_RESPONSE, MAX_WAITING, Subscription
-from .topic import Topic
-
-_log = logging.getLogger("pullstream.emulator")
-
-# Settings that are stored and returned but that nothing acts on yet; using one is worth a warning.
-_STORED_ONLY = (
-    "bigquery_config",
-    "bigtable_config",
-    "cloud_storage_config",
-    "filter",
-    "message_transforms",
-    "retain_acked_messages",
-    "retry_policy",
-)
+from .registry import Registry
+from .restoring import restore
+from .saved import Saved
+from .snapshot import Snapshot
+from .snapshots import Snapshots
+from .subscription import MAX_PER_RESPONSE, Subscription
+from .subscriptions import Subscriptions, detached, is_pull, is_push, wrong_kind
+from .timetable import Timetable
+from .topics import CheckSettings, Topics, Validate
 
 
 class Engine:
-    """Topics and subscriptions, what is in them, and when something is due.
+    """Topics, subscriptions and snapshots, what is in them, and when something is due.
 
-    Not thread-safe: one owner makes every call. `wall` and `monotonic` are read from the clock by
-    the owner's callables, so the engine itself never waits. `on_due` is called with a moment on the
-    monotonic clock when something becomes due earlier than all that was announced before; the owner
-    calls `advance` then. Every method that takes a request checks it whole before it changes
-    anything, and raises an error of protocol.errors otherwise.
+    Not thread-safe: one owner makes every call. Every method that takes a request checks it whole
+    before it changes anything, and raises an error of protocol.errors otherwise.
+
+    Args:
+        wall, monotonic: read the clock, so that the engine itself never waits.
+        on_due: called with a moment on the monotonic clock when something becomes due earlier than
+            all that was announced before; the owner calls `advance` then.
+        observer: told of every change.
+        validate, check_settings: what schemas ask of messages, and of topics (see Topics).
+        max_bytes: most bytes of kept messages. A publish beyond it is refused as a whole.
+        lenient: allow ack deadlines from 1 s, where the real service wants 10 s.
     """
 
     def __init__(
@@ -47,261 +47,225 @@ class Engine:
         wall: Callable[[], float],
         monotonic: Callable[[], float],
         on_due: Callable[[float], None] = lambda due: None,
+        observer: Observer | None = None,
+        validate: Validate | None = None,
+        check_settings: CheckSettings | None = None,
+        max_bytes: int | None = None,
+        lenient: bool = False,
     ) -> None:
-        self._wall = wall
+        self.min_ack_deadline = 1 if lenient else settings.MIN_ACK_DEADLINE
         self._monotonic = monotonic
-        self.on_due = on_due
-        self._topics: dict[str, Topic] = {}
-        self._subscriptions: dict[str, Subscription] = {}
-        # One counter for every lease of this engine: an ack id is never given twice, even to a
-        # subscription that was deleted and made again under the same name.
-        self._delivery_numbers = itertools.count(1)
-        self._due: list[tuple[float, str]] = []
-
-    # ---- topics --------------------------------------------------------------------------------
-
-    def create_topic(self, config: pubsub.Topic) -> pubsub.Topic:
-        names.validate("topics", config.name)
-        if config.name in self._topics:
-            raise _exists(config.name)
-        settings.finish_topic(config)
-        self._topics[config.name] = Topic(config)
-        return config
-
-    def get_topic(self, name: str) -> pubsub.Topic:
-        return self._topic(name).config
-
-    def update_topic(self, request: pubsub.UpdateTopicRequest) -> pubsub.Topic:
-        topic = self._topic(request.topic.name)
-        config = field_mask.TOPIC.apply(request.update_mask.paths, request.topic, topic.config)
-        settings.finish_topic(config)
-        topic.config = config
-        for subscription in topic.subscriptions.values():
-            _show_topic_retention(config, subscription.config)
-        return config
-
-    def list_topics(self, request: pubsub.ListTopicsRequest) -> pubsub.ListTopicsResponse:
-        prefix = names.validate_project(request.project) + "/topics/"
-        mine = (name for name in self._topics if name.startswith(prefix))
-        listed, token = paging.page(mine, request.page_size, request.page_token)
-        return pubsub.ListTopicsResponse(
-            topics=[self._topics[name].config for name in listed], next_page_token=token
+        self._timetable = Timetable(on_due)
+        self._registry = Registry(lambda: Moment(wall(), monotonic()), observer, self._timetable)
+        self._topics = Topics(
+            self._registry, validate=validate, check_settings=check_settings, max_bytes=max_bytes
         )
+        self._subscriptions = Subscriptions(self._registry, min_ack_deadline=self.min_ack_deadline)
+        self._snapshots = Snapshots(self._registry)
 
-    def list_topic_subscriptions(
-        self, request: pubsub.ListTopicSubscriptionsRequest
-    ) -> pubsub.ListTopicSubscriptionsResponse:
-        attached = self._topic(request.topic).subscriptions
-        listed, token = paging.page(attached, request.page_size, request.page_token)
-        return pubsub.ListTopicSubscriptionsResponse(subscriptions=listed, next_page_token=token)
+        self.create_topic = self._topics.create
+        self.get_topic = self._topics.get
+        self.update_topic = self._topics.update
+        self.list_topics = self._topics.list
+        self.list_topic_subscriptions = self._topics.list_subscriptions
+        self.list_topic_snapshots = self._topics.list_snapshots
+        self.delete_topic = self._topics.delete
+        self.publish = self._topics.publish
 
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic. Its subscriptions stay, with what they have not delivered yet."""
-        topic = self._topic(name)
-        del self._topics[name]
-        for subscription in topic.subscriptions.values():
-            subscription.config.topic = names.DELETED_TOPIC
+        self.create_subscription = self._subscriptions.create
+        self.get_subscription = self._subscriptions.get
+        self.update_subscription = self._subscriptions.update
+        self.modify_push_config = self._subscriptions.modify_push_config
+        self.list_subscriptions = self._subscriptions.list
+        self.delete_subscription = self._subscriptions.delete
+        self.detach_subscription = self._subscriptions.detach
 
-    def publish(self, request: pubsub.PublishRequest) -> list[str]:
-        """Append the messages of a request, whole or not at all; returns their ids in order."""
-        topic = self._topic(request.topic)
-        publishing.check_publish(request)
-        return topic.publish(request.messages, self._wall())
-
-    # ---- subscriptions -------------------------------------------------------------------------
-
-    def create_subscription(self, config: pubsub.Subscription) -> pubsub.Subscription:
-        names.validate("topics", config.topic)
-        if not config.name:
-            project = names.project_of(config.topic)
-            config.name = names.subscription_path(project, f"subscription-{uuid.uuid4()}")
-        names.validate("subscriptions", config.name)
-        if config.name in self._subscriptions:
-            raise _exists(config.name)
-        topic = self._topic(config.topic)
-        if config.HasField("dead_letter_policy"):
-            self._topic(config.dead_letter_policy.dead_letter_topic)
-        self._finish_subscription(config)
-        _show_topic_retention(topic.config, config)
-        subscription = Subscription(config, self._delivery_numbers)
-        self._subscriptions[config.name] = subscription
-        topic.subscriptions[config.name] = subscription
-        return config
-
-    def get_subscription(self, name: str) -> pubsub.Subscription:
-        return self._subscription(name).config
-
-    def update_subscription(self, request: pubsub.UpdateSubscriptionRequest) -> pubsub.Subscription:
-        subscription = self._subscription(request.subscription.name)
-        config = field_mask.SUBSCRIPTION.apply(
-            request.update_mask.paths, request.subscription, subscription.config
-        )
-        if config.HasField("dead_letter_policy"):
-            dead_letter_topic = config.dead_letter_policy.dead_letter_topic
-            # One that was deleted since it was named is no obstacle to other changes.
-            if dead_letter_topic != subscription.config.dead_letter_policy.dead_letter_topic:
-                self._topic(dead_letter_topic)
-        self._finish_subscription(config)
-        subscription.config = config
-        return config
-
-    def modify_push_config(self, request: pubsub.ModifyPushConfigRequest) -> None:
-        subscription = self._subscription(request.subscription)
-        subscription.config.push_config.CopyFrom(request.push_config)
-
-    def list_subscriptions(
-        self, request: pubsub.ListSubscriptionsRequest
-    ) -> pubsub.ListSubscriptionsResponse:
-        prefix = names.validate_project(request.project) + "/subscriptions/"
-        mine = (name for name in self._subscriptions if name.startswith(prefix))
-        listed, token = paging.page(mine, request.page_size, request.page_token)
-        return pubsub.ListSubscriptionsResponse(
-            subscriptions=[self._subscriptions[name].config for name in listed],
-            next_page_token=token,
-        )
-
-    def delete_subscription(self, name: str) -> None:
-        """Delete a subscription and its backlog; its open streams and pulls end with NOT_FOUND."""
-        subscription = self._subscription(name)
-        del self._subscriptions[name]
-        topic = self._topics.get(subscription.config.topic)
-        if topic is not None:
-            topic.subscriptions.pop(name, None)
-        subscription.close(_missing(name))
-
-    def backlog(self, name: str) -> int:
-        """Messages of a subscription that are not acknowledged for good."""
-        return self._subscription(name).backlog
-
-    def waiting_pulls(self, name: str) -> int:
-        """Pull calls that wait for messages of a subscription now."""
-        return self._subscription(name).waiting_pulls
+        self.create_snapshot = self._snapshots.create
+        self.get_snapshot = self._snapshots.get
+        self.update_snapshot = self._snapshots.update
+        self.list_snapshots = self._snapshots.list
+        self.delete_snapshot = self._snapshots.delete
+        self.seek = self._snapshots.seek
 
     # ---- delivery ------------------------------------------------------------------------------
 
     def join(self, name: str, consumer: Consumer) -> Subscription:
-        """Let `consumer` take from a subscription."""
-        subscription = self._subscription(name)
+        """Let `consumer` take from a subscription of its kind."""
+        subscription = self._registry.subscription(name)
         config = subscription.config
-        if config.push_config.push_endpoint or any(
-            config.HasField(export)
-            for export in ("bigquery_config", "bigtable_config", "cloud_storage_config")
-        ):
-            raise errors.FailedPrecondition(
-                "This method is not supported for this subscription type."
-            )
-        if consumer.is_pull and subscription.waiting_pulls >= MAX_WAITING:
+        if config.detached:
+            raise detached(name)
+        if not (is_push(config) if consumer.is_push else is_pull(config)):
+            raise wrong_kind()
+        if consumer.is_pull and subscription.consumers.waiting_pulls >= MAX_WAITING:
             raise errors.ResourceExhausted(
                 f"Too many pull requests wait on {names.short_id(name)}; "
                 f"the maximum is {MAX_WAITING}."
             )
-        subscription.join(consumer)
+        subscription.touch(self._registry.now())
+        subscription.consumers.join(consumer)
         return subscription
+
+    def leave(
+        self, subscription: Subscription, consumer: Consumer, *, give_back: bool = True
+    ) -> None:
+        """Forget `consumer`; what it holds is ready for others at once, no attempt counted.
+
+        With `give_back=False` (an answered Pull) its leases go on until their deadlines.
+        """
+        subscription.leave(consumer, self._registry.now(), give_back=give_back)
 
     def take(
         self, subscription: Subscription, consumer: Consumer, limit: int = MAX_PER_RESPONSE
     ) -> list[tuple[str, Delivery]]:
+        """The next messages for `consumer`, leased to it: pairs of ack id and delivery."""
         taken = subscription.take(consumer, self._monotonic(), limit)
         if taken:
             self._watch(subscription)
         return taken
 
-    def stale(self, name: str, ack_ids: list[str]) -> list[str]:
-        """Those of some ack ids that stand for no lease (any more)."""
-        return self._subscription(name).stale(ack_ids)
+    def refusals(self, name: str, ack_ids: Sequence[str], *, acknowledging: bool) -> dict[str, str]:
+        """Those of some ack ids that would be refused now, and why."""
+        subscription = self._registry.subscription(name)
+        return subscription.refusals(ack_ids, acknowledging=acknowledging)
 
-    def acknowledge(self, name: str, ack_ids: list[str]) -> list[str]:
-        """Acknowledge messages; returns the ids that were no longer valid."""
-        return self._subscription(name).acknowledge(_some(ack_ids))
+    def acknowledge(self, name: str, ack_ids: Sequence[str]) -> dict[str, str]:
+        """Acknowledge messages; returns the ids that were refused, and why (see ack_ids)."""
+        subscription = self._registry.subscription(name)
+        now = self._registry.now()
+        subscription.touch(now)
+        return subscription.acknowledge(_some(ack_ids), now.monotonic)
 
-    def modify_ack_deadline(self, name: str, ack_ids: list[str], seconds: int) -> list[str]:
-        """Extend leases, or end them (0 seconds); returns the ids that were no longer valid."""
-        subscription = self._subscription(name)
+    def modify_ack_deadline(
+        self, name: str, ack_ids: Sequence[str], seconds: int
+    ) -> dict[str, str]:
+        """Extend leases, or end them (0 seconds); returns the ids that were refused, and why."""
+        subscription = self._registry.subscription(name)
         settings.check_ack_deadline(seconds, minimum=0)
-        stale = subscription.modify_ack_deadline(_some(ack_ids), seconds, self._monotonic())
+        now = self._registry.now()
+        subscription.touch(now)
+        refused = subscription.modify_ack_deadline(_some(ack_ids), seconds, now.monotonic)
+        self._bury_dead(subscription)
         self._watch(subscription)
-        return stale
+        return refused
+
+    def _bury_dead(self, subscription: Subscription) -> None:
+        """Publish what failed too often to the dead-letter topic, and be done with it."""
+        dead, subscription.dead = subscription.dead, []
+        if dead:
+            topic = self._registry.topics[subscription.terms.dead_letter_topic]
+            self._topics.append(topic, [dead_letter(d, subscription.name) for d in dead])
+            subscription.messages.finish(dead)
+
+    # ---- for the shells around it --------------------------------------------------------------
+
+    @property
+    def on_push(self) -> Callable[[str], None]:
+        """Called with a subscription's name after anything that changes how it is pushed.
+
+        That is its creation, a change of its push_config, its end, or a restoration. It must only
+        make a note of it: the engine is in the middle of its work.
+        """
+        return self._subscriptions.on_push
+
+    @on_push.setter
+    def on_push(self, on_push: Callable[[str], None]) -> None:
+        self._subscriptions.on_push = on_push
+
+    def push_subscriptions(self) -> Sequence[str]:
+        """Names of the subscriptions that are pushed to an endpoint."""
+        return self._subscriptions.pushed()
+
+    def expire(self, name: str, ack_ids: Iterable[str] | None = None) -> int:
+        """End leases as if their deadline had come, all of them or those of some ack ids.
+
+        Returns how many; ids without a lease are passed over.
+        """
+        subscription = self._registry.subscription(name)
+        ended = subscription.expire(ack_ids, self._monotonic())
+        self._bury_dead(subscription)
+        self._watch(subscription)
+        return ended
+
+    def forget_schema(self, name: str) -> None:
+        """A schema was deleted: the topics that use it say so from now on."""
+        self._topics.forget_schema(name)
+
+    def backlog(self, name: str) -> int:
+        """Messages of a subscription that are not acknowledged for good."""
+        return len(self._registry.subscription(name).messages)
+
+    def waiting_pulls(self, name: str) -> int:
+        """Pull calls that wait for messages of a subscription now."""
+        return self._registry.subscription(name).consumers.waiting_pulls
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of all messages that are kept, each counted once."""
+        return self._registry.usage.bytes
 
     def disconnect(self, reason: errors.RpcError) -> None:
         """Tell every open stream and waiting pull to end with `reason`."""
-        for subscription in self._subscriptions.values():
-            subscription.close(reason)
+        for subscription in self._registry.subscriptions.values():
+            subscription.consumers.close(reason)
+
+    def reset(self) -> None:
+        """Drop everything. Open streams and waiting pulls end as if it had been deleted."""
+        for name in list(self._registry.snapshots):
+            self.delete_snapshot(name)
+        for name in list(self._registry.subscriptions):
+            self.delete_subscription(name)
+        for name in list(self._registry.topics):
+            self.delete_topic(name)
+        self._timetable.clear()
+
+    def restore(self, saved: Saved) -> None:
+        """Take up the state that an Observer was told of; the engine must be empty.
+
+        Every topic, subscription and snapshot is as it was. What a subscription had not finished is
+        ready for delivery with its attempts counted; leases are gone, old ack ids are stale, and
+        numbering goes on where it was. The observer is told of nothing but what is discarded by it.
+        """
+        restore(saved, self._registry, self._topics, self._subscriptions)
 
     # ---- time ----------------------------------------------------------------------------------
 
+    @property
+    def on_due(self) -> Callable[[float], None]:
+        """See the class."""
+        return self._timetable.on_due
+
+    @on_due.setter
+    def on_due(self, on_due: Callable[[float], None]) -> None:
+        self._timetable.on_due = on_due
+
     def next_due(self) -> float | None:
         """The earliest moment at which `advance` may have something to do."""
-        return self._due[0][0] if self._due else None
+        return self._timetable.next_due()
 
     def advance(self) -> None:
-        """Do what is due by now: end leases, and so on."""
-        now = self._monotonic()
-        while self._due and self._due[0][0] <= now:
-            due, name = heapq.heappop(self._due)
-            subscription = self._subscriptions.get(name)
-            if subscription is None or subscription.announced_due != due:
-                # Deleted since, or an earlier moment was announced after this one.
-                continue
-            subscription.announced_due = None
-            subscription.advance(now)
-            self._watch(subscription)
+        """Do what is due by now: end leases and waits, drop what is too old or has expired."""
+        now = self._registry.now()
+        for item in self._timetable.due(now):
+            if isinstance(item, Subscription):
+                if item.is_expired(now):
+                    self.delete_subscription(item.name)
+                    continue
+                item.advance(now)
+                self._bury_dead(item)
+            elif isinstance(item, Snapshot):
+                if item.is_expired(now):
+                    self.delete_snapshot(item.config.name)
+                    continue
+            elif isinstance(item, Log):
+                item.trim(now)
+            self._timetable.watch(item, now)
 
     def _watch(self, subscription: Subscription) -> None:
-        """Announce the subscription's next due moment, unless an earlier one is announced."""
-        due = subscription.next_due()
-        announced = subscription.announced_due
-        if due is None or (announced is not None and announced <= due):
-            return
-        subscription.announced_due = due
-        heapq.heappush(self._due, (due, subscription.config.name))
-        if self._due[0][0] == due:
-            self.on_due(due)
-
-    # ---- look-ups ------------------------------------------------------------------------------
-
-    def _topic(self, name: str) -> Topic:
-        topic = self._topics.get(name)
-        if topic is None:
-            raise _missing(names.validate("topics", name))
-        return topic
-
-    def _subscription(self, name: str) -> Subscription:
-        subscription = self._subscriptions.get(name)
-        if subscription is None:
-            raise _missing(names.validate("subscriptions", name))
-        return subscription
-
-    def _finish_subscription(self, config: pubsub.Subscription) -> None:
-        settings.finish_subscription(config)
-        set_fields = {field.name for field, _ in config.ListFields()}
-        unused = [name for name in _STORED_ONLY if name in set_fields]
-        if config.push_config.push_endpoint:
-            unused.append("push_config")
-        if config.HasField("dead_letter_policy"):
-            unused.append("dead_letter_policy (attempts are counted, nothing is forwarded)")
-        if unused:
-            _log.warning(
-                "%s: stored but not acted on by this broker: %s", config.name, ", ".join(unused)
-            )
+        self._timetable.watch(subscription, self._registry.now())
 
 
-def _show_topic_retention(topic: pubsub.Topic, subscription: pubsub.Subscription) -> None:
-    subscription.ClearField("topic_message_retention_duration")
-    if topic.HasField("message_retention_duration"):
-        subscription.topic_message_retention_duration.CopyFrom(topic.message_retention_duration)
-
-
-def _some(ack_ids: list[str]) -> list[str]:
+def _some(ack_ids: Sequence[str]) -> Sequence[str]:
     if not ack_ids:
         raise errors.InvalidArgument("You have not specified an ack ID in the request.")
     return ack_ids
-
-
-def _missing(name: str) -> errors.NotFound:
-    return errors.NotFound(f"Resource not found (resource={names.short_id(name)}).")
-
-
-def _exists(name: str) -> errors.AlreadyExists:
-    return errors.AlreadyExists(
-        f"Resource already exists in the project (resource={names.short_id(name)})."
-    )

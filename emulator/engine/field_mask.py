@@ -127,3 +127,7 @@ SUBSCRIPTION = UpdateRule[pubsub.Subscription](
         "message_transforms",
     ),
 )
+
+SNAPSHOT = UpdateRule[pubsub.Snapshot](
+    "UpdateSnapshotRequest", "Snapshot", ("expire_time", "expireTime"), ("labels", "expire_time")
+)

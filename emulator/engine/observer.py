@@ -43,7 +43,10 @@ class Observer:
         """A resource was deleted, or has expired."""
 
     def published(self, topic: str, records: Sequence[Record]) -> None:
-        """Messages were appended to a topic, whose subscriptions that let them pass have them."""
+        """Messages were appended to a topic, whose subscriptions that let them pass have them.
+
+        What a subscription's filter kept back is `finished` for it right after this.
+        """
 
     def delivered(self, subscription: str, deliveries: Sequence[Delivery]) -> None:
         """Messages went out to a consumer."""

@@ -4,10 +4,11 @@ Rules (pubsub-v1, "Order messages"): messages of a key are delivered in publish 
 are under lease, only the consumer that holds them gets more of the key; when one is nacked or its
 lease ends, it and *every* later message of the key are delivered again, in order, also those that
 were acknowledged meanwhile. Nothing is delivered twice while it is leased, so a key with a failure
-in it waits until its last lease has ended before it starts again at the failed message.
+in it waits until its last lease has ended before it starts again at the failed message. With a
+retry policy it waits until the failed message's backoff is over, too.
 
-Exactly-once delivery promises more of an acknowledgement: with it what was acknowledged stays so,
-and the key starts again with what is left.
+Exactly-once delivery promises more of an acknowledgement: that what was acknowledged stays so. So
+with it only the first unfinished message of a key can be acknowledged.
 """
 
 from __future__ import annotations
@@ -23,60 +24,102 @@ if TYPE_CHECKING:
 class KeyLane:
     """The unfinished messages of one key in one subscription, oldest first.
 
-    `queued` is the subscription's mark: this lane stands in one of the ready queues.
+    waiting: not handed out, or to be handed out again.
+    delivered: handed out and not final: leased, or acknowledged behind one that is still leased.
+    resume_at: the moment before which the key must not start again after a failure.
+    queued, delayed: the backlog's marks: this lane stands in a queue, or waits for `resume_at`.
     """
 
-    __slots__ = ("_delivered", "_failed", "_leased", "holder", "queued", "waiting")
+    __slots__ = (
+        "_failed",
+        "_leased",
+        "delayed",
+        "delivered",
+        "holder",
+        "key",
+        "queued",
+        "resume_at",
+        "waiting",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, key: str) -> None:
+        self.key = key
         self.waiting: deque[Delivery] = deque()
+        self.delivered: deque[Delivery] = deque()
         self.holder: Consumer | None = None
         self.queued = False
-        # Handed out and not final: leased, or acknowledged behind one that is still leased.
-        self._delivered: deque[Delivery] = deque()
+        self.delayed = False
+        self.resume_at = 0.0
         self._leased = 0
         self._failed = False
 
     @property
     def deliverable(self) -> bool:
-        return bool(self.waiting) and not self._failed
+        return bool(self.waiting) and not self._failed and not self.delayed
 
     @property
     def size(self) -> int:
-        return len(self.waiting) + len(self._delivered)
+        return len(self.waiting) + len(self.delivered)
 
     @property
     def finished(self) -> bool:
-        return not self.waiting and not self._delivered
+        return not self.waiting and not self.delivered
 
     def take(self, consumer: Consumer) -> Delivery:
         """Hand the next message of the key to `consumer`; the lane must be deliverable."""
         delivery = self.waiting.popleft()
-        self._delivered.append(delivery)
+        self.delivered.append(delivery)
         self._leased += 1
         self.holder = consumer
         return delivery
 
-    def settle(self, delivery: Delivery, *, acked: bool, exactly_once: bool = False) -> None:
-        """A lease of this key ended, by an acknowledgement or by a failure."""
+    # Each way in which a lease ends returns the acknowledged messages that are final by it.
+
+    def acknowledge(self, delivery: Delivery) -> list[Delivery]:
+        delivery.acked = True
+        return self._end_lease()
+
+    def fail(self, delivery: Delivery, resume_at: float = 0.0) -> list[Delivery]:
+        """It is to be delivered again, with all that is behind it, not before `resume_at`."""
+        self._failed = True
+        self.resume_at = max(self.resume_at, resume_at)
+        return self._end_lease()
+
+    def drop(self, delivery: Delivery) -> list[Delivery]:
+        """It is gone without an acknowledgement, whatever becomes of those before it."""
+        self.delivered.remove(delivery)
+        return self._end_lease()
+
+    def _end_lease(self) -> list[Delivery]:
         self._leased -= 1
-        delivery.acked = acked
-        self._failed |= not acked
-        delivered = self._delivered
+        delivered = self.delivered
+        finished: list[Delivery] = []
         while delivered and delivered[0].acked:
-            delivered.popleft()
-        if self._leased:
-            return
-        self.holder = None
-        if self._failed:
-            # What is left begins with the failed message: everything before it was acknowledged.
-            self._failed = False
-            while delivered:
-                again = delivered.pop()
-                if again.acked and exactly_once:
-                    continue
-                again.acked = False
-                self.waiting.appendleft(again)
+            finished.append(delivered.popleft())
+        if not self._leased:
+            self.holder = None
+            if self._failed:
+                # What is left begins with the failed message: all before it was acknowledged.
+                self._failed = False
+                while delivered:
+                    again = delivered.pop()
+                    again.acked = False
+                    self.waiting.appendleft(again)
+        return finished
+
+
+def out_of_order(asked: set[Delivery]) -> set[Delivery]:
+    """Those of some leased messages with keys that have an unfinished one before them.
+
+    One that is asked about as well does not count.
+    """
+    in_order: set[Delivery] = set()
+    for lane in {delivery.lane for delivery in asked if delivery.lane is not None}:
+        for delivery in lane.delivered:
+            if delivery not in asked and not delivery.acked:
+                break
+            in_order.add(delivery)
+    return asked - in_order
 
 
 class LaneQueue:

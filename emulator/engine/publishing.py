@@ -36,9 +36,9 @@ def check_publish(request: pubsub.PublishRequest) -> None:
                 "One or more messages in the publish request is empty. Each message must contain "
                 "either non-empty data, or at least one attribute."
             )
-        key_size = len(message.ordering_key.encode())
-        if key_size > MAX_ORDERING_KEY_BYTES:
-            raise too_large("ordering_key_size", key_size, MAX_ORDERING_KEY_BYTES)
+        key = message.ordering_key
+        if key and len(key.encode()) > MAX_ORDERING_KEY_BYTES:
+            raise too_large("ordering_key_size", len(key.encode()), MAX_ORDERING_KEY_BYTES)
 
 
 def _check_attributes(message: pubsub.PubsubMessage) -> None:

@@ -4,25 +4,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from protocol.messages import pubsub_pb2 as pubsub
+
 if TYPE_CHECKING:
     from .consumer import Consumer
     from .ordering import KeyLane
 
 
 class Record:
-    """One published message, encoded once and shared by every subscription that holds it.
+    """One published message, encoded once and shared by everybody who keeps it.
 
-    `encoded` is a complete serialized PubsubMessage, with its id and publish time; `size` is its
-    length in bytes, the number that flow control counts.
+    encoded: a complete serialized PubsubMessage, with its id and publish time.
+    size: its length in bytes, the number that flow control counts.
+    publish_ms: the publish time, in milliseconds since the epoch.
+    holders: how many keep it: subscriptions, snapshots, the topic itself. Log counts them.
     """
 
-    __slots__ = ("encoded", "ordering_key", "seq", "size")
+    __slots__ = ("encoded", "holders", "ordering_key", "publish_ms", "seq", "size")
 
-    def __init__(self, seq: int, ordering_key: str, encoded: bytes) -> None:
+    def __init__(self, seq: int, ordering_key: str, encoded: bytes, publish_ms: int) -> None:
         self.seq = seq
         self.ordering_key = ordering_key
         self.encoded = encoded
         self.size = len(encoded)
+        self.publish_ms = publish_ms
+        self.holders = 0
+
+    def message(self) -> pubsub.PubsubMessage:
+        return pubsub.PubsubMessage.FromString(self.encoded)
+
+    @classmethod
+    def decode(cls, seq: int, encoded: bytes) -> Record:
+        """The record of a message that was encoded before."""
+        message = pubsub.PubsubMessage.FromString(encoded)
+        time = message.publish_time
+        return cls(
+            seq, message.ordering_key, encoded, time.seconds * 1000 + time.nanos // 1_000_000
+        )
 
 
 class Delivery:

@@ -15,6 +15,7 @@ from protocol.errors import InvalidArgument
 from protocol.messages import pubsub_pb2 as pubsub
 
 from .durations import DAY, MINUTE, in_digits, in_words, seconds_of
+from .filter import compile_filter
 
 MIN_ACK_DEADLINE = 10
 MAX_ACK_DEADLINE = 600
@@ -37,7 +38,7 @@ _LABEL_VALUE = re.compile(r"[\w\-]{0,63}")
 
 def finish_topic(topic: pubsub.Topic) -> None:
     """Check a topic that is about to be stored, and fill in what the service fills in."""
-    _check_labels(topic.labels)
+    check_labels(topic.labels)
     if topic.HasField("message_retention_duration"):
         _check_retention(topic.message_retention_duration)
     # The broker's to set, whatever the caller sent.
@@ -46,17 +47,20 @@ def finish_topic(topic: pubsub.Topic) -> None:
         topic.state = pubsub.Topic.ACTIVE
 
 
-def finish_subscription(subscription: pubsub.Subscription) -> None:
+def finish_subscription(
+    subscription: pubsub.Subscription, min_ack_deadline: int = MIN_ACK_DEADLINE
+) -> None:
     """Check a subscription that is about to be stored, and fill in the defaults."""
     if subscription.ack_deadline_seconds == 0:
         subscription.ack_deadline_seconds = DEFAULT_ACK_DEADLINE
-    check_ack_deadline(subscription.ack_deadline_seconds, MIN_ACK_DEADLINE)
-    _check_labels(subscription.labels)
+    check_ack_deadline(subscription.ack_deadline_seconds, min_ack_deadline)
+    check_labels(subscription.labels)
     _finish_retention(subscription)
     _finish_dead_letter_policy(subscription)
     _finish_retry_policy(subscription)
     if len(subscription.filter.encode()) > MAX_FILTER_BYTES:
         raise too_large("filter", len(subscription.filter.encode()), MAX_FILTER_BYTES)
+    compile_filter(subscription.filter)
     if not subscription.HasField("push_config"):
         subscription.push_config.SetInParent()
     subscription.state = pubsub.Subscription.ACTIVE
@@ -159,7 +163,8 @@ def _finish_retry_policy(subscription: pubsub.Subscription) -> None:
         )
 
 
-def _check_labels(labels: Mapping[str, str]) -> None:
+def check_labels(labels: Mapping[str, str]) -> None:
+    """Refuse labels that break a rule."""
     problem = ""
     if len(labels) > MAX_LABELS:
         problem = f"{len(labels)} labels given, at most {MAX_LABELS} are allowed"

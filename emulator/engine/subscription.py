@@ -1,95 +1,102 @@
-"""One subscription: its backlog, its leases, and who gets what.
+"""One subscription: what becomes of a message when a lease ends, and as time passes.
 
-A message moves  ready -> leased -> gone  by an acknowledgement, or back to ready by a nack, by the
-end of its lease, or because its consumer went away. docs/architecture.md draws it.
+A message moves  waiting -> leased -> finished  by an acknowledgement, or back to waiting by a nack,
+by the end of its lease, or because its consumer went away. docs/engine.md tells all of it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from protocol import errors
-from protocol.deadlines import DeadlineTable
 from protocol.messages import pubsub_pb2 as pubsub
 
+from .ack_ids import INVALID
 from .consumer import Consumer
-from .ordering import KeyLane, LaneQueue
+from .consumers import Consumers
+from .log import Log
+from .moment import Moment
+from .observer import Observer, Return
 from .record import Delivery, Record
+from .retention import Retention
+from .terms import Terms
+from .unfinished import Unfinished
 
 # Most messages in one response, as the real service has it.
 MAX_PER_RESPONSE = 1000
-
-# Most bytes of messages in one response. Official clients keep grpc's default limit of 4 MiB when
-# they talk to an emulator; ack ids and framing need the rest.
-MAX_RESPONSE_BYTES = 3_500_000
-
-# Pull calls that may wait on one subscription at a time.
-MAX_WAITING = 512
-
-# Hexadecimal digits of the number in an ack id.
-MAX_NUMBER_LENGTH = 16
-
-_HEX_DIGITS = frozenset("0123456789abcdef")
-
-Queue: TypeAlias = deque[Delivery | KeyLane] | LaneQueue
 
 
 class Subscription:
     """Backlog and leases of one subscription. Not thread-safe: it belongs to the engine's owner.
 
     Guarantees: a message is under at most one lease at a time; a message leaves only by an
-    acknowledgement of its newest lease; messages of one ordering key are never delivered out of
-    order (see KeyLane); a waiting consumer with room is woken when something becomes ready.
+    acknowledgement of its newest lease, by its age, by a seek, or for the dead-letter topic;
+    messages of one ordering key are never delivered out of order (see KeyLane); a waiting consumer
+    with room is woken when something becomes ready.
+
+    since: the topic's newest sequence number when the subscription was made.
+    messages: all that is not finished.
+    dead: what failed too often. The owner publishes it to the dead-letter topic and finishes it.
     """
 
-    def __init__(self, config: pubsub.Subscription, numbers: Iterator[int] | None = None) -> None:
+    def __init__(
+        self,
+        config: pubsub.Subscription,
+        log: Log,
+        numbers: Iterator[int],
+        now: Moment,
+        *,
+        topic_exists: Callable[[str], bool],
+        observer: Observer | None = None,
+    ) -> None:
+        self.name = config.name
+        self.log = log
+        self.since = log.head_seq
+        self.messages = Unfinished(config.name, log, numbers, observer)
+        self.dead: list[Delivery] = []
+        self._topic_exists = topic_exists
+        self._observer = observer
+        self.consumers = Consumers()
+        self._retention = Retention()
+        self._last_active = now.monotonic
+        # Set when something may be due before the moment that `next_due` told last.
+        self.due_is_nearer = True
+        self.configure(config)
+
+    def configure(self, config: pubsub.Subscription) -> None:
+        """Take new settings; they hold from now on, for what is there too."""
         self.config = config
-        self._numbers = numbers or itertools.count(1)
-        # Ack ids end in a mark of the subscription, so that one can tell its own stale ids
-        # (harmless) from another subscription's (an error).
-        self._mark = "-" + hashlib.blake2s(config.name.encode(), digest_size=6).hexdigest()
-        self._ready: deque[Delivery | KeyLane] = deque()
-        # Messages to deliver again stand in a queue of their own, which is served in turn with the
-        # backlog: a poison message starves nobody, and nobody starves a redelivery.
-        self._again: deque[Delivery | KeyLane] = deque()
-        self._lanes: dict[str, KeyLane] = {}
-        self._leases: DeadlineTable[str, Delivery] = DeadlineTable()
-        # Back in a queue, not delivered since: a late acknowledgement still finds them here.
-        self._returned: dict[str, Delivery] = {}
-        self._consumers: list[Consumer] = []
-        # Consumers whose last take came back empty, the longest waiting first. One that was woken
-        # stays until it takes something, so that it keeps its place and its part.
-        self._hungry: list[Consumer] = []
-        self._turn = 0
-        # The engine's note: the due moment that it has announced for this subscription.
-        self.announced_due: float | None = None
+        self.terms = Terms.of(config)
+        self.log.keep_for(self.name, self.terms.retention if self.terms.retains_acked else None)
+        if self.terms.retains_acked:
+            self.log.remember(delivery.record for delivery in self.messages)
 
     # ---- messages in ---------------------------------------------------------------------------
 
-    def offer(self, records: Iterable[Record]) -> None:
-        """Add newly published records to the backlog."""
-        ordered = self.config.enable_message_ordering
+    def offer(
+        self, records: Sequence[Record], messages: Sequence[pubsub.PubsubMessage]
+    ) -> Sequence[int]:
+        """Add newly published records; returns the numbers of those that the filter keeps back."""
+        kept_back: Sequence[int] = ()
+        if self.terms.accepts is not None:
+            verdicts = [self.terms.accepts(message.attributes) for message in messages]
+            pairs = list(zip(records, verdicts, strict=True))
+            kept_back = [record.seq for record, passes in pairs if not passes]
+            records = [record for record, passes in pairs if passes]
+            if not records:
+                return kept_back
         for record in records:
-            if ordered and record.ordering_key:
-                lane = self._lanes.get(record.ordering_key)
-                if lane is None:
-                    lane = self._lanes[record.ordering_key] = KeyLane()
-                lane.waiting.append(Delivery(record, lane))
-                self._queue_lane(lane, self._ready)
-            else:
-                self._ready.append(Delivery(record, None))
+            record.holders += 1
+        self.messages.backlog.add(records, ordered=self.terms.ordered)
+        self.due_is_nearer |= self._retention.add(records[0].publish_ms)
         self._wake_next()
+        return kept_back
 
-    def _queue_lane(self, lane: KeyLane, queue: deque[Delivery | KeyLane]) -> None:
-        """Make sure that a lane with something to deliver stands in exactly one queue."""
-        if lane.queued or not lane.deliverable:
-            return
-        lane.queued = True
-        (queue if lane.holder is None else lane.holder.lanes).append(lane)
+    def restore(self, deliveries: Sequence[Delivery]) -> None:
+        """Take up what was unfinished in a former life."""
+        for delivery in deliveries:
+            delivery.record.holders += 1
+            self._retention.add(delivery.record.publish_ms)
+        self.messages.backlog.insert(deliveries)
 
     # ---- messages out --------------------------------------------------------------------------
 
@@ -101,254 +108,189 @@ class Subscription:
         An empty list means that there is nothing for it (or it has no room): it will be woken.
         Several hungry consumers share what is there in equal parts.
         """
-        taken: list[tuple[str, Delivery]] = []
         consumer.asleep = False
-        hungry = 1 + sum(other.has_room for other in self._hungry if other is not consumer)
-        ready = len(self._ready) + len(self._again)
-        from_shared = -(-ready // hungry)
-        size = 0
-        while len(taken) < limit and consumer.has_room:
-            queue = self._next_queue(consumer)
-            if queue is None:
-                break
-            shared = queue is not consumer.lanes
-            if shared and from_shared <= 0:
-                # The others' part; only the consumer's own keys are left to take from.
-                if not consumer.lanes:
-                    break
-                continue
-            delivery = self._peek(queue)
-            if delivery is None:
-                continue
-            if taken and size + delivery.record.size > MAX_RESPONSE_BYTES:
-                break
-            self._remove_peeked(queue, consumer)
-            size += delivery.record.size
-            from_shared -= shared
-            taken.append((self._lease(delivery, consumer, now), delivery))
-        waited = consumer in self._hungry
-        if taken and waited:
-            self._hungry.remove(consumer)
-        if not taken:
-            consumer.asleep = True
-            if not waited:
-                self._hungry.append(consumer)
-        # Also when nothing was taken: it may have been woken, alone, for what turned out to be
-        # acknowledged already.
+        share = self.consumers.share(self.messages.backlog.shared, consumer)
+        deliveries = self.messages.backlog.take(consumer, limit, share)
+        if not deliveries:
+            self.consumers.hungry(consumer)
+            # It may have been woken, alone, for what turned out to be acknowledged already.
+            self._wake_next()
+            return []
+        taken = self.messages.leases.grant(deliveries, consumer, now)
+        self.consumers.fed(consumer)
+        if self._observer is not None:
+            self._observer.delivered(self.name, deliveries)
         self._wake_next()
         return taken
 
-    def _next_queue(self, consumer: Consumer) -> Queue | None:
-        """The next queue with something in it; None if there is nothing for `consumer`.
-
-        They are served in turn, also from one take to the next: many a take is of one message only.
-        """
-        queues = (consumer.lanes, self._again, self._ready)
-        for _ in queues:
-            self._turn = (self._turn + 1) % len(queues)
-            if queues[self._turn]:
-                return queues[self._turn]
-        return None
-
-    def _peek(self, queue: Queue) -> Delivery | None:
-        """The delivery at the head of `queue`; None if the head had nothing and was removed."""
-        head = queue[0]
-        if isinstance(head, KeyLane):
-            return head.waiting[0]
-        if head.acked:
-            # Acknowledged late, while it lay here to be delivered again.
-            queue.popleft()
-            return None
-        return head
-
-    def _remove_peeked(self, queue: Queue, consumer: Consumer) -> None:
-        head = queue.popleft()
-        if isinstance(head, KeyLane):
-            head.queued = False
-            head.take(consumer)
-            # More of this key: it is the consumer's own from now on.
-            if head.deliverable:
-                head.queued = True
-                consumer.lanes.append(head)
-
-    def _lease(self, delivery: Delivery, consumer: Consumer, now: float) -> str:
-        if delivery.ack_id:
-            self._returned.pop(delivery.ack_id, None)
-        ack_id = f"{next(self._numbers):x}{self._mark}"
-        delivery.ack_id = ack_id
-        delivery.holder = consumer
-        consumer.outstanding_messages += 1
-        consumer.outstanding_bytes += delivery.record.size
-        self._leases.set(ack_id, delivery, consumer.ack_deadline, now)
-        return ack_id
-
     # ---- outcomes ------------------------------------------------------------------------------
 
-    def acknowledge(self, ack_ids: Sequence[str]) -> list[str]:
-        """Acknowledge leased messages; returns the ids that are no longer valid.
+    def refusals(self, ack_ids: Iterable[str], *, acknowledging: bool) -> dict[str, str]:
+        """The failure codes of those ids that cannot be acknowledged, or extended, now."""
+        in_order = acknowledging and self.terms.exactly_once
+        return self.messages.leases.refusals(ack_ids, in_order=in_order)
+
+    def acknowledge(self, ack_ids: Sequence[str], now: float) -> dict[str, str]:
+        """Acknowledge leased messages; returns the ids that were refused, and why.
 
         Raises:
             InvalidArgument: an id is not one of this subscription's. Then nothing is applied.
         """
-        self.check_ack_ids(ack_ids)
-        stale: list[str] = []
+        leases, exactly_once = self.messages.leases, self.terms.exactly_once
+        leases.check(ack_ids)
+        refused = self.refusals(ack_ids, acknowledging=True) if exactly_once else {}
+        acked: list[Delivery] = []
+        finished: list[Delivery] = []
         # An id named twice in one request is not stale the second time.
         for ack_id in dict.fromkeys(ack_ids):
-            delivery = self._leases.pop(ack_id)
-            if delivery is not None:
-                self._settle(delivery, acked=True)
-            elif not self._acknowledge_late(ack_id):
-                stale.append(ack_id)
+            if ack_id in refused:
+                continue
+            delivery = leases.pop(ack_id)
+            if delivery is None:
+                # It spares a duplicate. Exactly-once promises to refuse such an id, and a key may
+                # have to start again from an earlier message: neither comes here.
+                delivery = leases.late(ack_id)
+                if delivery is None:
+                    refused[ack_id] = INVALID
+                    continue
+                delivery.acked = True
+            acked.append(delivery)
+            holder, lane = leases.free(delivery), delivery.lane
+            if lane is None:
+                finished.append(delivery)
+            else:
+                finished += lane.acknowledge(delivery)
+                self.messages.backlog.settled(lane, holder, failed=False, now=now)
+        if acked and self._observer is not None:
+            self._observer.acknowledged(self.name, acked)
+        self.messages.finish(finished)
         self._wake_next()
-        return stale
+        return refused
 
-    def stale(self, ack_ids: Iterable[str]) -> list[str]:
-        """Those of some ack ids that stand for no lease (any more)."""
-        return [ack_id for ack_id in ack_ids if ack_id not in self._leases]
-
-    def _acknowledge_late(self, ack_id: str) -> bool:
-        """Accept an acknowledgement whose lease ended, if the message was not delivered since.
-
-        It spares a duplicate. Exactly-once promises that such an id is refused, and a key may have
-        to be delivered again from an earlier message on, so neither is helped.
-        """
-        if self.config.enable_exactly_once_delivery:
-            return False
-        delivery = self._returned.get(ack_id)
-        if delivery is None or delivery.lane is not None:
-            return False
-        del self._returned[ack_id]
-        delivery.acked = True
-        return True
-
-    def modify_ack_deadline(self, ack_ids: Sequence[str], seconds: int, now: float) -> list[str]:
+    def modify_ack_deadline(
+        self, ack_ids: Sequence[str], seconds: int, now: float
+    ) -> dict[str, str]:
         """Let leases end `seconds` from now; 0 gives the messages up at once (a nack).
 
         Returns the ids that are no longer valid; raises as `acknowledge`.
         """
-        self.check_ack_ids(ack_ids)
-        stale: list[str] = []
-        for ack_id in dict.fromkeys(ack_ids):
-            delivery = self._leases.get(ack_id)
-            if delivery is None:
-                stale.append(ack_id)
-            elif seconds > 0:
-                self._leases.set(ack_id, delivery, seconds, now)
-            else:
-                self._leases.pop(ack_id)
+        self.messages.leases.check(ack_ids)
+        refused = self.refusals(ack_ids, acknowledging=False)
+        live = [ack_id for ack_id in dict.fromkeys(ack_ids) if ack_id not in refused]
+        if seconds == 0:
+            self._end(live, Return.NACK, now)
+        elif live:
+            extended = [(i, delivery) for i in live if (delivery := self.messages.leases.get(i))]
+            self.messages.leases.set_all(extended, seconds, now)
+            if self._observer is not None:
+                self._observer.extended(self.name, [d for _, d in extended], seconds)
+        self._wake_next()
+        return refused
+
+    def expire(self, ack_ids: Iterable[str] | None, now: float) -> int:
+        """End leases before their time; all of them without `ack_ids`. Returns how many."""
+        known = [delivery.ack_id for delivery in self.messages.leases.values()]
+        asked = known if ack_ids is None else [i for i in set(ack_ids) if i in self.messages.leases]
+        self._end(asked, Return.EXPIRED, now)
+        self._wake_next()
+        return len(asked)
+
+    def _end(self, ack_ids: Iterable[str], why: Return, now: float) -> None:
+        popped = [self.messages.leases.pop(ack_id) for ack_id in ack_ids]
+        self._give_back([delivery for delivery in popped if delivery is not None], why, now)
+
+    def _give_back(self, deliveries: list[Delivery], why: Return, now: float) -> None:
+        """Leases have ended without an acknowledgement."""
+        if not deliveries:
+            return
+        finished: list[Delivery] = []
+        for delivery in deliveries:
+            holder, lane, due = self.messages.leases.free(delivery), delivery.lane, now
+            if why is not Return.GIVEN_BACK:
                 delivery.attempts += 1
-                self._settle(delivery, acked=False)
-        self._wake_next()
-        return stale
+                due += self.terms.retry.delay(delivery.attempts)
+            is_dead = why is not Return.GIVEN_BACK and self._is_dead(delivery)
+            if is_dead or self._retention.is_too_old(delivery.record):
+                (self.dead if is_dead else finished).append(delivery)
+                if lane is not None:
+                    finished += lane.drop(delivery)
+            elif lane is not None:
+                lane.fail(delivery, due)
+                self._retention.add(delivery.record.publish_ms)
+            else:
+                self.messages.leases.returned(delivery)
+                self.messages.backlog.put_back(delivery, due, now)
+            if lane is not None:
+                self.messages.backlog.settled(lane, holder, failed=True, now=now)
+        if self._observer is not None:
+            self._observer.returned(self.name, deliveries, why)
+        self.messages.finish(finished)
 
-    def check_ack_ids(self, ack_ids: Iterable[str]) -> None:
-        """Raise InvalidArgument if one of them cannot have come from this subscription."""
-        for ack_id in ack_ids:
-            if ack_id in self._leases:
-                continue
-            number, _, mark = ack_id.partition("-")
-            # Lower-case hex without sign or underscore, as `_lease` writes it.
-            well_formed = 0 < len(number) <= MAX_NUMBER_LENGTH and set(number) <= _HEX_DIGITS
-            if not well_formed or "-" + mark != self._mark:
-                raise errors.InvalidArgument(
-                    f"You have passed an invalid ack ID to the service (ack_id={ack_id})."
-                )
+    def _is_dead(self, delivery: Delivery) -> bool:
+        most, topic = self.terms.max_attempts, self.terms.dead_letter_topic
+        return 0 < most <= delivery.attempts and self._topic_exists(topic)
 
-    def _settle(self, delivery: Delivery, *, acked: bool) -> None:
-        """A lease ended: free its consumer's room and, unless acknowledged, queue it again."""
-        holder = delivery.holder
-        if holder is not None:
-            delivery.holder = None
-            holder.outstanding_messages -= 1
-            holder.outstanding_bytes -= delivery.record.size
-        lane = delivery.lane
-        if lane is None:
-            if not acked:
-                self._returned[delivery.ack_id] = delivery
-                self._again.append(delivery)
-            return
-        exactly_once = self.config.enable_exactly_once_delivery
-        lane.settle(delivery, acked=acked, exactly_once=exactly_once)
-        if lane.finished:
-            del self._lanes[delivery.record.ordering_key]
-            return
-        if lane.queued and holder is not None and not (lane.deliverable and lane.holder is holder):
-            # It stood among its holder's own keys, and is no longer the holder's to take from.
-            holder.lanes.remove(lane)
-            lane.queued = False
-        self._queue_lane(lane, self._ready if acked else self._again)
-
-    # ---- time and consumers --------------------------------------------------------------------
-
-    def advance(self, now: float) -> None:
-        """End every lease that is due."""
-        for _, delivery in self._leases.pop_due(now):
-            delivery.attempts += 1
-            self._settle(delivery, acked=False)
+    def moved(self, back: Sequence[Record], done: Sequence[Delivery]) -> None:
+        """A seek has put messages into the backlog and taken others out of it."""
+        if back:
+            self._retention.add(min(record.publish_ms for record in back))
+            if self._observer is not None:
+                self._observer.unfinished(self.name, [record.seq for record in back])
+        self.messages.finish(done)
         self._wake_next()
 
-    def next_due(self) -> float | None:
-        return self._leases.next_due()
+    def drop_all(self, *, tell: bool) -> None:
+        """Forget every message and every lease; the observer is told of it if so asked."""
+        self.messages.clear(tell=tell)
+        self.consumers.forget_keys()
+        self.log.keep_for(self.name, None)
 
-    def join(self, consumer: Consumer) -> None:
-        self._consumers.append(consumer)
+    # ---- time ----------------------------------------------------------------------------------
 
-    def leave(self, consumer: Consumer, *, give_back: bool = True) -> None:
-        """Forget `consumer`; what it holds is ready for others at once, no attempt counted.
+    def touch(self, now: Moment) -> None:
+        """Somebody has use for it: it does not expire for another while."""
+        self._last_active = now.monotonic
 
-        With `give_back=False` (an answered Pull) its leases go on until their deadlines.
-        """
-        if consumer in self._consumers:
-            self._consumers.remove(consumer)
-        if consumer in self._hungry:
-            self._hungry.remove(consumer)
-        consumer.asleep = False
-        if give_back and consumer.outstanding_messages:
-            held = [d for d in self._leases.values() if d.holder is consumer]
-            for delivery in sorted(held, key=lambda d: d.record.seq):
-                self._leases.pop(delivery.ack_id)
-                self._settle(delivery, acked=False)
-        self._wake_next()
+    def is_expired(self, now: Moment) -> bool:
+        due = self._expires_at()
+        return not self.consumers and due is not None and due <= now.monotonic
 
-    def close(self, reason: errors.RpcError) -> None:
-        """Tell every consumer that the subscription is gone."""
-        for consumer in self._consumers:
-            consumer.closed = reason
-            consumer.wake()
+    def _expires_at(self) -> float | None:
+        return None if self.terms.ttl is None else self._last_active + self.terms.ttl
 
-    @property
-    def waiting_pulls(self) -> int:
-        """Pull calls that wait for messages now."""
-        return sum(consumer.is_pull for consumer in self._hungry)
-
-    @property
-    def backlog(self) -> int:
-        """Messages not acknowledged for good: waiting, leased, or behind one of their key."""
-        unordered = sum(
-            isinstance(item, Delivery) and not item.acked for item in (*self._ready, *self._again)
+    def next_due(self, now: Moment) -> float | None:
+        self.due_is_nearer = False
+        moments = (
+            self.messages.leases.next_due(),
+            self.messages.backlog.next_due(),
+            self._retention.next_due(self.terms.retention, now),
+            self._expires_at(),
         )
-        leased = sum(1 for d in self._leases.values() if d.lane is None)
-        return unordered + leased + sum(lane.size for lane in self._lanes.values())
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def advance(self, now: Moment) -> None:
+        """End every lease that is due, and every wait; drop what is too old."""
+        ended = [delivery for _, delivery in self.messages.leases.pop_due(now.monotonic)]
+        self._give_back(ended, Return.EXPIRED, now.monotonic)
+        self.messages.backlog.advance(now.monotonic)
+        cutoff_ms = self._retention.cutoff_ms(self.terms.retention, now)
+        if cutoff_ms is not None:
+            self._retention.swept(cutoff_ms, self.messages.drop_older(cutoff_ms), now)
+        if self.consumers:
+            self.touch(now)
+        self._wake_next()
+
+    # ---- consumers -----------------------------------------------------------------------------
+
+    def leave(self, consumer: Consumer, now: Moment, *, give_back: bool = True) -> None:
+        """See Engine.leave."""
+        self.consumers.leave(consumer)
+        if give_back and consumer.outstanding_messages:
+            held = [delivery.ack_id for delivery in self.messages.leases.held_by(consumer)]
+            self._end(held, Return.GIVEN_BACK, now.monotonic)
+        self.touch(now)
+        self._wake_next()
 
     def _wake_next(self) -> None:
-        """Wake the longest waiting consumer with room, if there is something for it.
-
-        Only one: when it has taken its part and something is left, its take wakes the next.
-        """
-        if not self._ready and not self._again:
-            # Room may have come back for a consumer's own keys.
-            for consumer in self._hungry:
-                if consumer.lanes:
-                    self._wake(consumer)
-            return
-        for consumer in self._hungry:
-            if self._wake(consumer):
-                return
-
-    def _wake(self, consumer: Consumer) -> bool:
-        """Wake a consumer that sleeps and has room; tells whether it is one."""
-        if not consumer.asleep or not consumer.has_room:
-            return False
-        consumer.asleep = False
-        consumer.wake()
-        return True
+        backlog = self.messages.backlog
+        self.consumers.wake_next(backlog.shared, keyed=bool(backlog.lanes))

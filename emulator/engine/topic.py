@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from protocol.messages import pubsub_pb2 as pubsub
 
+from .log import Log
+from .observer import Observer
 from .record import Record
 from .subscription import Subscription
 
 
 class Topic:
-    """A topic's settings, its sequence numbers, and the subscriptions attached to it.
+    """A topic's settings, its log, and the subscriptions attached to it.
 
     `subscriptions` holds them by name. Message ids are the decimal form of the sequence number,
     which counts from 1 in each topic.
     """
 
-    def __init__(self, config: pubsub.Topic) -> None:
+    def __init__(
+        self,
+        config: pubsub.Topic,
+        log: Log,
+        observer: Observer | None = None,
+        last_publish_ms: int = 0,
+    ) -> None:
         self.config = config
+        self.log = log
         self.subscriptions: dict[str, Subscription] = {}
-        self.head_seq = 0
-        self._last_publish_ms = 0
+        self._observer = observer
+        self._last_publish_ms = last_publish_ms
 
-    def publish(self, messages: Iterable[pubsub.PubsubMessage], now: float) -> list[str]:
+    def publish(self, messages: Sequence[pubsub.PubsubMessage], now: float) -> list[str]:
         """Append messages, at wall time `now` in seconds; returns their ids in order.
 
         The messages are completed in place: id and publish time are the broker's to set, whatever
@@ -31,16 +42,31 @@ class Topic:
         back.
         """
         publish_ms = self._last_publish_ms = max(int(now * 1000), self._last_publish_ms)
-        seconds, nanos = publish_ms // 1000, publish_ms % 1000 * 1_000_000
+        publish_time = Timestamp(seconds=publish_ms // 1000, nanos=publish_ms % 1000 * 1_000_000)
+        seq = self.log.head_seq
         records: list[Record] = []
         ids: list[str] = []
         for message in messages:
-            self.head_seq += 1
-            message.message_id = message_id = str(self.head_seq)
-            message.publish_time.seconds = seconds
-            message.publish_time.nanos = nanos
+            seq += 1
+            message.message_id = message_id = str(seq)
+            message.publish_time.CopyFrom(publish_time)
             ids.append(message_id)
-            records.append(Record(self.head_seq, message.ordering_key, message.SerializeToString()))
-        for subscription in self.subscriptions.values():
-            subscription.offer(records)
+            encoded = message.SerializeToString()
+            records.append(Record(seq, message.ordering_key, encoded, publish_ms))
+        self.log.head_seq = seq
+        self._hand_out(records, messages)
         return ids
+
+    def _hand_out(self, records: list[Record], messages: Sequence[pubsub.PubsubMessage]) -> None:
+        observer = self._observer
+        self.log.append(records)
+        filtered: list[tuple[str, Sequence[int]]] = []
+        for name, subscription in self.subscriptions.items():
+            kept_back = subscription.offer(records, messages)
+            if kept_back:
+                filtered.append((name, kept_back))
+        if observer is not None:
+            observer.published(self.config.name, records)
+            for name, seqs in filtered:
+                observer.finished(name, seqs)
+        self.log.count(records)

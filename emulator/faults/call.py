@@ -11,6 +11,7 @@ import grpc.aio
 from protocol.rpcs import Kind, Rpc
 
 from .fault import Fault
+from .scope import named
 from .waiter import Waiter
 
 
@@ -36,6 +37,7 @@ class Call(Waiter):
         self._context = context
         self._active = active
         self._begun = False
+        self._request: Any = None
         self._reading: asyncio.Task[Any] | None = None
 
     def end(self, error: Exception) -> None:
@@ -47,6 +49,7 @@ class Call(Waiter):
     async def begin(self, request: Any) -> None:
         """A request has come. Raises what refuses it."""
         self._begun = True
+        self._request = request
         for fault in self._faults():
             await fault.before(self, request)
 
@@ -55,8 +58,13 @@ class Call(Waiter):
         await self._sending(response)
         self.check()
 
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """What its request names (of a stream, the first); nothing before one has come."""
+        return () if self._request is None else named(self._request)
+
     def _faults(self) -> list[Fault]:
-        return [fault for fault in self._active() if fault.method in ("*", self.method)]
+        return [f for f in self._active() if f.scope.covers(self.method, self.resources)]
 
     async def _sending(self, response: Any) -> None:
         for fault in self._faults():

@@ -7,13 +7,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from protocol.clock import Clock
-from protocol.errors import BY_CODE, RpcError
+from protocol.errors import BY_CODE, RpcError, code_name
 
 from .call import Call
 from .fault import Fault
+from .scope import Scope
 from .waiter import Waiter
-
-Lifted = Callable[[Fault], None]
 
 
 def fresh(error: RpcError, *, with_details: bool = True) -> RpcError:
@@ -25,12 +24,15 @@ def fresh(error: RpcError, *, with_details: bool = True) -> RpcError:
 
 
 class Delay(Fault):
-    def __init__(
-        self, method: str, seconds: float, times: int | None, clock: Clock, on_lift: Lifted
-    ) -> None:
-        super().__init__(method, times, on_lift)
+    kind = "delay"
+
+    def __init__(self, scope: Scope, seconds: float, clock: Clock) -> None:
+        super().__init__(scope)
         self._seconds = seconds
         self._clock = clock
+
+    def details(self) -> dict[str, object]:
+        return {"seconds": self._seconds}
 
     async def before(self, call: Call, request: Any) -> None:
         if not call.is_stream:
@@ -42,22 +44,27 @@ class Delay(Fault):
 
 
 class Refuse(Fault):
+    """With an error, or with what a function makes of the request."""
+
+    kind = "error"
+
     def __init__(
         self,
-        method: str,
-        choose: Callable[[Any], RpcError | None],
-        times: int | None,
+        scope: Scope,
+        error: RpcError | Callable[[Any], RpcError | None],
         with_details: bool,
-        on_lift: Lifted,
     ) -> None:
-        super().__init__(method, times, on_lift)
-        self._choose = choose
+        super().__init__(scope)
+        self._error = error
         self._with_details = with_details
+
+    def details(self) -> dict[str, object]:
+        return _told(self._error) if isinstance(self._error, RpcError) else {}
 
     async def before(self, call: Call, request: Any) -> None:
         if self.is_over:
             return
-        chosen = self._choose(request)
+        chosen = self._error if isinstance(self._error, RpcError) else self._error(request)
         if chosen is None or not self.claim():
             return
         error = fresh(chosen, with_details=self._with_details)
@@ -72,9 +79,14 @@ class Refuse(Fault):
 
 
 class LoseReply(Fault):
-    def __init__(self, method: str, error: RpcError, times: int | None, on_lift: Lifted) -> None:
-        super().__init__(method, times, on_lift)
+    kind = "lose-reply"
+
+    def __init__(self, scope: Scope, error: RpcError) -> None:
+        super().__init__(scope)
         self._error = error
+
+    def details(self) -> dict[str, object]:
+        return {"code": code_name(self._error)}
 
     async def sending(self, call: Call, response: Any) -> None:
         if response is not None and self.claim():
@@ -82,32 +94,55 @@ class LoseReply(Fault):
 
 
 class Drop(Fault):
+    kind = "drop"
+
     async def before(self, call: Call, request: Any) -> None:
         await self.hold(call)
 
 
-class Silence(Fault):
-    async def sending(self, call: Call, response: Any) -> None:
-        await self.hold(call)
+class AbortStreams(Fault):
+    """Those that are open; `Faults` ends them, this only counts."""
+
+    kind = "abort-streams"
+
+
+class CloseStreams(Fault):
+    """The same, with OK."""
+
+    kind = "close-streams"
 
 
 class AbortAfter(Fault):
-    def __init__(self, responses: int, error: RpcError, times: int | None, on_lift: Lifted) -> None:
-        super().__init__("StreamingPull", times, on_lift)
+    kind = "abort-streams-after"
+
+    def __init__(self, scope: Scope, responses: int, error: RpcError) -> None:
+        super().__init__(scope)
         self._responses = responses
         self._error = error
         self._sent: WeakKeyDictionary[Call, int] = WeakKeyDictionary()
 
+    def details(self) -> dict[str, object]:
+        return {"responses": self._responses, **_told(self._error)}
+
     def sent(self, call: Call, response: Any) -> None:
-        if not response.received_messages:
+        if not call.is_stream or not response.received_messages:
             return
         self._sent[call] = self._sent.get(call, 0) + 1
-        if self._sent[call] >= self._responses and self.claim():
+        if self._sent[call] == self._responses and self.claim():
             call.end(fresh(self._error))
+
+
+class Silence(Fault):
+    kind = "silence-streams"
+
+    async def sending(self, call: Call, response: Any) -> None:
+        await self.hold(call)
 
 
 class BlackHole(Fault):
     """For a broker without a relay: calls come, and none of them is answered."""
+
+    kind = "black-hole"
 
     async def before(self, call: Call, request: Any) -> None:
         await self.hold(call)
@@ -119,5 +154,11 @@ class BlackHole(Fault):
 class ConnectionHole(Fault):
     """For a broker behind a relay: no byte passes, in either direction."""
 
+    kind = "black-hole"
+
     async def relaying(self, connection: Waiter) -> None:
         await self.hold(connection)
+
+
+def _told(error: RpcError) -> dict[str, object]:
+    return {"code": code_name(error), "message": error.message}

@@ -13,15 +13,19 @@ import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from emulator.faults import Faults, StreamClosed
+from emulator.storage.barrier import ConfirmingStream, carry_out
 from protocol import errors
 from protocol.rpcs import RPCS, Kind, Rpc
+
+if TYPE_CHECKING:
+    from emulator.storage.storage import Storage
 
 _log = logging.getLogger("pullstream.emulator")
 
@@ -44,27 +48,36 @@ class Context(Protocol):
     def time_remaining(self) -> float | None: ...
 
 
-def generic_handlers(*services: object, faults: Faults) -> list[grpc.GenericRpcHandler]:
-    """One handler for each service of the table, answered by whichever object has the method."""
+def generic_handlers(
+    *services: object, faults: Faults, storage: Storage | None = None
+) -> list[grpc.GenericRpcHandler]:
+    """One handler for each service of the table, for a gRPC server."""
+    return [
+        grpc.method_handlers_generic_handler(service, handlers)
+        for service, handlers in method_handlers(*services, faults=faults, storage=storage).items()
+    ]
+
+
+def method_handlers(
+    *services: object, faults: Faults, storage: Storage | None = None
+) -> dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]]:
+    """The handlers by service and method, answered by whichever object has the method."""
     by_service: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
     for rpc in RPCS:
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", rpc.method).lower()
         method = next((getattr(s, name) for s in services if hasattr(s, name)), None)
-        by_service.setdefault(rpc.service, {})[rpc.method] = _handler(rpc, method, faults)
-    return [
-        grpc.method_handlers_generic_handler(service, handlers)
-        for service, handlers in by_service.items()
-    ]
+        by_service.setdefault(rpc.service, {})[rpc.method] = _handler(rpc, method, faults, storage)
+    return by_service
 
 
 def _handler(
-    rpc: Rpc, method: Callable[..., Any] | None, faults: Faults
+    rpc: Rpc, method: Callable[..., Any] | None, faults: Faults, storage: Storage | None
 ) -> grpc.RpcMethodHandler[Any, Any]:
     if method is None:
         method = _unimplemented(rpc)
     elif rpc.kind is Kind.BIDI:
         return grpc.stream_stream_rpc_method_handler(
-            _streaming(rpc, method, faults), rpc.request.FromString, _serialize
+            _streaming(rpc, method, faults, storage), rpc.request.FromString, _serialize
         )
     elif len(inspect.signature(method).parameters) > 1:
         # On the wire a unary answer and a stream of one response are the same.
@@ -72,7 +85,7 @@ def _handler(
             _writing(rpc, method, faults), _parser(rpc), _serialize
         )
     return grpc.unary_unary_rpc_method_handler(
-        _unary(rpc, method, faults), _parser(rpc), _serialize
+        _unary(rpc, method, faults, storage), _parser(rpc), _serialize
     )
 
 
@@ -92,17 +105,22 @@ def _parser(rpc: Rpc) -> Callable[[bytes], Message | DecodeError]:
 
 
 def _unary(
-    rpc: Rpc, method: Callable[[Message], Message], faults: Faults
+    rpc: Rpc, method: Callable[[Message], Message], faults: Faults, storage: Storage | None
 ) -> Callable[[Message | DecodeError, GrpcContext], Any]:
     async def answer(request: Message | DecodeError, context: GrpcContext) -> Message:
         try:
             if isinstance(request, DecodeError):
                 raise request
             if not faults.active:
-                return method(request)
+                if storage is None:
+                    return method(request)
+                return await carry_out(storage, method, request)
             with faults.call(rpc, context) as call:
                 await call.begin(request)
-                response = method(request)
+                if storage is None:
+                    response = method(request)
+                else:
+                    response = await carry_out(storage, method, request)
                 await call.finish(response)
                 return response
         except Exception as error:
@@ -129,12 +147,12 @@ def _writing(
 
 
 def _streaming(
-    rpc: Rpc, method: Callable[[Context], Any], faults: Faults
+    rpc: Rpc, method: Callable[[Context], Any], faults: Faults, storage: Storage | None
 ) -> Callable[[Any, GrpcContext], Any]:
     async def answer(_requests: object, context: GrpcContext) -> None:
         try:
             with faults.call(rpc, context) as call:
-                await method(call)
+                await method(call if storage is None else ConfirmingStream(call, storage))
         except StreamClosed:
             return
         except Exception as error:

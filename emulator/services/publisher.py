@@ -17,6 +17,7 @@ class PublisherService:
         self.update_topic = engine.update_topic
         self.list_topics = engine.list_topics
         self.list_topic_subscriptions = engine.list_topic_subscriptions
+        self.list_topic_snapshots = engine.list_topic_snapshots
 
     def get_topic(self, request: pubsub.GetTopicRequest) -> pubsub.Topic:
         return self._engine.get_topic(request.topic)
@@ -24,6 +25,12 @@ class PublisherService:
     def delete_topic(self, request: pubsub.DeleteTopicRequest) -> Empty:
         self._engine.delete_topic(request.topic)
         return Empty()
+
+    def detach_subscription(
+        self, request: pubsub.DetachSubscriptionRequest
+    ) -> pubsub.DetachSubscriptionResponse:
+        self._engine.detach_subscription(request.subscription)
+        return pubsub.DetachSubscriptionResponse()
 
     def publish(self, request: pubsub.PublishRequest) -> pubsub.PublishResponse:
         return pubsub.PublishResponse(message_ids=self._engine.publish(request))

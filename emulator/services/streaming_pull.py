@@ -7,7 +7,8 @@ import asyncio
 import grpc.aio
 
 from emulator.engine import Consumer, Delivery, Engine
-from emulator.engine.settings import MIN_ACK_DEADLINE, check_ack_deadline
+from emulator.engine.ack_ids import UNORDERED
+from emulator.engine.settings import check_ack_deadline
 from protocol import errors
 from protocol.messages import encoded_pb2 as encoded
 from protocol.messages import pubsub_pb2 as pubsub
@@ -60,7 +61,7 @@ class StreamingPull:
         finally:
             # A client that half-closes wants no more, but will finish what it has: its leases go
             # on. However else the stream ended, what it held is somebody else's now.
-            self._subscription.leave(consumer, give_back=not half_closed)
+            self._engine.leave(self._subscription, consumer, give_back=not half_closed)
 
     def _open(self, first: pubsub.StreamingPullRequest) -> Consumer:
         if not first.subscription:
@@ -73,7 +74,7 @@ class StreamingPull:
             raise errors.InvalidArgument(
                 "The first StreamingPullRequest must set the field stream_ack_deadline_seconds."
             )
-        check_ack_deadline(first.stream_ack_deadline_seconds, MIN_ACK_DEADLINE)
+        check_ack_deadline(first.stream_ack_deadline_seconds, self._engine.min_ack_deadline)
         self._name = first.subscription
         self._wants_pongs = first.protocol_version >= 1
         return Consumer(
@@ -106,33 +107,36 @@ class StreamingPull:
         for deadline in set(seconds):
             check_ack_deadline(deadline, minimum=0)
         if request.stream_ack_deadline_seconds:
-            check_ack_deadline(request.stream_ack_deadline_seconds, MIN_ACK_DEADLINE)
-        self._subscription.check_ack_ids([*request.ack_ids, *modified])
+            minimum = self._engine.min_ack_deadline
+            check_ack_deadline(request.stream_ack_deadline_seconds, minimum)
+        self._subscription.messages.leases.check([*request.ack_ids, *modified])
         # All of it is right: from here on it is carried out.
         if request.stream_ack_deadline_seconds:
             consumer.ack_deadline = request.stream_ack_deadline_seconds
         if request.ack_ids:
             ack_ids = list(request.ack_ids)
-            stale = self._engine.acknowledge(self._name, ack_ids)
-            self._confirm_acks(ack_ids, set(stale))
+            self._confirm_acks(ack_ids, self._engine.acknowledge(self._name, ack_ids))
         by_seconds: dict[int, list[str]] = {}
         for ack_id, deadline in zip(modified, seconds, strict=True):
             by_seconds.setdefault(deadline, []).append(ack_id)
         for deadline, ack_ids in by_seconds.items():
-            stale = self._engine.modify_ack_deadline(self._name, ack_ids, deadline)
-            self._confirm_deadlines(ack_ids, set(stale))
+            refused = self._engine.modify_ack_deadline(self._name, ack_ids, deadline)
+            self._confirm_deadlines(ack_ids, refused)
 
-    def _confirm_acks(self, ack_ids: list[str], stale: set[str]) -> None:
+    def _confirm_acks(self, ack_ids: list[str], refused: dict[str, str]) -> None:
         if self._subscription.config.enable_exactly_once_delivery:
             confirmation = self._add_notice().acknowledge_confirmation
-            confirmation.ack_ids.extend(i for i in ack_ids if i not in stale)
-            confirmation.invalid_ack_ids.extend(stale)
+            confirmation.ack_ids.extend(i for i in ack_ids if i not in refused)
+            for ack_id, code in refused.items():
+                is_unordered = code == UNORDERED
+                failed = "unordered_ack_ids" if is_unordered else "invalid_ack_ids"
+                getattr(confirmation, failed).append(ack_id)
 
-    def _confirm_deadlines(self, ack_ids: list[str], stale: set[str]) -> None:
+    def _confirm_deadlines(self, ack_ids: list[str], refused: dict[str, str]) -> None:
         if self._subscription.config.enable_exactly_once_delivery:
             confirmation = self._add_notice().modify_ack_deadline_confirmation
-            confirmation.ack_ids.extend(i for i in ack_ids if i not in stale)
-            confirmation.invalid_ack_ids.extend(stale)
+            confirmation.ack_ids.extend(i for i in ack_ids if i not in refused)
+            confirmation.invalid_ack_ids.extend(refused)
 
     def _add_notice(self) -> encoded.EncodedStreamingPullResponse:
         """The response that goes out next even if there are no messages (a pong is just that)."""

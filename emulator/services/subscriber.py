@@ -1,4 +1,4 @@
-"""google.pubsub.v1.Subscriber: subscriptions, Pull, Acknowledge, ModifyAckDeadline."""
+"""google.pubsub.v1.Subscriber: subscriptions, snapshots, seeks, and unary delivery."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ from .streaming_pull import StreamingPull
 # answer arrives before the deadline does. Measured on loaded machines: 100 ms is safe, 20 ms is
 # not. Of a wait below a second it is a tenth.
 ANSWER_MARGIN = 0.1
+
+# gRPC rounds the deadline up on its way here, by as much as this part of it.
+DEADLINE_ROUNDING = 0.01
 
 # Longest wait of a Pull whose caller set no deadline, in seconds.
 MAX_PULL_WAIT = 90.0
@@ -45,6 +48,10 @@ class SubscriberService:
         self.create_subscription = engine.create_subscription
         self.update_subscription = engine.update_subscription
         self.list_subscriptions = engine.list_subscriptions
+        self.create_snapshot = engine.create_snapshot
+        self.update_snapshot = engine.update_snapshot
+        self.list_snapshots = engine.list_snapshots
+        self.seek = engine.seek
 
     def get_subscription(self, request: pubsub.GetSubscriptionRequest) -> pubsub.Subscription:
         return self._engine.get_subscription(request.subscription)
@@ -57,42 +64,51 @@ class SubscriberService:
         self._engine.modify_push_config(request)
         return Empty()
 
+    def get_snapshot(self, request: pubsub.GetSnapshotRequest) -> pubsub.Snapshot:
+        return self._engine.get_snapshot(request.snapshot)
+
+    def delete_snapshot(self, request: pubsub.DeleteSnapshotRequest) -> Empty:
+        self._engine.delete_snapshot(request.snapshot)
+        return Empty()
+
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Empty:
         _check_size(request)
         name, ack_ids = request.subscription, list(request.ack_ids)
-        self._check_listable(name, ack_ids)
-        self._refuse_stale(name, self._engine.acknowledge(name, ack_ids))
+        self._check_listable(name, ack_ids, acknowledging=True)
+        self._refuse(name, self._engine.acknowledge(name, ack_ids))
         return Empty()
 
     def modify_ack_deadline(self, request: pubsub.ModifyAckDeadlineRequest) -> Empty:
         _check_size(request)
         name, ack_ids = request.subscription, list(request.ack_ids)
-        self._check_listable(name, ack_ids)
+        self._check_listable(name, ack_ids, acknowledging=False)
         seconds = request.ack_deadline_seconds
-        self._refuse_stale(name, self._engine.modify_ack_deadline(name, ack_ids, seconds))
+        self._refuse(name, self._engine.modify_ack_deadline(name, ack_ids, seconds))
         return Empty()
 
-    def _check_listable(self, name: str, ack_ids: list[str]) -> None:
-        """Refuse a request with more stale ids than an answer can name, before it has any effect.
+    def _check_listable(self, name: str, ack_ids: list[str], *, acknowledging: bool) -> None:
+        """Refuse a request with more bad ids than an answer can name, before it has any effect.
 
         Carried out, it would leave the caller in the dark about which of its ids were.
         """
         if len(ack_ids) <= MAX_LISTED or not self._is_exactly_once(name):
             return
-        stale = len(self._engine.stale(name, ack_ids))
-        if stale > MAX_LISTED:
+        refused = len(self._engine.refusals(name, ack_ids, acknowledging=acknowledging))
+        if refused > MAX_LISTED:
             raise errors.InvalidArgument(
-                f"{stale} of the {len(ack_ids)} acknowledgement ids in the request were invalid. "
+                f"{refused} of the {len(ack_ids)} acknowledgement ids in the request were invalid. "
                 f"More than {MAX_LISTED} cannot be listed, so the request had no effect."
             )
 
-    def _refuse_stale(self, name: str, stale: list[str]) -> None:
-        """With exactly-once delivery a stale ack id is an error; otherwise it is nothing."""
-        if stale and self._is_exactly_once(name):
+    def _refuse(self, name: str, refused: dict[str, str]) -> None:
+        """With exactly-once delivery a refused ack id is an error; otherwise it is nothing.
+
+        The status is the same for ids that may be tried again: official clients repeat a whole
+        request after UNAVAILABLE, and would find that the ids beside them are acknowledged already.
+        """
+        if refused and self._is_exactly_once(name):
             raise errors.InvalidArgument(
-                INVALID_ACK_IDS,
-                reason="EXACTLY_ONCE_ACKID_FAILURE",
-                metadata=dict.fromkeys(stale, "PERMANENT_FAILURE_INVALID_ACK_ID"),
+                INVALID_ACK_IDS, reason="EXACTLY_ONCE_ACKID_FAILURE", metadata=refused
             )
 
     def _is_exactly_once(self, name: str) -> bool:
@@ -130,7 +146,7 @@ class SubscriberService:
         finally:
             # An answered call keeps its leases. Whatever else happened, what it took is somebody
             # else's now.
-            subscription.leave(consumer, give_back=not answered)
+            self._engine.leave(subscription, consumer, give_back=not answered)
 
     async def _wait(
         self,
@@ -143,7 +159,8 @@ class SubscriberService:
         remaining = context.time_remaining()
         if remaining is None:
             remaining = MAX_PULL_WAIT
-        wait = min(remaining - min(ANSWER_MARGIN, remaining / 10), MAX_PULL_WAIT)
+        margin = min(ANSWER_MARGIN + remaining * DEADLINE_ROUNDING, remaining / 10)
+        wait = min(remaining - margin, MAX_PULL_WAIT)
         waiting = True
 
         def give_up() -> None:

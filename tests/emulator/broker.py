@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.engine import Consumer
+from emulator.engine import Consumer, Engine
 from emulator.engine.subscription import MAX_PER_RESPONSE
 from emulator.server import new_engine
 from protocol.clock import Clock, ManualClock
@@ -30,17 +30,28 @@ class Got:
 class Broker:
     """The engine, and short names for what tests ask of it all the time."""
 
-    def __init__(self, clock: Clock | None = None, **subscription: Any) -> None:
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        engine: Engine | None = None,
+        topic: dict[str, Any] | None = None,
+        **subscription: Any,
+    ) -> None:
         self.clock = clock or ManualClock()
-        self.engine = new_engine(self.clock)
-        self.engine.create_topic(pubsub.Topic(name=TOPIC))
+        self.engine = engine or new_engine(self.clock)
+        self.engine.create_topic(pubsub.Topic(name=TOPIC, **topic or {}))
         self.engine.create_subscription(
             pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC, **subscription)
         )
 
-    def publish(self, *data: str, key: str = "") -> list[str]:
-        messages = [pubsub.PubsubMessage(data=d.encode(), ordering_key=key) for d in data]
-        return self.engine.publish(pubsub.PublishRequest(topic=TOPIC, messages=messages))
+    def publish(self, *data: str, key: str = "", **attributes: str) -> list[str]:
+        messages = [
+            pubsub.PubsubMessage(data=d.encode(), ordering_key=key, attributes=attributes)
+            for d in data
+        ]
+        request = pubsub.PublishRequest(topic=TOPIC, messages=messages)
+        return list(self.engine.publish(request))
 
     def join(
         self, *, deadline: int = 10, max_messages: int = 0, max_bytes: int = 0
@@ -48,10 +59,12 @@ class Broker:
         return ConsumerDriver(self, deadline, max_messages, max_bytes)
 
     def acknowledge(self, *got: Got) -> list[str]:
-        return self.engine.acknowledge(SUBSCRIPTION, [g.ack_id for g in got])
+        """Returns the ids that were refused."""
+        return list(self.engine.acknowledge(SUBSCRIPTION, [g.ack_id for g in got]))
 
     def modify(self, seconds: int, *got: Got) -> list[str]:
-        return self.engine.modify_ack_deadline(SUBSCRIPTION, [g.ack_id for g in got], seconds)
+        refused = self.engine.modify_ack_deadline(SUBSCRIPTION, [g.ack_id for g in got], seconds)
+        return list(refused)
 
     def nack(self, *got: Got) -> list[str]:
         return self.modify(0, *got)
@@ -95,7 +108,7 @@ class ConsumerDriver:
         return [got.data for got in self.take(limit)]
 
     def leave(self, *, give_back: bool = True) -> None:
-        self._subscription.leave(self.consumer, give_back=give_back)
+        self._engine.leave(self._subscription, self.consumer, give_back=give_back)
 
     def _wake(self) -> None:
         self.wakes += 1

@@ -2,64 +2,81 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+INVALID = "PERMANENT_FAILURE_INVALID_ACK_ID"
+UNORDERED = "TRANSIENT_FAILURE_UNORDERED_ACK_ID"
 
-@dataclass
+
+@dataclass(frozen=True)
+class Terms:
+    """What the subscription is set to. `retry`: bounds of the backoff; `attempts`: the most."""
+
+    ordered: bool = False
+    exactly_once: bool = False
+    filtered: bool = False
+    retains: bool = False
+    retry: tuple[int, int] = (0, 0)
+    attempts: int = 0
+
+    def delay(self, failed: int) -> float:
+        low, high = self.retry
+        return min(float(low * 2 ** (failed - 1)), high)
+
+
+@dataclass(eq=False)
 class Message:
-    """One published message in one subscription."""
+    """One published message in one subscription. It `matches` the filter or not."""
 
+    seq: int
     data: str
     key: str
+    published: float
+    matches: bool
     failed: int = 0
     newest_ack_id: str = ""
     leased: bool = False
     done: bool = False
+    not_before: float = 0
 
 
 @dataclass
 class Key:
-    """A key's messages in the order of publishing.
+    """The unfinished messages of a key, in the order of publishing.
 
-    Those before `final` are acknowledged for good. Those up to `next` are delivered: leased, or
-    acknowledged while an earlier one was not. The rest waits. With exactly-once delivery what was
-    acknowledged is not delivered again with an earlier one that failed.
+    The first `next` of them are delivered: leased, or acknowledged while an earlier one was not, or
+    failed. The rest waits.
     """
 
-    exactly_once: bool
     messages: list[Message] = field(default_factory=list)
-    final: int = 0
+    acked: list[Message] = field(default_factory=list)
     next: int = 0
     failed: bool = False
+    not_before: float = 0
     holder: int | None = None
-    acked: set[int] = field(default_factory=set)
 
-    def offers(self, consumer: int) -> Message | None:
+    def offers(self, consumer: int, now: float) -> Message | None:
         """The one message of the key that `consumer` may be given now."""
         if self.failed or self.next == len(self.messages) or self.holder not in (None, consumer):
             return None
-        return self.messages[self.next]
+        return None if now < self.not_before else self.messages[self.next]
 
-    def settle(self, message: Message, *, acked: bool) -> None:
-        """A lease ended. When none is left, a key with a failure starts again at `final`."""
-        if acked:
-            self.acked.add(self.messages.index(message))
-        else:
-            self.failed = True
-        while self.final in self.acked:
-            self.messages[self.final].done = True
-            self.final += 1
-        if any(m.leased for m in self.messages):
-            return
-        self.holder = None
-        if self.failed:
-            self.failed = False
-            self.next = self.final
-            kept = {i for i in self.acked if i > self.final} if self.exactly_once else set()
-            for index in sorted(kept, reverse=True):
-                self.messages.pop(index).done = True
-            self.acked = {i for i in self.acked if i < self.final}
+    def drop(self, message: Message) -> None:
+        self.next -= 1
+        self.messages.remove(message)
+
+    def settle(self) -> None:
+        """A lease has ended. When none is left, a key with a failure starts again at it."""
+        while self.messages and self.messages[0] in self.acked:
+            first = self.messages[0]
+            first.done = True
+            self.acked.remove(first)
+            self.drop(first)
+        if not any(m.leased for m in self.messages):
+            self.holder = None
+            if self.failed:
+                self.failed, self.next, self.acked = False, 0, []
 
 
 @dataclass
@@ -88,40 +105,41 @@ class Room:
 class Model:
     """One subscription. Each method asserts that what the engine did was allowed."""
 
-    def __init__(self, *, ordered: bool, exactly_once: bool) -> None:
-        self.ordered = ordered
-        self.exactly_once = exactly_once
-        self.free: list[Message] = []
-        self.keys: defaultdict[str, Key] = defaultdict(lambda: Key(exactly_once))
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.keys: dict[str, Key] = {}
         self.by_data: dict[str, Message] = {}
         self.leases: dict[str, Lease] = {}
         # Every ack id ever given out.
         self.given: dict[str, Message] = {}
         self.sizes: dict[str, int] = {}
         self.rooms: dict[int, Room] = {}
+        # Data and failed attempts of each message for the dead-letter topic, in order.
+        self.dead: list[tuple[str, int]] = []
 
-    def publish(self, data: str, key: str) -> None:
-        message = Message(data, key if self.ordered else "")
-        self.by_data[data] = message
-        (self.keys[message.key].messages if message.key else self.free).append(message)
+    def publish(self, data: str, key: str, now: float, *, matches: bool) -> None:
+        seq, key = len(self.by_data) + 1, key if self.terms.ordered else ""
+        message = self.by_data[data] = Message(seq, data, key, now, matches)
+        message.done = self.terms.filtered and not matches
+        if key and not message.done:
+            self.keys.setdefault(key, Key()).messages.append(message)
 
-    def available(self, consumer: int) -> bool:
+    def available(self, consumer: int, now: float) -> bool:
         """Whether there is something that `consumer` might be given."""
-        return any(not m.leased and not m.done for m in self.free) or any(
-            key.offers(consumer) for key in self.keys.values()
+        free = (m for m in self.by_data.values() if not m.key and not m.done and not m.leased)
+        return any(m.not_before <= now for m in free) or any(
+            key.offers(consumer, now) for key in self.keys.values()
         )
 
-    def deliver(
-        self, consumer: int, data: str, ack_id: str, size: int, failed: int, due: float
-    ) -> None:
-        message = self.by_data[data]
+    def deliver(self, consumer: int, message: Message, ack_id: str, size: int, now: float) -> None:
+        data = message.data
         assert not message.leased, f"{data} was delivered while it was leased"
-        assert not message.done, f"{data} was delivered after it was acknowledged"
+        assert not message.done, f"{data} was delivered after it was finished"
+        assert message.not_before <= now, f"{data} was delivered before its backoff was over"
         assert ack_id not in self.given, f"{ack_id} was given out twice"
-        assert failed == message.failed, f"{data} failed {message.failed} times, not {failed}"
         if message.key:
             key = self.keys[message.key]
-            assert key.offers(consumer) is message, f"{data} was delivered out of order"
+            assert key.offers(consumer, now) is message, f"{data} was delivered out of order"
             key.next += 1
             key.holder = consumer
         room = self.rooms[consumer]
@@ -132,57 +150,133 @@ class Model:
         message.newest_ack_id = ack_id
         self.given[ack_id] = message
         self.sizes[data] = size
-        self.leases[ack_id] = Lease(message, consumer, due)
 
-    def acknowledge(self, ack_ids: list[str]) -> set[str]:
-        """Returns the ids that the engine must call stale."""
-        return {ack_id for ack_id in dict.fromkeys(ack_ids) if not self._acknowledge(ack_id)}
+    # ---- outcomes ------------------------------------------------------------------------------
 
-    def _acknowledge(self, ack_id: str) -> bool:
-        if ack_id in self.leases:
-            self._end(ack_id, acked=True)
-            return True
+    def acknowledge(self, ack_ids: list[str]) -> dict[str, str]:
+        """Returns the ids that the engine must refuse, and why."""
+        asked = [self.given[i] for i in ack_ids if i in self.leases]
+        refused = {}
+        for ack_id in dict.fromkeys(ack_ids):
+            if ack_id in self.leases:
+                if self.terms.exactly_once and self._has_unfinished_before(
+                    self.given[ack_id], asked
+                ):
+                    refused[ack_id] = UNORDERED
+            elif not self._acknowledge_late(ack_id):
+                refused[ack_id] = INVALID
+        for ack_id in [i for i in dict.fromkeys(ack_ids) if i in self.leases and i not in refused]:
+            message = self._end_lease(ack_id)
+            if message.key:
+                self.keys[message.key].acked.append(message)
+                self.keys[message.key].settle()
+            else:
+                message.done = True
+        return refused
+
+    def _has_unfinished_before(self, message: Message, asked: list[Message]) -> bool:
+        if not message.key:
+            return False
+        messages = self.keys[message.key].messages
+        return any(m not in asked for m in messages[: messages.index(message)])
+
+    def _acknowledge_late(self, ack_id: str) -> bool:
+        """The message waits to be delivered again: it need not be."""
         message = self.given[ack_id]
         newest = message.newest_ack_id == ack_id
-        if self.exactly_once or message.key or message.done or not newest:
+        if self.terms.exactly_once or message.key or message.done or not newest:
             return False
-        # Late, and the message lies in the queue again.
         message.done = True
         return True
 
-    def modify(self, ack_ids: list[str], seconds: int, now: float) -> set[str]:
-        """Returns the ids that the engine must call stale."""
-        stale = {ack_id for ack_id in ack_ids if ack_id not in self.leases}
-        for ack_id in set(ack_ids) - stale:
+    def modify(self, ack_ids: list[str], seconds: int, now: float) -> dict[str, str]:
+        """Returns the ids that the engine must refuse, and why."""
+        refused = {ack_id: INVALID for ack_id in ack_ids if ack_id not in self.leases}
+        for ack_id in [i for i in dict.fromkeys(ack_ids) if i not in refused]:
             if seconds:
                 self.leases[ack_id].due = now + seconds
             else:
-                self.fail(ack_id)
-        return stale
+                self.fail(ack_id, now)
+        return refused
 
     def expire(self, now: float) -> None:
-        for ack_id in [i for i, lease in self.leases.items() if lease.due <= now]:
-            self.fail(ack_id)
+        due = [i for i, lease in self.leases.items() if lease.due <= now]
+        for ack_id in sorted(due, key=lambda i: self.leases[i].due):
+            self.fail(ack_id, now)
 
-    def fail(self, ack_id: str) -> None:
-        self.leases[ack_id].message.failed += 1
-        self._end(ack_id, acked=False)
+    def fail(self, ack_id: str, now: float) -> None:
+        message = self._end_lease(ack_id)
+        message.failed += 1
+        if 0 < self.terms.attempts <= message.failed:
+            self.dead.append((message.data, message.failed))
+            message.done = True
+            if message.key:
+                self.keys[message.key].drop(message)
+                self.keys[message.key].settle()
+        else:
+            self._wait(message, now + self.terms.delay(message.failed))
+
+    def _wait(self, message: Message, not_before: float) -> None:
+        if message.key:
+            key = self.keys[message.key]
+            key.failed = True
+            key.not_before = max(key.not_before, not_before)
+            key.settle()
+        else:
+            message.not_before = not_before
 
     def give_back(self, consumer: int) -> None:
         for ack_id in [i for i, lease in self.leases.items() if lease.consumer == consumer]:
-            self._end(ack_id, acked=False)
+            self._wait(self._end_lease(ack_id), 0)
 
-    def _end(self, ack_id: str, *, acked: bool) -> None:
+    def _end_lease(self, ack_id: str) -> Message:
         lease = self.leases.pop(ack_id)
-        message = lease.message
-        message.leased = False
+        lease.message.leased = False
         room = self.rooms[lease.consumer]
         room.messages -= 1
-        room.bytes -= self.sizes[message.data]
-        if message.key:
-            self.keys[message.key].settle(message, acked=acked)
-        else:
-            message.done = acked
+        room.bytes -= self.sizes[lease.message.data]
+        return lease.message
+
+    # ---- seeks, and a restart ------------------------------------------------------------------
+
+    def seek(self, wanted: Callable[[Message], bool], kept: Callable[[Message], bool]) -> None:
+        """What is `wanted` is unfinished from now on, if it was so before or is still `kept`."""
+        moved: set[str] = set()
+        for message in self.by_data.values():
+            possible = kept(message) and not (self.terms.filtered and not message.matches)
+            acked = message.key and message in self.keys.get(message.key, Key()).acked
+            if not message.done and not wanted(message):
+                message.done = True
+                self._forget_lease(message)
+                moved.add(message.key)
+            elif message.done and wanted(message) and possible:
+                message.done, message.failed, message.not_before = False, 0, 0
+                message.newest_ack_id = ""
+                moved.add(message.key)
+            elif acked:
+                moved.add(message.key)
+        for name in moved - {""}:
+            self._start_over(name)
+
+    def _start_over(self, name: str) -> None:
+        messages = [m for m in self.by_data.values() if m.key == name and not m.done]
+        for message in messages:
+            self._forget_lease(message)
+        self.keys[name] = Key(messages)
+
+    def _forget_lease(self, message: Message) -> None:
+        if message.leased:
+            self._end_lease(message.newest_ack_id)
+
+    def restart(self) -> None:
+        """Nobody holds anything any more; what is unfinished waits, without a backoff."""
+        for ack_id in list(self.leases):
+            self._end_lease(ack_id)
+        self.rooms.clear()
+        for message in self.by_data.values():
+            message.not_before, message.newest_ack_id = 0, ""
+        for name in self.keys:
+            self._start_over(name)
 
     @property
     def backlog(self) -> int:

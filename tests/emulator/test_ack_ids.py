@@ -51,7 +51,7 @@ def test_an_id_never_given_out_is_stale() -> None:
     (got,) = broker.join().take()
     number, mark = got.ack_id.split("-")
     unknown = f"{int(number, 16) + 5:x}-{mark}"
-    assert broker.engine.acknowledge(SUBSCRIPTION, [unknown]) == [unknown]
+    assert list(broker.engine.acknowledge(SUBSCRIPTION, [unknown])) == [unknown]
 
 
 MALFORMED = ("", "x", "-", "1", "1-", "0x1-{mark}", "-1-{mark}", "A-{mark}", "{mark}", "1 -{mark}")

@@ -15,7 +15,7 @@ import pytest
 from emulator import Emulator
 from protocol.clock import ManualClock
 from protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import SUBSCRIPTION
+from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.wire import Wire
 
 ROOT = Path(__file__).parents[2]
@@ -114,9 +114,7 @@ def test_a_client_that_reads_nothing_cannot_keep_the_broker(wires: list[Wire]) -
         wire.create()
         wire.publish(*["x" * 9_000] * 1000)
         wire.stream().call.initial_metadata()
-        while not emulator.inspect(lambda engine: engine.next_due()):
-            # Until the first messages are on their way.
-            pass
+        emulator.history.wait_until(lambda: bool(emulator.history.deliveries()))
     assert emulator.engine.backlog(SUBSCRIPTION) == 1000
     with Emulator(engine=emulator.engine) as again:
         wire = connect(wires, again)
@@ -226,3 +224,17 @@ def test_the_fixture_leaves_no_trace(tmp_path: Path) -> None:
         check=False,
     )
     assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_a_fault_may_look_inside(emulator: Emulator, wire: Wire) -> None:
+    """Its function runs on the thread that owns the engine, and waits for nobody."""
+    wire.create()
+    seen: list[int] = []
+
+    def look(request: pubsub.GetTopicRequest) -> None:
+        emulator.publish(request.topic, "a")
+        seen.append(emulator.backlog(SUBSCRIPTION))
+
+    emulator.faults.error("GetTopic", look)
+    wire.call("GetTopic", pubsub.GetTopicRequest(topic=TOPIC))
+    assert seen == [1]

@@ -1,7 +1,8 @@
 """Anything may happen in any order, and the engine keeps its promises (hypothesis).
 
 After every step: nothing is delivered twice while leased, keys keep their order, flow control
-holds, and not all are asleep while there is work for one of them. At the end nothing was lost.
+holds, what failed too often is in the dead-letter topic, and not all are asleep while there is work
+for one of them. At the end nothing was lost.
 
 PULLSTREAM_MODEL_EXAMPLES=20000 searches longer than the suite does.
 """
@@ -9,19 +10,39 @@ PULLSTREAM_MODEL_EXAMPLES=20000 searches longer than the suite does.
 from __future__ import annotations
 
 import os
+from typing import Any
 
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.emulator.broker import SUBSCRIPTION, Broker, ConsumerDriver, Got
-from tests.emulator.model import Model, Room
+from emulator.engine import Consumer, Engine
+from protocol.clock import ManualClock
+from protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, Broker, ConsumerDriver, Got
+from tests.emulator.keeper import Keeper
+from tests.emulator.model import Lease, Message, Model, Room, Terms
+
+DEAD_TOPIC = f"{PROJECT}/topics/dead"
+DEAD_SUBSCRIPTION = f"{PROJECT}/subscriptions/undertaker"
+SNAPSHOT = f"{PROJECT}/snapshots/before"
 
 Limits = tuple[int, int, int]
 limits = st.tuples(
     st.sampled_from([10, 60]),
     st.sampled_from([-1, 0, 0, 1, 2, 3]),
     st.sampled_from([0, 0, 0, 1, 100]),
+)
+terms = st.builds(
+    Terms,
+    ordered=st.sampled_from([True, True, False]),
+    exactly_once=st.sampled_from([False, False, True]),
+    filtered=st.sampled_from([False, False, True]),
+    retains=st.booleans(),
+    retry=st.sampled_from([(0, 0), (0, 0), (2, 7), (10, 600)]),
+    attempts=st.sampled_from([0, 5]),
 )
 picks = st.lists(st.integers(0, 1000), min_size=1, max_size=4)
 pick = st.integers(0, 1000)
@@ -30,16 +51,17 @@ pick = st.integers(0, 1000)
 class EngineModel(RuleBasedStateMachine):
     """Consumers have numbers. One sleeps that got nothing when it last took and was not woken."""
 
-    @initialize(
-        ordered=st.sampled_from([True, True, False]),
-        exactly_once=st.sampled_from([False, False, True]),
-        limits=st.lists(limits, min_size=1, max_size=3),
-    )
-    def start(self, ordered: bool, exactly_once: bool, limits: list[Limits]) -> None:
-        self.broker = Broker(
-            enable_message_ordering=ordered, enable_exactly_once_delivery=exactly_once
-        )
-        self.model = Model(ordered=ordered, exactly_once=exactly_once)
+    @initialize(terms=terms, limits=st.lists(limits, min_size=1, max_size=3))
+    def start(self, terms: Terms, limits: list[Limits]) -> None:
+        self.clock = ManualClock()
+        self.keeper = Keeper()
+        self.model = Model(terms)
+        engine = self.new_engine()
+        engine.create_topic(pubsub.Topic(name=DEAD_TOPIC))
+        engine.create_subscription(pubsub.Subscription(name=DEAD_SUBSCRIPTION, topic=DEAD_TOPIC))
+        self.broker = Broker(self.clock, engine=engine, **self.settings(terms))
+        self.dead: list[tuple[str, int]] = []
+        self.snapshot: tuple[int, set[int]] | None = None
         self.consumers: dict[int, ConsumerDriver] = {}
         # How often each sleeping consumer had been woken when it fell asleep.
         self.asleep: dict[int, int] = {}
@@ -48,16 +70,44 @@ class EngineModel(RuleBasedStateMachine):
         for each in limits:
             self.new_consumer(*each)
 
+    def new_engine(self) -> Engine:
+        return Engine(wall=self.clock.now, monotonic=self.clock.monotonic, observer=self.keeper)
+
+    def settings(self, terms: Terms) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "enable_message_ordering": terms.ordered,
+            "enable_exactly_once_delivery": terms.exactly_once,
+            "retain_acked_messages": terms.retains,
+            "filter": 'attributes.kind = "good"' if terms.filtered else "",
+        }
+        low, high = terms.retry
+        if high:
+            fields["retry_policy"] = pubsub.RetryPolicy(
+                minimum_backoff=Duration(seconds=low), maximum_backoff=Duration(seconds=high)
+            )
+        if terms.attempts:
+            fields["dead_letter_policy"] = pubsub.DeadLetterPolicy(
+                dead_letter_topic=DEAD_TOPIC, max_delivery_attempts=terms.attempts
+            )
+        return fields
+
+    @property
+    def now(self) -> float:
+        return self.clock.monotonic()
+
+    # ---- messages ------------------------------------------------------------------------------
+
     @rule(
         key=st.sampled_from(["a", "a", "b", ""]),
         sizes=st.lists(st.integers(0, 60), min_size=1, max_size=4),
+        good=st.booleans(),
         settle=st.booleans(),
     )
-    def publish(self, key: str, sizes: list[int], settle: bool) -> None:
+    def publish(self, key: str, sizes: list[int], good: bool, settle: bool) -> None:
         data = [f"{len(self.model.by_data) + i}{'.' * size}" for i, size in enumerate(sizes)]
         for each in data:
-            self.model.publish(each, key)
-        self.broker.publish(*data, key=key)
+            self.model.publish(each, key, self.now, matches=good)
+        self.broker.publish(*data, key=key, kind="good" if good else "bad")
         self.settle_if(settle)
 
     def new_consumer(self, deadline: int, max_messages: int = 0, max_bytes: int = 0) -> int:
@@ -77,22 +127,19 @@ class EngineModel(RuleBasedStateMachine):
         self.take_for(self.choose(number), limit)
 
     def take_for(self, consumer: int, limit: int) -> list[Got]:
-        now = self.broker.clock.monotonic()
         got = self.consumers[consumer].take(limit)
         assert len(got) <= limit
         for each in got:
-            self.model.deliver(
-                consumer,
-                each.data,
-                each.ack_id,
-                each.size,
-                each.failed_before,
-                now + self.deadlines[consumer],
-            )
+            message = self.model.by_data[each.data]
+            assert each.failed_before == message.failed
+            self.model.deliver(consumer, message, each.ack_id, each.size, self.now)
+            due = self.now + self.deadlines[consumer]
+            self.model.leases[each.ack_id] = Lease(message, consumer, due)
         if got:
             self.asleep.pop(consumer, None)
         else:
-            nothing = not self.model.rooms[consumer].is_left or not self.model.available(consumer)
+            room = self.model.rooms[consumer]
+            nothing = not room.is_left or not self.model.available(consumer, self.now)
             assert nothing, "a consumer with room got nothing although there was something"
             self.asleep[consumer] = self.consumers[consumer].wakes
         return got
@@ -123,6 +170,8 @@ class EngineModel(RuleBasedStateMachine):
         self.new_consumer(*limits)
         self.settle_if(settle)
 
+    # ---- outcomes ------------------------------------------------------------------------------
+
     def anything_given(self) -> bool:
         return bool(self.model.given)
 
@@ -135,23 +184,78 @@ class EngineModel(RuleBasedStateMachine):
     @rule(numbers=picks, settle=st.booleans())
     def acknowledge(self, numbers: list[int], settle: bool) -> None:
         ids = self.chosen_ids(numbers)
-        stale = self.broker.engine.acknowledge(SUBSCRIPTION, ids)
-        assert set(stale) == self.model.acknowledge(ids)
+        refused = self.broker.engine.acknowledge(SUBSCRIPTION, ids)
+        assert refused == self.model.acknowledge(ids)
         self.settle_if(settle)
 
     @precondition(anything_given)
     @rule(numbers=picks, seconds=st.sampled_from([0, 0, 1, 30, 600]), settle=st.booleans())
     def modify(self, numbers: list[int], seconds: int, settle: bool) -> None:
         ids = self.chosen_ids(numbers)
-        stale = self.broker.engine.modify_ack_deadline(SUBSCRIPTION, ids, seconds)
-        assert set(stale) == self.model.modify(ids, seconds, self.broker.clock.monotonic())
+        refused = self.broker.engine.modify_ack_deadline(SUBSCRIPTION, ids, seconds)
+        assert refused == self.model.modify(ids, seconds, self.now)
         self.settle_if(settle)
 
     @rule(seconds=st.sampled_from([1, 5, 10, 50]), settle=st.booleans())
     def advance(self, seconds: int, settle: bool) -> None:
         self.broker.advance(seconds)
-        self.model.expire(self.broker.clock.monotonic())
+        self.model.expire(self.now)
         self.settle_if(settle)
+
+    @precondition(anything_given)
+    @rule(settle=st.booleans())
+    def nack_all(self, settle: bool) -> None:
+        """Often enough in a row for a message to be dead."""
+        ids = list(self.model.leases)
+        if ids:
+            self.broker.engine.modify_ack_deadline(SUBSCRIPTION, ids, 0)
+            self.model.modify(ids, 0, self.now)
+        self.settle_if(settle)
+
+    # ---- seeks, and a restart ------------------------------------------------------------------
+
+    @rule(ago=st.sampled_from([-1, 0, 1, 10, 100]), settle=st.booleans())
+    def seek_to_time(self, ago: int, settle: bool) -> None:
+        time = Timestamp()
+        time.FromMilliseconds(round((self.clock.now() - ago) * 1000))
+        self.broker.engine.seek(pubsub.SeekRequest(subscription=SUBSCRIPTION, time=time))
+        since = self.now - ago
+        self.model.seek(lambda m: m.published >= since, lambda m: self.model.terms.retains)
+        self.settle_if(settle)
+
+    @rule()
+    def take_snapshot(self) -> None:
+        engine = self.broker.engine
+        if self.snapshot is not None:
+            engine.delete_snapshot(SNAPSHOT)
+        request = pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
+        engine.create_snapshot(request)
+        messages = self.model.by_data.values()
+        self.snapshot = len(messages), {m.seq for m in messages if not m.done}
+
+    @precondition(lambda self: self.snapshot is not None)
+    @rule(settle=st.booleans())
+    def seek_to_snapshot(self, settle: bool) -> None:
+        assert self.snapshot is not None
+        since, unfinished = self.snapshot
+
+        def belongs(message: Message) -> bool:
+            return message.seq > since or message.seq in unfinished
+
+        request = pubsub.SeekRequest(subscription=SUBSCRIPTION, snapshot=SNAPSHOT)
+        self.broker.engine.seek(request)
+        self.model.seek(belongs, belongs)
+        self.settle_if(settle)
+
+    @rule(limits=limits)
+    def restart(self, limits: Limits) -> None:
+        """The broker comes back from what an observer was told."""
+        self.broker.engine = self.new_engine()
+        self.broker.engine.restore(self.keeper.everything())
+        self.model.restart()
+        self.consumers.clear()
+        self.asleep.clear()
+        self.new_consumer(*limits)
 
     # ---- after every step ----------------------------------------------------------------------
 
@@ -165,6 +269,19 @@ class EngineModel(RuleBasedStateMachine):
     @invariant()
     def backlog_is_what_is_unfinished(self) -> None:
         assert self.broker.backlog == self.model.backlog
+
+    @invariant()
+    def the_dead_are_in_their_topic(self) -> None:
+        engine = self.broker.engine
+        consumer = Consumer(ack_deadline=10, wake=lambda: None)
+        subscription = engine.join(DEAD_SUBSCRIPTION, consumer)
+        for ack_id, delivery in engine.take(subscription, consumer):
+            message = delivery.record.message()
+            count = message.attributes["CloudPubSubDeadLetterSourceDeliveryCount"]
+            self.dead.append((message.data.decode(), int(count)))
+            engine.acknowledge(DEAD_SUBSCRIPTION, [ack_id])
+        engine.leave(subscription, consumer)
+        assert sorted(self.dead) == sorted(self.model.dead)
 
     @invariant()
     def every_lease_has_an_announced_end(self) -> None:
@@ -183,19 +300,20 @@ class EngineModel(RuleBasedStateMachine):
             return
         for number in self.asleep:
             if self.model.rooms[number].is_left:
-                assert not self.model.available(number), f"consumer {number} sleeps through work"
+                available = self.model.available(number, self.now)
+                assert not available, f"consumer {number} sleeps through work"
 
     def teardown(self) -> None:
         """Whoever takes and acknowledges all that comes sees every message to its end."""
-        if not hasattr(self, "model"):
+        if not hasattr(self, "snapshot"):
             return
         consumer = self.new_consumer(10)
         for _ in range(3):
             while got := self.take_for(consumer, 1000):
                 ids = [each.ack_id for each in got]
-                assert self.broker.engine.acknowledge(SUBSCRIPTION, ids) == []
-                assert self.model.acknowledge(ids) == set()
-            # What others still held comes now.
+                assert self.broker.engine.acknowledge(SUBSCRIPTION, ids) == {}
+                assert self.model.acknowledge(ids) == {}
+            # What others still held, and what waited, comes now.
             self.advance(600, settle=False)
         assert self.model.backlog == self.broker.backlog == 0
 

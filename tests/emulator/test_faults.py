@@ -10,6 +10,7 @@ import pytest
 
 from emulator import Emulator
 from emulator.faults import Fault, Faults
+from emulator.faults.scope import Scope
 from protocol.clock import ManualClock
 from protocol.errors import Aborted, Internal, NotFound, RpcError, Unavailable, from_rpc_error
 from protocol.messages import pubsub_pb2 as pubsub
@@ -236,7 +237,7 @@ def test_a_dropped_call_waits_for_its_callers_deadline(
         assert call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         assert fault.hits == 1
         assert emulator.inspect(lambda engine: engine.get_topic(TOPIC)).name == TOPIC
-        assert emulator.inspect(lambda engine: engine.next_due()) is None
+        assert emulator.history.deliveries() == []
 
 
 def test_a_dropped_call_goes_on_when_lifted(faults: Faults, wire: Wire) -> None:
@@ -298,7 +299,7 @@ def test_the_end_of_a_with_block_lifts(faults: Faults, wire: Wire) -> None:
 def test_waiting_for_hits_that_do_not_come_is_an_error(faults: Faults) -> None:
     """It says what was waited for."""
     fault = faults.drop("Publish")
-    with pytest.raises(TimeoutError, match=r"Drop of Publish acted 0 times within 0\.01 s, not 2"):
+    with pytest.raises(TimeoutError, match=r"drop of Publish acted 0 times within 0\.01 s, not 2"):
         fault.wait_for_hits(2, timeout=0.01)
 
 
@@ -341,7 +342,7 @@ def test_an_argument_that_makes_no_sense_is_refused(set_fault: Any, text: str) -
 
 def test_a_fault_counts_to_its_end() -> None:
     """By itself, without a broker."""
-    fault = Fault("Publish", times=1)
+    fault = Fault(Scope("Publish", times=1))
     assert [fault.claim(), fault.claim()] == [True, False]
     assert fault.is_over
     fault.wait_for_hits(1, timeout=PATIENCE)
@@ -349,7 +350,7 @@ def test_a_fault_counts_to_its_end() -> None:
 
 def test_a_lifted_fault_acts_no_more() -> None:
     """Also on a call that had met it before."""
-    fault = Fault("Publish")
+    fault = Fault(Scope("Publish"))
     fault.lift()
     assert not fault.claim()
     assert fault.is_over

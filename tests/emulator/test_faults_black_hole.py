@@ -95,7 +95,7 @@ def free_messages(engine: Engine) -> int:
     consumer = Consumer(ack_deadline=10, wake=lambda: None)
     subscription = engine.join(SUBSCRIPTION, consumer)
     taken = engine.take(subscription, consumer)
-    subscription.leave(consumer)
+    engine.leave(subscription, consumer)
     return len(taken)
 
 

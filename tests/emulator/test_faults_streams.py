@@ -12,6 +12,7 @@ import pytest
 
 from emulator import Emulator
 from emulator.faults import Call, Fault, Faults
+from emulator.faults.scope import Scope
 from protocol.clock import ManualClock
 from protocol.errors import Internal, Unavailable
 from protocol.messages import pubsub_pb2 as pubsub
@@ -91,7 +92,7 @@ def test_a_stream_ends_in_the_place_of_a_lost_response(faults: Faults, wire: Wir
     assert data_of(wire.pull()) == ["a"]
 
 
-@pytest.mark.parametrize("others", [(), (Fault("Publish"),)])
+@pytest.mark.parametrize("others", [(), (Fault(Scope("Publish")),)])
 def test_an_ended_call_writes_nothing_more(others: tuple[Fault, ...]) -> None:
     """What it wrote last is the last, whatever else is in force."""
 

@@ -145,22 +145,6 @@ def test_what_comes_again_must_be_acknowledged_again() -> None:
     assert consumer.take_data() == ["2"]
 
 
-def test_with_exactly_once_delivery_what_was_acknowledged_stays_so() -> None:
-    """That promise is the stronger one: only what is left of the key comes again."""
-    broker = Broker(enable_message_ordering=True, enable_exactly_once_delivery=True)
-    broker.publish("1", "2", "3", key="k")
-    consumer = broker.join()
-    one, two, three = consumer.take()
-    broker.acknowledge(two)
-    broker.nack(one)
-    broker.nack(three)
-    again = consumer.take()
-    assert [got.data for got in again] == ["1", "3"]
-    for got in again:
-        broker.acknowledge(got)
-    assert broker.backlog == 0
-
-
 @pytest.mark.parametrize("fail", [nack, expire])
 def test_a_failed_key_waits_for_its_last_lease(fail: Failure) -> None:
     """What is still leased is delivered to nobody else, and nothing may overtake it."""

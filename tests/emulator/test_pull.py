@@ -10,7 +10,7 @@ import pytest
 
 from emulator import Emulator
 from emulator.engine import Engine
-from emulator.engine.subscription import MAX_WAITING
+from emulator.engine.consumers import MAX_WAITING
 from protocol.clock import ManualClock
 from protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC

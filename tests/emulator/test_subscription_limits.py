@@ -104,7 +104,7 @@ GOOD: list[dict[str, Any]] = [
     {"dead_letter_policy": dead_letter(100)},
     {"retry_policy": retry(0, 0)},
     {"retry_policy": retry(600, 600)},
-    {"filter": "f" * 256},
+    {"filter": f"attributes:{'f' * 245}"},
 ]
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -16,71 +14,11 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from emulator import Emulator
 from emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
-
-# Google's client pings, retries and waits on threads of its own; nothing here takes so long.
-PATIENCE = 30.0
-
-TOPIC = "projects/test-project/topics/orders"
-SUBSCRIPTION = "projects/test-project/subscriptions/billing"
+from tests.interop.google_python import PATIENCE, PROJECT, SUBSCRIPTION, TOPIC, Connect
+from tests.interop.google_python import connect as connect
 
 
-class Clients:
-    """A publisher that keeps order, a subscriber, a topic and a subscription."""
-
-    def __init__(self, **subscription: Any) -> None:
-        self.publisher = pubsub_v1.PublisherClient(
-            publisher_options=pubsub_v1.types.PublisherOptions(enable_message_ordering=True)
-        )
-        self.subscriber = pubsub_v1.SubscriberClient()
-        self.publisher.create_topic(name=TOPIC)
-        self.subscriber.create_subscription(
-            request={"name": SUBSCRIPTION, "topic": TOPIC, **subscription}
-        )
-
-    def publish(self, *data: bytes, key: str = "", **attributes: str) -> list[str]:
-        futures = [
-            self.publisher.publish(TOPIC, each, ordering_key=key, **attributes) for each in data
-        ]
-        return [future.result(PATIENCE) for future in futures]
-
-    def pull(self, max_messages: int = 100) -> list[Any]:
-        response = self.subscriber.pull(
-            subscription=SUBSCRIPTION, max_messages=max_messages, timeout=PATIENCE
-        )
-        return list(response.received_messages)
-
-    @contextmanager
-    def subscribe(self, callback: Callable[[Any], None], **options: Any) -> Iterator[Any]:
-        """Messages go to `callback` as long as this lasts; yields the client's future."""
-        future = self.subscriber.subscribe(SUBSCRIPTION, callback, **options)
-        try:
-            yield future
-        finally:
-            future.cancel()
-            with suppress(exceptions.GoogleAPICallError):
-                future.result(PATIENCE)
-
-    def close(self) -> None:
-        self.publisher.stop()
-        self.publisher.transport.close()
-        self.subscriber.close()
-
-
-@pytest.fixture
-def connect(pubsub_emulator: Emulator) -> Iterator[Any]:
-    """Makes the clients, once a test has said what subscription it wants."""
-    made: list[Clients] = []
-
-    def make(**subscription: Any) -> Clients:
-        made.append(Clients(**subscription))
-        return made[0]
-
-    yield make
-    for clients in made:
-        clients.close()
-
-
-def test_a_callback_gets_what_is_published(connect: Any, pubsub_emulator: Emulator) -> None:
+def test_a_callback_gets_what_is_published(connect: Connect, pubsub_emulator: Emulator) -> None:
     """With id, attributes and time; acknowledged, it is gone."""
     clients = connect()
     received: queue.Queue[Any] = queue.Queue()
@@ -101,7 +39,7 @@ def test_a_callback_gets_what_is_published(connect: Any, pubsub_emulator: Emulat
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_a_thousand_messages_arrive(connect: Any, pubsub_emulator: Emulator) -> None:
+def test_a_thousand_messages_arrive(connect: Connect, pubsub_emulator: Emulator) -> None:
     """Published in batches, delivered under the client's flow control."""
     clients = connect()
     received: queue.Queue[bytes] = queue.Queue()
@@ -118,7 +56,7 @@ def test_a_thousand_messages_arrive(connect: Any, pubsub_emulator: Emulator) -> 
     assert sorted(got) == sorted(expected)
 
 
-def test_keys_keep_their_order(connect: Any) -> None:
+def test_keys_keep_their_order(connect: Connect) -> None:
     """Each by itself, however the client's threads run."""
     clients = connect(enable_message_ordering=True)
     handled: queue.Queue[tuple[str, int]] = queue.Queue()
@@ -136,7 +74,7 @@ def test_keys_keep_their_order(connect: Any) -> None:
         assert [number for k, number in got if k == key] == list(range(50))
 
 
-def test_a_key_starts_again_at_what_was_nacked(connect: Any) -> None:
+def test_a_key_starts_again_at_what_was_nacked(connect: Connect) -> None:
     """The client goes on with what it has; then the broker delivers all of that once more."""
     clients = connect(enable_message_ordering=True)
     handled: queue.Queue[int] = queue.Queue()
@@ -158,7 +96,7 @@ def test_a_key_starts_again_at_what_was_nacked(connect: Any) -> None:
         assert [handled.get(timeout=PATIENCE) for _ in range(4, 20)] == list(range(4, 20))
 
 
-def test_a_nacked_message_comes_again(connect: Any) -> None:
+def test_a_nacked_message_comes_again(connect: Connect) -> None:
     """With its attempts, where a dead-letter policy has them counted."""
     policy = {"dead_letter_topic": TOPIC, "max_delivery_attempts": 5}
     clients = connect(dead_letter_policy=policy)
@@ -176,7 +114,7 @@ def test_a_nacked_message_comes_again(connect: Any) -> None:
         assert [attempts.get(timeout=PATIENCE) for _ in range(3)] == [1, 2, 3]
 
 
-def test_messages_can_be_pulled(connect: Any, pubsub_emulator: Emulator) -> None:
+def test_messages_can_be_pulled(connect: Connect, pubsub_emulator: Emulator) -> None:
     """Acknowledged, extended and given up by unary calls."""
     clients = connect()
     clients.publish(b"a", b"b")
@@ -191,7 +129,7 @@ def test_messages_can_be_pulled(connect: Any, pubsub_emulator: Emulator) -> None
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_a_pull_without_messages_is_empty(connect: Any) -> None:
+def test_a_pull_without_messages_is_empty(connect: Connect) -> None:
     """No error: the answer comes before the client's deadline."""
     clients = connect()
     response = clients.subscriber.pull(
@@ -200,7 +138,7 @@ def test_a_pull_without_messages_is_empty(connect: Any) -> None:
     assert list(response.received_messages) == []
 
 
-def test_exactly_once_results_reach_the_caller(connect: Any) -> None:
+def test_exactly_once_results_reach_the_caller(connect: Connect) -> None:
     """A good acknowledgement succeeds; a second one of the same delivery is told to be invalid."""
     clients = connect(enable_exactly_once_delivery=True)
     results: queue.Queue[Any] = queue.Queue()
@@ -218,13 +156,13 @@ def test_exactly_once_results_reach_the_caller(connect: Any) -> None:
         assert results.get(timeout=PATIENCE) is AcknowledgeStatus.INVALID_ACK_ID
 
 
-def test_topics_and_subscriptions_can_be_managed(connect: Any) -> None:
+def test_topics_and_subscriptions_can_be_managed(connect: Connect) -> None:
     """Create, get, list in pages, update by mask, delete."""
     clients = connect()
     publisher, subscriber = clients.publisher, clients.subscriber
     for i in range(4):
         publisher.create_topic(name=f"{TOPIC}-{i}")
-    pages = publisher.list_topics(request={"project": "projects/test-project", "page_size": 2})
+    pages = publisher.list_topics(request={"project": PROJECT, "page_size": 2})
     assert [topic.name for topic in pages] == [TOPIC, *(f"{TOPIC}-{i}" for i in range(4))]
     assert list(publisher.list_topic_subscriptions(topic=TOPIC)) == [SUBSCRIPTION]
 
@@ -244,22 +182,22 @@ def test_topics_and_subscriptions_can_be_managed(connect: Any) -> None:
     assert topic.message_retention_duration.seconds == 600
 
     publisher.delete_topic(topic=TOPIC)
-    (kept,) = subscriber.list_subscriptions(project="projects/test-project")
+    (kept,) = subscriber.list_subscriptions(project=PROJECT)
     assert kept.topic == "_deleted-topic_"
     subscriber.delete_subscription(subscription=SUBSCRIPTION)
-    assert list(subscriber.list_subscriptions(project="projects/test-project")) == []
+    assert list(subscriber.list_subscriptions(project=PROJECT)) == []
 
 
-def test_errors_are_the_clients_own(connect: Any) -> None:
+def test_errors_are_the_clients_own(connect: Connect) -> None:
     """Each code as its exception, with the broker's text, and without a minute of retries."""
     clients = connect()
     publisher, subscriber = clients.publisher, clients.subscriber
     with pytest.raises(exceptions.NotFound, match=r"Resource not found \(resource=missing\)\."):
-        publisher.get_topic(topic="projects/test-project/topics/missing")
+        publisher.get_topic(topic=f"{PROJECT}/topics/missing")
     with pytest.raises(exceptions.AlreadyExists, match="Resource already exists"):
         publisher.create_topic(name=TOPIC)
     with pytest.raises(exceptions.InvalidArgument, match="Invalid resource name given"):
-        publisher.create_topic(name="projects/test-project/topics/1")
+        publisher.create_topic(name=f"{PROJECT}/topics/1")
     with pytest.raises(exceptions.InvalidArgument, match=r"argument=max_messages"):
         subscriber.pull(subscription=SUBSCRIPTION, max_messages=-1)
     with pytest.raises(exceptions.InvalidArgument, match=r"'nonsense' is not a known"):
@@ -267,14 +205,12 @@ def test_errors_are_the_clients_own(connect: Any) -> None:
             subscription={"name": SUBSCRIPTION}, update_mask=FieldMask(paths=["nonsense"])
         )
     with pytest.raises(exceptions.NotFound):
-        publisher.publish("projects/test-project/topics/missing", b"x").result(PATIENCE)
+        publisher.publish(f"{PROJECT}/topics/missing", b"x").result(PATIENCE)
     with pytest.raises(exceptions.InvalidArgument, match="attribute key"):
         publisher.publish(TOPIC, b"x", google="forbidden").result(PATIENCE)
-    with pytest.raises(exceptions.MethodNotImplemented, match="not offered by this version"):
-        subscriber.list_snapshots(project="projects/test-project")
 
 
-def test_deleting_the_subscription_ends_the_streaming_pull(connect: Any) -> None:
+def test_deleting_the_subscription_ends_the_streaming_pull(connect: Connect) -> None:
     """The future of `subscribe` raises NotFound."""
     clients = connect()
     received: queue.Queue[bytes] = queue.Queue()

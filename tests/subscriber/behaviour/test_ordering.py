@@ -133,6 +133,7 @@ def test_what_is_published_after_a_failure_does_not_skip_ahead(here: Stage) -> N
 
 def test_a_nack_after_the_callback_has_ended_takes_the_key_back(here: Stage) -> None:
     """The next one runs by then; when it has ended the key begins again, with the nacked one."""
+    assert isinstance(here.clock, ManualClock)
     kept: list[Message] = []
     gate = Gate()
 
@@ -152,10 +153,13 @@ def test_a_nack_after_the_callback_has_ended_takes_the_key_back(here: Stage) -> 
     gate.wait_for(1)
     kept[0].nack_with_response().result(PATIENCE)
     gate.open()
+    eventually(lambda: log.messages[-1].settled is not None)
+    if kept[0].exactly_once_enabled:
+        # Behind the nacked one an acknowledgement is refused: the key waits for that lease to end.
+        here.clock.advance(60)
     eventually(lambda: here.backlog == 0)
-    acked_before_the_nack_was_seen = [b"1", b"2", b"3"]
-    again = [b"2", b"4", b"5"] if kept[0].exactly_once_enabled else [b"2", b"3", b"4", b"5"]
-    assert log.data == acked_before_the_nack_was_seen + again
+    begun_before_the_nack_was_seen = [b"1", b"2", b"3"]
+    assert log.data == [*begun_before_the_nack_was_seen, b"2", b"3", b"4", b"5"]
 
 
 @pytest.mark.parametrize("how", ["inside", "later"])

@@ -94,7 +94,7 @@ class OrderUnderFailures(RuleBasedStateMachine):
     @rule()
     def the_stream_breaks(self) -> None:
         """What was in flight is gone; the server gives everything back that the stream held."""
-        self.subscription.leave(self.consumer)
+        self.engine.leave(self.subscription, self.consumer)
         self.responses.clear()
         self.consumer = self.join()
 

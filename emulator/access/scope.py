@@ -1,0 +1,77 @@
+"""Which projects a request touches."""
+
+from __future__ import annotations
+
+from functools import reduce
+from types import MappingProxyType
+
+from google.protobuf.message import Message
+
+_TOPIC = ("topic",)
+_SUBSCRIPTION = ("subscription",)
+_SNAPSHOT = ("snapshot",)
+_PROJECT = ("project",)
+_PARENT = ("parent",)
+_NAME = ("name",)
+_RESOURCE = ("resource",)
+
+# The fields of each request that name a resource. A subscription may belong to another project than
+# its topic: whoever makes it needs both.
+RESOURCE_FIELDS = MappingProxyType(
+    {
+        "Topic": ("name", "schema_settings.schema"),
+        "UpdateTopicRequest": ("topic.name", "topic.schema_settings.schema"),
+        "PublishRequest": _TOPIC,
+        "GetTopicRequest": _TOPIC,
+        "ListTopicsRequest": _PROJECT,
+        "ListTopicSubscriptionsRequest": _TOPIC,
+        "ListTopicSnapshotsRequest": _TOPIC,
+        "DeleteTopicRequest": _TOPIC,
+        "DetachSubscriptionRequest": _SUBSCRIPTION,
+        "Subscription": ("name", "topic", "dead_letter_policy.dead_letter_topic"),
+        "GetSubscriptionRequest": _SUBSCRIPTION,
+        "UpdateSubscriptionRequest": (
+            "subscription.name",
+            "subscription.dead_letter_policy.dead_letter_topic",
+        ),
+        "ListSubscriptionsRequest": _PROJECT,
+        "DeleteSubscriptionRequest": _SUBSCRIPTION,
+        "ModifyAckDeadlineRequest": _SUBSCRIPTION,
+        "AcknowledgeRequest": _SUBSCRIPTION,
+        "PullRequest": _SUBSCRIPTION,
+        "StreamingPullRequest": _SUBSCRIPTION,
+        "ModifyPushConfigRequest": _SUBSCRIPTION,
+        "GetSnapshotRequest": _SNAPSHOT,
+        "ListSnapshotsRequest": _PROJECT,
+        "CreateSnapshotRequest": ("name", "subscription"),
+        "UpdateSnapshotRequest": ("snapshot.name",),
+        "DeleteSnapshotRequest": _SNAPSHOT,
+        "SeekRequest": ("subscription", "snapshot"),
+        "CreateSchemaRequest": _PARENT,
+        "GetSchemaRequest": _NAME,
+        "ListSchemasRequest": _PARENT,
+        "ListSchemaRevisionsRequest": _NAME,
+        "CommitSchemaRequest": _NAME,
+        "RollbackSchemaRequest": _NAME,
+        "DeleteSchemaRevisionRequest": _NAME,
+        "DeleteSchemaRequest": _NAME,
+        "ValidateSchemaRequest": _PARENT,
+        "ValidateMessageRequest": ("parent", "name"),
+        "SetIamPolicyRequest": _RESOURCE,
+        "GetIamPolicyRequest": _RESOURCE,
+        "TestIamPermissionsRequest": _RESOURCE,
+    }
+)
+
+
+def projects_of(request: Message) -> list[str]:
+    """The projects that `request` names, each once.
+
+    A name of another form stands for none: no resource has it, and the call fails by itself.
+    """
+    found: dict[str, None] = {}
+    for path in RESOURCE_FIELDS[request.DESCRIPTOR.name]:
+        parts = str(reduce(getattr, path.split("."), request)).split("/")
+        if parts[0] == "projects" and len(parts) > 1:
+            found[parts[1]] = None
+    return list(found)

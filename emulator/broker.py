@@ -1,0 +1,136 @@
+"""What a broker is made of, put together. Nothing of it is served yet: that is server.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakValueDictionary
+
+from protocol.clock import AdvancingClock, Clock, OffsetClock
+from protocol.errors import NotFound
+
+from .engine import Engine
+from .engine.observer import Resource
+from .history import History
+from .observers import Observers
+from .policies import Policies
+from .schemas import SchemaRegistry
+from .services.iam import IamService
+from .services.publisher import PublisherService
+from .services.schema import SchemaService
+from .services.subscriber import SubscriberService
+
+if TYPE_CHECKING:
+    from .storage.storage import Storage
+
+PROFILES = ("production", "emulator")
+
+
+class Broker:
+    """The owners of a broker's state, its clock and its history.
+
+    services: objects with one method for each RPC that they offer.
+
+    Args:
+        clock: what it takes for time; by default real time, which can be moved ahead.
+        engine: one that is there already, with what it holds.
+        history: how many events are kept. None: of none is any notice taken, which is fastest.
+        profile: one of PROFILES. "emulator" allows what fast tests want: ack deadlines from 1 s.
+        max_bytes: of all messages that are kept; a publish that would exceed it is refused.
+        storage: brings back what it has kept, and keeps what changes.
+    """
+
+    # By engine: whoever hands an engine on means the rest of its broker too.
+    _known: ClassVar[WeakValueDictionary[int, Broker]] = WeakValueDictionary()
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        engine: Engine | None = None,
+        history: int | None = None,
+        profile: str = PROFILES[0],
+        max_bytes: int | None = None,
+        storage: Storage | None = None,
+    ) -> None:
+        if profile not in PROFILES:
+            raise ValueError(f"profile must be one of {', '.join(PROFILES)}: {profile!r}")
+        self.clock = _advancing(clock)
+        self.history = History(self.clock, limit=history or 0)
+        self.storage = storage
+        self.is_closed = False
+        self.policies = Policies(exists=self._exists, observer=storage)
+        listeners = (None if history is None else self.history, storage)
+        observer = Observers(self.policies, *(each for each in listeners if each is not None))
+        self.schemas = SchemaRegistry(wall=self.clock.now, observer=observer)
+        self.engine = engine or Engine(
+            wall=self.clock.now,
+            monotonic=self.clock.monotonic,
+            observer=observer,
+            validate=self.schemas.validate,
+            check_settings=self.schemas.check_settings,
+            max_bytes=max_bytes,
+            lenient=profile == "emulator",
+        )
+        self.schemas.on_deleted = self.engine.forget_schema
+        self.services: tuple[object, ...] = (
+            PublisherService(self.engine),
+            SubscriberService(self.engine),
+            SchemaService(self.schemas),
+            IamService(self.policies),
+        )
+        self._known[id(self.engine)] = self
+        if storage is not None:
+            self._bring_back(storage)
+
+    @classmethod
+    def holding(cls, engine: Engine) -> Broker | None:
+        """The broker that an engine belongs to, as long as somebody has it."""
+        return cls._known.get(id(engine))
+
+    def call(self, method: str, request: Any) -> Any:
+        """Carry out a request as if a client had sent it; `method` is in snake case."""
+        service = next(service for service in self.services if hasattr(service, method))
+        return getattr(service, method)(request)
+
+    def reset(self) -> None:
+        """Forget everything; what is open ends."""
+        self.engine.reset()
+        self.schemas.clear()
+        self.policies.clear()
+        self.history.clear()
+
+    def close(self) -> None:
+        """Let the storage finish, if there is one. Nothing may change afterwards."""
+        if self.storage is not None and not self.is_closed:
+            self.is_closed = True
+            self.storage.close()
+
+    def _bring_back(self, storage: Storage) -> None:
+        for name, value in storage.resources(Resource.SCHEMA).items():
+            self.schemas.restore(name, value)
+        for name, value in storage.resources(Resource.POLICY).items():
+            self.policies.restore(name, value)
+        storage.restore(self.engine)
+
+    def _exists(self, name: str) -> bool:
+        """Whether there is a topic, subscription, snapshot or schema of this name."""
+        collection = name.split("/")[2]
+        try:
+            if collection == "topics":
+                self.engine.get_topic(name)
+            elif collection == "subscriptions":
+                self.engine.get_subscription(name)
+            elif collection == "snapshots":
+                self.engine.get_snapshot(name)
+            else:
+                return name in self.schemas
+        except NotFound:
+            return False
+        return True
+
+
+def _advancing(clock: Clock | None) -> AdvancingClock:
+    """`clock`, made to be moved by hand if it cannot."""
+    if isinstance(clock, AdvancingClock):
+        return clock
+    return OffsetClock(clock)

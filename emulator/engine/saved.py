@@ -1,0 +1,106 @@
+"""What an engine is rebuilt from: the state as storage kept it, in plain values.
+
+Storage learns all of it through an Observer. `Engine.restore` takes it back.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from protocol.messages import pubsub_pb2 as pubsub
+
+
+@dataclass
+class SavedTopic:
+    """One life of a topic: what was published to it between its creation and its deletion.
+
+    head_seq: the highest sequence number that it ever gave, also when that message is long gone.
+    records: sequence number and encoded message of everything kept, in ascending order.
+    value: what `saved` told last; empty once the topic was deleted. Then it is of use only to the
+        subscriptions and snapshots that had it. A topic made again under the name is another one.
+    """
+
+    head_seq: int
+    records: Iterable[tuple[int, bytes]] = ()
+    value: bytes = b""
+
+
+@dataclass
+class SavedSubscription:
+    """A subscription and what it has not finished.
+
+    value: what `saved` told last, a serialized pubsub.Subscription.
+    topic: the topic that it was created on, whatever its settings say by now.
+    since: head_seq of that topic when `saved` told of the subscription for the first time.
+    unfinished: sequence number and failed attempts (`returned` tells them) of each message later
+        than `since` that was not told as `finished`, or was told as `unfinished` after that.
+    """
+
+    value: bytes
+    topic: SavedTopic
+    since: int = 0
+    unfinished: Iterable[tuple[int, int]] = ()
+
+
+@dataclass
+class SavedSnapshot:
+    """value: what `saved` told last, see SnapshotValue. topic: the one that was its topic then."""
+
+    value: bytes
+    topic: SavedTopic
+
+
+@dataclass
+class Saved:
+    """Everything. `generation` counts the restarts: it keeps ack ids from being given out twice."""
+
+    topics: Sequence[SavedTopic] = field(default_factory=list)
+    subscriptions: Sequence[SavedSubscription] = field(default_factory=list)
+    snapshots: Sequence[SavedSnapshot] = field(default_factory=list)
+    generation: int = 0
+
+
+class SnapshotValue(NamedTuple):
+    """A snapshot, whole: what `saved` tells of it is this, encoded.
+
+    since: head_seq of the topic when it was taken. All that was published later belongs to it.
+    unacked: sequence numbers up to `since` that were not finished then.
+    """
+
+    config: pubsub.Snapshot
+    since: int
+    unacked: Sequence[int]
+
+    def encode(self) -> bytes:
+        config = self.config.SerializeToString()
+        runs = array("Q", _runs(self.unacked))
+        return struct.pack("<QQ", self.since, len(config)) + config + runs.tobytes()
+
+    @staticmethod
+    def decode(value: bytes) -> SnapshotValue:
+        since, size = struct.unpack_from("<QQ", value)
+        begin = struct.calcsize("<QQ")
+        config = pubsub.Snapshot.FromString(value[begin : begin + size])
+        runs = array("Q")
+        runs.frombytes(value[begin + size :])
+        unacked = [
+            s for first, end in zip(runs[::2], runs[1::2], strict=True) for s in range(first, end)
+        ]
+        return SnapshotValue(config, since, unacked)
+
+
+def _runs(seqs: Iterable[int]) -> Iterable[int]:
+    """First and end of each run of consecutive numbers: a backlog is made of few of them."""
+    first = end = 0
+    for seq in sorted(seqs):
+        if seq != end:
+            if end:
+                yield from (first, end)
+            first = seq
+        end = seq + 1
+    if end:
+        yield from (first, end)

@@ -1,0 +1,171 @@
+"""Snapshots: making, changing, listing and deleting them; and seeks, to one or to a time."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protocol import errors, names
+from protocol.messages import pubsub_pb2 as pubsub
+
+from . import field_mask, settings
+from .durations import DAY, HOUR, is_timestamp, seconds_of
+from .moment import Moment
+from .record import Record
+from .registry import Registry, exists, page_of_project
+from .seeking import Move
+from .snapshot import Snapshot
+from .subscription import Subscription
+from .subscriptions import detached
+
+MAX_LIFETIME = 7 * DAY
+MIN_LIFETIME = HOUR
+
+
+class Snapshots:
+    """All snapshots of an engine."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def create(self, request: pubsub.CreateSnapshotRequest) -> pubsub.Snapshot:
+        registry, now = self._registry, self._registry.now()
+        names.validate("subscriptions", request.subscription)
+        name = request.name
+        if not name:
+            project = names.project_of(request.subscription)
+            name = names.snapshot_path(project, f"snapshot-{uuid.uuid4()}")
+        names.validate("snapshots", name)
+        if name in registry.snapshots:
+            raise exists(name)
+        subscription = self._attached(request.subscription, now)
+        settings.check_labels(request.labels)
+        config = pubsub.Snapshot(name=name, topic=subscription.config.topic, labels=request.labels)
+        unfinished = [delivery.record for delivery in subscription.messages]
+        config.expire_time.CopyFrom(_expire_time(unfinished, now))
+        snapshot = Snapshot(config, subscription.log, subscription.log.head_seq, unfinished)
+        registry.snapshots[name] = snapshot
+        registry.saved(snapshot)
+        registry.timetable.watch(snapshot, now)
+        return config
+
+    def get(self, name: str) -> pubsub.Snapshot:
+        return self._registry.snapshot(name).config
+
+    def update(self, request: pubsub.UpdateSnapshotRequest) -> pubsub.Snapshot:
+        registry, now = self._registry, self._registry.now()
+        snapshot = registry.snapshot(request.snapshot.name)
+        config = field_mask.SNAPSHOT.apply(
+            request.update_mask.paths, request.snapshot, snapshot.config
+        )
+        settings.check_labels(config.labels)
+        if config.expire_time != snapshot.config.expire_time:
+            _check_expire_time(config.expire_time, now)
+        snapshot.config = config
+        registry.saved(snapshot)
+        registry.timetable.forget(snapshot)
+        registry.timetable.watch(snapshot, now)
+        return config
+
+    def list(self, request: pubsub.ListSnapshotsRequest) -> pubsub.ListSnapshotsResponse:
+        known = self._registry.snapshots
+        listed, token = page_of_project(
+            "snapshots", known, request.project, request.page_size, request.page_token
+        )
+        return pubsub.ListSnapshotsResponse(
+            snapshots=[known[name].config for name in listed], next_page_token=token
+        )
+
+    def delete(self, name: str) -> None:
+        snapshot = self._registry.snapshot(name)
+        del self._registry.snapshots[name]
+        snapshot.let_go()
+        self._registry.trim(snapshot.log)
+        self._registry.timetable.forget(snapshot)
+        self._registry.removed(snapshot)
+
+    # ---- seek ----------------------------------------------------------------------------------
+
+    def seek(self, request: pubsub.SeekRequest) -> pubsub.SeekResponse:
+        """Make a subscription's backlog what it was, or would be, at another moment."""
+        now = self._registry.now()
+        subscription = self._attached(request.subscription, now)
+        target = request.WhichOneof("target")
+        if target == "snapshot":
+            move = self._move_to_snapshot(subscription, request.snapshot)
+        elif target == "time":
+            move = self._move_to_time(subscription, request.time, now)
+        else:
+            raise errors.InvalidArgument(
+                "No target was specified in the SeekRequest. Must specify either a time or a "
+                "snapshot."
+            )
+        move.apply(now.monotonic)
+        self._registry.timetable.watch(subscription, now)
+        return pubsub.SeekResponse()
+
+    def _move_to_snapshot(self, subscription: Subscription, name: str) -> Move:
+        snapshot = self._registry.snapshot(name)
+        if snapshot.log is not subscription.log:
+            raise errors.FailedPrecondition(
+                f"The subscription's topic {subscription.config.topic} is different from that of "
+                f"the snapshot {snapshot.config.topic}; they must match in order for Seek to work."
+            )
+        return Move(subscription, snapshot.wants, snapshot.records())
+
+    def _move_to_time(self, subscription: Subscription, time: Timestamp, now: Moment) -> Move:
+        if not is_timestamp(time):
+            raise _invalid("time")
+        # Publish times have whole milliseconds.
+        from_ms = time.seconds * 1000 + -(-time.nanos // 1_000_000)
+
+        def wanted(record: Record) -> bool:
+            return record.publish_ms >= from_ms
+
+        return Move(subscription, wanted, self._within_reach(subscription, now))
+
+    def _within_reach(self, subscription: Subscription, now: Moment) -> Iterable[Record]:
+        """The finished messages that a subscription could have again."""
+        now_ms = now.wall * 1000
+        own = subscription.terms.retention if subscription.terms.retains_acked else 0
+        topics = seconds_of(subscription.config.topic_message_retention_duration)
+        for record in subscription.log.history:
+            # Its own reach begins with itself, the topic's does not.
+            reach = max(own, topics) if record.seq > subscription.since else topics
+            if now_ms < record.publish_ms + reach * 1000:
+                yield record
+
+    def _attached(self, name: str, now: Moment) -> Subscription:
+        subscription = self._registry.subscription(name)
+        subscription.touch(now)
+        if subscription.config.detached:
+            raise detached(name)
+        return subscription
+
+
+def _expire_time(unfinished: list[Record], now: Moment) -> Timestamp:
+    """Seven days less the age of the oldest unfinished message."""
+    now_ms = int(now.wall * 1000)
+    oldest_ms = min((record.publish_ms for record in unfinished), default=now_ms)
+    left = MAX_LIFETIME - (now_ms - oldest_ms) / 1000
+    if left < MIN_LIFETIME:
+        raise errors.FailedPrecondition(
+            "The snapshot would expire in less than 1h, because the subscription has an "
+            "unacknowledged message that is too old."
+        )
+    time = Timestamp()
+    time.FromMilliseconds(min(oldest_ms, now_ms) + MAX_LIFETIME * 1000)
+    return time
+
+
+def _check_expire_time(time: Timestamp, now: Moment) -> None:
+    if not is_timestamp(time) or not 0 < time.seconds - now.wall <= MAX_LIFETIME:
+        raise _invalid("expire_time")
+
+
+def _invalid(argument: str) -> errors.InvalidArgument:
+    return errors.InvalidArgument(
+        f"You have passed an invalid argument to the service (argument={argument})."
+    )

@@ -1,0 +1,65 @@
+"""All messages of one subscription that are not finished: waiting, or under lease."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from .backlog import Backlog
+from .leases import Leases
+from .log import Log
+from .observer import Observer
+from .record import Delivery
+
+
+class Unfinished:
+    """What a subscription holds of its topic's log."""
+
+    def __init__(
+        self, subscription: str, log: Log, numbers: Iterator[int], observer: Observer | None
+    ) -> None:
+        self.backlog = Backlog()
+        self.leases = Leases(subscription, numbers)
+        self._subscription = subscription
+        self._log = log
+        self._observer = observer
+
+    def __iter__(self) -> Iterator[Delivery]:
+        leased = (d for d in self.leases.values() if d.lane is None)
+        lanes = self.backlog.lanes.values()
+        keyed = chain.from_iterable((*lane.delivered, *lane.waiting) for lane in lanes)
+        return chain(self.backlog.waiting(), leased, keyed)
+
+    def __len__(self) -> int:
+        return self.backlog.size + sum(d.lane is None for d in self.leases.values())
+
+    def finish(self, deliveries: Sequence[Delivery]) -> None:
+        """These have left for good."""
+        if not deliveries:
+            return
+        if self._observer is not None:
+            self._observer.finished(self._subscription, [d.record.seq for d in deliveries])
+        self._log.release([d.record for d in deliveries])
+
+    def drop_older(self, than_ms: float) -> float:
+        """Finish what waits and was published at this time or before.
+
+        Returns the publish time of the oldest that is left, but for what is leased and as old.
+        """
+        dropped = self.backlog.drop_older(than_ms)
+        self.leases.take_away(dropped)
+        self.finish(dropped)
+        ages = (delivery.record.publish_ms for delivery in self.leases.values())
+        leased = min((age for age in ages if age > than_ms), default=math.inf)
+        return min(leased, self.backlog.oldest_ms())
+
+    def clear(self, *, tell: bool) -> None:
+        """Forget everything; the observer is told of it if so asked."""
+        unfinished = list(self)
+        self.leases.take_away(unfinished)
+        self.backlog = Backlog()
+        if tell:
+            self.finish(unfinished)
+        else:
+            self._log.release([delivery.record for delivery in unfinished])

@@ -1,0 +1,67 @@
+"""The thread on which all brokers of a process run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, ClassVar, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """The one event loop of all emulators in this process.
+
+    One for all, because grpc.aio has one poller for a process: with two loops each of them is woken
+    for the other's events. The first emulator starts the thread, the last one ends it.
+    """
+
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+    _current: ClassVar[LoopThread | None] = None
+    _users: ClassVar[int] = 0
+
+    @classmethod
+    def acquire(cls) -> LoopThread:
+        with cls._lock:
+            cls._users += 1
+            if cls._current is None:
+                cls._current = cls()
+            return cls._current
+
+    @classmethod
+    def current(cls) -> LoopThread:
+        if cls._current is None:
+            raise RuntimeError("no emulator is running in this process")
+        return cls._current
+
+    @classmethod
+    def release(cls) -> None:
+        with cls._lock:
+            cls._users -= 1
+            if cls._users:
+                return
+            last, cls._current = cls._current, None
+        if last is not None:
+            last._close()
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        # Daemon: a test run that forgets to stop its emulator must still be able to exit.
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="pullstream-emulator", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is the thread that asks."""
+        return threading.current_thread() is self._thread
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

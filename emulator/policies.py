@@ -1,0 +1,136 @@
+"""IAM policies: kept and told, never enforced. Whoever reaches the broker may do everything."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from protocol import names
+from protocol.errors import Aborted, InvalidArgument, NotFound
+from protocol.messages import iam_pb2 as iam
+
+from .engine.observer import Observer, Resource
+
+# What the service tells of a policy that nobody has set; in JSON it reads ACAB.
+FRESH_ETAG = b"\x00\x20\x01"
+VERSIONS = (0, 1, 3)
+CONDITIONS_VERSION = 3
+MAX_MEMBERS = 1500
+SETTABLE = ("version", "bindings", "audit_configs", "etag")
+
+_COLLECTIONS = ("topics", "subscriptions", "snapshots", "schemas")
+
+
+class Policies(Observer):
+    """The one owner of policies, by the full names of their resources.
+
+    `exists` tells whether a resource is there. As an observer of the resources it forgets the
+    policy of one that is removed; `observer` is told of its own changes.
+    """
+
+    def __init__(self, *, exists: Callable[[str], bool], observer: Observer | None = None) -> None:
+        self._exists = exists
+        self.observer = observer or Observer()
+        self._policies: dict[str, iam.Policy] = {}
+
+    def restore(self, name: str, value: bytes) -> None:
+        """Take up a policy that an observer was told of; tells the observer nothing."""
+        self._policies[name] = iam.Policy.FromString(value)
+
+    def removed(self, kind: Resource, name: str) -> None:
+        if kind is not Resource.POLICY and self._policies.pop(name, None) is not None:
+            self.observer.removed(Resource.POLICY, name)
+
+    def clear(self) -> None:
+        """Remove all policies."""
+        for name in list(self._policies):
+            del self._policies[name]
+            self.observer.removed(Resource.POLICY, name)
+
+    def get(self, request: iam.GetIamPolicyRequest) -> iam.Policy:
+        self._find(request.resource)
+        return self._current(request.resource)
+
+    def set(self, request: iam.SetIamPolicyRequest) -> iam.Policy:
+        """Replace a policy, or the parts that the mask names.
+
+        Raises:
+            Aborted: the etag of the request is not the one of the policy as it is now.
+        """
+        self._find(request.resource)
+        new = self._current(request.resource)
+        if request.policy.etag and request.policy.etag != new.etag:
+            raise Aborted(
+                "There were concurrent policy changes. Please retry the whole read-modify-write "
+                "with exponential backoff."
+            )
+        before = new.SerializeToString(deterministic=True)
+        for path in request.update_mask.paths or SETTABLE:
+            if path not in SETTABLE:
+                raise _invalid(f"update_mask: '{path}' is not a field of Policy")
+            _replace(path, new, request.policy)
+        _check(new)
+        # Also when nothing else changes: each write has an etag of its own.
+        new.etag = hashlib.blake2b(
+            before + new.SerializeToString(deterministic=True), digest_size=8
+        ).digest()
+        self._policies[request.resource] = new
+        self.observer.saved(Resource.POLICY, request.resource, new.SerializeToString())
+        return self._current(request.resource)
+
+    def test(self, request: iam.TestIamPermissionsRequest) -> iam.TestIamPermissionsResponse:
+        """All permissions asked for; as IAM defines it, none on a resource that is not there."""
+        _check_name(request.resource)
+        for permission in request.permissions:
+            if not permission or "*" in permission:
+                raise _invalid(f"permissions: '{permission}' is not the name of a permission")
+        held = request.permissions if self._exists(request.resource) else ()
+        return iam.TestIamPermissionsResponse(permissions=held)
+
+    def _find(self, resource: str) -> None:
+        _check_name(resource)
+        if not self._exists(resource):
+            raise NotFound(f"Resource not found (resource={names.short_id(resource)}).")
+
+    def _current(self, resource: str) -> iam.Policy:
+        """A copy of the policy as it is now."""
+        policy = iam.Policy(etag=FRESH_ETAG)
+        if resource in self._policies:
+            policy.CopyFrom(self._policies[resource])
+        return policy
+
+
+def _replace(field: str, target: iam.Policy, source: iam.Policy) -> None:
+    if field == "version":
+        target.version = source.version
+    elif field != "etag":
+        # The etag is the broker's to set.
+        target.ClearField(field)
+        getattr(target, field).MergeFrom(getattr(source, field))
+
+
+def _check(policy: iam.Policy) -> None:
+    if policy.version not in VERSIONS:
+        raise _invalid(f"policy.version: {policy.version} is not one of 0, 1 and 3")
+    members = 0
+    for binding in policy.bindings:
+        if "roles/" not in binding.role:
+            raise _invalid(f"policy.bindings: '{binding.role}' is not the name of a role")
+        if binding.HasField("condition") and policy.version != CONDITIONS_VERSION:
+            raise _invalid("policy.version: a policy with conditions must have version 3")
+        members += len(binding.members)
+    if members > MAX_MEMBERS:
+        raise _invalid(f"policy.bindings: {members} members, at most {MAX_MEMBERS} are allowed")
+
+
+def _check_name(resource: str) -> None:
+    collection = resource.split("/")[2:3]
+    if not collection or collection[0] not in _COLLECTIONS:
+        raise names.invalid_name(resource)
+    names.validate(collection[0], resource)
+
+
+def _invalid(argument: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"You have passed an invalid argument to the service (argument={argument})."
+    )

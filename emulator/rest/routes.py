@@ -1,0 +1,105 @@
+"""Which RPC an HTTP request stands for: Google's bindings, one row each.
+
+A template is that of google.api.http: `{topic=projects/*/topics/*}:publish` is a path whose middle
+part fills the field `topic` of the request. The body is all of the request (`*`), one of its
+fields, or nothing; fields that neither path nor body fills come from the query.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from protocol.rpcs import BY_METHOD, Rpc
+
+_TOPIC = "projects/*/topics/*"
+_SUBSCRIPTION = "projects/*/subscriptions/*"
+_SNAPSHOT = "projects/*/snapshots/*"
+_SCHEMA = "projects/*/schemas/*"
+
+_TEMPLATE = re.compile(r"\{(?P<field>[a-z_.]+)=(?P<name>[^}]+)\}(?P<rest>.*)")
+
+
+@dataclass(frozen=True)
+class Route:
+    """One RPC's form over HTTP.
+
+    name_field: the field that the path fills, from the request on: `topic.name`.
+    """
+
+    method: str
+    verb: str
+    template: str
+    body: str = ""
+    name_field: str = field(init=False)
+    path: re.Pattern[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts = _TEMPLATE.fullmatch(self.template)
+        assert parts is not None, self.template
+        name = parts["name"].replace("*", "[^/]+")
+        if not parts["rest"].startswith("/"):
+            # In the last segment of a path a colon begins a verb. A project's name may have one.
+            name = name.removesuffix("[^/]+") + "[^/:]+"
+        object.__setattr__(self, "name_field", parts["field"])
+        object.__setattr__(self, "path", re.compile(f"/v1/({name}){re.escape(parts['rest'])}"))
+
+    @property
+    def rpc(self) -> Rpc:
+        return BY_METHOD[self.method]
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("CreateTopic", "PUT", f"{{name={_TOPIC}}}", "*"),
+    Route("UpdateTopic", "PATCH", f"{{topic.name={_TOPIC}}}", "*"),
+    Route("Publish", "POST", f"{{topic={_TOPIC}}}:publish", "*"),
+    Route("GetTopic", "GET", f"{{topic={_TOPIC}}}"),
+    Route("ListTopics", "GET", "{project=projects/*}/topics"),
+    Route("ListTopicSubscriptions", "GET", f"{{topic={_TOPIC}}}/subscriptions"),
+    Route("ListTopicSnapshots", "GET", f"{{topic={_TOPIC}}}/snapshots"),
+    Route("DeleteTopic", "DELETE", f"{{topic={_TOPIC}}}"),
+    Route("DetachSubscription", "POST", f"{{subscription={_SUBSCRIPTION}}}:detach"),
+    Route("CreateSubscription", "PUT", f"{{name={_SUBSCRIPTION}}}", "*"),
+    Route("GetSubscription", "GET", f"{{subscription={_SUBSCRIPTION}}}"),
+    Route("UpdateSubscription", "PATCH", f"{{subscription.name={_SUBSCRIPTION}}}", "*"),
+    Route("ListSubscriptions", "GET", "{project=projects/*}/subscriptions"),
+    Route("DeleteSubscription", "DELETE", f"{{subscription={_SUBSCRIPTION}}}"),
+    Route("ModifyAckDeadline", "POST", f"{{subscription={_SUBSCRIPTION}}}:modifyAckDeadline", "*"),
+    Route("Acknowledge", "POST", f"{{subscription={_SUBSCRIPTION}}}:acknowledge", "*"),
+    Route("Pull", "POST", f"{{subscription={_SUBSCRIPTION}}}:pull", "*"),
+    Route("ModifyPushConfig", "POST", f"{{subscription={_SUBSCRIPTION}}}:modifyPushConfig", "*"),
+    Route("Seek", "POST", f"{{subscription={_SUBSCRIPTION}}}:seek", "*"),
+    Route("CreateSnapshot", "PUT", f"{{name={_SNAPSHOT}}}", "*"),
+    Route("GetSnapshot", "GET", f"{{snapshot={_SNAPSHOT}}}"),
+    Route("UpdateSnapshot", "PATCH", f"{{snapshot.name={_SNAPSHOT}}}", "*"),
+    Route("ListSnapshots", "GET", "{project=projects/*}/snapshots"),
+    Route("DeleteSnapshot", "DELETE", f"{{snapshot={_SNAPSHOT}}}"),
+    Route("CreateSchema", "POST", "{parent=projects/*}/schemas", "schema"),
+    Route("GetSchema", "GET", f"{{name={_SCHEMA}}}"),
+    Route("ListSchemas", "GET", "{parent=projects/*}/schemas"),
+    Route("ListSchemaRevisions", "GET", f"{{name={_SCHEMA}}}:listRevisions"),
+    Route("CommitSchema", "POST", f"{{name={_SCHEMA}}}:commit", "*"),
+    Route("RollbackSchema", "POST", f"{{name={_SCHEMA}}}:rollback", "*"),
+    Route("DeleteSchemaRevision", "DELETE", f"{{name={_SCHEMA}}}:deleteRevision"),
+    Route("DeleteSchema", "DELETE", f"{{name={_SCHEMA}}}"),
+    Route("ValidateSchema", "POST", "{parent=projects/*}/schemas:validate", "*"),
+    Route("ValidateMessage", "POST", "{parent=projects/*}/schemas:validateMessage", "*"),
+    *(
+        Route(method, verb, f"{{resource={resource}}}:{method[0].lower()}{method[1:]}", body)
+        for method, verb, body in (
+            ("SetIamPolicy", "POST", "*"),
+            ("GetIamPolicy", "GET", ""),
+            ("TestIamPermissions", "POST", "*"),
+        )
+        for resource in (_TOPIC, _SUBSCRIPTION, _SNAPSHOT, _SCHEMA)
+    ),
+)
+
+
+def find(verb: str, path: str) -> tuple[Route, str] | None:
+    """The route of a request with this verb and raw path, and the resource name in the path."""
+    for route in ROUTES:
+        if route.verb == verb and (found := route.path.fullmatch(path)):
+            return route, unquote(found[1])
+    return None

@@ -1,0 +1,61 @@
+"""From a Schema message to its Definition.
+
+What reads definitions is imported when there is one: most brokers never see a schema, and all of
+them have to start fast.
+"""
+
+from __future__ import annotations
+
+from protocol.errors import InvalidArgument
+from protocol.messages import schema_pb2 as pb
+
+from .definition import BadDefinition, Definition
+
+# The service's 300 KB.
+MAX_DEFINITION_BYTES = 300 * 1024
+
+
+def compile_schema(schema: pb.Schema) -> Definition:
+    """What `schema` says.
+
+    Raises:
+        InvalidArgument: it is no schema, or too large a one.
+        FailedPrecondition: there is no compiler for its type.
+    """
+    compiled = schema.compiled_proto_schema
+    size = len(schema.definition.encode()) + len(compiled.compiled_bytes)
+    if size > MAX_DEFINITION_BYTES:
+        raise InvalidArgument(
+            f"The value for schema_definition_size is too large. You passed {size} in the "
+            f"request, but the maximum value is {MAX_DEFINITION_BYTES}."
+        )
+    if schema.type not in (pb.Schema.AVRO, pb.Schema.PROTOCOL_BUFFER):
+        raise InvalidArgument(
+            "You have passed an invalid argument to the service (argument=Invalid schema type: "
+            "it must be AVRO or PROTOCOL_BUFFER)."
+        )
+    try:
+        return _compile(schema)
+    except BadDefinition as problem:
+        raise InvalidArgument(
+            f"Invalid schema definition: Could not parse schema. ({problem})"
+        ) from None
+
+
+def _compile(schema: pb.Schema) -> Definition:
+    has_compiled = schema.HasField("compiled_proto_schema")
+    if schema.definition and has_compiled:
+        raise BadDefinition("it has both a definition and a compiled_proto_schema")
+    if not schema.definition and not has_compiled:
+        raise BadDefinition("it is empty")
+    if schema.type == pb.Schema.AVRO:
+        if has_compiled:
+            raise BadDefinition("a compiled_proto_schema is not of type AVRO")
+        from .avro import AvroDefinition
+
+        return AvroDefinition(schema.definition)
+    from .protobuf import ProtobufDefinition
+
+    if has_compiled:
+        return ProtobufDefinition.from_compiled(schema.compiled_proto_schema)
+    return ProtobufDefinition.from_source(schema.definition)

@@ -1,0 +1,63 @@
+"""What the engine's side of storage knows of a topic and of a subscription."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .durability import Durability
+from .writer import Group
+
+# Sequence numbers that are reserved on disk at a time, and how many of them are left when the next
+# are. Nothing is published under a number that is not reserved, so none is used again after a
+# crash, whoever has seen it.
+RESERVE = 1 << 16
+ENOUGH = RESERVE // 2
+
+
+@dataclass(eq=False)
+class TopicEntry:
+    """One life of a topic: a topic that was deleted and made again is another one.
+
+    key: its number in the database. kept: there may be messages of it on disk.
+    reserved: highest sequence number that was asked for on disk, in the group `reserving`;
+    safe: the highest that was before that.
+    """
+
+    key: int
+    durability: Durability
+    head: int = 0
+    kept: bool = False
+    reserved: int = 0
+    safe: int = 0
+    reserving: Group | None = None
+
+    def reserve(self, group: Group) -> None:
+        """`group` brings the next numbers to disk."""
+        if not self._is_reserving:
+            self.safe = self.reserved
+        self.reserving, self.reserved = group, self.next_reserved
+
+    @property
+    def needs_more(self) -> bool:
+        return self.head + ENOUGH > self.reserved
+
+    @property
+    def next_reserved(self) -> int:
+        return self.head + RESERVE
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the newest number may be told to anybody."""
+        return self.head <= self.safe or not self._is_reserving
+
+    @property
+    def _is_reserving(self) -> bool:
+        return self.reserving is not None and not self.reserving.written.done()
+
+
+@dataclass(eq=False)
+class SubscriptionEntry:
+    """key: its number in the database."""
+
+    key: int
+    topic: TopicEntry

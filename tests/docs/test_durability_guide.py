@@ -1,0 +1,31 @@
+"""docs/durability.md keeps its word: its program runs, its table is complete."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from emulator import Emulator
+from emulator.storage.durability import LABEL, Durability
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "durability.md").read_text(encoding="utf-8")
+
+
+def test_what_its_program_makes_is_there_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the class that it asks for."""
+    monkeypatch.chdir(tmp_path)
+    (program,) = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    exec(program, {})
+    with Emulator(data_dir="broker-data") as emulator:
+        topic = emulator.inspect(lambda engine: engine.get_topic("projects/shop/topics/orders"))
+    assert topic.labels[LABEL] == "fsync"
+
+
+def test_every_class_stands_in_the_table() -> None:
+    """By the name that the option and the label take."""
+    named = re.findall(r"^\| `(\w+)`", GUIDE, re.MULTILINE)
+    assert named == [each.value for each in Durability]

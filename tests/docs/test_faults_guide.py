@@ -1,0 +1,39 @@
+"""docs/faults.md keeps its word: its tables are complete, its commands are understood."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from emulator.faults import Faults
+from emulator.faults.request import KINDS, FaultRequest
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "faults.md").read_text(encoding="utf-8")
+
+
+def test_every_fault_stands_in_the_table() -> None:
+    """Those that set something; with arguments that it takes."""
+    calls = re.findall(r"^\| `(\w+\(.*?\))` \|", GUIDE, re.MULTILINE)
+    documented = {call.partition("(")[0] for call in calls}
+    setting = {
+        name
+        for name, method in vars(Faults).items()
+        if inspect.isfunction(method) and "-> Fault" in f"-> {method.__annotations__.get('return')}"
+    }
+    assert documented == {name for name in setting if not name.startswith("_")}
+
+
+def test_every_kind_stands_in_the_table() -> None:
+    """By its name on the command line."""
+    rows = GUIDE.partition("\n| kind |")[2].splitlines()[2:]
+    cells = [row.split("|")[1] for row in rows if row.startswith("|")]
+    assert {kind for cell in cells for kind in re.findall(r"`([a-z-]+)`", cell)} == set(KINDS)
+
+
+@pytest.mark.parametrize("text", re.findall(r"(?:--fault|faults add) (\S+:\S+)", GUIDE))
+def test_its_commands_are_understood(text: str) -> None:
+    """Each that stands there sets a fault."""
+    assert FaultRequest.from_text(text).set(Faults()).number == 1

@@ -1,0 +1,62 @@
+"""docs/testing.md keeps its word: its tests pass, its file loads, its tables are complete."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from emulator import Emulator
+from emulator.history import History, Kind
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+
+ORDERS = "projects/shop/topics/orders"
+BILLING = "projects/shop/subscriptions/billing"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_guides_tests_pass(tmp_path: Path) -> None:
+    """Each block is a module of a user's test suite."""
+    for number, block in enumerate(blocks("python")):
+        (tmp_path / f"test_{number}.py").write_text(block, encoding="utf-8")
+    plugin = "from emulator.pytest_plugin import (pubsub_session_emulator, pubsub_shared_emulator)"
+    (tmp_path / "conftest.py").write_text(plugin, encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert f"{len(blocks('python'))} passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_the_guides_file_can_be_used(tmp_path: Path) -> None:
+    """All that it asks for is there."""
+    pytest.importorskip("yaml")
+    (text,) = blocks("yaml")
+    path = tmp_path / "pubsub.yaml"
+    path.write_text(text, encoding="utf-8")
+    with Emulator(config=path) as emulator:
+        assert emulator.backlog(BILLING) == 1
+        (message,) = emulator.messages(ORDERS)
+        assert message.attributes["customer"] == "7"
+
+
+def test_every_kind_of_event_is_named() -> None:
+    """In the words of the administration, and by the history's own queries."""
+    (line,) = re.findall(r"^Kinds are (.*?)\. The", GUIDE, re.MULTILINE | re.DOTALL)
+    assert re.findall(r"`([a-z-]+)`", line) == [kind.value for kind in Kind]
+    queries = {name for name in vars(History) if name.endswith("s") and not name.startswith("_")}
+    assert {name for name in queries if f"`{name}" not in GUIDE} == set()

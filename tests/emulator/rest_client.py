@@ -1,0 +1,81 @@
+"""A bare HTTP client: one request, one connection."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from contextlib import closing
+from http.client import HTTPConnection, HTTPSConnection
+from typing import Any, NamedTuple
+
+from emulator import Emulator
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
+from tests.emulator.wire import PATIENCE
+
+V1_PROJECT = f"/v1/{PROJECT}"
+V1_TOPIC = f"/v1/{TOPIC}"
+V1_SUBSCRIPTION = f"/v1/{SUBSCRIPTION}"
+
+
+class Reply(NamedTuple):
+    status: int
+    content: Any
+
+    @property
+    def error(self) -> tuple[int, str, str]:
+        """HTTP status, name and text of an error, of Google's form and nothing else."""
+        (name,) = self.content
+        assert name == "error"
+        told = self.content["error"]
+        assert told["code"] == self.status
+        return self.status, told["status"], told["message"]
+
+
+class RestClient:
+    """A client of one broker."""
+
+    def __init__(self, endpoint: str, tls: ssl.SSLContext | None = None) -> None:
+        self._endpoint = endpoint
+        self._tls = tls
+
+    def connect(self) -> HTTPConnection:
+        if self._tls is None:
+            return HTTPConnection(self._endpoint, timeout=PATIENCE)
+        return HTTPSConnection(self._endpoint, timeout=PATIENCE, context=self._tls)
+
+    def raw(
+        self, verb: str, path: str, body: bytes | None = None, **headers: str
+    ) -> tuple[int, str, str]:
+        """Status, content type and text of the answer."""
+        with closing(self.connect()) as connection:
+            connection.request(verb, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+
+    def call(self, verb: str, path: str, content: Any = None, **headers: str) -> Reply:
+        """The answer to `content` as JSON, which is JSON too."""
+        body = None if content is None else json.dumps(content).encode()
+        status, kind, text = self.raw(verb, path, body, **headers)
+        assert kind == "application/json; charset=UTF-8"
+        return Reply(status, json.loads(text))
+
+    def ok(self, verb: str, path: str, content: Any = None) -> Any:
+        """What a call that succeeds answers."""
+        reply = self.call(verb, path, content)
+        assert reply.status == 200, reply
+        return reply.content
+
+    def create(self, **subscription: Any) -> None:
+        """The topic and the subscription that all tests use."""
+        self.ok("PUT", V1_TOPIC)
+        self.ok("PUT", V1_SUBSCRIPTION, {"topic": TOPIC, **subscription})
+
+
+def wait_for_pulls(emulator: Emulator, count: int) -> None:
+    """The broker learns of a request or an end a moment after it was sent."""
+    for _ in range(1000):
+        if emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)) == count:
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError(f"there are not {count} pulls waiting")

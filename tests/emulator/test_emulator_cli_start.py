@@ -1,0 +1,173 @@
+"""`python -m emulator` with something to begin with: a file, variables, faults, a profile."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+import grpc
+import pytest
+
+from emulator.faults import Faults
+from protocol.errors import Aborted
+from protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.wire import PATIENCE, Wire, data_of
+
+COMMAND = [sys.executable, "-m", "emulator", "--host", "127.0.0.1", "--port", "0"]
+
+CONFIG = {
+    "project": "test",
+    "topics": [{"name": "orders"}],
+    "subscriptions": [{"name": "billing", "topic": "orders", "ackDeadlineSeconds": 1}],
+    "messages": [{"topic": "orders", "text": "seed"}],
+}
+
+
+@contextmanager
+def broker(*arguments: str, **variables: str) -> Iterator[tuple[Wire, str]]:
+    """A client of a broker in a process of its own, and where that listens."""
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **variables},
+    )
+    try:
+        assert process.stdout is not None
+        port = process.stdout.readline().rpartition(" ")[2].strip()
+        assert port, process.communicate()
+        endpoint = f"127.0.0.1:{port}"
+        wire = Wire(endpoint)
+        yield wire, endpoint
+        wire.close()
+        process.terminate()
+        output, errors = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, output, errors) == (0, "", "")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "pubsub.json"
+    path.write_text(json.dumps(CONFIG), encoding="utf-8")
+    return str(path)
+
+
+def test_it_begins_with_what_file_and_environment_ask_for(config: str) -> None:
+    """What the file's subscription needs may come from a variable, and limits from the profile."""
+    seeds = "test,refunds:payout"
+    with broker("--config", config, "--profile", "emulator", PUBSUB_PROJECT1=seeds) as (wire, _):
+        assert data_of(wire.pull()) == ["seed"]
+        request = pubsub.ListSubscriptionsRequest(project="projects/test")
+        listed = wire.call("ListSubscriptions", request).subscriptions
+        assert sorted((s.name, s.ack_deadline_seconds) for s in listed) == [
+            (SUBSCRIPTION, 1),
+            ("projects/test/subscriptions/payout", 10),
+        ]
+
+
+def test_it_misbehaves_from_the_start() -> None:
+    """In every way that it was told to, and as often."""
+    faults = ["--fault", "error:GetTopic:ABORTED:times=2", "--fault", "error:Pull:UNAVAILABLE"]
+    with broker(*faults) as (wire, _):
+        wire.create()
+        assert failures(wire, 3) == [True, True, False]
+        with pytest.raises(grpc.RpcError, match="UNAVAILABLE"):
+            wire.pull()
+
+
+def test_its_dice_can_be_chosen() -> None:
+    """With the seed of another broker, the same calls fail."""
+    fault = Faults(seed=7).error("GetTopic", Aborted(""), probability=0.5)
+    with broker("--fault", "error:GetTopic:ABORTED:probability=0.5", "--fault-seed", "7") as (
+        wire,
+        _,
+    ):
+        wire.create()
+        assert failures(wire, 30) == [fault.claim() for _ in range(30)]
+
+
+def failures(wire: Wire, calls: int) -> list[bool]:
+    """Which of some calls end with ABORTED."""
+    request = pubsub.GetTopicRequest(topic=TOPIC)
+    errors = [wire.start("GetTopic", request).exception() for _ in range(calls)]
+    assert all(error is None or error.code() is grpc.StatusCode.ABORTED for error in errors)
+    return [error is not None for error in errors]
+
+
+def test_its_clock_and_history_are_at_hand() -> None:
+    """On the same port, by HTTP."""
+    pytest.importorskip("aiohttp")
+    with broker("--history", "100") as (wire, endpoint):
+        wire.create()
+        wire.publish("a")
+        assert len(wire.pull()) == 1
+        address = f"http://{endpoint}/v0/admin"
+        with urlopen(f"{address}/clock:advance", b'{"seconds": 10}', PATIENCE) as response:
+            assert response.status == 200
+        assert len(wire.pull(wait=False)) == 1
+        with urlopen(f"{address}/history?kind=delivery,expiry", timeout=PATIENCE) as response:
+            events = json.load(response)["events"]
+        assert [event["kind"] for event in events] == ["delivery", "expiry", "delivery"]
+
+
+def test_it_refuses_what_it_cannot_keep() -> None:
+    """With --max-bytes it says no instead of growing."""
+    with broker("--max-bytes", "1000") as (wire, _):
+        wire.create()
+        wire.publish("x" * 600)
+        with pytest.raises(grpc.RpcError, match="RESOURCE_EXHAUSTED"):
+            wire.publish("x" * 600)
+        assert len(wire.pull()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["--fault", "explode:Pull"], 2, "'explode:Pull': there is no fault 'explode'"),
+        (["--fault", "drop:Sing"], 2, "method must be the name of an RPC"),
+        (["--fault", "close-streams"], 2, "acts on what is open, and at the start nothing is"),
+        (["--profile", "strict"], 2, "'strict' is not one of 'production', 'emulator'"),
+        (["--max-bytes", "0"], 2, "--max-bytes"),
+        (["--config", "missing.yaml"], 1, "Error: missing.yaml: cannot be read"),
+        (["--config", "{config}"], 1, "subscriptions[0]: Invalid ack deadline given"),
+    ],
+)
+def test_what_makes_no_sense_is_explained(
+    arguments: list[str], code: int, text: str, config: str
+) -> None:
+    """Before anything listens: bad usage is 2, a file that will not do is 1."""
+    ran = subprocess.run(
+        [*COMMAND, *(argument.replace("{config}", config) for argument in arguments)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (code, "")
+    assert text in " ".join(ran.stderr.split())
+
+
+def test_a_variable_of_another_form_is_named() -> None:
+    """With exit code 1, in one line."""
+    ran = subprocess.run(
+        COMMAND,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env={**os.environ, "PUBSUB_PROJECT1": "shop,,orders"},
+    )
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("Error: PUBSUB_PROJECT1: must have the form ")
+    assert ran.stderr.count("\n") == 1

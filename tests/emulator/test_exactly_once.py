@@ -1,0 +1,175 @@
+"""Exactly-once delivery: what an acknowledgement promises, and how one fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from emulator.engine.ack_ids import INVALID, UNORDERED
+from protocol import errors
+from protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import SUBSCRIPTION, Broker, Got
+from tests.emulator.wire import Wire
+
+REASON = "EXACTLY_ONCE_ACKID_FAILURE"
+
+
+def exactly_once(*, ordered: bool = False) -> Broker:
+    return Broker(enable_exactly_once_delivery=True, enable_message_ordering=ordered)
+
+
+def refused(broker: Broker, *got: Got) -> dict[str, str]:
+    """Why the messages could not be acknowledged, by data."""
+    refusals = broker.engine.acknowledge(SUBSCRIPTION, [each.ack_id for each in got])
+    return {each.data: refusals[each.ack_id] for each in got if each.ack_id in refusals}
+
+
+def test_an_expired_id_is_refused() -> None:
+    """Even if the message was not delivered again; it is, then."""
+    broker = exactly_once()
+    broker.publish("a")
+    consumer = broker.join(deadline=10)
+    (late,) = consumer.take()
+    broker.advance(10)
+    assert refused(broker, late) == {"a": INVALID}
+    assert consumer.take_data() == ["a"]
+
+
+def test_an_acknowledged_id_is_refused_the_next_time() -> None:
+    """The promise was made to the first."""
+    broker = exactly_once()
+    broker.publish("a")
+    (got,) = broker.join().take()
+    assert refused(broker, got) == {}
+    assert refused(broker, got) == {"a": INVALID}
+
+
+def test_good_ids_beside_a_bad_one_are_applied() -> None:
+    """A request is not one transaction."""
+    broker = exactly_once()
+    broker.publish("a", "b")
+    old, good = broker.join().take()
+    broker.nack(old)
+    assert refused(broker, old, good) == {"a": INVALID}
+    assert broker.backlog == 1
+
+
+def test_of_a_key_the_first_must_be_acknowledged_first() -> None:
+    """Another has to be tried again after it; it is still under lease."""
+    broker = exactly_once(ordered=True)
+    broker.publish("1", "2", "3", key="k")
+    one, two, three = broker.join(deadline=600).take()
+    assert refused(broker, two, three) == {"2": UNORDERED, "3": UNORDERED}
+    assert refused(broker, one) == {}
+    assert refused(broker, three) == {"3": UNORDERED}
+    assert refused(broker, two) == {}
+    assert refused(broker, three) == {}
+    assert broker.backlog == 0
+
+
+def test_in_one_request_the_order_does_not_matter() -> None:
+    """It is carried out as a whole."""
+    broker = exactly_once(ordered=True)
+    broker.publish("1", "2", "3", key="k")
+    one, two, three = broker.join().take()
+    assert refused(broker, three, one, two) == {}
+    assert broker.backlog == 0
+
+
+def test_a_key_that_failed_starts_again() -> None:
+    """What could not be acknowledged behind the failure comes again with it."""
+    broker = exactly_once(ordered=True)
+    broker.publish("1", "2", key="k")
+    consumer = broker.join(deadline=10)
+    one, two = consumer.take()
+    broker.nack(one)
+    assert refused(broker, two) == {"2": UNORDERED}
+    broker.advance(10)
+    assert refused(broker, two) == {"2": INVALID}
+    assert consumer.take_data() == ["1", "2"]
+
+
+def test_other_keys_and_messages_without_one_do_not_wait() -> None:
+    """The order is that of one key."""
+    broker = exactly_once(ordered=True)
+    broker.publish("k1", key="k")
+    broker.publish("x1", key="x")
+    broker.publish("free")
+    got = {each.data: each for each in broker.join().take()}
+    assert refused(broker, got["free"], got["x1"]) == {}
+
+
+def test_it_can_be_switched_on() -> None:
+    """An acknowledgement of before, behind an unfinished message, does not stand in the way."""
+    broker = Broker(enable_message_ordering=True)
+    broker.publish("1", "2", "3", key="k")
+    one, two, three = broker.join().take()
+    broker.acknowledge(two)
+    config = pubsub.Subscription(name=SUBSCRIPTION, enable_exactly_once_delivery=True)
+    request = pubsub.UpdateSubscriptionRequest(subscription=config)
+    request.update_mask.paths.append("enable_exactly_once_delivery")
+    broker.engine.update_subscription(request)
+    assert refused(broker, three) == {"3": UNORDERED}
+    assert refused(broker, one) == {}
+    assert refused(broker, three) == {}
+    assert broker.backlog == 0
+
+
+def test_a_deadline_cannot_be_set_for_an_expired_id() -> None:
+    """Neither longer nor to give the message up."""
+    broker = exactly_once()
+    broker.publish("a")
+    (late,) = broker.join(deadline=10).take()
+    broker.advance(10)
+    for seconds in (0, 60):
+        refusals = broker.engine.modify_ack_deadline(SUBSCRIPTION, [late.ack_id], seconds)
+        assert refusals == {late.ack_id: INVALID}
+
+
+# ---- on the wire ---------------------------------------------------------------------------------
+
+
+def test_the_status_tells_of_each_id(wire: Wire) -> None:
+    """In an ErrorInfo, whatever the kind of failure; other ids are acknowledged."""
+    wire.create(enable_exactly_once_delivery=True, enable_message_ordering=True)
+    wire.publish("1", "2", "3", key="k")
+    wire.publish("free")
+    by_data = {r.message.data.decode(): r.ack_id for r in wire.pull()}
+    wire.acknowledge(by_data["1"])
+    ack_ids = [by_data["1"], by_data["3"], by_data["free"]]
+    request = pubsub.AcknowledgeRequest(subscription=SUBSCRIPTION, ack_ids=ack_ids)
+    error = errors.from_rpc_error(wire.start("Acknowledge", request).exception())
+    assert isinstance(error, errors.InvalidArgument)
+    assert error.reason == REASON
+    assert error.metadata == {by_data["1"]: INVALID, by_data["3"]: UNORDERED}
+    request = pubsub.AcknowledgeRequest(subscription=SUBSCRIPTION, ack_ids=[by_data["free"]])
+    error = errors.from_rpc_error(wire.start("Acknowledge", request).exception())
+    assert error.metadata == {by_data["free"]: INVALID}
+
+
+def test_a_stream_confirms_each_id(wire: Wire) -> None:
+    """Acknowledged, invalid, or out of order."""
+    wire.create(enable_exactly_once_delivery=True, enable_message_ordering=True)
+    wire.publish("1", "2", "3", key="k")
+    stream = wire.stream()
+    one, two, three = (received.ack_id for received in stream.messages(3))
+    wire.acknowledge(one)
+    stream.send(ack_ids=[one, three])
+    confirmation = stream.next().acknowledge_confirmation
+    assert confirmation == pubsub.StreamingPullResponse.AcknowledgeConfirmation(
+        invalid_ack_ids=[one], unordered_ack_ids=[three]
+    )
+    stream.send(ack_ids=[two, three])
+    assert list(stream.next().acknowledge_confirmation.ack_ids) == [two, three]
+    stream.send(modify_deadline_ack_ids=[two], modify_deadline_seconds=[0])
+    assert list(stream.next().modify_ack_deadline_confirmation.invalid_ack_ids) == [two]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_without_it_nothing_is_an_error(wire: Wire, ordered: bool) -> None:
+    """An id that stands for nothing any more is passed over."""
+    wire.create(enable_message_ordering=ordered)
+    wire.publish("1", "2", key="k")
+    one, two = (received.ack_id for received in wire.pull())
+    wire.acknowledge(two)
+    wire.acknowledge(two, one, one)
+    wire.acknowledge(one)

@@ -1,0 +1,149 @@
+"""Hostile requests over HTTP: an error of Google's form for each, no change, no trace in the log.
+
+PULLSTREAM_FUZZ_EXAMPLES=10000 searches longer than the suite does, and each time elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emulator import Emulator
+from emulator.rest.routes import ROUTES, Route
+from protocol.clock import ManualClock
+from tests.emulator.hostile import NAMED, OWN_NAMES, requests
+from tests.emulator.rest_client import V1_TOPIC, RestClient
+from tests.emulator.target import Target
+from tests.emulator.test_fuzz import SEARCH
+from tests.emulator.wire import Wire
+
+# What an error of the caller may be: no code that clients try again.
+REFUSALS = {400, 404, 409, 413}
+
+# JSON that readers of JSON stumble over.
+STUMBLING_BLOCKS = {
+    "nothing that ends": b"[" * 100_000,
+    "objects without end": b'{"labels":' * 100_000,
+    "a number without end": b'{"ackDeadlineSeconds": ' + b"9" * 100_000 + b"}",
+    "infinity": b'{"ackDeadlineSeconds": 1e999}',
+    "no number": b'{"ackDeadlineSeconds": NaN}',
+    "half a character": b'{"labels": {"a": "\\ud800"}}',
+    "no UTF-8": b'{"labels": {"a": "\xff"}}',
+    "a list": b"[]",
+    "a name twice": b'{"topic": "a", "topic": 1}',
+    "bytes": bytes(range(256)),
+}
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[Target]:
+    with Emulator(clock=ManualClock(), rest=True) as emulator:
+        wire = Wire(emulator.endpoint)
+        yield Target(emulator, wire)
+        wire.close()
+
+
+@pytest.fixture(autouse=True)
+def no_trace(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nothing may go wrong inside the broker, however it is answered."""
+    yield
+    assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
+
+
+def attack(target: Target, verb: str, path: str, body: bytes) -> None:
+    """Send a request; if it is refused, this must be for a reason and without any effect."""
+    target.prepare()
+    before = target.state()
+    status, _, text = RestClient(target.emulator.endpoint).raw(verb, path, body or None)
+    if status == 200:
+        return
+    assert status in REFUSALS, text
+    error = json.loads(text)["error"]
+    assert error["code"] == status
+    assert 0 < len(error["message"]) < 1000
+    assert target.state() == before
+
+
+def path_of(route: Route) -> str:
+    """The route's path with the names of what is there."""
+    field = route.name_field.rpartition(".")[2]
+    named = NAMED.get(field) or next(
+        name for kind, name in OWN_NAMES.items() if kind.lower() + "s/" in route.template
+    )
+    return "/v1/" + re.sub(r"\{[^}]+\}", named, route.template)
+
+
+def as_json(request: Message) -> bytes:
+    """Its JSON, as far as it has one: of durations and times without sense there is none."""
+    try:
+        return json_format.MessageToJson(request).encode()
+    except (ValueError, json_format.Error):
+        return b'{"time": "never"}'
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.method)
+def test_hostile_requests_are_refused_without_effect(target: Target, route: Route) -> None:
+    """Or carried out, where nothing is wrong with them."""
+    anything: st.SearchStrategy[Any] = st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(), lambda kids: st.lists(kids, max_size=3)
+    )
+    bodies = (
+        requests(route.rpc.request).map(as_json)
+        | st.dictionaries(st.sampled_from(field_names(route)), anything, max_size=3).map(
+            lambda content: json.dumps(content).encode()
+        )
+        | st.binary(max_size=50)
+    )
+
+    @SEARCH
+    @given(bodies)
+    def check(body: bytes) -> None:
+        attack(target, route.verb, path_of(route), body)
+
+    check()
+
+
+def field_names(route: Route) -> list[str]:
+    return ["nonsense", *(field.json_name for field in route.rpc.request.DESCRIPTOR.fields)]
+
+
+@pytest.mark.parametrize("body", STUMBLING_BLOCKS.values(), ids=STUMBLING_BLOCKS)
+@pytest.mark.parametrize("verb", ["PUT", "PATCH"])
+def test_json_that_cannot_be_is_refused(target: Target, verb: str, body: bytes) -> None:
+    """Before anybody asks what it means."""
+    target.prepare()
+    status, _, text = RestClient(target.emulator.endpoint).raw(verb, f"{V1_TOPIC}-2", body)
+    assert status == 400, text
+    assert len(json.loads(text)["error"]["message"]) < 1000
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/projects/test/topics/%00",
+        "/v1/projects/test/topics/%ff",
+        "/v1/projects/test/topics/..%2f..%2fetc%2fpasswd",
+        "/v1/projects/test/topics/../../../etc/passwd",
+        "/v1/" + "a/" * 1000,
+        "/v1/projects/test/topics/" + "x" * 5000,
+        "/v1/projects/test/topics?pageSize=-1",
+        "/v1/projects/test/topics?pageSize=99999999999999999999",
+        "/v1/projects/test/topics?pageToken=%ff",
+        "/v1/projects/test/topics?nonsense=1",
+        "/v1/projects/test/topics/orders:nonsense",
+    ],
+)
+def test_paths_that_lead_nowhere_are_refused(target: Target, path: str) -> None:
+    """And none leads out of the API."""
+    attack(target, "GET", path, b"")
+    status, _, _ = RestClient(target.emulator.endpoint).raw("GET", path)
+    assert status in REFUSALS

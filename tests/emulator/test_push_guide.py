@@ -1,0 +1,27 @@
+"""The example of docs/push.md does what the page says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.emulator.wire import PATIENCE
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_example_runs() -> None:
+    """As it stands there, with nothing around it."""
+    page = (ROOT / "docs" / "push.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", example],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "b'one order'\n"), ran.stderr

@@ -1,0 +1,71 @@
+"""How many requests an endpoint gets at a time, and when it is left in peace."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emulator.push.pace import FIRST_WINDOW, MAX_PAUSE, MAX_WINDOW, MIN_PAUSE, Pace
+
+
+def test_a_window_that_is_taken_doubles() -> None:
+    """From a few at a time to many within a handful of rounds."""
+    pace = Pace()
+    for expected in (8, 16, 32):
+        for _ in range(pace.window):
+            pace.succeeded(pace.round)
+        assert pace.window == expected
+
+
+def test_a_window_has_an_end() -> None:
+    """However well an endpoint does."""
+    pace = Pace()
+    for _ in range(2 * MAX_WINDOW):
+        pace.succeeded(pace.round)
+    assert pace.window == MAX_WINDOW
+
+
+def test_each_failed_round_doubles_the_pause_up_to_a_minute() -> None:
+    """And halves the window down to one."""
+    pace = Pace()
+    pauses, windows = [], []
+    for _ in range(12):
+        pauses.append(pace.failed(pace.round))
+        windows.append(pace.window)
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 60.0, 60.0]
+    assert windows[:3] == [FIRST_WINDOW // 2, 1, 1]
+    assert set(windows[3:]) == {1}
+
+
+def test_of_one_round_the_failures_count_once() -> None:
+    """A window full of requests to a dead endpoint is one failure."""
+    pace = Pace()
+    begun = pace.round
+    assert [pace.failed(begun) for _ in range(FIRST_WINDOW)] == [MIN_PAUSE, 0.0, 0.0, 0.0]
+    assert pace.window == FIRST_WINDOW // 2
+    assert pace.failed(pace.round) == 2 * MIN_PAUSE
+
+
+def test_a_success_ends_the_backoff_if_it_was_begun_after_the_failure() -> None:
+    """One from before says nothing of how the endpoint does now."""
+    pace = Pace()
+    before = pace.round
+    pace.failed(before)
+    pace.succeeded(before)
+    assert pace.failed(pace.round) == 2 * MIN_PAUSE
+    pace.succeeded(pace.round)
+    assert pace.failed(pace.round) == MIN_PAUSE
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3))))
+def test_window_and_pause_keep_their_bounds(outcomes: list[tuple[bool, int]]) -> None:
+    """Whatever the order in which requests of this and of earlier rounds end."""
+    pace = Pace()
+    for taken, age in outcomes:
+        if taken:
+            pace.succeeded(pace.round - age)
+        else:
+            pause = pace.failed(pace.round - age)
+            assert (pause == 0.0) == (age > 0)
+            assert pause <= MAX_PAUSE
+        assert 1 <= pace.window <= MAX_WINDOW

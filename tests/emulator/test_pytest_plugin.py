@@ -1,0 +1,94 @@
+"""The fixtures, as another project's test suite uses them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+CONFTEST = """
+import pytest
+from emulator.pytest_plugin import pubsub_emulator, pubsub_session_emulator, pubsub_project
+from emulator.pytest_plugin import pubsub_shared_emulator
+
+@pytest.fixture(scope="session")
+def pubsub_config():
+    return {
+        "topics": [{"name": "projects/shop/topics/orders"}],
+        "subscriptions": [
+            {"name": "projects/shop/subscriptions/billing", "topic": "projects/shop/topics/orders"}
+        ],
+    }
+"""
+
+A_USERS_TESTS = """
+import os
+import re
+import pytest
+
+TOPIC, BILLING = "projects/shop/topics/orders", "projects/shop/subscriptions/billing"
+projects = []
+
+@pytest.mark.parametrize("turn", [1, 2])
+def test_each_test_finds_the_start(turn, pubsub_shared_emulator, pubsub_session_emulator):
+    broker = pubsub_shared_emulator
+    assert broker is pubsub_session_emulator
+    assert os.environ["PUBSUB_EMULATOR_HOST"] == broker.endpoint
+    assert os.environ["PUBSUB_PROJECT_ID"] == "test-project"
+    assert broker.backlog(BILLING) == 0
+    assert broker.history.events() == []
+    assert broker.faults.active == ()
+    broker.publish(TOPIC, "a")
+    broker.faults.drop("Pull")
+
+@pytest.mark.parametrize("turn", [1, 2])
+def test_the_sessions_broker_keeps_what_tests_leave(turn, pubsub_session_emulator):
+    assert os.environ["PUBSUB_EMULATOR_HOST"] == pubsub_session_emulator.endpoint
+    assert pubsub_session_emulator.backlog(BILLING) == turn
+    pubsub_session_emulator.publish(TOPIC, "a")
+
+@pytest.mark.parametrize("turn", [1, 2])
+def test_Projects_are_a_tests_own_however_long_its_name(turn, pubsub_project, pubsub_emulator):
+    assert os.environ["PUBSUB_PROJECT_ID"] == pubsub_project
+    assert re.fullmatch("[a-z][a-z0-9-]{4,28}[a-z0-9]", pubsub_project)
+    assert pubsub_project not in projects
+    projects.append(pubsub_project)
+
+def test_the_order_of_fixtures_does_not_matter(pubsub_emulator, pubsub_project):
+    assert os.environ["PUBSUB_PROJECT_ID"] == pubsub_project
+    assert os.environ["PUBSUB_EMULATOR_HOST"] == pubsub_emulator.endpoint
+
+def test_a_broker_of_ones_own_is_not_the_sessions(pubsub_emulator, pubsub_session_emulator):
+    assert pubsub_emulator.endpoint != pubsub_session_emulator.endpoint
+
+def test_after():
+    assert os.environ["PUBSUB_PROJECT_ID"] == "before"
+"""
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    """A project's folder with a test suite."""
+    (tmp_path / "test_user.py").write_text(A_USERS_TESTS, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_suite_shares_a_broker(suite: Path) -> None:
+    """Each promise of the fixtures is one of its tests."""
+    environment = {"PUBSUB_PROJECT_ID": "before", "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"],
+        cwd=suite,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "9 passed" in ran.stdout, ran.stdout + ran.stderr

@@ -1,0 +1,121 @@
+"""Hostile requests over HTTP: a clear refusal each, nothing in the log, nothing changed."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from emulator import Emulator
+from emulator.rest.routes import ROUTES
+from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.rest_client import V1_PROJECT, RestClient
+from tests.emulator.wire import PATIENCE
+
+ROUNDS = 10
+
+# Fields that some request has, and one that none has.
+FIELDS = (
+    "name", "topic", "subscription", "snapshot", "schema", "labels", "pushConfig",
+    "updateMask", "ackIds", "messages", "data", "attributes", "maxMessages",
+    "returnImmediately", "ackDeadlineSeconds", "time", "messageRetentionDuration",
+    "expirationPolicy", "ttl", "retryPolicy", "minimumBackoff", "deadLetterPolicy",
+    "maxDeliveryAttempts", "policy", "bindings", "condition", "options", "permissions",
+    "type", "definition", "encoding", "message", "messageTransforms", "aiInference",
+    "unstructuredInference", "parameters", "nothing",
+)  # fmt: skip
+
+TEXTS = (
+    "", "x", TOPIC, SUBSCRIPTION, "\0", "é" * 300, "-1s", "1e999s", "AAAA", "***", "\ud800",
+    "0001-01-01T00:00:00Z", "9" * 400, "labels,", "a.b..c", "JSON",
+)  # fmt: skip
+
+PROJECTS = ("p", "%00", "é", "a.com:b", "..", "x" * 3000)
+
+# Too short for a resource's id, or with what none may have.
+NAMES = ("1", "%2F", "%FF", "goog", "x" * 3000, "%ED%A0%80", "@@", "~")
+
+QUERIES = (
+    "", "?pageSize=-1", "?pageSize=" + "9" * 30, "?view=x", "?a=b", "?%ff=%ff", "?&&=&",
+    "?updateMask=%00", "?labels=1", "?options.x=1", "?schemaId=%00", "?pageToken=%FF",
+)  # fmt: skip
+
+
+class Hostility:
+    """Requests that no honest client sends, the same ones for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def value(self, depth: int = 4) -> Any:
+        kinds = ["text", "number", "literal"] + ["list", "object"] * (depth > 0)
+        match self._random.choice(kinds):
+            case "text":
+                return self._random.choice(TEXTS)
+            case "number":
+                return self._random.choice([0, -1, 1.5, 1e300, 2**31, 2**63, 2**64, 10**400])
+            case "literal":
+                return self._random.choice([None, True, False])
+            case "list":
+                return [self.value(depth - 1) for _ in range(self._random.randrange(3))]
+            case _:
+                fields = self._random.sample(FIELDS, self._random.randrange(6))
+                return {field: self.value(depth - 1) for field in fields}
+
+    def body(self) -> bytes:
+        text = json.dumps(self.value()).encode()
+        if self._random.random() < 0.2:
+            return self._random.randbytes(self._random.randrange(50))
+        if self._random.random() < 0.2:
+            return text[: self._random.randrange(len(text) + 1)]
+        return text
+
+    def path(self, template: str) -> str:
+        """A route's path with a name that no resource can have, and perhaps a query."""
+        project = self._random.choice(PROJECTS)
+        name = self._random.choice(NAMES)
+        _, _, pattern = template.partition("=")
+        pattern, _, rest = pattern.partition("}")
+        path = pattern.replace("*", quote(project, safe="%:."), 1).replace("*", name)
+        query = self._random.choice(QUERIES)
+        return f"/v1/{path}{rest}{query}"
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    with Emulator(rest=True) as emulator:
+        yield emulator
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_request_does_harm(
+    emulator: Emulator, seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To every route, as Google's errors have it; what there was is there as it was."""
+    rest = RestClient(emulator.endpoint)
+    rest.create()
+    before = resources(rest)
+    hostility = Hostility(seed)
+    connection = HTTPConnection(emulator.endpoint, timeout=PATIENCE)
+    for route in ROUTES * ROUNDS:
+        path, body = hostility.path(route.template), hostility.body()
+        connection.request(route.verb, path, body, {"X-Server-Timeout": "0"})
+        answer = connection.getresponse()
+        told = json.loads(answer.read())
+        if answer.status != 200:
+            assert told["error"]["code"] == answer.status
+            assert answer.status in (400, 404, 501), (route, path, body, told)
+            assert len(told["error"]["message"]) < 5000
+    connection.close()
+    assert resources(rest) == before
+    assert caplog.records == []
+
+
+def resources(rest: RestClient) -> list[Any]:
+    collections = ("topics", "subscriptions", "snapshots", "schemas")
+    return [rest.ok("GET", f"{V1_PROJECT}/{collection}") for collection in collections]

@@ -1,0 +1,99 @@
+"""A deleted topic: what becomes of its subscriptions and snapshots."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.errors import FailedPrecondition
+from protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
+
+SNAPSHOT = f"{PROJECT}/snapshots/before"
+SNAP = pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
+
+
+def test_its_subscriptions_stay_with_what_they_have() -> None:
+    """They say that their topic is gone; what they hold is delivered and acknowledged."""
+    broker = Broker()
+    broker.publish("a")
+    broker.engine.delete_topic(TOPIC)
+    assert broker.engine.get_subscription(SUBSCRIPTION).topic == "_deleted-topic_"
+    assert broker.acknowledge(*broker.join().take()) == []
+    assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
+
+
+def test_a_new_topic_of_the_name_is_another() -> None:
+    """The old subscription gets nothing of it, and is not listed with it."""
+    broker = Broker()
+    broker.engine.delete_topic(TOPIC)
+    broker.engine.create_topic(pubsub.Topic(name=TOPIC))
+    assert broker.publish("new") == ["1"]
+    assert broker.backlog == 0
+    request = pubsub.ListTopicSubscriptionsRequest(topic=TOPIC)
+    assert broker.engine.list_topic_subscriptions(request).subscriptions == []
+    assert broker.engine.get_subscription(SUBSCRIPTION).topic == "_deleted-topic_"
+
+
+def test_an_orphan_can_be_changed_and_deleted() -> None:
+    """Its other settings are as good as ever."""
+    broker = Broker()
+    broker.engine.delete_topic(TOPIC)
+    config = pubsub.Subscription(name=SUBSCRIPTION, ack_deadline_seconds=30)
+    request = pubsub.UpdateSubscriptionRequest(subscription=config)
+    request.update_mask.paths.append("ack_deadline_seconds")
+    assert broker.engine.update_subscription(request).ack_deadline_seconds == 30
+    broker.engine.delete_subscription(SUBSCRIPTION)
+
+
+def test_its_retention_goes_with_it() -> None:
+    """What only the topic kept is gone."""
+    broker = Broker()
+    topic = pubsub.Topic(name=TOPIC)
+    topic.message_retention_duration.seconds = 3600
+    request = pubsub.UpdateTopicRequest(topic=topic)
+    request.update_mask.paths.append("message_retention_duration")
+    broker.engine.update_topic(request)
+    broker.publish("a")
+    broker.acknowledge(*broker.join().take())
+    assert broker.engine.kept_bytes > 0
+    broker.engine.delete_topic(TOPIC)
+    assert broker.engine.kept_bytes == 0
+
+
+def test_a_subscription_keeps_what_it_retains() -> None:
+    """A seek brings it back, topic or none."""
+    broker = Broker(retain_acked_messages=True)
+    broker.publish("a")
+    broker.acknowledge(*broker.join().take())
+    broker.engine.delete_topic(TOPIC)
+    seek = pubsub.SeekRequest(subscription=SUBSCRIPTION)
+    seek.time.FromSeconds(1)
+    broker.engine.seek(seek)
+    assert broker.join().take_data() == ["a"]
+
+
+def test_its_snapshots_stay() -> None:
+    """They serve the subscriptions that were there with them, and no other."""
+    broker = Broker()
+    broker.publish("a")
+    broker.engine.create_snapshot(SNAP)
+    broker.acknowledge(*broker.join().take())
+    broker.engine.delete_topic(TOPIC)
+    assert broker.engine.get_snapshot(SNAPSHOT).topic == "_deleted-topic_"
+    seek = pubsub.SeekRequest(subscription=SUBSCRIPTION, snapshot=SNAPSHOT)
+    broker.engine.seek(seek)
+    assert broker.join().take_data() == ["a"]
+
+
+def test_a_snapshot_does_not_fit_a_new_topic_of_the_name() -> None:
+    """It is of another one's messages."""
+    broker = Broker()
+    broker.engine.create_snapshot(SNAP)
+    broker.engine.delete_topic(TOPIC)
+    broker.engine.create_topic(pubsub.Topic(name=TOPIC))
+    other = f"{PROJECT}/subscriptions/other"
+    broker.engine.create_subscription(pubsub.Subscription(name=other, topic=TOPIC))
+    with pytest.raises(FailedPrecondition, match="they must match"):
+        broker.engine.seek(pubsub.SeekRequest(subscription=other, snapshot=SNAPSHOT))
+    request = pubsub.ListTopicSnapshotsRequest(topic=TOPIC)
+    assert broker.engine.list_topic_snapshots(request).snapshots == []

@@ -1,0 +1,235 @@
+"""google-cloud-pubsub for Python: what a subscription can be asked to do with its messages."""
+
+from __future__ import annotations
+
+import datetime
+import queue
+from typing import Any
+
+import pytest
+from google.api_core import exceptions
+from google.cloud.pubsub_v1.subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
+from protocol.clock import ManualClock
+from tests.interop.google_python import PATIENCE, PROJECT, SUBSCRIPTION, TOPIC, Connect
+from tests.interop.google_python import connect as connect
+from tests.interop.google_python import connect_timeless as connect_timeless
+from tests.interop.google_python import timeless as timeless
+
+GRAVE = f"{PROJECT}/topics/grave"
+MOURNERS = f"{PROJECT}/subscriptions/mourners"
+SNAPSHOT = f"{PROJECT}/snapshots/before"
+
+
+def moment(clock: ManualClock, offset: float = 0.0) -> datetime.datetime:
+    """The broker's time, some seconds on."""
+    return datetime.datetime.fromtimestamp(clock.now() + offset, datetime.timezone.utc)
+
+
+# ---- exactly-once delivery -----------------------------------------------------------------------
+
+
+def test_exactly_once_an_expired_ack_id_is_refused(
+    connect_timeless: Connect, timeless: ManualClock
+) -> None:
+    """The error names it, and the message is delivered once more."""
+    clients = connect_timeless(enable_exactly_once_delivery=True, ack_deadline_seconds=10)
+    clients.publish(b"data")
+    (late,) = clients.pull()
+    timeless.advance(10.5)
+    with pytest.raises(exceptions.InvalidArgument) as refused:
+        clients.acknowledge(late)
+    assert refused.value.reason == "EXACTLY_ONCE_ACKID_FAILURE"
+    assert refused.value.metadata == {late.ack_id: "PERMANENT_FAILURE_INVALID_ACK_ID"}
+    assert clients.drain() == [b"data"]
+
+
+def test_exactly_once_good_ids_are_carried_out_beside_bad_ones(connect: Connect) -> None:
+    """The error names only those that failed."""
+    clients = connect(enable_exactly_once_delivery=True)
+    clients.publish(b"a", b"b")
+    first, second = clients.pull()
+    clients.acknowledge(first)
+    with pytest.raises(exceptions.InvalidArgument) as refused:
+        clients.acknowledge(first, second)
+    assert list(refused.value.metadata) == [first.ack_id]
+    assert clients.drain() == []
+
+
+def test_exactly_once_a_callback_learns_that_it_was_too_late(connect: Connect) -> None:
+    """Somebody else has acknowledged the delivery that the callback holds."""
+    clients = connect(enable_exactly_once_delivery=True)
+    results: queue.Queue[Any] = queue.Queue()
+
+    def callback(message: Any) -> None:
+        clients.subscriber.acknowledge(subscription=SUBSCRIPTION, ack_ids=[message.ack_id])
+        try:
+            results.put(message.ack_with_response().result(PATIENCE))
+        except AcknowledgeError as error:
+            results.put(error.error_code)
+
+    with clients.subscribe(callback):
+        clients.publish(b"data")
+        assert results.get(timeout=PATIENCE) is AcknowledgeStatus.INVALID_ACK_ID
+
+
+# ---- dead letters, retries -----------------------------------------------------------------------
+
+
+def test_what_fails_too_often_goes_to_the_dead_letter_topic(connect: Connect) -> None:
+    """As a new message with the old one's data, and attributes that tell where it comes from."""
+    clients = connect()
+    clients.publisher.create_topic(name=GRAVE)
+    clients.subscriber.create_subscription(name=MOURNERS, topic=GRAVE)
+    clients.subscriber.update_subscription(
+        subscription={
+            "name": SUBSCRIPTION,
+            "dead_letter_policy": {"dead_letter_topic": GRAVE, "max_delivery_attempts": 5},
+        },
+        update_mask=FieldMask(paths=["dead_letter_policy"]),
+    )
+    attempts: queue.Queue[int] = queue.Queue()
+
+    def callback(message: Any) -> None:
+        attempts.put(message.delivery_attempt)
+        message.nack()
+
+    clients.publish(b"poison", origin="test")
+    with clients.subscribe(callback):
+        (dead,) = clients.pull(subscription=MOURNERS)
+    assert [attempts.get_nowait() for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert attempts.empty()
+    assert dead.message.data == b"poison"
+    attributes = dict(dead.message.attributes)
+    published = attributes.pop("CloudPubSubDeadLetterSourceTopicPublishTime")
+    assert published.endswith("Z")
+    assert attributes == {
+        "origin": "test",
+        "CloudPubSubDeadLetterSourceDeliveryCount": "5",
+        "CloudPubSubDeadLetterSourceSubscription": "billing",
+        "CloudPubSubDeadLetterSourceSubscriptionProject": "test-project",
+    }
+    assert clients.drain() == []
+
+
+def test_a_retry_waits_as_long_as_the_policy_says(
+    connect_timeless: Connect, timeless: ManualClock
+) -> None:
+    """Longer each time, up to the maximum."""
+    clients = connect_timeless(
+        retry_policy={"minimum_backoff": {"seconds": 20}, "maximum_backoff": {"seconds": 60}}
+    )
+    clients.publish(b"data")
+    (received,) = clients.pull()
+    for backoff in (20, 40, 60, 60):
+        clients.nack(received)
+        timeless.advance(backoff - 1)
+        assert clients.pull(wait=False) == []
+        timeless.advance(1.5)
+        (received,) = clients.pull(wait=False)
+
+
+# ---- filters -------------------------------------------------------------------------------------
+
+
+def test_only_what_the_filter_lets_pass_is_delivered(connect: Connect) -> None:
+    """The rest counts as acknowledged."""
+    clients = connect(filter='attributes.country = "no" OR hasPrefix(attributes.country, "s")')
+    for country in ("de", "no", "se"):
+        clients.publish(country.encode(), country=country)
+    clients.publish(b"nowhere")
+    assert clients.drain() == [b"no", b"se"]
+    assert clients.drain() == []
+
+
+def test_a_filter_must_be_right_and_stays(connect: Connect) -> None:
+    """Neither a bad one nor a change is taken."""
+    clients = connect(filter="attributes:country")
+    with pytest.raises(exceptions.InvalidArgument):
+        clients.subscriber.create_subscription(
+            request={"name": MOURNERS, "topic": TOPIC, "filter": "attributes.country ="}
+        )
+    with pytest.raises(exceptions.InvalidArgument, match="not mutable"):
+        clients.subscriber.update_subscription(
+            subscription={"name": SUBSCRIPTION, "filter": ""},
+            update_mask=FieldMask(paths=["filter"]),
+        )
+
+
+# ---- detach, seek, snapshots ---------------------------------------------------------------------
+
+
+def test_a_detached_subscription_has_nothing_more_to_give(connect: Connect) -> None:
+    """It stays, marked as detached; its topic knows it no longer."""
+    clients = connect()
+    clients.publish(b"data")
+    clients.publisher.detach_subscription(request={"subscription": SUBSCRIPTION})
+    assert clients.subscriber.get_subscription(subscription=SUBSCRIPTION).detached
+    assert list(clients.publisher.list_topic_subscriptions(topic=TOPIC)) == []
+    with pytest.raises(exceptions.FailedPrecondition):
+        clients.pull(wait=False)
+
+
+def test_a_seek_to_a_time_goes_both_ways(connect_timeless: Connect, timeless: ManualClock) -> None:
+    """Into the future it drops the backlog; into the past it brings back what was retained."""
+    clients = connect_timeless(retain_acked_messages=True)
+    seek = clients.subscriber.seek
+    clients.publish(b"early")
+    timeless.advance(60)
+    between = moment(timeless)
+    timeless.advance(60)
+    clients.publish(b"late")
+    seek(request={"subscription": SUBSCRIPTION, "time": moment(timeless, 60)})
+    assert clients.drain() == []
+    seek(request={"subscription": SUBSCRIPTION, "time": between})
+    assert clients.drain() == [b"late"]
+    seek(request={"subscription": SUBSCRIPTION, "time": moment(timeless, -600)})
+    assert clients.drain() == [b"early", b"late"]
+
+
+def test_a_snapshot_keeps_the_backlog(connect: Connect) -> None:
+    """A seek to it brings back what was not acknowledged then, and all that came later."""
+    clients = connect()
+    clients.publish(b"acknowledged")
+    assert clients.drain() == [b"acknowledged"]
+    clients.publish(b"kept")
+    clients.subscriber.create_snapshot(name=SNAPSHOT, subscription=SUBSCRIPTION)
+    clients.publish(b"later")
+    assert clients.drain() == [b"kept", b"later"]
+    clients.subscriber.seek(request={"subscription": SUBSCRIPTION, "snapshot": SNAPSHOT})
+    assert clients.drain() == [b"kept", b"later"]
+
+
+def test_snapshots_can_be_managed(connect: Connect) -> None:
+    """Create, get, list, update by mask, delete."""
+    clients = connect()
+    subscriber = clients.subscriber
+    made = subscriber.create_snapshot(
+        request={"name": SNAPSHOT, "subscription": SUBSCRIPTION, "labels": {"a": "b"}}
+    )
+    assert (made.topic, dict(made.labels)) == (TOPIC, {"a": "b"})
+    assert subscriber.get_snapshot(snapshot=SNAPSHOT) == made
+    subscriber.update_snapshot(
+        snapshot={"name": SNAPSHOT, "labels": {"c": "d"}}, update_mask=FieldMask(paths=["labels"])
+    )
+    (listed,) = subscriber.list_snapshots(project=PROJECT)
+    assert dict(listed.labels) == {"c": "d"}
+    assert list(clients.publisher.list_topic_snapshots(topic=TOPIC)) == [SNAPSHOT]
+    subscriber.delete_snapshot(snapshot=SNAPSHOT)
+    assert list(subscriber.list_snapshots(project=PROJECT)) == []
+    with pytest.raises(exceptions.NotFound):
+        subscriber.seek(request={"subscription": SUBSCRIPTION, "snapshot": SNAPSHOT})
+
+
+# ---- push ----------------------------------------------------------------------------------------
+
+
+def test_a_push_subscription_cannot_be_pulled(connect: Connect) -> None:
+    """Until its endpoint is taken away."""
+    clients = connect(push_config={"push_endpoint": "http://localhost:1/push"})
+    with pytest.raises(exceptions.FailedPrecondition, match="not supported for this subscription"):
+        clients.pull(wait=False)
+    clients.subscriber.modify_push_config(subscription=SUBSCRIPTION, push_config={})
+    assert clients.pull(wait=False) == []

@@ -1,0 +1,62 @@
+"""google-cloud-pubsub for Python: policies are kept, and every permission is granted."""
+
+from __future__ import annotations
+
+import pytest
+from google.api_core import exceptions
+
+from emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
+from tests.interop.google_python import PROJECT, SUBSCRIPTION, TOPIC, Clients, Connect
+from tests.interop.google_python import connect as connect
+
+SNAPSHOT = f"{PROJECT}/snapshots/before"
+MEMBERS = ["user:somebody@example.com"]
+
+
+@pytest.fixture
+def clients(connect: Connect) -> Clients:
+    clients = connect()
+    clients.subscriber.create_snapshot(name=SNAPSHOT, subscription=SUBSCRIPTION)
+    return clients
+
+
+@pytest.mark.parametrize("resource", [TOPIC, SUBSCRIPTION, SNAPSHOT])
+def test_a_policy_is_kept(clients: Clients, resource: str) -> None:
+    """Empty at first; its tag changes with it."""
+    before = clients.publisher.get_iam_policy(request={"resource": resource})
+    assert list(before.bindings) == []
+    before.bindings.add(role="roles/pubsub.editor", members=MEMBERS)
+    written = clients.publisher.set_iam_policy(request={"resource": resource, "policy": before})
+    read = clients.publisher.get_iam_policy(request={"resource": resource})
+    assert read == written
+    assert [(each.role, list(each.members)) for each in read.bindings] == [
+        ("roles/pubsub.editor", MEMBERS)
+    ]
+    assert read.etag != before.etag
+
+
+def test_a_stale_policy_is_not_written(clients: Clients) -> None:
+    """Two who change it at a time do not undo each other's work."""
+    stale = clients.publisher.get_iam_policy(request={"resource": TOPIC})
+    fresh = clients.publisher.get_iam_policy(request={"resource": TOPIC})
+    fresh.bindings.add(role="roles/pubsub.viewer", members=MEMBERS)
+    clients.publisher.set_iam_policy(request={"resource": TOPIC, "policy": fresh})
+    with pytest.raises(exceptions.Aborted):
+        clients.publisher.set_iam_policy(request={"resource": TOPIC, "policy": stale})
+
+
+def test_every_permission_is_granted(clients: Clients) -> None:
+    """Of what exists."""
+    permissions = ["pubsub.topics.publish", "pubsub.topics.delete"]
+    request = {"resource": TOPIC, "permissions": permissions}
+    granted = clients.publisher.test_iam_permissions(request=request)
+    assert list(granted.permissions) == permissions
+
+
+def test_what_does_not_exist_has_no_policy(clients: Clients) -> None:
+    """Nor can it be given one."""
+    resource = f"{PROJECT}/topics/missing"
+    with pytest.raises(exceptions.NotFound):
+        clients.publisher.get_iam_policy(request={"resource": resource})
+    with pytest.raises(exceptions.NotFound):
+        clients.publisher.set_iam_policy(request={"resource": resource, "policy": {}})

@@ -1,0 +1,36 @@
+"""The broker's routes are Google's: those that the official client calls over HTTP."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from google.pubsub_v1.services.publisher.transports.rest_base import _BasePublisherRestTransport
+from google.pubsub_v1.services.schema_service.transports.rest_base import (
+    _BaseSchemaServiceRestTransport,
+)
+from google.pubsub_v1.services.subscriber.transports.rest_base import _BaseSubscriberRestTransport
+
+from emulator.rest.routes import ROUTES
+
+TRANSPORTS: tuple[Any, ...] = (
+    _BasePublisherRestTransport,
+    _BaseSubscriberRestTransport,
+    _BaseSchemaServiceRestTransport,
+)
+
+
+def options(transport: Any) -> Iterator[tuple[str, str, str, str]]:
+    """Method, verb, template and body of each call that a transport makes."""
+    for name, call in vars(transport).items():
+        if inspect.isclass(call) and name != "_BaseStreamingPull":
+            for option in getattr(call, "_get_http_options", list)():
+                method = name.removeprefix("_Base")
+                yield method, option["method"], option["uri"], option.get("body", "")
+
+
+def test_every_route_is_googles_and_every_one_of_googles_is_there() -> None:
+    """Verb, path, and what the body is."""
+    ours = {(r.method, r.verb.lower(), f"/v1/{r.template}", r.body) for r in ROUTES}
+    assert ours == {option for transport in TRANSPORTS for option in options(transport)}

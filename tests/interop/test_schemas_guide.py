@@ -1,0 +1,25 @@
+"""docs/schemas.md: what it shows is what happens."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+GUIDE = Path(__file__).parents[2] / "docs" / "schemas.md"
+REVISION = re.compile(r"(?<=revision_id=)[0-9a-f]{8}")
+
+
+def test_the_example_prints_what_it_says(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run as it stands; only the id of the revision is another one each time."""
+    # The example sets it; so it is put back afterwards.
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "")
+    text = GUIDE.read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"^It prints\n\n```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    exec(compile(code, str(GUIDE), "exec"), {})
+    printed = capsys.readouterr().out
+    assert REVISION.sub("ID", printed) == REVISION.sub("ID", shown)

@@ -1,0 +1,90 @@
+"""Real time that a test may move ahead: it runs on from there."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+
+import pytest
+from freezegun import freeze_time
+
+from protocol.clock import MAX_WAIT, SYSTEM_CLOCK, ManualClock, OffsetClock
+
+START = "2030-01-01 00:00:00"
+START_SECONDS = 1_893_456_000.0
+
+
+def test_it_is_ahead_of_its_base_by_what_it_was_advanced() -> None:
+    """Wall and monotonic time alike, and the base stays where it is."""
+    base = ManualClock(start=1000.0)
+    clock = OffsetClock(base)
+    clock.advance(600)
+    clock.advance(0.5)
+    assert (clock.now(), clock.monotonic()) == (1600.5, 600.5)
+    assert (base.now(), base.monotonic()) == (1000.0, 0.0)
+
+
+def test_it_runs_on_with_its_base() -> None:
+    """It is moved, not stopped."""
+    base = ManualClock(start=1000.0)
+    clock = OffsetClock(base)
+    clock.advance(600)
+    base.advance(7)
+    assert (clock.now(), clock.monotonic()) == (1607.0, 607.0)
+
+
+def test_without_a_base_it_goes_by_real_time() -> None:
+    """As freezegun has it, if a test has frozen it."""
+    with freeze_time(START) as frozen:
+        clock = OffsetClock()
+        before = clock.monotonic()
+        clock.advance(60)
+        frozen.tick(timedelta(seconds=5))
+        assert clock.now() == START_SECONDS + 65
+        assert clock.monotonic() - before == pytest.approx(65)
+
+
+def test_two_clocks_know_nothing_of_each_other() -> None:
+    """A broker that is moved ahead takes neither another broker nor the system clock with it."""
+    with freeze_time(START):
+        first, second = OffsetClock(), OffsetClock()
+        first.advance(3600)
+        assert second.now() == SYSTEM_CLOCK.now() == START_SECONDS
+        assert first.now() == START_SECONDS + 3600
+
+
+def test_a_wait_is_as_long_as_the_base_has_it() -> None:
+    """A deadline on this clock is nearer by what the clock is ahead."""
+    with freeze_time(START):
+        clock = OffsetClock()
+        due = clock.monotonic() + 600.25
+        assert clock.timeout(due) == MAX_WAIT
+        clock.advance(600)
+        assert clock.timeout(due) == pytest.approx(0.25)
+        clock.advance(1)
+        assert clock.timeout(due) == 0.0
+        assert clock.timeout(None) is None
+
+
+def test_wakers_see_the_new_time_before_advance_returns() -> None:
+    """And a removed one is not woken."""
+    clock = OffsetClock(ManualClock())
+    seen: list[float] = []
+
+    def look() -> None:
+        seen.append(clock.monotonic())
+
+    clock.add_waker(look)
+    clock.advance(5)
+    clock.remove_waker(look)
+    clock.advance(5)
+    assert seen == [5.0]
+
+
+@pytest.mark.parametrize("seconds", [-1, -0.001, math.inf, math.nan])
+def test_it_goes_forward_only_by_a_finite_step(seconds: float) -> None:
+    """Anything else is refused, and time stays what it was."""
+    clock = OffsetClock(ManualClock())
+    with pytest.raises(ValueError, match=r"advance\(.+\) needs seconds >= 0"):
+        clock.advance(seconds)
+    assert clock.monotonic() == 0.0

@@ -1,0 +1,153 @@
+"""A broker at class fsync, killed again and again under load: what it has answered stays so."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from emulator.storage.database import FILE_NAME
+from protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import TOPIC
+from tests.emulator.wire import PATIENCE, Wire
+from tests.stress.killable_broker import KillableBroker
+
+KILLS = 50
+PUBLISHES_UNDER_WAY = 8
+
+# Messages of one request; they have data by which they are told apart.
+BATCH = 20
+
+
+@dataclass
+class Ledger:
+    """What clients were told, over all lives of the broker."""
+
+    sent: int = 0
+    # Of every message that was answered or received: its id, by its data.
+    ids: dict[str, str] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+    # An acknowledgement was sent, and it was answered.
+    acking: set[str] = field(default_factory=set)
+    acked: set[str] = field(default_factory=set)
+
+    def saw(self, data: str, message_id: str) -> None:
+        assert self.ids.setdefault(data, message_id) == message_id
+
+    def received(self, message: pubsub.PubsubMessage) -> str:
+        data = message.data.decode()
+        self.saw(data, message.message_id)
+        assert data not in self.acked, f"{data} came again after its acknowledgement was answered"
+        return data
+
+
+class Publisher:
+    """Keeps several publishes under way until the broker is gone."""
+
+    def __init__(self, wire: Wire, ledger: Ledger, enough: threading.Event, at: int) -> None:
+        self._wire, self._ledger = wire, ledger
+        self._enough, self._left = enough, at
+
+    def run(self) -> None:
+        under_way = [self._send() for _ in range(PUBLISHES_UNDER_WAY)]
+        while under_way:
+            data, call = under_way.pop(0)
+            try:
+                ids = call.result().message_ids
+            except grpc.RpcError:
+                # Killed: whether they are kept, nobody was told.
+                continue
+            self._ledger.answered.update(data)
+            for each, message_id in zip(data, ids, strict=True):
+                self._ledger.saw(each, message_id)
+            self._left -= 1
+            if self._left == 0:
+                self._enough.set()
+            under_way.append(self._send())
+
+    def _send(self) -> tuple[list[str], Any]:
+        first = self._ledger.sent
+        self._ledger.sent += random.randint(1, BATCH)
+        data = [str(number) for number in range(first, self._ledger.sent)]
+        messages = [pubsub.PubsubMessage(data=each.encode()) for each in data]
+        request = pubsub.PublishRequest(topic=TOPIC, messages=messages)
+        return data, self._wire.start("Publish", request)
+
+
+def consume(wire: Wire, ledger: Ledger) -> None:
+    """Acknowledge two thirds of what comes, until the broker is gone."""
+    try:
+        while True:
+            chosen = [
+                (ledger.received(received.message), received.ack_id)
+                for received in wire.pull(100)
+                if random.random() < 2 / 3
+            ]
+            if chosen:
+                ledger.acking.update(data for data, _ in chosen)
+                wire.acknowledge(*(ack_id for _, ack_id in chosen))
+                ledger.acked.update(data for data, _ in chosen)
+    except grpc.RpcError:
+        return
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[KillableBroker]:
+    with KillableBroker(tmp_path) as broker:
+        yield broker
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_no_answer_is_taken_back_by_fifty_kills(broker: KillableBroker, tmp_path: Path) -> None:
+    """Each answered message comes until it is acknowledged, and not after that; ids are unique."""
+    ledger = Ledger()
+    wire = Wire(broker.start())
+    wire.create()
+    for life in range(KILLS):
+        enough = threading.Event()
+        publisher = Publisher(wire, ledger, enough, at=random.randint(1, 60))
+        workers = [
+            threading.Thread(target=publisher.run),
+            threading.Thread(target=consume, args=(wire, ledger)),
+        ]
+        for worker in workers:
+            worker.start()
+        assert enough.wait(PATIENCE)
+        broker.kill()
+        for worker in workers:
+            worker.join()
+        wire.close()
+        check_database(tmp_path / FILE_NAME)
+        wire = Wire(broker.start())
+        wire.call("CreateTopic", pubsub.Topic(name=f"{TOPIC}-{life}"))
+    check_backlog(wire, ledger)
+    listed = wire.call("ListTopics", pubsub.ListTopicsRequest(project="projects/test"))
+    assert len(listed.topics) == KILLS + 1
+    wire.close()
+
+
+def check_database(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def check_backlog(wire: Wire, ledger: Ledger) -> None:
+    """What is left is all that was answered and not acknowledged, or a part of the unanswered."""
+    left: set[str] = set()
+    while received := wire.pull(1000, wait=False):
+        left.update(ledger.received(each.message) for each in received)
+        wire.acknowledge(*(each.ack_id for each in received))
+    assert ledger.answered - ledger.acking <= left
+    assert len(set(ledger.ids.values())) == len(ledger.ids)
+    # The load was one: something of everything has happened.
+    assert ledger.acked
+    assert ledger.answered - ledger.acking

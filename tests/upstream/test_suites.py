@@ -1,0 +1,73 @@
+"""Google's suites are found where their sources keep them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .suites import SAMPLES, SUITES, SYSTEM, Suite, find
+
+
+def lay_out(package: Path, *files: str) -> None:
+    """A source tree of google-cloud-pubsub with these files in it."""
+    (package / "google" / "pubsub_v1").mkdir(parents=True)
+    for file in files:
+        (package / file).parent.mkdir(parents=True, exist_ok=True)
+        (package / file).touch()
+
+
+@pytest.mark.parametrize("root", [".", "unpacked", "packages/google-cloud-pubsub"])
+def test_a_tree_may_be_the_package_or_hold_it(tmp_path: Path, root: str) -> None:
+    """As unpacked, as cloned, or as a part of the repository of all packages."""
+    lay_out(tmp_path / root, SYSTEM)
+    assert [(each.suite.name, each.path) for each in find(tmp_path)] == [
+        ("system", tmp_path / root / SYSTEM)
+    ]
+
+
+def test_suites_come_from_several_trees(tmp_path: Path) -> None:
+    """The source package has no samples, the repository's releases differ: both stand together."""
+    lay_out(tmp_path / "package", SYSTEM)
+    lay_out(tmp_path / "repository", f"{SAMPLES}/iam_test.py", f"{SAMPLES}/schema_test.py")
+    assert [each.suite.name for each in find(tmp_path)] == ["system", "schema", "iam"]
+
+
+def test_suites_of_other_packages_are_not_taken(tmp_path: Path) -> None:
+    """Every package of Google's has a tests/system.py."""
+    (tmp_path / "storage" / "tests").mkdir(parents=True)
+    (tmp_path / "storage" / SYSTEM).touch()
+    assert find(tmp_path) == []
+
+
+def suite(name: str) -> Suite:
+    (found,) = (each for each in SUITES if each.name == name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("system", "test_publish_messages[rest]"),
+        ("system", "test_subscriber_not_leaking_open_sockets[grpc-rest]"),
+        ("subscriber", "test_create_bigquery_subscription"),
+        ("subscriber", "test_create_cloudstorage_subscription"),
+    ],
+)
+def test_what_needs_more_than_a_broker_is_not_run(name: str, case: str) -> None:
+    """And the table says why."""
+    assert suite(name).reason(f"x.py::{case}")
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("system", "test_publish_messages[grpc]"),
+        ("system", "TestStreamingPull::test_streaming_pull_max_messages[grpc-grpc]"),
+        ("subscriber", "test_create_push_subscription"),
+        ("schema", "test_create_avro_schema"),
+    ],
+)
+def test_all_else_is_run(name: str, case: str) -> None:
+    """Nothing is left out because it fails."""
+    assert suite(name).reason(f"x.py::{case}") is None
