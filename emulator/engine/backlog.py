@@ -175,13 +175,6 @@ class Backlog:
     def _items(self) -> Iterator[Item]:
         return chain(self._ready, self._again, self._backoff.items())
 
-    def remove(self, gone: set[Item]) -> None:
-        """Forget messages without a key, and whole lanes."""
-        for item in gone:
-            if isinstance(item, KeyLane):
-                del self.lanes[item.key]
-        self._unqueue(gone)
-
     def _unqueue(self, gone: set[Item]) -> None:
         if not gone:
             return
@@ -194,23 +187,15 @@ class Backlog:
         self._again = deque(i for i in self._again if i not in gone)
         self._backoff.remove(gone)
 
-    def insert(self, deliveries: Iterable[Delivery]) -> None:
-        """Put messages among the waiting ones, in the order of publishing.
-
-        Those of a key make its lane, which must not exist.
-        """
-        single: list[Delivery] = []
-        for delivery in sorted(deliveries, key=_seq):
+    def fill(self, deliveries: Iterable[Delivery]) -> None:
+        """Let these wait, in the order of publishing; there is nothing yet, nor are their lanes."""
+        for delivery in sorted(deliveries, key=lambda delivery: delivery.record.seq):
             if delivery.lane is None:
-                single.append(delivery)
+                self._ready.append(delivery)
             else:
                 delivery.lane.waiting.append(delivery)
                 self.lanes[delivery.lane.key] = delivery.lane
                 self._queue(delivery.lane, self._ready)
-        if single:
-            lanes = [i for i in self._ready if isinstance(i, KeyLane)]
-            waiting = [i for i in self._ready if isinstance(i, Delivery)]
-            self._ready = deque([*lanes, *sorted(waiting + single, key=_seq)])
 
     def drop_older(self, than_ms: float) -> list[Delivery]:
         """Take out everything that waits and was published at this time or before."""
@@ -247,10 +232,6 @@ class Backlog:
         keyed = ((lane.delivered or lane.waiting)[0] for lane in self.lanes.values())
         oldest = chain([first] if first else [], self._waiting_again(), keyed)
         return min((delivery.record.publish_ms for delivery in oldest), default=math.inf)
-
-
-def _seq(delivery: Delivery) -> int:
-    return delivery.record.seq
 
 
 def _take_from(lane: KeyLane, consumer: Consumer) -> None:

@@ -15,7 +15,7 @@ from .durations import DAY, HOUR, is_timestamp, seconds_of
 from .moment import Moment
 from .record import Record
 from .registry import Registry, exists, page_of_project
-from .seeking import Move
+from .seeking import seek
 from .snapshot import Snapshot
 from .subscription import Subscription
 from .subscriptions import detached
@@ -94,28 +94,27 @@ class Snapshots:
         subscription = self._attached(request.subscription, now)
         target = request.WhichOneof("target")
         if target == "snapshot":
-            move = self._move_to_snapshot(subscription, request.snapshot)
+            self._seek_snapshot(subscription, request.snapshot)
         elif target == "time":
-            move = self._move_to_time(subscription, request.time, now)
+            self._seek_time(subscription, request.time, now)
         else:
             raise errors.InvalidArgument(
                 "No target was specified in the SeekRequest. Must specify either a time or a "
                 "snapshot."
             )
-        move.apply(now.monotonic)
         self._registry.timetable.watch(subscription, now)
         return pubsub.SeekResponse()
 
-    def _move_to_snapshot(self, subscription: Subscription, name: str) -> Move:
+    def _seek_snapshot(self, subscription: Subscription, name: str) -> None:
         snapshot = self._registry.snapshot(name)
         if snapshot.log is not subscription.log:
             raise errors.FailedPrecondition(
                 f"The subscription's topic {subscription.config.topic} is different from that of "
                 f"the snapshot {snapshot.config.topic}; they must match in order for Seek to work."
             )
-        return Move(subscription, snapshot.wants, snapshot.records())
+        seek(subscription, snapshot.wants, snapshot.records())
 
-    def _move_to_time(self, subscription: Subscription, time: Timestamp, now: Moment) -> Move:
+    def _seek_time(self, subscription: Subscription, time: Timestamp, now: Moment) -> None:
         if not is_timestamp(time):
             raise _invalid("time")
         # Publish times have whole milliseconds.
@@ -124,7 +123,7 @@ class Snapshots:
         def wanted(record: Record) -> bool:
             return record.publish_ms >= from_ms
 
-        return Move(subscription, wanted, self._within_reach(subscription, now))
+        seek(subscription, wanted, self._within_reach(subscription, now))
 
     def _within_reach(self, subscription: Subscription, now: Moment) -> Iterable[Record]:
         """The finished messages that a subscription could have again."""

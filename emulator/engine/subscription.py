@@ -96,7 +96,7 @@ class Subscription:
         for delivery in deliveries:
             delivery.record.holders += 1
             self._retention.add(delivery.record.publish_ms)
-        self.messages.backlog.insert(deliveries)
+        self.messages.backlog.fill(deliveries)
 
     # ---- messages out --------------------------------------------------------------------------
 
@@ -231,7 +231,8 @@ class Subscription:
         return 0 < most <= delivery.attempts and self._topic_exists(topic)
 
     def moved(self, back: Sequence[Record], done: Sequence[Delivery]) -> None:
-        """A seek has put messages into the backlog and taken others out of it."""
+        """A seek has ended all leases, put messages into the backlog and taken others out."""
+        self.consumers.forget_keys()
         if back:
             self._retention.add(min(record.publish_ms for record in back))
             if self._observer is not None:

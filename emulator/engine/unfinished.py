@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from .backlog import Backlog
@@ -54,11 +54,16 @@ class Unfinished:
         leased = min((age for age in ages if age > than_ms), default=math.inf)
         return min(leased, self.backlog.oldest_ms())
 
+    def start_over(self, deliveries: Iterable[Delivery]) -> None:
+        """From now on only these wait, and nothing is under lease."""
+        self.backlog = Backlog()
+        self.backlog.fill(deliveries)
+
     def clear(self, *, tell: bool) -> None:
         """Forget everything; the observer is told of it if so asked."""
         unfinished = list(self)
         self.leases.take_away(unfinished)
-        self.backlog = Backlog()
+        self.start_over(())
         if tell:
             self.finish(unfinished)
         else:

@@ -241,42 +241,28 @@ class Model:
 
     def seek(self, wanted: Callable[[Message], bool], kept: Callable[[Message], bool]) -> None:
         """What is `wanted` is unfinished from now on, if it was so before or is still `kept`."""
-        moved: set[str] = set()
         for message in self.by_data.values():
             possible = kept(message) and not (self.terms.filtered and not message.matches)
-            acked = message.key and message in self.keys.get(message.key, Key()).acked
-            if not message.done and not wanted(message):
-                message.done = True
-                self._forget_lease(message)
-                moved.add(message.key)
-            elif message.done and wanted(message) and possible:
-                message.done, message.failed, message.not_before = False, 0, 0
-                message.newest_ack_id = ""
-                moved.add(message.key)
-            elif acked:
-                moved.add(message.key)
-        for name in moved - {""}:
-            self._start_over(name)
+            if not message.done:
+                message.done = not wanted(message)
+            elif wanted(message) and possible:
+                message.done, message.failed = False, 0
+        self.start_over()
 
-    def _start_over(self, name: str) -> None:
-        messages = [m for m in self.by_data.values() if m.key == name and not m.done]
-        for message in messages:
-            self._forget_lease(message)
-        self.keys[name] = Key(messages)
-
-    def _forget_lease(self, message: Message) -> None:
-        if message.leased:
-            self._end_lease(message.newest_ack_id)
-
-    def restart(self) -> None:
+    def start_over(self) -> None:
         """Nobody holds anything any more; what is unfinished waits, without a backoff."""
         for ack_id in list(self.leases):
             self._end_lease(ack_id)
-        self.rooms.clear()
+        self.keys.clear()
         for message in self.by_data.values():
             message.not_before, message.newest_ack_id = 0, ""
-        for name in self.keys:
-            self._start_over(name)
+            if message.key and not message.done:
+                self.keys.setdefault(message.key, Key()).messages.append(message)
+
+    def restart(self) -> None:
+        """The consumers are gone too."""
+        self.start_over()
+        self.rooms.clear()
 
     @property
     def backlog(self) -> int:

@@ -26,7 +26,7 @@ def stored(broker: Broker) -> list[pubsub.PubsubMessage]:
 
 
 def publish(engine: Engine, *messages: pubsub.PubsubMessage) -> list[str]:
-    return engine.publish(pubsub.PublishRequest(topic=TOPIC, messages=messages))
+    return list(engine.publish(pubsub.PublishRequest(topic=TOPIC, messages=messages)))
 
 
 def test_ids_are_given_in_order_of_publishing() -> None:

@@ -189,6 +189,16 @@ def test_a_seek_to_a_time_goes_both_ways(connect_timeless: Connect, timeless: Ma
     assert clients.drain() == [b"early", b"late"]
 
 
+def test_a_seek_takes_back_what_is_out(connect_timeless: Connect, timeless: ManualClock) -> None:
+    """It is delivered again; the acknowledgement of the former delivery comes too late."""
+    clients = connect_timeless()
+    clients.publish(b"data")
+    (out,) = clients.pull()
+    clients.subscriber.seek(request={"subscription": SUBSCRIPTION, "time": moment(timeless, -60)})
+    clients.acknowledge(out)
+    assert clients.drain() == [b"data"]
+
+
 def test_a_snapshot_keeps_the_backlog(connect: Connect) -> None:
     """A seek to it brings back what was not acknowledged then, and all that came later."""
     clients = connect()
