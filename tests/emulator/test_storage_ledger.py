@@ -62,7 +62,8 @@ class Story:
 
     def _save_topic(self, key: int) -> Change:
         retains = self._draw(st.booleans())
-        return lambda ledger: ledger.save_topic(key, f"topic {key}", b"", retains, 100)
+        reserved = self._heads[key]
+        return lambda ledger: ledger.save_topic(key, f"topic {key}", b"", retains, reserved)
 
     def _remove_topic(self) -> Change:
         key = self._topic()
@@ -94,7 +95,13 @@ class Story:
         self._heads[key] += self._draw(st.sampled_from([1, 5, 700, 1024]))
         seqs = range(first, self._heads[key] + 1)
         records = [Record(seq, "", b"message %d" % seq, 0) for seq in seqs]
-        return lambda ledger: ledger.publish(key, records)
+
+        def publish(ledger: Ledger) -> None:
+            # No message is ever written whose number was not reserved before.
+            ledger.reserve(key, seqs[-1])
+            ledger.publish(key, records)
+
+        return publish
 
     def _finish(self) -> Change:
         key = self._subscription()
