@@ -61,5 +61,6 @@ class Watch:
 
 WATCH: Final = Watch()
 
-# A forked child has neither the thread nor anybody who would release the lock.
-os.register_at_fork(after_in_child=WATCH.__init__)  # type: ignore[misc]
+# A forked child has neither the thread nor anybody who would release the lock. Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=WATCH.__init__)  # type: ignore[misc]

@@ -13,6 +13,8 @@ from protocol.errors import from_rpc_error, from_status
 from protocol.messages import pubsub_pb2 as pubsub
 from protocol.rpcs import BY_METHOD
 
+from .fork_barrier import BARRIER
+
 try:
     from grpc._channel import Channel as _PlainChannel
     from grpc._cython import cygrpc  # type: ignore[attr-defined]  # not in its stubs
@@ -148,7 +150,7 @@ class DirectCall:
             if self._end is None:
                 self._operate(cygrpc.ReceiveMessageOperation(0))
         while self._under_way:
-            response = self._take(self._call.next_event())
+            response = self._take(self._next_event())
             if response is not None:
                 return response
         raise self._end or StopIteration
@@ -159,6 +161,10 @@ class DirectCall:
                 # A ping says no more than that we are here: one that waits is enough.
                 self._unsent = deque((request,))
                 self._send_next()
+
+    def rouse(self) -> None:
+        """Let the reader come back from gRPC: a ping that is sent is an event, too."""
+        self.send(pubsub.StreamingPullRequest())
 
     def half_close(self) -> None:
         with self._lock:
@@ -188,6 +194,13 @@ class DirectCall:
             self._sending = self._operate(cygrpc.SendCloseFromClientOperation(0))
 
     # ---- the reader ----------------------------------------------------------------------------
+
+    def _next_event(self) -> Any:
+        BARRIER.enter(self)
+        try:
+            return self._call.next_event()
+        finally:
+            BARRIER.leave(self)
 
     def _take(self, event: Any) -> bytes | None:
         """What an event brought, if it is a response."""

@@ -80,22 +80,64 @@ client.close(timeout=5)
 print([message.data.decode() for message in kept], future.result(), flush=True)
 """
 
+# Children that live on while their parent receives: each ends as it is told to, unless gRPC, whose
+# own threads it has, ends it.
+CHILDREN = 12
+CROWD = f"""
+import os, sys, threading
+from subscriber import SubscriberClient, TopicAdminClient
+
+client = SubscriberClient(endpoint=sys.argv[1])
+publisher = TopicAdminClient(endpoint=sys.argv[1])
+came = threading.Semaphore(0)
+
+def handle(message):
+    message.ack()
+    came.release()
+
+future = client.subscribe({SUBSCRIPTION!r}, handle)
+
+def receive():
+    publisher.publish({TOPIC!r}, [{{"data": b"x"}}])
+    assert came.acquire(timeout=20)
+
+for _ in range({CHILDREN}):
+    receive()
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(tell)
+        os.read(told, 1)
+        os._exit(7)
+    receive()
+    os.close(told)
+    os.close(tell)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), flush=True)
+client.close(timeout=5)
+"""
+
+
+def run(program: str, here: Stage) -> list[str]:
+    """What a program prints."""
+    # Python 3.12 and gRPC warn of forks; this is about what happens if one forks none the less.
+    running = subprocess.run(
+        [sys.executable, "-c", program, here.emulator.endpoint],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=3 * PATIENCE,
+        check=False,
+    )
+    assert running.returncode == 0, running.stderr
+    return running.stdout.splitlines()
+
 
 @pytest.fixture(scope="module")
 def lines() -> Iterator[list[str]]:
-    """What the program above prints."""
+    """What PROGRAM prints."""
     with stage() as here:
-        # Python 3.12 and gRPC warn of forks; this is about what happens if one forks none the less.
-        running = subprocess.run(
-            [sys.executable, "-c", PROGRAM, here.emulator.endpoint],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=3 * PATIENCE,
-            check=False,
-        )
-        assert running.returncode == 0, running.stderr
-        lines = running.stdout.splitlines()
+        lines = run(PROGRAM, here)
         assert_all_acknowledged(here)
         yield lines
 
@@ -124,3 +166,9 @@ def test_closing_in_the_child_does_nothing(lines: list[str]) -> None:
 def test_the_parent_goes_on(lines: list[str]) -> None:
     """Its subscription, its acknowledgements and its end know nothing of the child."""
     assert lines[2] == "['before', 'after'] True"
+
+
+def test_a_child_outlives_what_its_parent_receives() -> None:
+    """gRPC's threads in it crash if a reader of the parent was inside gRPC when it was made."""
+    with stage() as here:
+        assert run(CROWD, here) == ["7"] * CHILDREN

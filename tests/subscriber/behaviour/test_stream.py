@@ -195,7 +195,8 @@ def test_a_stream_that_fell_silent_is_replaced() -> None:
         let_time_pass(clock, lambda: is_streaming(events))
         log.wait_for(1)
         eventually(lambda: here.backlog == 0)
-    assert clock.monotonic() < 60
+    # The ping goes out between 30 and 44; and on a busy machine time passes before we are told.
+    assert clock.monotonic() < 90
     assert "heartbeat" in str(events.changes[1].cause)
 
 

@@ -1,0 +1,77 @@
+"""The barrier: no reader waits inside gRPC while the process forks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Final, Protocol
+
+# How long a fork waits for readers to come out, in seconds. One whose call takes no more requests
+# cannot be told to.
+PATIENCE = 0.2
+
+
+class Reader(Protocol):
+    """Whoever waits inside gRPC."""
+
+    def rouse(self) -> None:
+        """Make the wait end soon, though nothing came. Must not wait."""
+
+
+class ForkBarrier:
+    """Lets readers into gRPC, but not while the process forks.
+
+    A thread that waits inside gRPC leaves notes of that on its stack. In a forked child that thread
+    is gone and its stack in use for another; gRPC's own threads, which it starts anew there, follow
+    the notes when something comes from the network, and the child crashes. So before a fork every
+    reader is roused and comes out, and none goes in until it is over.
+
+    Owns the set of readers inside, behind one lock. Readers call `enter` and `leave`, each on its
+    own thread; the thread that forks calls `close` and `open`.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._inside: set[Reader] = set()
+        # Several threads may fork at a time.
+        self._forks = 0
+
+    def enter(self, reader: Reader) -> None:
+        """Wait for a fork to be over, if there is one."""
+        with self._changed:
+            while self._forks:
+                self._changed.wait()
+            self._inside.add(reader)
+
+    def leave(self, reader: Reader) -> None:
+        with self._changed:
+            self._inside.discard(reader)
+            if self._forks:
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let nobody in, and wait until everybody is out, or for PATIENCE."""
+        with self._changed:
+            self._forks += 1
+            inside = list(self._inside)
+        for reader in inside:
+            reader.rouse()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._inside, PATIENCE)
+
+    def open(self) -> None:
+        with self._changed:
+            self._forks -= 1
+            self._changed.notify_all()
+
+
+BARRIER: Final = ForkBarrier()
+
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=BARRIER.close,
+        after_in_parent=BARRIER.open,
+        # The child has none of the readers, nor whoever would release the lock.
+        after_in_child=BARRIER.__init__,  # type: ignore[misc]
+    )

@@ -1,0 +1,81 @@
+"""ForkBarrier: readers come out of gRPC before a fork, and go in again after it."""
+
+from __future__ import annotations
+
+import threading
+
+from subscriber.streaming.fork_barrier import ForkBarrier
+from tests.subscriber.streaming.fakes import PATIENCE
+
+
+class WaitingReader:
+    """Goes in, again and again, and waits there until it is roused or told to end."""
+
+    def __init__(self, barrier: ForkBarrier) -> None:
+        self._barrier = barrier
+        self._came = threading.Event()
+        self._ended = False
+        self.entered = threading.Semaphore(0)
+        self.is_inside = False
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def rouse(self) -> None:
+        self._came.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self.rouse()
+        self._thread.join(PATIENCE)
+
+    def _run(self) -> None:
+        while not self._ended:
+            self._barrier.enter(self)
+            self.is_inside = True
+            self.entered.release()
+            self._came.wait(PATIENCE)
+            self._came.clear()
+            self.is_inside = False
+            self._barrier.leave(self)
+
+
+class StubbornReader:
+    def rouse(self) -> None:
+        """Nothing that it would notice."""
+
+
+def test_readers_are_out_while_it_is_closed_and_in_again_afterwards() -> None:
+    """Two forks at a time are one: nobody goes in before both are over."""
+    barrier = ForkBarrier()
+    readers = [WaitingReader(barrier) for _ in range(5)]
+    try:
+        for reader in readers:
+            assert reader.entered.acquire(timeout=PATIENCE)
+        barrier.close()
+        assert not any(reader.is_inside for reader in readers)
+        barrier.close()
+        barrier.open()
+        assert not any(reader.entered.acquire(blocking=False) for reader in readers)
+        barrier.open()
+        for reader in readers:
+            assert reader.entered.acquire(timeout=PATIENCE)
+    finally:
+        for reader in readers:
+            reader.end()
+
+
+def test_a_reader_that_cannot_be_roused_holds_up_no_fork() -> None:
+    """It is waited for a moment, not for ever."""
+    barrier = ForkBarrier()
+    barrier.enter(StubbornReader())
+    barrier.close()
+    barrier.open()
+
+
+def test_it_is_open_when_nobody_forks() -> None:
+    """Going in and out waits for nothing."""
+    barrier = ForkBarrier()
+    reader = StubbornReader()
+    for _ in range(3):
+        barrier.enter(reader)
+        barrier.leave(reader)
