@@ -185,7 +185,12 @@ class WorkerPool:
                 if not self._sleep(gate):
                     return
                 continue
-            self._handle(callback, arguments)
+            if arguments:
+                self._handle(callback, arguments)
+            else:
+                # Who took the last of them has not come to forget them. To look again until then
+                # would keep the interpreter from just that thread.
+                self._forget(arguments)
             # Kept, the last message would keep its whole response in memory.
             del callback, arguments
 
@@ -213,7 +218,7 @@ class WorkerPool:
             self._pace += ((perf_counter() - began) / taken - self._pace) * _WEIGHT
 
     def _forget(self, arguments: deque[Any]) -> None:
-        """The last of them is taken; of two workers that see it the first comes here in time."""
+        """The last of them is taken: whoever sees it first puts them away."""
         with self._lock:
             if self._work and self._work[0][1] is arguments:
                 self._work.popleft()

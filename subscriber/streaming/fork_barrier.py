@@ -26,35 +26,38 @@ class ForkBarrier:
     the notes when something comes from the network, and the child crashes. So before a fork every
     reader is roused and comes out, and none goes in until it is over.
 
-    Owns the set of readers inside, behind one lock. Readers call `enter` and `leave`, each on its
-    own thread; the thread that forks calls `close` and `open`.
+    Readers call `enter` and `leave`, each on its own thread, for every response; so the way in takes
+    no lock that a hundred of them would queue for. A reader first says that it is inside, then looks
+    for forks; a fork first says that it has begun, then looks who is inside. So one of the two sees
+    the other. The thread that forks calls `close` and `open`.
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
         self._inside: set[Reader] = set()
-        # Several threads may fork at a time.
+        # Several threads may fork at a time. Changed under the lock, looked at without.
         self._forks = 0
+        self._changed = threading.Condition(threading.Lock())
 
     def enter(self, reader: Reader) -> None:
         """Wait for a fork to be over, if there is one."""
-        with self._changed:
-            while self._forks:
-                self._changed.wait()
+        self._inside.add(reader)
+        while self._forks:
+            self.leave(reader)
+            with self._changed:
+                self._changed.wait_for(lambda: not self._forks)
             self._inside.add(reader)
 
     def leave(self, reader: Reader) -> None:
-        with self._changed:
-            self._inside.discard(reader)
-            if self._forks:
+        self._inside.discard(reader)
+        if self._forks:
+            with self._changed:
                 self._changed.notify_all()
 
     def close(self) -> None:
         """Let nobody in, and wait until everybody is out, or for PATIENCE."""
         with self._changed:
             self._forks += 1
-            inside = list(self._inside)
-        for reader in inside:
+        for reader in self._inside.copy():
             reader.rouse()
         with self._changed:
             self._changed.wait_for(lambda: not self._inside, PATIENCE)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import queue
 import random
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from time import process_time
 
 import pytest
 
@@ -239,6 +241,31 @@ def test_short_work_does_not_start_every_worker() -> None:
             assert done.acquire(timeout=PATIENCE)
             eventually(lambda: pool.running == 0)
         assert len(pool._threads) == 1
+
+
+def test_a_worker_that_finds_nothing_left_computes_nothing() -> None:
+    """Python lets a thread that computes go on for a while, and the one that took the last piece
+    would have to wait for that, time after time."""
+    rounds = 300
+    before, interval = process_time(), sys.getswitchinterval()
+    # Longer than the usual, so that it is plain to see.
+    sys.setswitchinterval(0.05)
+    try:
+        with pool_of(10) as pool:
+            for _ in range(rounds):
+                done = threading.Event()
+                left = list(range(100))
+
+                def callback(_: int, left: list[int] = left, done: threading.Event = done) -> None:
+                    left.pop()
+                    if not left:
+                        done.set()
+
+                pool.add(callback, list(left))
+                assert done.wait(PATIENCE)
+    finally:
+        sys.setswitchinterval(interval)
+    assert process_time() - before < rounds * 2e-3
 
 
 def test_a_finished_piece_is_not_kept() -> None:

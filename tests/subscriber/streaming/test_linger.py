@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from subscriber.streaming.linger import LONGEST_LINGER, SHORTEST_LINGER, Linger
+from subscriber.streaming.linger import (
+    LONGEST_LINGER,
+    LONGEST_QUIET_LINGER,
+    SHORTEST_LINGER,
+    STEADY,
+    Linger,
+)
 
 
 def after(linger: Linger, gathered: int, rounds: int) -> float:
@@ -19,9 +25,17 @@ def test_it_begins_short() -> None:
     assert Linger(1000).seconds == SHORTEST_LINGER
 
 
-def test_few_outcomes_make_it_grow_to_its_bound() -> None:
-    """A few milliseconds are nothing to a lease, and save a call for every few messages."""
-    assert after(Linger(1000), gathered=10, rounds=30) == LONGEST_LINGER
+def test_a_steady_flow_makes_it_grow_to_its_bound() -> None:
+    """A tenth of a second is nothing to a lease, and saves a call for every few messages."""
+    assert after(Linger(1000), gathered=STEADY, rounds=30) == LONGEST_LINGER
+
+
+def test_single_outcomes_are_not_kept_as_long() -> None:
+    """Somebody may be waiting for the end of the one message there is; also after a crowd."""
+    linger = Linger(1000)
+    assert after(linger, gathered=1, rounds=30) == LONGEST_QUIET_LINGER
+    after(linger, gathered=STEADY, rounds=30)
+    assert after(linger, gathered=1, rounds=1) == LONGEST_QUIET_LINGER
 
 
 def test_many_outcomes_make_it_shrink_to_its_bound() -> None:
