@@ -26,10 +26,10 @@ class ForkBarrier:
     the notes when something comes from the network, and the child crashes. So before a fork every
     reader is roused and comes out, and none goes in until it is over.
 
-    Readers call `enter` and `leave`, each on its own thread, for every response; so the way in takes
-    no lock that a hundred of them would queue for. A reader first says that it is inside, then looks
-    for forks; a fork first says that it has begun, then looks who is inside. So one of the two sees
-    the other. The thread that forks calls `close` and `open`.
+    Readers call `enter` and `leave`, each on its own thread, for every response; so the way in
+    takes no lock that a hundred of them would queue for. A reader first says that it is inside,
+    then looks for forks; a fork first says that it has begun, then looks who is inside. So one of
+    the two sees the other. The thread that forks calls `close` and `open`.
     """
 
     def __init__(self) -> None:
