@@ -14,6 +14,7 @@ from .history import History
 from .observers import Observers
 from .policies import Policies
 from .schemas import SchemaRegistry
+from .services.head_start import HeadStart
 from .services.iam import IamService
 from .services.publisher import PublisherService
 from .services.schema import SchemaService
@@ -72,9 +73,10 @@ class Broker:
             lenient=profile == "emulator",
         )
         self.schemas.on_deleted = self.engine.forget_schema
+        head_start = HeadStart(storage.newest_barrier) if storage else HeadStart()
         self.services: tuple[object, ...] = (
-            PublisherService(self.engine),
-            SubscriberService(self.engine),
+            PublisherService(self.engine, head_start),
+            SubscriberService(self.engine, head_start),
             SchemaService(self.schemas),
             IamService(self.policies),
         )

@@ -17,7 +17,7 @@ import click
 from .access import AccessError, Tls, exposure
 from .access.options import access_from, tls_from
 from .broker import PROFILES, Broker
-from .config import ConfigError, load, seeds_from_environment
+from .config import ConfigError, Seeds, load, seeds_from_environment
 from .faults import Faults
 from .faults.request import FaultRequest
 from .rest.server import Rest, obstacle
@@ -182,23 +182,27 @@ async def _serve(options: _Options) -> None:
     if warning := exposure.warning(options.host, tls, access):
         _log.warning(warning)
     rest = _rest(options, stop.set, tls)
+    seeds = _seeds(options)
     broker = _broker(options)
-    server = Server(
-        broker,
-        credentials=None if tls is None else tls.credentials(),
-        faults=_faults(options, broker),
-        access=access,
-        rest=rest,
-    )
-    bound = await server.start(options.host, options.port)
-    _spare_the_backlog()
-    # The words that tools wait for since Google's emulator prints them.
-    click.echo(f"Server started, listening on {bound}")
-    if options.rest_port is not None:
-        click.echo(f"HTTP/JSON, listening on {server.http_port}")
-    await stop.wait()
-    await server.stop()
-    broker.close()
+    try:
+        seeds.plant(broker.call)
+        server = Server(
+            broker,
+            credentials=None if tls is None else tls.credentials(),
+            faults=_faults(options, broker),
+            access=access,
+            rest=rest,
+        )
+        bound = await server.start(options.host, options.port)
+        _spare_the_backlog()
+        # The words that tools wait for since Google's emulator prints them.
+        click.echo(f"Server started, listening on {bound}")
+        if options.rest_port is not None:
+            click.echo(f"HTTP/JSON, listening on {server.http_port}")
+        await stop.wait()
+        await server.stop()
+    finally:
+        broker.close()
 
 
 def _spare_the_backlog() -> None:
@@ -223,27 +227,23 @@ def _rest(options: _Options, shutdown: Callable[[], None], tls: Tls | None) -> R
     return rest
 
 
-def _broker(options: _Options) -> Broker:
-    """A broker with what it is to hold from the start."""
+def _seeds(options: _Options) -> Seeds:
+    """What the broker is to hold from the start."""
     seeds = seeds_from_environment(os.environ)
-    if options.config is not None:
-        seeds += load(options.config)
-    broker = Broker(
+    return seeds if options.config is None else seeds + load(options.config)
+
+
+def _broker(options: _Options) -> Broker:
+    return Broker(
         history=options.history or None,
         profile=options.profile,
         max_bytes=options.max_bytes,
         storage=open_storage(options.data_dir, Durability(options.durability)),
     )
-    seeds.plant(broker.call)
-    return broker
 
 
 def _faults(options: _Options, broker: Broker) -> Faults:
-    faults = Faults(
-        broker.clock,
-        seed=options.fault_seed,
-        expire=lambda name, ack_ids: broker.engine.expire(name, ack_ids),
-    )
+    faults = Faults(broker.clock, seed=options.fault_seed, expire=broker.engine.expire)
     for asked in options.faults:
         asked.set(faults)
     return faults

@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Callable
 
 from protocol import names
-from protocol.errors import Aborted, InvalidArgument, NotFound
+from protocol.errors import Aborted
 from protocol.messages import iam_pb2 as iam
 
 from .engine.observer import Observer, Resource
+from .refusals import invalid_argument, missing
 
 # What the service tells of a policy that nobody has set; in JSON it reads ACAB.
 FRESH_ETAG = b"\x00\x20\x01"
@@ -67,7 +68,7 @@ class Policies(Observer):
         before = new.SerializeToString(deterministic=True)
         for path in request.update_mask.paths or SETTABLE:
             if path not in SETTABLE:
-                raise _invalid(f"update_mask: '{path}' is not a field of Policy")
+                raise invalid_argument(f"update_mask: '{path}' is not a field of Policy")
             _replace(path, new, request.policy)
         _check(new)
         # Also when nothing else changes: each write has an etag of its own.
@@ -83,14 +84,16 @@ class Policies(Observer):
         _check_name(request.resource)
         for permission in request.permissions:
             if not permission or "*" in permission:
-                raise _invalid(f"permissions: '{permission}' is not the name of a permission")
+                raise invalid_argument(
+                    f"permissions: '{permission}' is not the name of a permission"
+                )
         held = request.permissions if self._exists(request.resource) else ()
         return iam.TestIamPermissionsResponse(permissions=held)
 
     def _find(self, resource: str) -> None:
         _check_name(resource)
         if not self._exists(resource):
-            raise NotFound(f"Resource not found (resource={names.short_id(resource)}).")
+            raise missing(resource)
 
     def _current(self, resource: str) -> iam.Policy:
         """A copy of the policy as it is now."""
@@ -111,16 +114,18 @@ def _replace(field: str, target: iam.Policy, source: iam.Policy) -> None:
 
 def _check(policy: iam.Policy) -> None:
     if policy.version not in VERSIONS:
-        raise _invalid(f"policy.version: {policy.version} is not one of 0, 1 and 3")
+        raise invalid_argument(f"policy.version: {policy.version} is not one of 0, 1 and 3")
     members = 0
     for binding in policy.bindings:
         if "roles/" not in binding.role:
-            raise _invalid(f"policy.bindings: '{binding.role}' is not the name of a role")
+            raise invalid_argument(f"policy.bindings: '{binding.role}' is not the name of a role")
         if binding.HasField("condition") and policy.version != CONDITIONS_VERSION:
-            raise _invalid("policy.version: a policy with conditions must have version 3")
+            raise invalid_argument("policy.version: a policy with conditions must have version 3")
         members += len(binding.members)
     if members > MAX_MEMBERS:
-        raise _invalid(f"policy.bindings: {members} members, at most {MAX_MEMBERS} are allowed")
+        raise invalid_argument(
+            f"policy.bindings: {members} members, at most {MAX_MEMBERS} are allowed"
+        )
 
 
 def _check_name(resource: str) -> None:
@@ -128,9 +133,3 @@ def _check_name(resource: str) -> None:
     if not collection or collection[0] not in _COLLECTIONS:
         raise names.invalid_name(resource)
     names.validate(collection[0], resource)
-
-
-def _invalid(argument: str) -> InvalidArgument:
-    return InvalidArgument(
-        f"You have passed an invalid argument to the service (argument={argument})."
-    )

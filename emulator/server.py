@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 
-from protocol.clock import SYSTEM_CLOCK, Clock
 from protocol.errors import Unavailable
 
 from .access import Access
 from .access.interceptor import AccessInterceptor
 from .broker import Broker
-from .engine import Engine
+from .due_timer import DueTimer
 from .faults import Faults
 from .faults.relay import Relay
 from .push.delivery import PushDelivery
@@ -43,11 +42,6 @@ _OPTIONS = (
     ("grpc.http2.min_ping_interval_without_data_ms", 5000),
     ("grpc.keepalive_permit_without_calls", 1),
 )
-
-
-def new_engine(clock: Clock = SYSTEM_CLOCK) -> Engine:
-    """An empty engine on `clock`. It may be handed from one Server to the next, with its state."""
-    return Engine(wall=clock.now, monotonic=clock.monotonic)
 
 
 class Server:
@@ -83,7 +77,6 @@ class Server:
             tls = credentials is not None
             self._rest = RestServer(rest, self._application, grpc_tls=tls)
         self.http_port: int | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen on `host:port`; returns the port (0 picks a free one).
@@ -110,10 +103,9 @@ class Server:
                 await self._rest.stop_listening()
             await self._grpc.stop(grace=None)
             raise
-        self._engine.on_due = lambda due: self._arm()
+        self._timer = DueTimer(self._clock, self._engine.next_due, self._engine.advance)
+        self._engine.on_due = self._timer.expect
         self._push.start()
-        self._clock.add_waker(self.catch_up)
-        self._arm()
         return bound
 
     async def _listen(self, host: str, port: int) -> int:
@@ -161,10 +153,8 @@ class Server:
 
     async def stop(self) -> None:
         """End every call at once (UNAVAILABLE to their callers) and free the port."""
-        self._clock.remove_waker(self.catch_up)
         self._engine.on_due = lambda due: None
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
         if self._rest is not None:
             await self._rest.stop_listening()
         await self._push.stop()
@@ -184,32 +174,3 @@ class Server:
         from .rest.app import application
 
         return application(self._broker, self._faults, self._access, self._shutdown)
-
-    def catch_up(self) -> None:
-        """Let the engine do what is due by now; when called from another thread, wait for it."""
-        if self._on_loop():
-            self._advance()
-        else:
-            asyncio.run_coroutine_threadsafe(self._advance_soon(), self._loop).result()
-
-    async def _advance_soon(self) -> None:
-        self._advance()
-
-    def _on_loop(self) -> bool:
-        try:
-            return asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            return False
-
-    def _advance(self) -> None:
-        self._engine.advance()
-        self._arm()
-
-    def _arm(self) -> None:
-        """Wake up for the next due moment; a manual clock wakes us itself."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        delay = self._clock.timeout(self._engine.next_due())
-        if delay is not None:
-            self._timer = self._loop.call_later(delay, self._advance)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TypeVar
 
 import grpc
@@ -129,16 +128,23 @@ class Emulator:
         if self._server is None:
             if self._broker.is_closed:
                 self._hold(self._new_broker(self.clock))
-            self._seeds.plant(self._broker.call)
-            server = self._new_server()
-            loop = LoopThread.acquire()
             try:
-                self.port = loop.run(server.start(self.host, self.port))
+                self._seeds.plant(self._broker.call)
+                self._server = self._serve()
             except BaseException:
-                LoopThread.release()
+                self._broker.close()
                 raise
-            self._server = server
         return self
+
+    def _serve(self) -> Server:
+        server = self._new_server()
+        loop = LoopThread.acquire()
+        try:
+            self.port = loop.run(server.start(self.host, self.port))
+        except BaseException:
+            LoopThread.release()
+            raise
+        return server
 
     def stop(self) -> None:
         """End every call and free the port. The engine keeps its state and can be handed on.
@@ -220,10 +226,5 @@ class Emulator:
     def __enter__(self) -> Emulator:
         return self.start()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

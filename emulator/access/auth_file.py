@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
+
+from emulator import documents
 
 from .access import AccessError, Principal
 
@@ -18,7 +19,10 @@ def read(path: Path) -> dict[str, Principal]:
         AccessError: the file cannot be read, or is not as it should be. The text names the place,
             and never a token.
     """
-    content = _parse(path)
+    try:
+        content = documents.read(path)
+    except documents.Unreadable as error:
+        raise AccessError(str(error)) from None
     principals = content.get("principals") if isinstance(content, dict) else None
     if not isinstance(principals, dict) or not principals or len(content) != 1:
         raise AccessError(f"{path}: must have the one key 'principals', a table with their names")
@@ -47,30 +51,3 @@ def _strings(value: Any, place: str) -> list[str]:
         if not item:
             raise AccessError(f"{place}: none may be empty")
     return value
-
-
-def _parse(path: Path) -> Any:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise AccessError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise AccessError(f"{path}: not UTF-8") from error
-    if path.suffix == ".json":
-        try:
-            return json.loads(text)
-        except json.JSONDecodeError as error:
-            raise AccessError(f"{path}: not JSON, at line {error.lineno}") from error
-    try:
-        import yaml
-    except ModuleNotFoundError as error:
-        raise AccessError(
-            f"{path}: YAML needs its extra: pip install 'pullstream[emulator]'; or use .json"
-        ) from error
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        # The error's own text quotes the line, which may hold a token.
-        mark = getattr(error, "problem_mark", None)
-        where = f", at line {mark.line + 1}" if mark is not None else ""
-        raise AccessError(f"{path}: not YAML{where}") from None

@@ -25,7 +25,8 @@ from google.protobuf.json_format import MessageToDict
 from emulator.faults.request import FaultRequest
 from emulator.faults.scope import EVERY
 from emulator.history import Event, Kind
-from protocol.errors import FailedPrecondition, InvalidArgument, NotFound, RpcError, code_name
+from emulator.rest import status
+from protocol.errors import FailedPrecondition, InvalidArgument, NotFound, RpcError
 
 from .controls import Controls
 
@@ -80,9 +81,7 @@ class Admin:
             return Answer(200, self._carry_out(method, path, query or {}, body))
         except (RpcError, ValueError) as problem:
             error = problem if isinstance(problem, RpcError) else InvalidArgument(str(problem))
-            status = int(error.code or 500)
-            told = {"code": status, "message": error.message, "status": code_name(error)}
-            return Answer(status, {"error": told})
+            return Answer(int(error.code or 500), status.body(error))
 
     def _carry_out(
         self, method: str, path: str, query: Mapping[str, str], body: bytes

@@ -14,7 +14,6 @@ id in the file's project.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +23,7 @@ from typing import Any
 from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message
 
+from emulator import documents
 from protocol import names
 from protocol.messages import pubsub_pb2 as pubsub
 from protocol.messages import schema_pb2 as schema
@@ -46,29 +46,11 @@ def load(source: ConfigSource) -> Seeds:
     if isinstance(source, Mapping):
         return _File("config", source).seeds()
     path = Path(source)
-    return _File(str(path), _read(path)).seeds()
-
-
-def _read(path: Path) -> Any:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
-    if path.suffix == ".json":
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise ConfigError(f"{path}: is not JSON: {error}") from error
-    try:
-        import yaml
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"{path}: YAML needs an extra: pip install 'pullstream[emulator]' (or write JSON)"
-        ) from error
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
+        content = documents.read(path)
+    except documents.Unreadable as error:
+        raise ConfigError(": ".join(filter(None, (str(error), error.detail)))) from error
+    return _File(str(path), content).seeds()
 
 
 class _File:

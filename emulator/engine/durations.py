@@ -5,7 +5,6 @@ from __future__ import annotations
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-SECOND = 1
 MINUTE = 60
 HOUR = 3600
 DAY = 86400

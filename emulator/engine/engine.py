@@ -114,6 +114,8 @@ class Engine:
         With `give_back=False` (an answered Pull) its leases go on until their deadlines.
         """
         subscription.leave(consumer, self._registry.now(), give_back=give_back)
+        if subscription.due_is_nearer:
+            self._watch(subscription)
 
     def take(
         self, subscription: Subscription, consumer: Consumer, limit: int = MAX_PER_RESPONSE
@@ -134,7 +136,10 @@ class Engine:
         subscription = self._registry.subscription(name)
         now = self._registry.now()
         subscription.touch(now)
-        return subscription.acknowledge(_some(ack_ids), now.monotonic)
+        refused = subscription.acknowledge(_some(ack_ids), now.monotonic)
+        if subscription.due_is_nearer:
+            self._watch(subscription)
+        return refused
 
     def modify_ack_deadline(
         self, name: str, ack_ids: Sequence[str], seconds: int

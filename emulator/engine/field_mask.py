@@ -7,6 +7,7 @@ update.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Generic, TypeVar
 
 from google.protobuf.message import Message
@@ -41,8 +42,7 @@ class UpdateRule(Generic[M]):
             )
         for path in paths:
             self._check(path, current)
-        result = type(current)()
-        result.CopyFrom(current)
+        result = deepcopy(current)
         for path in paths:
             _copy_field(path.split("."), changed, result)
         return result

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from emulator.refusals import invalid_argument
 from protocol.errors import InvalidArgument
 
 Filter = Callable[[Mapping[str, str]], bool]
@@ -170,9 +171,8 @@ class _Parser:
         self._position = match.end() if match else self._position
 
     def _refusal(self, problem: str) -> InvalidArgument:
-        return InvalidArgument(
-            "You have passed an invalid argument to the service (argument=Invalid filter: "
-            f"{problem}, at position {self._position} of '{self._text}')."
+        return invalid_argument(
+            f"Invalid filter: {problem}, at position {self._position} of '{self._text}'"
         )
 
 

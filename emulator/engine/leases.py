@@ -75,13 +75,16 @@ class Leases(DeadlineTable[str, Delivery]):
     def refusals(self, ack_ids: Iterable[str], *, in_order: bool) -> dict[str, str]:
         """The failure codes of those ids that stand for no lease.
 
-        With `in_order` also of those that have an unfinished message of their key before them.
+        With `in_order` also of those that have an unfinished message of their key before them. If
+        that has failed they will never be good, though their leases have not ended.
         """
         leased = {ack_id: self.get(ack_id) for ack_id in ack_ids}
         refused = {ack_id: INVALID for ack_id, delivery in leased.items() if delivery is None}
         if in_order:
             asked = {d for d in leased.values() if d is not None and d.lane is not None}
-            refused |= {delivery.ack_id: UNORDERED for delivery in out_of_order(asked)}
+            too_early, in_vain = out_of_order(asked)
+            refused |= {delivery.ack_id: UNORDERED for delivery in too_early}
+            refused |= {delivery.ack_id: INVALID for delivery in in_vain}
         return refused
 
     def returned(self, delivery: Delivery) -> None:

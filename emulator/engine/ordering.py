@@ -8,7 +8,8 @@ in it waits until its last lease has ended before it starts again at the failed 
 retry policy it waits until the failed message's backoff is over, too.
 
 Exactly-once delivery promises more of an acknowledgement: that what was acknowledged stays so. So
-with it only the first unfinished message of a key can be acknowledged.
+with it only the first unfinished message of a key can be acknowledged. Behind one that has failed
+none can be: it will come again, whatever its holder says.
 """
 
 from __future__ import annotations
@@ -108,18 +109,25 @@ class KeyLane:
         return finished
 
 
-def out_of_order(asked: set[Delivery]) -> set[Delivery]:
+def out_of_order(asked: set[Delivery]) -> tuple[set[Delivery], set[Delivery]]:
     """Those of some leased messages with keys that have an unfinished one before them.
 
-    One that is asked about as well does not count.
+    Two sets: those that can be acknowledged after it, and those that cannot, for it has failed. One
+    that is asked about as well does not count.
     """
-    in_order: set[Delivery] = set()
+    too_early: set[Delivery] = set()
+    in_vain: set[Delivery] = set()
     for lane in {delivery.lane for delivery in asked if delivery.lane is not None}:
+        refused: set[Delivery] | None = None
         for delivery in lane.delivered:
-            if delivery not in asked and not delivery.acked:
-                break
-            in_order.add(delivery)
-    return asked - in_order
+            if delivery in asked:
+                if refused is not None:
+                    refused.add(delivery)
+            elif delivery.holder is None and not delivery.acked:
+                refused = in_vain
+            elif not delivery.acked and refused is None:
+                refused = too_early
+    return too_early, in_vain
 
 
 class LaneQueue:

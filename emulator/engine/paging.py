@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Iterable
 
-from protocol.errors import InvalidArgument
+from emulator.refusals import invalid_argument
 
 DEFAULT_PAGE_SIZE = 1000
 MAX_PAGE_SIZE = 1000
@@ -22,9 +22,7 @@ def page(names: Iterable[str], page_size: int, page_token: str) -> tuple[list[st
         InvalidArgument: a negative size, or a token that no list has given out.
     """
     if page_size < 0:
-        raise InvalidArgument(
-            "You have passed an invalid argument to the service (argument=page_size)."
-        )
+        raise invalid_argument("page_size")
     after = _decode(page_token)
     rest = sorted(name for name in names if name > after)
     size = min(page_size or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
@@ -41,7 +39,5 @@ def _decode(token: str) -> str:
     except (ValueError, binascii.Error):
         name = ""
     if token and not name.startswith("projects/"):
-        raise InvalidArgument(
-            "You have passed an invalid argument to the service (argument=page_token)."
-        )
+        raise invalid_argument("page_token")
     return name

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from emulator.refusals import too_large, too_small
 from protocol.errors import InvalidArgument
 from protocol.messages import pubsub_pb2 as pubsub
 
-from .settings import too_large, too_small
-
 MAX_MESSAGES = 1000
 MAX_REQUEST_BYTES = 10_000_000
+# What production's front end lets through; it has a text of its own.
+MAX_PAYLOAD_BYTES = 10 * 1024 * 1024
 MAX_ATTRIBUTES = 100
 MAX_KEY_BYTES = 256
 MAX_VALUE_BYTES = 1024
@@ -26,6 +27,8 @@ def check_publish(request: pubsub.PublishRequest) -> None:
     if count > MAX_MESSAGES:
         raise too_large("message_count", count, MAX_MESSAGES)
     size = request.ByteSize()
+    if size > MAX_PAYLOAD_BYTES:
+        raise InvalidArgument(f"Request payload size exceeds the limit: {MAX_PAYLOAD_BYTES} bytes.")
     if size > MAX_REQUEST_BYTES:
         raise too_large("request_size", size, MAX_REQUEST_BYTES)
     for message in request.messages:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-from protocol import errors, names
+from emulator.refusals import limit_exceeded, missing
+from protocol import names
+from protocol.messages import pubsub_pb2 as pubsub
 
 from . import paging
 from .log import Log, Usage
@@ -14,6 +17,11 @@ from .snapshot import Snapshot
 from .subscription import Subscription
 from .timetable import Timetable
 from .topic import Topic
+
+R = TypeVar("R")
+
+# How many a project may have (https://cloud.google.com/pubsub/quotas#resource_limits).
+MAX_RESOURCES = {"topics": 10_000, "subscriptions": 10_000, "snapshots": 5_000}
 
 
 class Registry:
@@ -61,6 +69,22 @@ class Registry:
         log.trim(now)
         self.timetable.watch(log, now)
 
+    def configure(self, subscription: Subscription, config: pubsub.Subscription) -> None:
+        """Give a subscription other settings."""
+        subscription.configure(config)
+        self.trim(subscription.log)
+        self.saved(subscription)
+        self.timetable.watch(subscription, self.now())
+
+    def check_room(self, collection: str, known: Mapping[str, object], name: str) -> None:
+        """Refuse `name` if its project has as many of a collection as it may have."""
+        maximum = MAX_RESOURCES[collection]
+        if len(known) >= maximum:
+            prefix = f"projects/{names.project_of(name)}/"
+            count = sum(other.startswith(prefix) for other in known)
+            if count >= maximum:
+                raise limit_exceeded(f"{collection}-per-project", count, maximum)
+
     def saved(self, resource: Topic | Subscription | Snapshot) -> None:
         """It was made or changed."""
         if self.observer is None:
@@ -84,18 +108,15 @@ _KIND: Mapping[type, Resource] = {
 
 
 def page_of_project(
-    collection: str, known: Iterable[str], project: str, page_size: int, page_token: str
-) -> tuple[list[str], str]:
-    """One page of the names of a project, and the token of the next."""
-    prefix = f"{names.validate_project(project)}/{collection}/"
-    return paging.page((n for n in known if n.startswith(prefix)), page_size, page_token)
-
-
-def missing(name: str) -> errors.NotFound:
-    return errors.NotFound(f"Resource not found (resource={names.short_id(name)}).")
-
-
-def exists(name: str) -> errors.AlreadyExists:
-    return errors.AlreadyExists(
-        f"Resource already exists in the project (resource={names.short_id(name)})."
+    collection: str,
+    known: Mapping[str, R],
+    request: pubsub.ListTopicsRequest
+    | pubsub.ListSubscriptionsRequest
+    | pubsub.ListSnapshotsRequest,
+) -> tuple[list[R], str]:
+    """One page of what a project has, and the token of the next."""
+    prefix = f"{names.validate_project(request.project)}/{collection}/"
+    listed, token = paging.page(
+        (name for name in known if name.startswith(prefix)), request.page_size, request.page_token
     )
+    return [known[name] for name in listed], token

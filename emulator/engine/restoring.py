@@ -41,7 +41,9 @@ def restore(saved: Saved, registry: Registry, topics: Topics, subscriptions: Sub
     for snapshot in saved.snapshots:
         value, of = SnapshotValue.decode(snapshot.value), logs[id(snapshot.topic)]
         unacked = [of.records[seq] for seq in value.unacked if seq in of.records]
-        registry.snapshots[value.config.name] = Snapshot(value.config, of.log, value.since, unacked)
+        registry.snapshots[value.config.name] = Snapshot(
+            value.config, value.subscription, of.log, value.since, unacked
+        )
     now = registry.now()
     for restored in logs.values():
         # Whatever history still wants; the rest is let go at once.

@@ -13,6 +13,9 @@ from typing import NamedTuple
 
 from protocol.messages import pubsub_pb2 as pubsub
 
+# Of a snapshot's value: `since`, and how long its settings and its subscription's name are.
+_HEAD = struct.Struct("<QQQ")
+
 
 @dataclass
 class SavedTopic:
@@ -67,30 +70,35 @@ class Saved:
 class SnapshotValue(NamedTuple):
     """A snapshot, whole: what `saved` tells of it is this, encoded.
 
+    subscription: the one that it was taken of. The snapshot is of that one's topic, which may be
+        deleted by then and have no name.
     since: head_seq of the topic when it was taken. All that was published later belongs to it.
     unacked: sequence numbers up to `since` that were not finished then.
     """
 
     config: pubsub.Snapshot
+    subscription: str
     since: int
     unacked: Sequence[int]
 
     def encode(self) -> bytes:
-        config = self.config.SerializeToString()
-        runs = array("Q", _runs(self.unacked))
-        return struct.pack("<QQ", self.since, len(config)) + config + runs.tobytes()
+        config, name = self.config.SerializeToString(), self.subscription.encode()
+        runs = array("Q", _runs(self.unacked)).tobytes()
+        return _HEAD.pack(self.since, len(config), len(name)) + config + name + runs
 
     @staticmethod
     def decode(value: bytes) -> SnapshotValue:
-        since, size = struct.unpack_from("<QQ", value)
-        begin = struct.calcsize("<QQ")
-        config = pubsub.Snapshot.FromString(value[begin : begin + size])
+        since, config_size, name_size = _HEAD.unpack_from(value)
+        name_at = _HEAD.size + config_size
+        runs_at = name_at + name_size
+        config = pubsub.Snapshot.FromString(value[_HEAD.size : name_at])
+        subscription = value[name_at:runs_at].decode()
         runs = array("Q")
-        runs.frombytes(value[begin + size :])
+        runs.frombytes(value[runs_at:])
         unacked = [
             s for first, end in zip(runs[::2], runs[1::2], strict=True) for s in range(first, end)
         ]
-        return SnapshotValue(config, since, unacked)
+        return SnapshotValue(config, subscription, since, unacked)
 
 
 def _runs(seqs: Iterable[int]) -> Iterable[int]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from google.protobuf.duration_pb2 import Duration
 
+from emulator.refusals import invalid_argument, too_large, too_small
 from protocol.errors import InvalidArgument
 from protocol.messages import pubsub_pb2 as pubsub
 
@@ -75,20 +76,6 @@ def check_ack_deadline(seconds: int, minimum: int) -> None:
         )
 
 
-def too_small(name: str, value: object, minimum: object) -> InvalidArgument:
-    return InvalidArgument(
-        f"The value for {name} is too small. You passed {value} in the request, but the minimum "
-        f"value is {minimum}."
-    )
-
-
-def too_large(name: str, value: object, maximum: object) -> InvalidArgument:
-    return InvalidArgument(
-        f"The value for {name} is too large. You passed {value} in the request, but the maximum "
-        f"value is {maximum}."
-    )
-
-
 def _out_of_bounds(name: str, value: float, low: float, high: float) -> InvalidArgument:
     return InvalidArgument(
         f"The value for {name} is out of bounds. You passed {in_words(value)} in the request, but "
@@ -110,10 +97,7 @@ def _finish_retention(subscription: pubsub.Subscription) -> None:
     if subscription.expiration_policy.HasField("ttl"):
         ttl = seconds_of(subscription.expiration_policy.ttl)
         if ttl < MIN_TTL:
-            raise InvalidArgument(
-                f"The value for expiration duration is too small. You passed {in_words(ttl)} in "
-                f"the request, but the minimum value is {in_words(MIN_TTL)}."
-            )
+            raise too_small("expiration duration", in_words(ttl), in_words(MIN_TTL))
     if not subscription.HasField("message_retention_duration"):
         seconds = DEFAULT_RETENTION if ttl is None else min(DEFAULT_RETENTION, int(ttl))
         subscription.message_retention_duration.seconds = seconds
@@ -180,7 +164,4 @@ def check_labels(labels: Mapping[str, str]) -> None:
                 "lowercase letters, digits, '_' and '-'"
             )
     if problem:
-        raise InvalidArgument(
-            "You have passed an invalid argument to the service "
-            f"(argument=Invalid labels: {problem})."
-        )
+        raise invalid_argument(f"Invalid labels: {problem}")

@@ -15,13 +15,19 @@ from .saved import SnapshotValue
 class Snapshot:
     """It keeps the messages that were unfinished then, and all that was published since.
 
-    since: the topic's newest sequence number at that moment.
+    subscription: which one that was. since: the topic's newest sequence number at that moment.
     """
 
     def __init__(
-        self, config: pubsub.Snapshot, log: Log, since: int, unfinished: Iterable[Record]
+        self,
+        config: pubsub.Snapshot,
+        subscription: str,
+        log: Log,
+        since: int,
+        unfinished: Iterable[Record],
     ) -> None:
         self.config = config
+        self._subscription = subscription
         self.log = log
         self.since = since
         self._unfinished = {record.seq: record for record in unfinished}
@@ -50,4 +56,5 @@ class Snapshot:
         self.log.release(self._unfinished.values())
 
     def encode(self) -> bytes:
-        return SnapshotValue(self.config, self.since, list(self._unfinished)).encode()
+        unacked = list(self._unfinished)
+        return SnapshotValue(self.config, self._subscription, self.since, unacked).encode()

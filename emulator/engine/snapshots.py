@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from emulator.refusals import exists, invalid_argument
 from protocol import errors, names
 from protocol.messages import pubsub_pb2 as pubsub
 
@@ -14,7 +15,7 @@ from . import field_mask, settings
 from .durations import DAY, HOUR, is_timestamp, seconds_of
 from .moment import Moment
 from .record import Record
-from .registry import Registry, exists, page_of_project
+from .registry import Registry, page_of_project
 from .seeking import seek
 from .snapshot import Snapshot
 from .subscription import Subscription
@@ -40,12 +41,14 @@ class Snapshots:
         names.validate("snapshots", name)
         if name in registry.snapshots:
             raise exists(name)
+        registry.check_room("snapshots", registry.snapshots, name)
         subscription = self._attached(request.subscription, now)
         settings.check_labels(request.labels)
         config = pubsub.Snapshot(name=name, topic=subscription.config.topic, labels=request.labels)
         unfinished = [delivery.record for delivery in subscription.messages]
         config.expire_time.CopyFrom(_expire_time(unfinished, now))
-        snapshot = Snapshot(config, subscription.log, subscription.log.head_seq, unfinished)
+        log = subscription.log
+        snapshot = Snapshot(config, subscription.name, log, log.head_seq, unfinished)
         registry.snapshots[name] = snapshot
         registry.saved(snapshot)
         registry.timetable.watch(snapshot, now)
@@ -70,12 +73,9 @@ class Snapshots:
         return config
 
     def list(self, request: pubsub.ListSnapshotsRequest) -> pubsub.ListSnapshotsResponse:
-        known = self._registry.snapshots
-        listed, token = page_of_project(
-            "snapshots", known, request.project, request.page_size, request.page_token
-        )
+        listed, token = page_of_project("snapshots", self._registry.snapshots, request)
         return pubsub.ListSnapshotsResponse(
-            snapshots=[known[name].config for name in listed], next_page_token=token
+            snapshots=[snapshot.config for snapshot in listed], next_page_token=token
         )
 
     def delete(self, name: str) -> None:
@@ -116,7 +116,7 @@ class Snapshots:
 
     def _seek_time(self, subscription: Subscription, time: Timestamp, now: Moment) -> None:
         if not is_timestamp(time):
-            raise _invalid("time")
+            raise invalid_argument("time")
         # Publish times have whole milliseconds.
         from_ms = time.seconds * 1000 + -(-time.nanos // 1_000_000)
 
@@ -161,10 +161,4 @@ def _expire_time(unfinished: list[Record], now: Moment) -> Timestamp:
 
 def _check_expire_time(time: Timestamp, now: Moment) -> None:
     if not is_timestamp(time) or not 0 < time.seconds - now.wall <= MAX_LIFETIME:
-        raise _invalid("expire_time")
-
-
-def _invalid(argument: str) -> errors.InvalidArgument:
-    return errors.InvalidArgument(
-        f"You have passed an invalid argument to the service (argument={argument})."
-    )
+        raise invalid_argument("expire_time")

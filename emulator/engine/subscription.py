@@ -147,8 +147,7 @@ class Subscription:
                 continue
             delivery = leases.pop(ack_id)
             if delivery is None:
-                # It spares a duplicate. Exactly-once promises to refuse such an id, and a key may
-                # have to start again from an earlier message: neither comes here.
+                # It spares a duplicate. No lease of a key or with exactly-once comes here.
                 delivery = leases.late(ack_id)
                 if delivery is None:
                     refused[ack_id] = INVALID
@@ -161,9 +160,12 @@ class Subscription:
             else:
                 finished += lane.acknowledge(delivery)
                 self.messages.backlog.settled(lane, holder, failed=False, now=now)
+                self.due_is_nearer |= lane.delayed
         if acked and self._observer is not None:
             self._observer.acknowledged(self.name, acked)
         self.messages.finish(finished)
+        # Who acknowledges in vain is done with it: its key need not wait for the lease's end.
+        self._end([i for i, why in refused.items() if why == INVALID], Return.GIVEN_BACK, now)
         self._wake_next()
         return refused
 
@@ -203,6 +205,7 @@ class Subscription:
         """Leases have ended without an acknowledgement."""
         if not deliveries:
             return
+        self.due_is_nearer = True
         finished: list[Delivery] = []
         for delivery in deliveries:
             holder, lane, due = self.messages.leases.free(delivery), delivery.lane, now
@@ -284,7 +287,6 @@ class Subscription:
     # ---- consumers -----------------------------------------------------------------------------
 
     def leave(self, consumer: Consumer, now: Moment, *, give_back: bool = True) -> None:
-        """See Engine.leave."""
         self.consumers.leave(consumer)
         if give_back and consumer.outstanding_messages:
             held = [delivery.ack_id for delivery in self.messages.leases.held_by(consumer)]

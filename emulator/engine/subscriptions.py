@@ -5,16 +5,21 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 
+from emulator.refusals import exists, invalid_argument, limit_exceeded, missing
 from protocol import errors, names
 from protocol.messages import pubsub_pb2 as pubsub
 
 from . import field_mask, settings
 from .log import Log
 from .push_config import check_push_config
-from .registry import Registry, exists, missing, page_of_project
+from .registry import Registry, page_of_project
 from .subscription import Subscription
 from .topics import show_retention, warn_stored_only
+
+# Whichever projects they are of (https://cloud.google.com/pubsub/quotas#resource_limits).
+MAX_PER_TOPIC = 10_000
 
 _EXPORTS = ("bigquery_config", "bigtable_config", "cloud_storage_config")
 
@@ -50,6 +55,10 @@ class Subscriptions:
         topic = registry.topic(config.topic)
         if config.HasField("dead_letter_policy"):
             registry.topic(config.dead_letter_policy.dead_letter_topic)
+        registry.check_room("subscriptions", registry.subscriptions, config.name)
+        if len(topic.subscriptions) >= MAX_PER_TOPIC:
+            count = len(topic.subscriptions)
+            raise limit_exceeded("subscriptions-per-topic", count, MAX_PER_TOPIC)
         self._finish(config)
         # The broker's to set, whatever the caller sent.
         config.detached = False
@@ -94,19 +103,15 @@ class Subscriptions:
 
     def modify_push_config(self, request: pubsub.ModifyPushConfigRequest) -> None:
         subscription = self._used(request.subscription)
-        config = pubsub.Subscription()
-        config.CopyFrom(subscription.config)
+        config = deepcopy(subscription.config)
         config.push_config.CopyFrom(request.push_config)
         self._finish(config)
         self._configure(subscription, config)
 
     def list(self, request: pubsub.ListSubscriptionsRequest) -> pubsub.ListSubscriptionsResponse:
-        known = self._registry.subscriptions
-        listed, token = page_of_project(
-            "subscriptions", known, request.project, request.page_size, request.page_token
-        )
+        listed, token = page_of_project("subscriptions", self._registry.subscriptions, request)
         return pubsub.ListSubscriptionsResponse(
-            subscriptions=[known[name].config for name in listed], next_page_token=token
+            subscriptions=[subscription.config for subscription in listed], next_page_token=token
         )
 
     def delete(self, name: str) -> None:
@@ -126,8 +131,7 @@ class Subscriptions:
         if subscription.config.detached:
             return
         self._cut_off(subscription, tell=True)
-        config = pubsub.Subscription()
-        config.CopyFrom(subscription.config)
+        config = deepcopy(subscription.config)
         config.detached = True
         self._configure(subscription, config)
         subscription.consumers.close(detached(name))
@@ -150,14 +154,16 @@ class Subscriptions:
     def _finish(self, config: pubsub.Subscription) -> None:
         settings.finish_subscription(config, self._min_ack_deadline)
         check_push_config(config.push_config)
-        warn_stored_only(config, config.name, _STORED_ONLY)
+        if config.enable_exactly_once_delivery and not is_pull(config):
+            raise invalid_argument(
+                "enable_exactly_once_delivery: a subscription that is pushed or exported cannot "
+                "have it"
+            )
+        warn_stored_only(config, _STORED_ONLY)
 
     def _configure(self, subscription: Subscription, config: pubsub.Subscription) -> None:
         before = subscription.config
-        subscription.configure(config)
-        self._registry.trim(subscription.log)
-        self._registry.saved(subscription)
-        self._registry.timetable.watch(subscription, self._registry.now())
+        self._registry.configure(subscription, config)
         if is_pull(before) and not is_pull(config):
             # Nobody may take its messages any more but who sends them on.
             subscription.consumers.close(wrong_kind())

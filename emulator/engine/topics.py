@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 
+from emulator.refusals import exists
 from protocol import errors, names
 from protocol.messages import pubsub_pb2 as pubsub
 
 from . import field_mask, paging, publishing, settings
 from .durations import seconds_of
 from .log import Log
-from .registry import Registry, exists, page_of_project
+from .registry import Registry, page_of_project
 from .topic import Topic
 
 _log = logging.getLogger("pullstream.emulator")
@@ -52,6 +54,7 @@ class Topics:
         names.validate("topics", config.name)
         if config.name in self._registry.topics:
             raise exists(config.name)
+        self._registry.check_room("topics", self._registry.topics, config.name)
         self._finish(config, pubsub.SchemaSettings())
         self._registry.saved(self.enter(config, self._registry.new_log(config.name)))
         return config
@@ -74,22 +77,16 @@ class Topics:
         self._registry.saved(topic)
         self._retain(topic)
         for subscription in topic.subscriptions.values():
-            shown = pubsub.Subscription()
-            shown.CopyFrom(subscription.config)
+            shown = deepcopy(subscription.config)
             show_retention(config, shown)
             if shown != subscription.config:
-                subscription.configure(shown)
-                self._registry.saved(subscription)
-                self._registry.timetable.watch(subscription, self._registry.now())
+                self._registry.configure(subscription, shown)
         return config
 
     def list(self, request: pubsub.ListTopicsRequest) -> pubsub.ListTopicsResponse:
-        known = self._registry.topics
-        listed, token = page_of_project(
-            "topics", known, request.project, request.page_size, request.page_token
-        )
+        listed, token = page_of_project("topics", self._registry.topics, request)
         return pubsub.ListTopicsResponse(
-            topics=[known[name].config for name in listed], next_page_token=token
+            topics=[topic.config for topic in listed], next_page_token=token
         )
 
     def list_subscriptions(
@@ -119,12 +116,10 @@ class Topics:
         topic.log.keep_for(_OWN, None)
         registry.trim(topic.log)
         for subscription in topic.subscriptions.values():
-            orphan = pubsub.Subscription()
-            orphan.CopyFrom(subscription.config)
+            orphan = deepcopy(subscription.config)
             orphan.topic = names.DELETED_TOPIC
             orphan.ClearField("topic_message_retention_duration")
-            subscription.configure(orphan)
-            registry.saved(subscription)
+            registry.configure(subscription, orphan)
         for snapshot in registry.snapshots.values():
             if snapshot.log is topic.log:
                 snapshot.config.topic = names.DELETED_TOPIC
@@ -134,8 +129,7 @@ class Topics:
     def forget_schema(self, name: str) -> None:
         for topic in self._registry.topics.values():
             if topic.config.schema_settings.schema == name:
-                config = pubsub.Topic()
-                config.CopyFrom(topic.config)
+                config = deepcopy(topic.config)
                 config.schema_settings.schema = names.DELETED_SCHEMA
                 topic.config = config
                 self._registry.saved(topic)
@@ -176,7 +170,7 @@ class Topics:
         is_new = config.HasField("schema_settings") and config.schema_settings != checked
         if self.check_settings is not None and is_new:
             self.check_settings(config.schema_settings)
-        warn_stored_only(config, config.name, _STORED_ONLY)
+        warn_stored_only(config, _STORED_ONLY)
 
     def _retain(self, topic: Topic) -> None:
         """Let the log keep what the topic's settings ask for."""
@@ -195,10 +189,12 @@ def show_retention(topic: pubsub.Topic, subscription: pubsub.Subscription) -> No
 
 
 def warn_stored_only(
-    config: pubsub.Topic | pubsub.Subscription, name: str, stored_only: Sequence[str]
+    config: pubsub.Topic | pubsub.Subscription, stored_only: Sequence[str]
 ) -> None:
     """Say which of the settings in use nothing acts on."""
     in_use = {field.name for field, _ in config.ListFields()}
     unused = [setting for setting in stored_only if setting in in_use]
     if unused:
-        _log.warning("%s: stored but not acted on by this broker: %s", name, ", ".join(unused))
+        _log.warning(
+            "%s: stored but not acted on by this broker: %s", config.name, ", ".join(unused)
+        )

@@ -105,3 +105,7 @@ class Call(Waiter):
 
     def time_remaining(self) -> float | None:
         return self._context.time_remaining()
+
+    def peer(self) -> str:
+        peer: str = self._context.peer()
+        return peer

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from random import Random
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from protocol.clock import SYSTEM_CLOCK, Clock
@@ -69,12 +68,7 @@ class Fault:
     def __enter__(self) -> Fault:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.lift()
 
     def describe(self) -> dict[str, object]:

@@ -17,8 +17,10 @@ from .event import Event, Kind, MessageHistory
 if TYPE_CHECKING:
     from emulator.engine.record import Delivery, Record
 
-# The fields of an Event. It is one only when somebody asks: the broker's thread has better to do.
-_Told = tuple[Kind, float, str, "Record", str, int, int]
+# What was told at a time: kind, time and resource; the messages, and of each the ack id and the
+# attempt; seconds. Events are made of it only when somebody asks: the broker's thread has better to
+# do.
+_Told = tuple[Kind, float, str, Sequence["Record"], Sequence[str], Sequence[int], int]
 
 DEFAULT_LIMIT = 100_000
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
@@ -51,7 +53,8 @@ class History(Observer):
         # Of all that was told, so that nobody who waits misses a change.
         self._count = 0
         self._waiting = 0
-        self._events: deque[_Told] = deque()
+        self._told: deque[_Told] = deque()
+        self._length = 0
         self._bytes = 0
 
     # ---- what a test asks ----------------------------------------------------------------------
@@ -59,11 +62,12 @@ class History(Observer):
     def events(self, *kinds: Kind, resource: str = EVERY) -> list[Event]:
         """What happened, of these kinds or of all."""
         with self._changed:
-            events = list(self._events)
+            everything = list(self._told)
         return [
-            Event._make(told)
-            for told in events
-            if (not kinds or told[0] in kinds) and (resource == EVERY or matches(resource, told[2]))
+            Event(kind, time, where, record, ack_id, attempt, seconds)
+            for kind, time, where, records, ack_ids, attempts, seconds in everything
+            if (not kinds or kind in kinds) and (resource == EVERY or matches(resource, where))
+            for record, ack_id, attempt in zip(records, ack_ids, attempts, strict=True)
         ]
 
     def publishes(self, topic: str = EVERY) -> list[Event]:
@@ -114,8 +118,8 @@ class History(Observer):
     def clear(self) -> None:
         """Forget all of it."""
         with self._changed:
-            self._events.clear()
-            self._bytes = 0
+            self._told.clear()
+            self._length = self._bytes = 0
 
     def wait_until(self, holds: Callable[[], bool], timeout: float = 10.0) -> None:
         """Block until `holds()`, which is asked again after everything that happens.
@@ -149,8 +153,10 @@ class History(Observer):
     def published(self, topic: str, records: Sequence[Record]) -> None:
         if not self.limit:
             return self._tell()
-        now = self._clock.now()
-        return self._add([(Kind.PUBLISH, now, topic, record, "", 0, 0) for record in records])
+        count = len(records)
+        return self._add(
+            (Kind.PUBLISH, self._clock.now(), topic, records, [""] * count, [0] * count, 0)
+        )
 
     def delivered(self, subscription: str, deliveries: Sequence[Delivery]) -> None:
         self._outcome(Kind.DELIVERY, subscription, deliveries)
@@ -183,22 +189,35 @@ class History(Observer):
         """`attempt`: which delivery it was about, counted from those that have failed."""
         if not self.limit:
             return self._tell()
+        records = [delivery.record for delivery in deliveries]
+        ack_ids = [delivery.ack_id for delivery in deliveries]
+        attempts = [delivery.attempts + attempt for delivery in deliveries]
         now = self._clock.now()
-        return self._add(
-            [
-                (kind, now, subscription, d.record, d.ack_id, d.attempts + attempt, seconds)
-                for d in deliveries
-            ]
-        )
+        return self._add((kind, now, subscription, records, ack_ids, attempts, seconds))
 
-    def _add(self, events: list[_Told]) -> None:
-        kept = self._events
+    def _add(self, told: _Told) -> None:
+        records = told[3]
         with self._changed:
-            kept.extend(events)
-            self._bytes += sum([event[3].size for event in events])
-            while kept and (len(kept) > self.limit or self._bytes > self._max_bytes):
-                self._bytes -= kept.popleft()[3].size
+            self._told.append(told)
+            self._length += len(records)
+            self._bytes += sum([record.size for record in records])
+            while self._length > self.limit or self._bytes > self._max_bytes:
+                self._drop_oldest()
         self._tell()
+
+    def _drop_oldest(self) -> None:
+        """Make room, at the cost of what was told first."""
+        kind, time, resource, records, ack_ids, attempts, seconds = self._told.popleft()
+        gone = min(max(self._length - self.limit, 0), len(records))
+        size = sum([record.size for record in records[:gone]])
+        while gone < len(records) and self._bytes - size > self._max_bytes:
+            size += records[gone].size
+            gone += 1
+        self._length -= gone
+        self._bytes -= size
+        if gone < len(records):
+            rest = (records[gone:], ack_ids[gone:], attempts[gone:])
+            self._told.appendleft((kind, time, resource, *rest, seconds))
 
     def _tell(self) -> None:
         """Something has happened."""

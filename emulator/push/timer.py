@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
+from emulator.due_timer import DueTimer
 from protocol.clock import Clock
 from protocol.deadlines import DeadlineTable
 
@@ -20,22 +20,15 @@ class Timer:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._loop = asyncio.get_running_loop()
         self._alarms: DeadlineTable[Alarm, Callable[[], None]] = DeadlineTable()
-        self._handle: asyncio.TimerHandle | None = None
-        self._armed_for: float | None = None
-        clock.add_waker(self._catch_up)
-
-    def now(self) -> float:
-        return self._clock.monotonic()
+        self._due_timer = DueTimer(clock, self._alarms.next_due, self._call_due)
 
     def call_after(self, seconds: float, callback: Callable[[], None]) -> Alarm:
         """Call `callback` on the loop when so much time has passed."""
         alarm = Alarm()
         now = self._clock.monotonic()
         self._alarms.set(alarm, callback, seconds, now)
-        if self._armed_for is None or now + seconds < self._armed_for:
-            self._arm()
+        self._due_timer.expect(now + seconds)
         return alarm
 
     def cancel(self, alarm: Alarm) -> None:
@@ -43,37 +36,8 @@ class Timer:
         self._alarms.pop(alarm)
 
     def close(self) -> None:
-        self._clock.remove_waker(self._catch_up)
-        self._disarm()
-
-    def _catch_up(self) -> None:
-        """Call what is due by now; when called from another thread, wait for it."""
-        try:
-            on_loop = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            on_loop = False
-        if on_loop:
-            self._call_due()
-        else:
-            asyncio.run_coroutine_threadsafe(self._call_soon(), self._loop).result()
-
-    async def _call_soon(self) -> None:
-        self._call_due()
+        self._due_timer.close()
 
     def _call_due(self) -> None:
         for _, callback in self._alarms.pop_due(self._clock.monotonic()):
             callback()
-        self._arm()
-
-    def _arm(self) -> None:
-        """Wake up for the next moment; a manual clock wakes us itself."""
-        self._disarm()
-        self._armed_for = self._alarms.next_due()
-        delay = self._clock.timeout(self._armed_for)
-        if delay is not None:
-            self._handle = self._loop.call_later(delay, self._call_due)
-
-    def _disarm(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None

@@ -15,6 +15,7 @@ from emulator.access.scope import projects_of
 from emulator.admin import Admin, Controls
 from emulator.admin.routes import admin_routes
 from emulator.broker import Broker
+from emulator.engine.publishing import MAX_PAYLOAD_BYTES
 from emulator.faults import Faults
 from emulator.services.handlers import method_handlers
 from protocol.errors import (
@@ -31,9 +32,6 @@ from .request import read
 from .routes import find
 
 _log = logging.getLogger("pullstream.emulator")
-
-# Where production's front end stops reading, in bytes.
-MAX_BODY = 10_485_760
 
 # What browsers say of requests that are not those of a page of ours. Without this any page that
 # somebody looks at could empty a broker on that machine.
@@ -80,7 +78,7 @@ class RestApi:
         self._routes = tuple(routes)
 
     def application(self) -> web.Application:
-        app = web.Application(client_max_size=MAX_BODY, middlewares=[self._guard])
+        app = web.Application(client_max_size=MAX_PAYLOAD_BYTES, middlewares=[self._guard])
         app.router.add_get("/", self._ok)
         app.router.add_get("/healthz", self._ok)
         app.router.add_post("/reset", self._answer_reset)
@@ -155,7 +153,7 @@ async def _body(request: web.Request) -> bytes:
         return await request.read()
     except web.HTTPRequestEntityTooLarge as error:
         raise InvalidArgument(
-            f"Request payload size exceeds the limit: {MAX_BODY} bytes."
+            f"Request payload size exceeds the limit: {MAX_PAYLOAD_BYTES} bytes."
         ) from error
 
 

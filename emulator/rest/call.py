@@ -69,6 +69,10 @@ class Call:
         except (KeyError, ValueError):
             return None
 
+    def peer(self) -> str:
+        """No stream shares its connection."""
+        return ""
+
     async def read(self) -> Any:
         return grpc.aio.EOF
 

@@ -6,6 +6,7 @@ them have to start fast.
 
 from __future__ import annotations
 
+from emulator.refusals import invalid_argument, too_large
 from protocol.errors import InvalidArgument
 from protocol.messages import schema_pb2 as pb
 
@@ -25,15 +26,9 @@ def compile_schema(schema: pb.Schema) -> Definition:
     compiled = schema.compiled_proto_schema
     size = len(schema.definition.encode()) + len(compiled.compiled_bytes)
     if size > MAX_DEFINITION_BYTES:
-        raise InvalidArgument(
-            f"The value for schema_definition_size is too large. You passed {size} in the "
-            f"request, but the maximum value is {MAX_DEFINITION_BYTES}."
-        )
+        raise too_large("schema_definition_size", size, MAX_DEFINITION_BYTES)
     if schema.type not in (pb.Schema.AVRO, pb.Schema.PROTOCOL_BUFFER):
-        raise InvalidArgument(
-            "You have passed an invalid argument to the service (argument=Invalid schema type: "
-            "it must be AVRO or PROTOCOL_BUFFER)."
-        )
+        raise invalid_argument("Invalid schema type: it must be AVRO or PROTOCOL_BUFFER")
     try:
         return _compile(schema)
     except BadDefinition as problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from emulator.refusals import invalid_argument
 from protocol.errors import InvalidArgument
 from protocol.messages import pubsub_pb2 as pubsub
 from protocol.messages import schema_pb2 as pb
@@ -21,10 +22,7 @@ MAX_STATUS = 300
 
 def check_encoding(encoding: int) -> None:
     if encoding not in (pb.JSON, pb.BINARY):
-        raise InvalidArgument(
-            "You have passed an invalid argument to the service (argument=Invalid schema "
-            "encoding: it must be JSON or BINARY)."
-        )
+        raise invalid_argument("Invalid schema encoding: it must be JSON or BINARY")
 
 
 def enforce(

@@ -10,6 +10,7 @@ import importlib.util
 import subprocess
 import sys
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
@@ -23,7 +24,7 @@ PATIENCE = 10.0
 
 
 def compile_source(definition: str) -> FileDescriptorProto:
-    """The descriptor of one .proto file.
+    """The descriptor of one .proto file. May be called on any thread.
 
     Raises:
         BadDefinition: with the compiler's words.
@@ -34,6 +35,14 @@ def compile_source(definition: str) -> FileDescriptorProto:
             "Schemas of type PROTOCOL_BUFFER need the Protocol Buffers compiler: "
             "pip install 'pullstream[schemas]'."
         )
+    (file,) = FileDescriptorSet.FromString(_compiled(definition)).file
+    return file
+
+
+# What was compiled aside, so that nobody waits, is wanted again by the call that it was for.
+@lru_cache(maxsize=8)
+def _compiled(definition: str) -> bytes:
+    """The compiler's output, a FileDescriptorSet."""
     with tempfile.TemporaryDirectory(prefix="pullstream-") as folder:
         source, compiled = Path(folder, "schema.proto"), Path(folder, "schema.pb")
         source.write_text(definition, encoding="utf-8")
@@ -47,8 +56,7 @@ def compile_source(definition: str) -> FileDescriptorProto:
             raise BadDefinition(f"compiling it takes more than {PATIENCE:.0f} s") from None
         if done.returncode != 0 or not compiled.exists():
             raise BadDefinition(_first_complaint(done.stderr, str(source)))
-        (file,) = FileDescriptorSet.FromString(compiled.read_bytes()).file
-    return file
+        return compiled.read_bytes()
 
 
 def _first_complaint(output: str, source: str) -> str:

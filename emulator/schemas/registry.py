@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 
 from emulator.engine import paging
 from emulator.engine.observer import Observer, Resource
+from emulator.refusals import exists, invalid_argument, limit_exceeded, missing
 from protocol import names
-from protocol.errors import AlreadyExists, InvalidArgument, NotFound, ResourceExhausted
+from protocol.errors import InvalidArgument, NotFound
 from protocol.messages import pubsub_pb2 as pubsub
 from protocol.messages import schema_pb2 as pb
 
@@ -63,12 +65,10 @@ class SchemaRegistry:
         project = names.validate_project(request.parent)
         name = names.validate("schemas", f"{project}/schemas/{request.schema_id}")
         if name in self._histories:
-            raise AlreadyExists(
-                f"Resource already exists in the project (resource={names.short_id(name)})."
-            )
+            raise exists(name)
         count = len(self._of(project))
         if count >= MAX_SCHEMAS:
-            raise _limit("schemas-per-project", count, MAX_SCHEMAS)
+            raise limit_exceeded("schemas-per-project", count, MAX_SCHEMAS)
         definition = compile_schema(request.schema)
         history = self._histories[name] = RevisionHistory(name)
         return self._append(history, request.schema, definition)
@@ -161,10 +161,9 @@ class SchemaRegistry:
         for bound in bounds:
             _revision(history, bound)
         if len(bounds) == 2 and not history.in_order(*bounds):
-            raise InvalidArgument(
-                "You have passed an invalid argument to the service (argument=Invalid schema "
-                f"settings: first_revision_id {bounds[0]} is newer than last_revision_id "
-                f"{bounds[1]})."
+            raise invalid_argument(
+                f"Invalid schema settings: first_revision_id {bounds[0]} is newer than "
+                f"last_revision_id {bounds[1]}"
             )
 
     def validate(self, topic: pubsub.Topic, messages: Iterable[pubsub.PubsubMessage]) -> None:
@@ -185,7 +184,7 @@ class SchemaRegistry:
     def _history(self, name: str) -> RevisionHistory:
         history = self._histories.get(name)
         if history is None:
-            raise _missing(names.validate("schemas", name))
+            raise missing(names.validate("schemas", name))
         return history
 
     def _named(self, name: str) -> tuple[RevisionHistory, str]:
@@ -200,7 +199,7 @@ class SchemaRegistry:
     ) -> pb.Schema:
         count = len(history.revisions)
         if count >= MAX_REVISIONS:
-            raise _limit("revisions-per-schema", count, MAX_REVISIONS)
+            raise limit_exceeded("revisions-per-schema", count, MAX_REVISIONS)
         revision = history.add(schema, definition, self._wall())
         self._save(history)
         return _shown(revision, pb.FULL)
@@ -212,24 +211,13 @@ class SchemaRegistry:
 def _revision(history: RevisionHistory, revision_id: str) -> Revision:
     revision = history.find(revision_id)
     if revision is None:
-        raise _missing(f"{history.name}@{revision_id}")
+        raise missing(f"{history.name}@{revision_id}")
     return revision
 
 
 def _shown(revision: Revision, view: pb.SchemaView) -> pb.Schema:
-    shown = pb.Schema()
-    shown.CopyFrom(revision.schema)
+    shown = deepcopy(revision.schema)
     if view == pb.BASIC:
         shown.ClearField("definition")
         shown.ClearField("compiled_proto_schema")
     return shown
-
-
-def _missing(name: str) -> NotFound:
-    return NotFound(f"Resource not found (resource={names.short_id(name)}).")
-
-
-def _limit(kind: str, current: int, maximum: int) -> ResourceExhausted:
-    return ResourceExhausted(
-        f'Your project has exceeded a limit: (type="{kind}", current={current}, maximum={maximum}).'
-    )

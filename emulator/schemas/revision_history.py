@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
+from copy import deepcopy
 
 from protocol.messages import schema_pb2 as pb
 
@@ -77,8 +78,7 @@ class RevisionHistory:
 
     def add(self, schema: pb.Schema, definition: Definition, now: float) -> Revision:
         """Append a copy of `schema` under an id of its own."""
-        new = pb.Schema()
-        new.CopyFrom(schema)
+        new = deepcopy(schema)
         new.name = self.name
         new.revision_id = self._new_id()
         new.revision_create_time.FromMicroseconds(int(now * 1_000_000))

@@ -1,10 +1,12 @@
 """gRPC handlers for every row of protocol.rpcs, from plain service objects.
 
 A service is an object with one method for each RPC it offers, named in snake case. A unary method
-takes the request and returns the response. One that has to wait, or to know whether its answer
-left, takes the call's context too and writes the response itself. A streaming one takes the context
-only. Whatever a method raises of protocol.errors becomes the status of the call. Faults get at the
-calls here, so that no service knows of them.
+takes the request, and `peer` if it wants to know who calls, and returns the response. What it must
+not keep other calls waiting with is done before by a coroutine beside it, `prepare_` and its name.
+A method that has to wait, or to know whether its answer left, takes the call's context and writes
+the response itself. A streaming one takes the context only. Whatever a method raises of
+protocol.errors becomes the status of the call. Faults get at the calls here, so that no service
+knows of them.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 import grpc.aio
@@ -23,6 +26,8 @@ from emulator.faults import Faults, StreamClosed
 from emulator.storage.barrier import ConfirmingStream, carry_out
 from protocol import errors
 from protocol.rpcs import RPCS, Kind, Rpc
+
+from .context import Context
 
 if TYPE_CHECKING:
     from emulator.storage.storage import Storage
@@ -34,18 +39,6 @@ _log = logging.getLogger("pullstream.emulator")
 MAX_TEXT = 600
 
 GrpcContext = grpc.aio.ServicerContext[Any, Any]
-
-
-class Context(Protocol):
-    """What a method that writes its own answer has of its call, as in grpc.aio.ServicerContext."""
-
-    def read(self) -> Awaitable[Any]: ...
-
-    def write(self, response: Any, /) -> Awaitable[None]: ...
-
-    def send_initial_metadata(self, metadata: Any, /) -> Awaitable[None]: ...
-
-    def time_remaining(self) -> float | None: ...
 
 
 def generic_handlers(
@@ -65,13 +58,20 @@ def method_handlers(
     by_service: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
     for rpc in RPCS:
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", rpc.method).lower()
-        method = next((getattr(s, name) for s in services if hasattr(s, name)), None)
-        by_service.setdefault(rpc.service, {})[rpc.method] = _handler(rpc, method, faults, storage)
+        service = next((s for s in services if hasattr(s, name)), None)
+        method = getattr(service, name, None)
+        prepare = getattr(service, f"prepare_{name}", None)
+        handler = _handler(rpc, method, prepare, faults, storage)
+        by_service.setdefault(rpc.service, {})[rpc.method] = handler
     return by_service
 
 
 def _handler(
-    rpc: Rpc, method: Callable[..., Any] | None, faults: Faults, storage: Storage | None
+    rpc: Rpc,
+    method: Callable[..., Any] | None,
+    prepare: Callable[[Message], Awaitable[None]] | None,
+    faults: Faults,
+    storage: Storage | None,
 ) -> grpc.RpcMethodHandler[Any, Any]:
     if method is None:
         method = _unimplemented(rpc)
@@ -79,13 +79,13 @@ def _handler(
         return grpc.stream_stream_rpc_method_handler(
             _streaming(rpc, method, faults, storage), rpc.request.FromString, _serialize
         )
-    elif len(inspect.signature(method).parameters) > 1:
+    elif "context" in inspect.signature(method).parameters:
         # On the wire a unary answer and a stream of one response are the same.
         return grpc.unary_stream_rpc_method_handler(
             _writing(rpc, method, faults), _parser(rpc), _serialize
         )
     return grpc.unary_unary_rpc_method_handler(
-        _unary(rpc, method, faults, storage), _parser(rpc), _serialize
+        _unary(rpc, method, prepare, faults, storage), _parser(rpc), _serialize
     )
 
 
@@ -105,22 +105,26 @@ def _parser(rpc: Rpc) -> Callable[[bytes], Message | DecodeError]:
 
 
 def _unary(
-    rpc: Rpc, method: Callable[[Message], Message], faults: Faults, storage: Storage | None
+    rpc: Rpc,
+    method: Callable[..., Message],
+    prepare: Callable[[Message], Awaitable[None]] | None,
+    faults: Faults,
+    storage: Storage | None,
 ) -> Callable[[Message | DecodeError, GrpcContext], Any]:
+    wants_peer = "peer" in inspect.signature(method).parameters
+
     async def answer(request: Message | DecodeError, context: GrpcContext) -> Message:
         try:
             if isinstance(request, DecodeError):
                 raise request
+            if prepare is not None:
+                await prepare(request)
+            carry = partial(method, peer=context.peer()) if wants_peer else method
             if not faults.active:
-                if storage is None:
-                    return method(request)
-                return await carry_out(storage, method, request)
+                return await carry_out(storage, carry, request)
             with faults.call(rpc, context) as call:
                 await call.begin(request)
-                if storage is None:
-                    response = method(request)
-                else:
-                    response = await carry_out(storage, method, request)
+                response = await carry_out(storage, carry, request)
                 await call.finish(response)
                 return response
         except Exception as error:

@@ -7,12 +7,15 @@ from google.protobuf.empty_pb2 import Empty
 from emulator.engine import Engine
 from protocol.messages import pubsub_pb2 as pubsub
 
+from .head_start import HeadStart
+
 
 class PublisherService:
     """Topics and publishing, straight from the engine."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, head_start: HeadStart) -> None:
         self._engine = engine
+        self._head_start = head_start
         self.create_topic = engine.create_topic
         self.update_topic = engine.update_topic
         self.list_topics = engine.list_topics
@@ -32,5 +35,6 @@ class PublisherService:
         self._engine.detach_subscription(request.subscription)
         return pubsub.DetachSubscriptionResponse()
 
-    def publish(self, request: pubsub.PublishRequest) -> pubsub.PublishResponse:
+    def publish(self, request: pubsub.PublishRequest, *, peer: str = "") -> pubsub.PublishResponse:
+        self._head_start.published(peer)
         return pubsub.PublishResponse(message_ids=self._engine.publish(request))

@@ -13,8 +13,9 @@ from protocol import errors
 from protocol.messages import encoded_pb2 as encoded
 from protocol.messages import pubsub_pb2 as pubsub
 
+from .context import Context
 from .delivery import received_messages
-from .handlers import Context
+from .head_start import HeadStart
 
 _FIRST_ONLY = (
     "subscription",
@@ -32,9 +33,11 @@ class StreamingPull:
     and what piles up meanwhile goes out in one larger response.
     """
 
-    def __init__(self, engine: Engine, context: Context) -> None:
+    def __init__(self, engine: Engine, context: Context, head_start: HeadStart) -> None:
         self._engine = engine
         self._context = context
+        self._head_start = head_start
+        self._peer = context.peer()
         self._woken = asyncio.Event()
         self._wants_pongs = False
         # Parts of a response that are not messages: confirmations and pongs.
@@ -51,6 +54,9 @@ class StreamingPull:
             # Tells the client that the stream stands, before there is any message to send.
             await self._context.send_initial_metadata(())
             self._apply(first, consumer)
+            # Before it is read on: a client that wants no more after its first request gets what
+            # there is for it.
+            await self._head_start.give(self._peer)
             reader = asyncio.create_task(self._read(consumer))
             try:
                 await self._write(consumer, reader)
@@ -163,6 +169,7 @@ class StreamingPull:
             response = self._next_response(consumer)
             if response is None:
                 await self._woken.wait()
+                await self._head_start.give(self._peer)
             else:
                 await self._context.write(response)
 

@@ -7,14 +7,15 @@ import asyncio
 from google.protobuf.empty_pb2 import Empty
 
 from emulator.engine import Consumer, Delivery, Engine
-from emulator.engine.settings import too_large
 from emulator.engine.subscription import MAX_PER_RESPONSE, Subscription
+from emulator.refusals import invalid_argument, too_large
 from protocol import errors
 from protocol.messages import encoded_pb2 as encoded
 from protocol.messages import pubsub_pb2 as pubsub
 
+from .context import Context
 from .delivery import received_messages
-from .handlers import Context
+from .head_start import HeadStart
 from .streaming_pull import StreamingPull
 
 # A waiting Pull is answered this much before the caller's deadline, in seconds, so that an empty
@@ -43,8 +44,9 @@ INVALID_ACK_IDS = (
 class SubscriberService:
     """Subscriptions and delivery."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, head_start: HeadStart) -> None:
         self._engine = engine
+        self._head_start = head_start
         self.create_subscription = engine.create_subscription
         self.update_subscription = engine.update_subscription
         self.list_subscriptions = engine.list_subscriptions
@@ -115,13 +117,11 @@ class SubscriberService:
         return self._engine.get_subscription(name).enable_exactly_once_delivery
 
     async def streaming_pull(self, context: Context) -> None:
-        await StreamingPull(self._engine, context).run()
+        await StreamingPull(self._engine, context, self._head_start).run()
 
     async def pull(self, request: pubsub.PullRequest, context: Context) -> None:
         if request.max_messages <= 0:
-            raise errors.InvalidArgument(
-                "You have passed an invalid argument to the service (argument=max_messages)."
-            )
+            raise invalid_argument("max_messages")
         config = self._engine.get_subscription(request.subscription)
         woken = asyncio.Event()
         consumer = Consumer(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from google.protobuf.message import Message
 
+from emulator.services.context import Context
 from protocol.messages import encoded_pb2 as encoded
 
 if TYPE_CHECKING:
@@ -15,26 +16,16 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Context(Protocol):
-    """What a stream's method has of its call."""
-
-    def read(self) -> Awaitable[Any]: ...
-
-    def write(self, response: Any, /) -> Awaitable[None]: ...
-
-    def send_initial_metadata(self, metadata: Any, /) -> Awaitable[None]: ...
-
-    def time_remaining(self) -> float | None: ...
-
-
-async def carry_out(storage: Storage, method: Callable[[Message], R], request: Message) -> R:
+async def carry_out(storage: Storage | None, method: Callable[[Message], R], request: Message) -> R:
     """What `method` makes of `request`, returned or raised once it may be told."""
+    if storage is None:
+        return method(request)
     storage.check(request)
     try:
         return method(request)
     finally:
         # Also of an error: an answer that names some ack ids as stale says the others are done.
-        barrier = storage.barrier()
+        barrier = storage.barrier(request)
         if barrier is not None:
             await barrier
 
@@ -52,6 +43,7 @@ class ConfirmingStream:
         self.read = context.read
         self.send_initial_metadata = context.send_initial_metadata
         self.time_remaining = context.time_remaining
+        self.peer = context.peer
 
     async def write(self, response: encoded.EncodedStreamingPullResponse) -> None:
         if response.HasField("acknowledge_confirmation"):

@@ -8,8 +8,9 @@ from .durability import Durability
 from .writer import Group
 
 # Sequence numbers that are reserved on disk at a time, and how many of them are left when the next
-# are. Nothing is published under a number that is not reserved, so none is used again after a
-# crash, whoever has seen it.
+# are. The first ones are reserved before there is a topic, or a start, that could use them: a
+# subscriber may see a number long before its message is on disk, and after a crash it must not be
+# used again.
 RESERVE = 1 << 16
 ENOUGH = RESERVE // 2
 
@@ -19,8 +20,8 @@ class TopicEntry:
     """One life of a topic: a topic that was deleted and made again is another one.
 
     key: its number in the database. kept: there may be messages of it on disk.
-    reserved: highest sequence number that was asked for on disk, in the group `reserving`;
-    safe: the highest that was before that.
+    reserved: highest sequence number that was reserved, in the group `reserving` if that is not on
+        disk yet; safe: the highest that was before that.
     """
 
     key: int

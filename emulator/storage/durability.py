@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from protocol.errors import InvalidArgument
+from emulator.refusals import invalid_argument
 from protocol.messages import pubsub_pb2 as pubsub
 
 # A topic's label of this name sets its class. Labels are what every client can set.
@@ -35,9 +35,8 @@ def durability_of(topic: pubsub.Topic, default: Durability) -> Durability:
         return Durability(named)
     except ValueError:
         classes = ", ".join(each.value for each in Durability)
-        raise InvalidArgument(
-            f"You have passed an invalid argument to the service (argument=label {LABEL} has the "
-            f"value '{named}'; it must be one of {classes})."
+        raise invalid_argument(
+            f"label {LABEL} has the value '{named}'; it must be one of {classes}"
         ) from None
 
 

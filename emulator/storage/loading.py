@@ -11,6 +11,7 @@ from emulator.engine.saved import Saved, SavedSnapshot, SavedSubscription, Saved
 from protocol.messages import pubsub_pb2 as pubsub
 
 from . import batch
+from .catalogue import RESERVE
 from .database import Database, sealed, unsealed
 from .durability import retains
 from .kept import KeptSubscription, KeptTopic
@@ -18,11 +19,15 @@ from .progress import BYTES, CHUNK, Progress, masks_of
 
 
 class StoredTopic(NamedTuple):
-    """head: no message has a higher number. `config` is empty if the topic was deleted."""
+    """head: no message has a higher number. `config` is empty if the topic was deleted.
+
+    reserved: highest number that may be given to a message from now on.
+    """
 
     name: str
     config: bytes
     head: int
+    reserved: int
 
 
 class StoredSubscription(NamedTuple):
@@ -53,10 +58,7 @@ class Contents:
         with database.reading(), database.transaction():
             database.execute("UPDATE broker SET starts = starts + 1")
             ((self.starts,),) = database.execute("SELECT starts FROM broker")
-            self.topics = {
-                key: StoredTopic(name, unsealed(config) if config is not None else b"", reserved)
-                for key, name, config, reserved in database.execute("SELECT * FROM topics")
-            }
+            self.topics = self._read_topics()
             self.subscriptions = {
                 key: StoredSubscription(name, topic, unsealed(config), since)
                 for key, name, topic, config, since, _ in database.execute(
@@ -121,6 +123,20 @@ class Contents:
                 if bits >> bit & 1:
                     seq = chunk * CHUNK + bit
                     yield seq, attempts.get(seq, 0)
+
+    def _read_topics(self) -> dict[int, StoredTopic]:
+        """Every topic; of those that can be published to, the next numbers are reserved."""
+        topics = {
+            key: StoredTopic(name, unsealed(config), head, head + RESERVE)
+            if config is not None
+            else StoredTopic(name, b"", head, head)
+            for key, name, config, head in self._database.execute("SELECT * FROM topics")
+        }
+        self._database.executemany(
+            "UPDATE topics SET reserved = ? WHERE id = ?",
+            [(topic.reserved, key) for key, topic in topics.items()],
+        )
+        return topics
 
     def _read_existing(self) -> dict[int, dict[int, int]]:
         """The numbers of the messages that are there: by topic, as bits by chunk."""

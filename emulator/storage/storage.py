@@ -74,8 +74,7 @@ class Storage(Observer):
                 self._durability(pubsub.Topic.FromString(stored.config)),
                 head=stored.head,
                 kept=contents.has_messages(key),
-                reserved=stored.head,
-                safe=stored.head,
+                reserved=stored.reserved,
             )
             if stored.config:
                 self._topics[stored.name] = entry
@@ -114,19 +113,21 @@ class Storage(Observer):
         """Write what is left and let the directory go."""
         for entry in self._topics.values():
             if entry.reserved != entry.head:
-                self._add_reservation(entry, entry.head)
+                self._writer.add(_reservation(entry.key, entry.head))
         self._writer.close()
         self._database.close()
 
     # ---- calls ---------------------------------------------------------------------------------
 
     def check(self, request: Message) -> None:
-        """Refuse a call, before it is carried out, that storage could not keep.
+        """A call is about to be carried out: refuse it if storage could not keep what it changes.
 
         Raises:
             Unavailable: the disk cannot be written at present.
             InvalidArgument: a topic is given a class that there is not.
         """
+        # What streams, timers and pushes have brought since the last call is not for this one.
+        self._owed = None
         if self._writer.failure and not request.DESCRIPTOR.name.startswith(_READING):
             raise Unavailable(self._writer.failure)
         if isinstance(request, pubsub.Topic):
@@ -134,14 +135,21 @@ class Storage(Observer):
         elif isinstance(request, pubsub.UpdateTopicRequest):
             durability_of(request.topic, self._default)
 
-    def barrier(self) -> Awaitable[None] | None:
-        """What to await before the call is answered that has just been carried out; often nothing.
+    def barrier(self, request: Message) -> Awaitable[None] | None:
+        """What to await before `request` is answered, which was just carried out; often nothing.
 
         Raises (when awaited):
             Unavailable: the disk cannot be written. The change is not kept yet.
         """
         owed, self._owed = self._owed, None
-        return None if owed is None else asyncio.wrap_future(owed.written)
+        if owed is not None:
+            return asyncio.wrap_future(owed.written)
+        if isinstance(request, pubsub.AcknowledgeRequest):
+            entry = self._subscriptions.get(request.subscription)
+            if entry is not None and entry.topic.durability is Durability.FSYNC:
+                # A second try changes nothing, but what the first did may not be on disk yet.
+                return self.newest_barrier()
+        return None
 
     def newest_barrier(self) -> Awaitable[None] | None:
         """As `barrier`, for what any call before has brought."""
@@ -168,7 +176,9 @@ class Storage(Observer):
             def change(ledger: Ledger) -> None:
                 ledger.save_resource(kind, name, value)
 
-        self._add(change, urgent=True)
+        group = self._add(change, urgent=True)
+        if kind is Resource.TOPIC:
+            self._topics[name].reserve(group)
 
     def _saved_topic(self, name: str, value: bytes) -> Change:
         config = pubsub.Topic.FromString(value)
@@ -176,7 +186,7 @@ class Storage(Observer):
         if entry is None:
             entry = self._topics[name] = TopicEntry(next(self._topic_keys), Durability.MEMORY)
         entry.durability = self._durability(config)
-        key, reserved, keeps = entry.key, entry.reserved, retains(config)
+        key, reserved, keeps = entry.key, entry.next_reserved, retains(config)
         return lambda ledger: ledger.save_topic(key, name, value, keeps, reserved)
 
     def _saved_subscription(self, name: str, value: bytes) -> Change:
@@ -192,22 +202,10 @@ class Storage(Observer):
     def _saved_snapshot(self, name: str, value: bytes) -> Change:
         entry = self._snapshots.get(name)
         if entry is None:
-            entry = self._snapshots[name] = self._topic_of(SnapshotValue.decode(value))
+            subscription = SnapshotValue.decode(value).subscription
+            entry = self._snapshots[name] = self._subscriptions[subscription].topic
         key = entry.key
         return lambda ledger: ledger.save_resource(Resource.SNAPSHOT, name, value, key)
-
-    def _topic_of(self, snapshot: SnapshotValue) -> TopicEntry:
-        named = self._topics.get(snapshot.config.topic)
-        if named is not None:
-            return named
-        # Of a subscription whose topic was deleted. Such a topic has no name to be known by, but it
-        # has stood still since.
-        return next(
-            subscription.topic
-            for subscription in self._subscriptions.values()
-            if subscription.topic.head == snapshot.since
-            and subscription.topic not in self._topics.values()
-        )
 
     def removed(self, kind: Resource, name: str) -> None:
         if kind is Resource.TOPIC:
@@ -234,7 +232,11 @@ class Storage(Observer):
         entry = self._topics[topic]
         entry.head = records[-1].seq
         if entry.needs_more:
-            entry.reserve(self._add_reservation(entry, entry.next_reserved))
+            reservation = _reservation(entry.key, entry.next_reserved)
+            entry.reserve(self._writer.add(reservation, urgent=True))
+        if not entry.is_safe:
+            # What the publish itself owes, if anything, is written after that.
+            self._owed = entry.reserving
         if entry.durability is not Durability.MEMORY:
             entry.kept = True
             key = entry.key
@@ -244,8 +246,6 @@ class Storage(Observer):
                 size=size,
                 urgent=entry.durability is Durability.FSYNC,
             )
-        if not entry.is_safe:
-            self._owed = entry.reserving
 
     def finished(self, subscription: str, seqs: Sequence[int]) -> None:
         entry = self._subscriptions.get(subscription)
@@ -274,12 +274,13 @@ class Storage(Observer):
 
     # ---- notes ---------------------------------------------------------------------------------
 
-    def _add(self, change: Change, *, size: int = 0, urgent: bool = False) -> None:
+    def _add(self, change: Change, *, size: int = 0, urgent: bool = False) -> Group:
         """Note a change. Who brought an urgent one, or one too many, must wait for it."""
         group = self._writer.add(change, size=size, urgent=urgent)
         if urgent or group.size > MAX_UNWRITTEN:
             self._owed = self._newest = group
+        return group
 
-    def _add_reservation(self, entry: TopicEntry, reserved: int) -> Group:
-        key = entry.key
-        return self._writer.add(lambda ledger: ledger.reserve(key, reserved), urgent=True)
+
+def _reservation(key: int, reserved: int) -> Change:
+    return lambda ledger: ledger.reserve(key, reserved)

@@ -7,7 +7,6 @@ from typing import Any
 
 from emulator.engine import Consumer, Engine
 from emulator.engine.subscription import MAX_PER_RESPONSE
-from emulator.server import new_engine
 from protocol.clock import Clock, ManualClock
 from protocol.messages import pubsub_pb2 as pubsub
 
@@ -25,6 +24,10 @@ class Got:
     key: str
     size: int
     failed_before: int
+
+
+def new_engine(clock: Clock) -> Engine:
+    return Engine(wall=clock.now, monotonic=clock.monotonic)
 
 
 class Broker:

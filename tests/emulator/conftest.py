@@ -9,8 +9,8 @@ import pytest
 from emulator import Emulator
 from emulator.engine import Engine
 from emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
-from emulator.server import new_engine
 from protocol.clock import ManualClock
+from tests.emulator.broker import new_engine
 from tests.emulator.wire import Wire
 
 

@@ -56,8 +56,8 @@ class Keeper(Observer):
         elif name in self.snapshots:
             self.snapshots[name] = (value, self.snapshots[name][1])
         else:
-            topic = SnapshotValue.decode(value).config.topic
-            self.snapshots[name] = (value, self.topics[topic])
+            subscription = SnapshotValue.decode(value).subscription
+            self.snapshots[name] = (value, self.subscriptions[subscription].topic)
 
     def removed(self, kind: Resource, name: str) -> None:
         if kind is Resource.TOPIC:

@@ -159,10 +159,8 @@ class Model:
         refused = {}
         for ack_id in dict.fromkeys(ack_ids):
             if ack_id in self.leases:
-                if self.terms.exactly_once and self._has_unfinished_before(
-                    self.given[ack_id], asked
-                ):
-                    refused[ack_id] = UNORDERED
+                if self.terms.exactly_once and (code := self._obstacle(self.given[ack_id], asked)):
+                    refused[ack_id] = code
             elif not self._acknowledge_late(ack_id):
                 refused[ack_id] = INVALID
         for ack_id in [i for i in dict.fromkeys(ack_ids) if i in self.leases and i not in refused]:
@@ -172,13 +170,19 @@ class Model:
                 self.keys[message.key].settle()
             else:
                 message.done = True
+        for ack_id in [i for i in refused if i in self.leases and refused[i] == INVALID]:
+            self._wait(self._end_lease(ack_id), 0)
         return refused
 
-    def _has_unfinished_before(self, message: Message, asked: list[Message]) -> bool:
+    def _obstacle(self, message: Message, asked: list[Message]) -> str:
+        """What an earlier message of its key is to the acknowledgement of this one."""
         if not message.key:
-            return False
-        messages = self.keys[message.key].messages
-        return any(m not in asked for m in messages[: messages.index(message)])
+            return ""
+        key = self.keys[message.key]
+        before = key.messages[: key.messages.index(message)]
+        if any(not m.leased and m not in key.acked for m in before):
+            return INVALID
+        return UNORDERED if any(m not in asked for m in before) else ""
 
     def _acknowledge_late(self, ack_id: str) -> bool:
         """The message waits to be delivered again: it need not be."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from types import TracebackType
 
 from tests.emulator.wire import PATIENCE
 
@@ -30,12 +29,7 @@ class Relay:
             thread.start()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for end in (self._listener, self._broker, self._client):
             if end is not None:
                 with contextlib.suppress(OSError):

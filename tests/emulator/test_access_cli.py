@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +12,8 @@ import pytest
 from protocol.messages import pubsub_pb2 as pubsub
 from protocol.rpcs import BY_METHOD
 from tests.emulator.certificates import Identity, new_identity
+from tests.emulator.program import ends_well, error_of, running
 from tests.emulator.wire import PATIENCE
-
-COMMAND = [sys.executable, "-m", "emulator", "--port", "0"]
-
-
-@contextmanager
-def running(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A broker that listens, and its address."""
-    process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        port = process.stdout.readline().rpartition(" ")[2].strip()
-        yield process, f"127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +46,8 @@ def test_tls_and_tokens_together(tmp_path: Path, identity: Identity) -> None:
             assert code(channel, "test", "t-ci") == "OK"
             assert code(channel, "other", "t-ci") == "PERMISSION_DENIED"
             assert code(channel, "other", "t-root") == "OK"
-        process.terminate()
         # On this machine there is nothing to warn of.
-        assert process.communicate(timeout=PATIENCE) == ("", "")
+        ends_well(process)
 
 
 def test_a_token_may_come_from_the_environment() -> None:
@@ -114,14 +88,4 @@ def test_one_line_says_what_is_wrong(
     """Before anything listens; the exit code is 1."""
     certificate, key = identity.write(tmp_path)
     paths = {"certificate": certificate, "key": key, "none": tmp_path / "none"}
-    ran = subprocess.run(
-        [*COMMAND, *(argument.format(**paths) for argument in arguments)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("Error: ")
-    assert text.format(**paths) in ran.stderr
-    assert ran.stderr.count("\n") == 1
+    assert text.format(**paths) in error_of(*(each.format(**paths) for each in arguments))

@@ -184,10 +184,10 @@ def test_what_the_broker_refuses_is_explained(content: Any, problem: str) -> Non
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
-        ("a.yaml", "topics: [", "is not YAML"),
-        ("a.json", "{", "is not JSON"),
-        ("a.yaml", b"\xff\xfe\xfa", "cannot be read"),
-        ("missing.yaml", None, "cannot be read"),
+        ("a.yaml", "topics: [", "not YAML, at line 1: while parsing"),
+        ("a.json", "{", "not JSON, at line 1: Expecting property name"),
+        ("a.yaml", b"\xff\xfe\xfa", "not UTF-8"),
+        ("missing.yaml", None, "No such file"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(

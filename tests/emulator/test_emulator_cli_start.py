@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +15,8 @@ from emulator.faults import Faults
 from protocol.errors import Aborted
 from protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.program import ends_well, error_of, refusal, running
 from tests.emulator.wire import PATIENCE, Wire, data_of
-
-COMMAND = [sys.executable, "-m", "emulator", "--host", "127.0.0.1", "--port", "0"]
 
 CONFIG = {
     "project": "test",
@@ -33,27 +29,11 @@ CONFIG = {
 @contextmanager
 def broker(*arguments: str, **variables: str) -> Iterator[tuple[Wire, str]]:
     """A client of a broker in a process of its own, and where that listens."""
-    process = subprocess.Popen(
-        [*COMMAND, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **variables},
-    )
-    try:
-        assert process.stdout is not None
-        port = process.stdout.readline().rpartition(" ")[2].strip()
-        assert port, process.communicate()
-        endpoint = f"127.0.0.1:{port}"
+    with running(*arguments, **variables) as (process, endpoint):
         wire = Wire(endpoint)
         yield wire, endpoint
         wire.close()
-        process.terminate()
-        output, errors = process.communicate(timeout=PATIENCE)
-        assert (process.returncode, output, errors) == (0, "", "")
-    finally:
-        process.kill()
-        process.communicate()
+        ends_well(process)
 
 
 @pytest.fixture
@@ -139,7 +119,7 @@ def test_it_refuses_what_it_cannot_keep() -> None:
         (["--fault", "close-streams"], 2, "acts on what is open, and at the start nothing is"),
         (["--profile", "strict"], 2, "'strict' is not one of 'production', 'emulator'"),
         (["--max-bytes", "0"], 2, "--max-bytes"),
-        (["--config", "missing.yaml"], 1, "Error: missing.yaml: cannot be read"),
+        (["--config", "missing.yaml"], 1, "Error: missing.yaml: No such file or directory"),
         (["--config", "{config}"], 1, "subscriptions[0]: Invalid ack deadline given"),
     ],
 )
@@ -147,27 +127,12 @@ def test_what_makes_no_sense_is_explained(
     arguments: list[str], code: int, text: str, config: str
 ) -> None:
     """Before anything listens: bad usage is 2, a file that will not do is 1."""
-    ran = subprocess.run(
-        [*COMMAND, *(argument.replace("{config}", config) for argument in arguments)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert (ran.returncode, ran.stdout) == (code, "")
-    assert text in " ".join(ran.stderr.split())
+    ended, explained = refusal(*(each.replace("{config}", config) for each in arguments))
+    assert ended == code
+    assert text in " ".join(explained.split())
 
 
 def test_a_variable_of_another_form_is_named() -> None:
     """With exit code 1, in one line."""
-    ran = subprocess.run(
-        COMMAND,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-        env={**os.environ, "PUBSUB_PROJECT1": "shop,,orders"},
-    )
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("Error: PUBSUB_PROJECT1: must have the form ")
-    assert ran.stderr.count("\n") == 1
+    error = error_of(PUBSUB_PROJECT1="shop,,orders")
+    assert error.startswith("Error: PUBSUB_PROJECT1: must have the form ")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,38 +190,6 @@ def test_the_fixture_points_clients_at_a_fresh_broker(
         "ListTopics", pubsub.ListTopicsRequest(project="projects/test-project")
     )
     assert listed == pubsub.ListTopicsResponse()
-
-
-A_USERS_TESTS = """
-import os
-import threading
-
-def test_with(pubsub_emulator):
-    assert os.environ["PUBSUB_EMULATOR_HOST"] == pubsub_emulator.endpoint
-
-def test_after():
-    assert os.environ["PUBSUB_EMULATOR_HOST"] == "before:1"
-    assert "pullstream-emulator" not in [thread.name for thread in threading.enumerate()]
-"""
-
-
-def test_the_fixture_leaves_no_trace(tmp_path: Path) -> None:
-    """After the test the broker is gone and the environment is as it was."""
-    (tmp_path / "test_user.py").write_text(A_USERS_TESTS, encoding="utf-8")
-    (tmp_path / "conftest.py").write_text(
-        "from emulator.pytest_plugin import pubsub_emulator", encoding="utf-8"
-    )
-    environment = {"PUBSUB_EMULATOR_HOST": "before:1", "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"],
-        cwd=tmp_path,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
 def test_a_fault_may_look_inside(emulator: Emulator, wire: Wire) -> None:

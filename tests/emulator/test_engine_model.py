@@ -291,6 +291,17 @@ class EngineModel(RuleBasedStateMachine):
             assert due <= lease.due
 
     @invariant()
+    def every_wait_has_an_announced_end(self) -> None:
+        """Of messages, and of keys that may start again."""
+        moments = [m.not_before for m in self.model.by_data.values() if not (m.done or m.leased)]
+        moments += [key.not_before for key in self.model.keys.values() if not key.failed]
+        due = self.broker.engine.next_due()
+        for moment in moments:
+            if moment > self.now:
+                assert due is not None
+                assert due <= moment
+
+    @invariant()
     def nobody_sleeps_through_work(self) -> None:
         for number, wakes in list(self.asleep.items()):
             if self.consumers[number].wakes > wakes:

@@ -6,7 +6,6 @@ PULLSTREAM_FUZZ_EXAMPLES=10000 searches longer than the suite does, and each tim
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -17,14 +16,12 @@ from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator import Emulator
 from emulator.rest.routes import ROUTES, Route
-from protocol.clock import ManualClock
 from tests.emulator.hostile import NAMED, OWN_NAMES, requests
 from tests.emulator.rest_client import V1_TOPIC, RestClient
-from tests.emulator.target import Target
+from tests.emulator.target import Target, under_attack
+from tests.emulator.target import no_fault_of_ours as no_fault_of_ours
 from tests.emulator.test_fuzz import SEARCH
-from tests.emulator.wire import Wire
 
 # What an error of the caller may be: no code that clients try again.
 REFUSALS = {400, 404, 409, 413}
@@ -46,17 +43,8 @@ STUMBLING_BLOCKS = {
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[Target]:
-    with Emulator(clock=ManualClock(), rest=True) as emulator:
-        wire = Wire(emulator.endpoint)
-        yield Target(emulator, wire)
-        wire.close()
-
-
-@pytest.fixture(autouse=True)
-def no_trace(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Nothing may go wrong inside the broker, however it is answered."""
-    yield
-    assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
+    with under_attack(rest=True) as target:
+        yield target
 
 
 def attack(target: Target, verb: str, path: str, body: bytes) -> None:

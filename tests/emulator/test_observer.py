@@ -354,5 +354,5 @@ def test_only_an_empty_engine_can_be_restored() -> None:
 def test_a_snapshot_is_told_whole(unacked: list[int]) -> None:
     """Its settings, and which messages it had not acknowledged."""
     config = pubsub.Snapshot(name=SNAPSHOT, topic=TOPIC)
-    value = SnapshotValue.decode(SnapshotValue(config, 17, unacked).encode())
-    assert value == SnapshotValue(config, 17, sorted(unacked))
+    value = SnapshotValue.decode(SnapshotValue(config, SUBSCRIPTION, 17, unacked).encode())
+    assert value == SnapshotValue(config, SUBSCRIPTION, 17, sorted(unacked))

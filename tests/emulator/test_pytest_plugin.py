@@ -26,7 +26,20 @@ def pubsub_config():
     }
 """
 
-A_USERS_TESTS = """
+# The first to run: there is no broker of the session's yet.
+TESTS_WITH_A_BROKER_EACH = """
+import os
+import threading
+
+def test_with(pubsub_emulator):
+    assert os.environ["PUBSUB_EMULATOR_HOST"] == pubsub_emulator.endpoint
+
+def test_after():
+    assert os.environ["PUBSUB_EMULATOR_HOST"] == "before:1"
+    assert "pullstream-emulator" not in [thread.name for thread in threading.enumerate()]
+"""
+
+TESTS_WITH_A_SHARED_BROKER = """
 import os
 import re
 import pytest
@@ -74,21 +87,22 @@ def test_after():
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
     """A project's folder with a test suite."""
-    (tmp_path / "test_user.py").write_text(A_USERS_TESTS, encoding="utf-8")
+    (tmp_path / "test_1.py").write_text(TESTS_WITH_A_BROKER_EACH, encoding="utf-8")
+    (tmp_path / "test_2.py").write_text(TESTS_WITH_A_SHARED_BROKER, encoding="utf-8")
     (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     return tmp_path
 
 
-def test_a_suite_shares_a_broker(suite: Path) -> None:
-    """Each promise of the fixtures is one of its tests."""
-    environment = {"PUBSUB_PROJECT_ID": "before", "PYTHONPATH": str(ROOT)}
+def test_the_fixtures_keep_their_promises(suite: Path) -> None:
+    """Each is one of its tests: a broker for one test leaves no trace, and one may be shared."""
+    before = {"PUBSUB_EMULATOR_HOST": "before:1", "PUBSUB_PROJECT_ID": "before"}
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"],
         cwd=suite,
-        env={**os.environ, **environment},
+        env={**os.environ, **before, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert "9 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "11 passed" in ran.stdout, ran.stdout + ran.stderr

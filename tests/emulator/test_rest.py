@@ -97,6 +97,21 @@ def test_a_subscription_is_made_changed_listed_and_deleted(rest: RestClient) -> 
     assert rest.call("GET", V1_SUBSCRIPTION).status == 404
 
 
+def test_an_update_mask_may_stand_in_the_query(rest: RestClient) -> None:
+    """As Terraform's provider sends it, with its own label and with fields that are null."""
+    labels = {"goog-terraform-provisioned": "true"}
+    rest.ok("PUT", f"{V1_TOPIC}?alt=json", {"name": TOPIC, "labels": labels})
+    created = {"topic": TOPIC, "labels": labels, "bigqueryConfig": None}
+    rest.ok("PUT", f"{V1_SUBSCRIPTION}?alt=json", created)
+    fields = {"ackDeadlineSeconds": 30, "expirationPolicy": {}, "topic": TOPIC}
+    mask = "ackDeadlineSeconds,expirationPolicy"
+    changed = rest.ok(
+        "PATCH", f"{V1_SUBSCRIPTION}?alt=json&updateMask={mask}", {"subscription": fields}
+    )
+    assert (changed["labels"], changed["ackDeadlineSeconds"]) == (labels, 30)
+    assert changed["expirationPolicy"] == {}
+
+
 def test_lists_come_in_pages(rest: RestClient) -> None:
     """As large as the query wants them."""
     for name in ("aaa", "bbb", "ccc"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import signal
 import socket
 import subprocess
 import sys
@@ -18,8 +17,8 @@ from emulator import Emulator
 from emulator.access import Access, Principal
 from emulator.rest.server import MISSING, NOT_SHARED, Rest, obstacle
 from tests.emulator.broker import PROJECT, TOPIC
+from tests.emulator.program import ends_well, error_of, running, started
 from tests.emulator.rest_client import V1_PROJECT, V1_SUBSCRIPTION, V1_TOPIC, RestClient
-from tests.emulator.test_emulator_cli import COMMAND, broker
 from tests.emulator.wire import PATIENCE
 
 TEXT = "text/plain; charset=utf-8"
@@ -141,8 +140,8 @@ def test_the_whole_broker_needs_a_token_of_everything(
 
 def test_the_program_serves_both_on_its_port() -> None:
     """And ends with success when a client asks it to."""
-    with broker("--port", "0") as (process, port):
-        rest = RestClient(f"127.0.0.1:{port}")
+    with running() as (process, endpoint):
+        rest = RestClient(endpoint)
         rest.create()
         assert rest.raw("POST", "/shutdown") == (200, TEXT, "Shutting down...\n")
         output, errors = process.communicate(timeout=PATIENCE)
@@ -151,22 +150,21 @@ def test_the_program_serves_both_on_its_port() -> None:
 
 def test_http_may_have_a_port_of_its_own() -> None:
     """Which is told in a second line; gRPC's port then knows no HTTP."""
-    with broker("--port", "0", "--rest-port", "0") as (process, port):
+    with running("--rest-port", "0") as (process, endpoint):
         assert process.stdout is not None
         start, _, http_port = process.stdout.readline().rpartition(" ")
         assert start == "HTTP/JSON, listening on"
         assert RestClient(f"127.0.0.1:{int(http_port)}").raw("GET", "/")[0] == 200
         with pytest.raises(HTTPException):
-            RestClient(f"127.0.0.1:{port}").raw("GET", "/")
+            RestClient(endpoint).raw("GET", "/")
 
 
 def test_http_may_be_left_out() -> None:
     """Then nothing at all stands beside gRPC."""
-    with broker("--port", "0", "--no-rest") as (process, port):
+    with running("--no-rest") as (process, endpoint):
         with pytest.raises(HTTPException):
-            RestClient(f"127.0.0.1:{port}").raw("GET", "/")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) == 0
+            RestClient(endpoint).raw("GET", "/")
+        ends_well(process)
 
 
 def test_without_aiohttp_it_serves_grpc_and_says_so() -> None:
@@ -175,12 +173,8 @@ def test_without_aiohttp_it_serves_grpc_and_says_so() -> None:
         "import sys; sys.modules['aiohttp'] = None; from emulator.cli import command; command()"
     )
     program = [sys.executable, "-c", hidden, "--host", "127.0.0.1", "--port", "0"]
-    with subprocess.Popen(
-        program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("Server started, listening on ")
-        process.send_signal(signal.SIGTERM)
+    with started(program, {}) as (process, _):
+        process.terminate()
         assert process.communicate(timeout=PATIENCE) == ("", f"WARNING gRPC only: {MISSING}\n")
     ran = subprocess.run(
         [*program, "--rest-port", "0"],
@@ -196,16 +190,8 @@ def test_a_taken_port_of_its_own_is_said_in_one_line() -> None:
     """As gRPC's."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = str(taken.getsockname()[1])
-        ran = subprocess.run(
-            [*COMMAND, "--port", "0", "--rest-port", busy],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith(f"Error: cannot listen on 127.0.0.1:{busy}: ")
-    assert ran.stderr.count("\n") == 1
+        error = error_of("--rest-port", busy)
+    assert error.startswith(f"Error: cannot listen on 127.0.0.1:{busy}: ")
 
 
 def test_what_is_in_the_way_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,6 +151,24 @@ def test_a_policy_that_goes_leaves_what_waits() -> None:
     assert consumer.take_data() == ["a"]
 
 
+@pytest.mark.parametrize("end", ["acknowledged", "given back"])
+def test_the_end_of_a_keys_wait_is_announced(end: str) -> None:
+    """It begins with the end of the key's last lease, whatever ends that."""
+    broker = with_policy(10, 10, enable_message_ordering=True)
+    broker.publish("1", "2", key="k")
+    consumer, other = broker.join(deadline=60), broker.join(deadline=60)
+    one, two = consumer.take()
+    broker.nack(one)
+    if end == "acknowledged":
+        broker.acknowledge(two)
+    else:
+        consumer.leave()
+    due = broker.engine.next_due()
+    assert due is not None
+    assert due <= 10
+    comes_after(broker, other, 10)
+
+
 @given(minimum=st.floats(0, 600), more=st.floats(0, 600), attempts=st.integers(1, 10_000))
 def test_every_wait_is_between_the_bounds(minimum: float, more: float, attempts: int) -> None:
     """And never shorter than the one before; however often it failed."""

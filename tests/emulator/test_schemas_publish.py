@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -262,3 +263,19 @@ def test_a_policy_follows_its_schema_and_topic(wire: Wire) -> None:
     assert list(told.bindings) == []
     asked = iam.TestIamPermissionsRequest(resource=TOPIC, permissions=["pubsub.topics.publish"])
     assert list(wire.call("TestIamPermissions", asked).permissions) == ["pubsub.topics.publish"]
+
+
+def test_a_definition_that_is_compiled_holds_up_nobody(wire: Wire) -> None:
+    """Other calls are answered meanwhile, many of them."""
+    wire.create()
+    # One that was never compiled before.
+    definition = f"{PROTO} // {uuid.uuid4()}"
+    schema = pb.Schema(type=pb.Schema.PROTOCOL_BUFFER, definition=definition)
+    request = pb.CreateSchemaRequest(parent=PROJECT, schema_id="states", schema=schema)
+    creating = wire.start("CreateSchema", request)
+    answered = 0
+    while not creating.done():
+        wire.publish("meanwhile")
+        answered += 1
+    assert creating.result().name == SCHEMA
+    assert answered > 5

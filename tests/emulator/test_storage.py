@@ -255,6 +255,30 @@ def test_a_snapshot_of_a_deleted_topic_comes_back(restarts: Restarts, wire: Wire
     assert data_of(wire.pull()) == ["old"]
 
 
+def test_deleted_topics_are_told_apart(restarts: Restarts, wire: Wire) -> None:
+    """Though they have no names any more, and had as many messages."""
+    wire.create()
+    wire.call("CreateTopic", pubsub.Topic(name=OTHER_TOPIC))
+    wire.call("CreateSubscription", pubsub.Subscription(name=OTHER_SUBSCRIPTION, topic=OTHER_TOPIC))
+    subscriptions = {"one": SUBSCRIPTION, "two": OTHER_SUBSCRIPTION}
+    for topic, data in ((TOPIC, "one"), (OTHER_TOPIC, "two")):
+        publish_to(wire, topic, data)
+        wire.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=topic))
+    for data, subscription in subscriptions.items():
+        snapshot = f"{PROJECT}/snapshots/{data}"
+        request = pubsub.CreateSnapshotRequest(name=snapshot, subscription=subscription)
+        wire.call("CreateSnapshot", request)
+        future = pubsub.SeekRequest(subscription=subscription)
+        future.time.FromSeconds(2**32)
+        wire.call("Seek", future)
+    wire = restarts.start()
+    for data, subscription in subscriptions.items():
+        snapshot = f"{PROJECT}/snapshots/{data}"
+        wire.call("Seek", pubsub.SeekRequest(subscription=subscription, snapshot=snapshot))
+        pull = pubsub.PullRequest(subscription=subscription, max_messages=10)
+        assert data_of(wire.call("Pull", pull).received_messages) == [data]
+
+
 def test_retained_messages_can_be_sought_after_a_restart(
     restarts: Restarts, wire: Wire, clock: ManualClock
 ) -> None:

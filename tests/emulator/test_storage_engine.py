@@ -17,6 +17,7 @@ from emulator.engine.subscription import Subscription
 from emulator.storage.storage import Storage
 from protocol.clock import ManualClock
 from protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.quick_disk import QUICK_DISK
 
 TOPIC = "projects/test/topics/orders"
 SUBSCRIPTIONS = {
@@ -42,7 +43,7 @@ class RestartMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.mkdtemp()
+        self.folder = tempfile.mkdtemp(dir=QUICK_DISK)
         self.clock = ManualClock()
         self.count = 0
         self.broker = self.start()

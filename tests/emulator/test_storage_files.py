@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from emulator import Emulator
+from emulator.config import ConfigError
 from emulator.storage.database import FILE_NAME, FORMAT
 from emulator.storage.opening import StorageError
 from tests.emulator.broker import SUBSCRIPTION
+from tests.emulator.program import COMMAND
 from tests.emulator.wire import PATIENCE, Wire
-
-COMMAND = [sys.executable, "-m", "emulator", "--host", "127.0.0.1", "--port", "0"]
 
 # Found in the file as they are, and long enough to fill pages of it.
 MARK = b"a message that can be found in the file "
@@ -102,6 +102,23 @@ def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match=r"cannot open .*File exists"):
         Emulator(data_dir=tmp_path / "file")
+
+
+@pytest.mark.parametrize("reason", ["port", "config"])
+def test_a_start_that_fails_lets_go_of_the_directory(directory: Path, reason: str) -> None:
+    """For the next, which has what it wants."""
+    wrong = {"topics": [{"name": "projects/test/topics/goog"}]}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1] if reason == "port" else 0
+        config = wrong if reason == "config" else None
+        emulator = Emulator(data_dir=directory, port=port, config=config)
+        with pytest.raises((OSError, ConfigError)):
+            emulator.start()
+    with Emulator(data_dir=directory) as another:
+        assert another.backlog(SUBSCRIPTION) == len(MESSAGES)
+    if reason == "port":
+        with emulator:
+            assert emulator.backlog(SUBSCRIPTION) == len(MESSAGES)
 
 
 def test_a_directory_is_made_where_there_is_none(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from emulator.engine import Record
 from emulator.storage.database import Database
 from emulator.storage.ledger import Change, Ledger
 from emulator.storage.loading import Contents
+from tests.emulator.quick_disk import QUICK_DISK
 
 TABLES = ("topics", "subscriptions", "chunks", "attempts", "messages", "resources")
 
@@ -149,8 +150,8 @@ def test_a_write_that_failed_can_be_repeated(
 ) -> None:
     """Alone or together with what has come since; meanwhile the database stays as it was."""
     with (
-        tempfile.TemporaryDirectory() as sound,
-        tempfile.TemporaryDirectory() as faulty,
+        tempfile.TemporaryDirectory(dir=QUICK_DISK) as sound,
+        tempfile.TemporaryDirectory(dir=QUICK_DISK) as faulty,
         closing(Database(Path(sound))) as expected,
         closing(FaultyDatabase(Path(faulty))) as database,
     ):

@@ -19,6 +19,7 @@ from emulator.engine.saved import Saved, SavedSubscription, SavedTopic, Snapshot
 from emulator.storage.durability import LABEL, Durability
 from emulator.storage.storage import Storage
 from protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.quick_disk import QUICK_DISK
 
 # So that the numbers of a few dozen publishes reach over several chunks of the database's.
 PER_PUBLISH = st.sampled_from([1, 2, 3, 700, 1024])
@@ -73,7 +74,7 @@ class StorageModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
+        self.folder = Path(tempfile.mkdtemp(dir=QUICK_DISK))
         self.restarts = 0
         self.storage = Storage(self.folder / "0")
         contents(self.storage)
@@ -139,15 +140,17 @@ class StorageModel(RuleBasedStateMachine):
         del self.subscriptions[name]
         self.storage.removed(Resource.SUBSCRIPTION, name)
 
-    @precondition(lambda self: self.live())
+    @precondition(lambda self: self.subscriptions)
     @rule(data=st.data(), number=st.integers(1, 2))
     def make_snapshot(self, data: st.DataObject, number: int) -> None:
+        """Also of a topic that was deleted, or that has a name in common with another one."""
         name = f"projects/p/snapshots/{number}"
-        topic = data.draw(st.sampled_from(self.live()))
+        subscription = data.draw(st.sampled_from(sorted(self.subscriptions)))
+        topic = self.subscriptions[subscription].topic
         if name in self.snapshots:
             return
-        config = pubsub.Snapshot(name=name, topic=topic.name)
-        value = SnapshotValue(config, topic.head, ()).encode()
+        config = pubsub.Snapshot(name=name, topic=topic.name if topic.is_live else "")
+        value = SnapshotValue(config, subscription, topic.head, ()).encode()
         self.snapshots[name] = (value, topic)
         self.storage.saved(Resource.SNAPSHOT, name, value)
 
@@ -283,6 +286,10 @@ class StorageModel(RuleBasedStateMachine):
         assert {SnapshotValue.decode(s.value).config.name: s.value for s in saved.snapshots} == {
             name: value for name, (value, _) in self.snapshots.items()
         }
+        for snapshot in saved.snapshots:
+            _, of = self.snapshots[SnapshotValue.decode(snapshot.value).config.name]
+            # One that was deleted is known by its numbers.
+            assert (snapshot.topic.value, snapshot.topic.head_seq >= of.head) == (of.value, True)
         self._compare_messages(saved)
         return saved
 

@@ -11,10 +11,9 @@ import pytest
 from emulator import Emulator
 from emulator.engine import Consumer, Delivery, Engine
 from emulator.engine.subscription import Subscription
-from emulator.server import new_engine
 from protocol.clock import ManualClock
 from protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.broker import SUBSCRIPTION, TOPIC, new_engine
 from tests.emulator.wire import Wire
 
 # What Python's gRPC takes by default, also in the official client.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 
 from protocol.errors import FailedPrecondition
 from protocol.messages import pubsub_pb2 as pubsub
@@ -20,6 +21,21 @@ def test_its_subscriptions_stay_with_what_they_have() -> None:
     assert broker.engine.get_subscription(SUBSCRIPTION).topic == "_deleted-topic_"
     assert broker.acknowledge(*broker.join().take()) == []
     assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
+
+
+def test_what_only_the_topic_retained_is_due_at_once() -> None:
+    """A backlog is kept as long as its topic's messages, while there is the topic."""
+    week = 7 * 24 * 3600
+    broker = Broker(topic={"message_retention_duration": Duration(seconds=4 * week)})
+    broker.publish("a")
+    broker.advance(2 * week)
+    assert broker.backlog == 1
+    broker.engine.delete_topic(TOPIC)
+    due = broker.engine.next_due()
+    assert due is not None
+    assert due <= 2 * week
+    broker.advance(0)
+    assert broker.backlog == 0
 
 
 def test_a_new_topic_of_the_name_is_another() -> None:

@@ -68,7 +68,8 @@ class KillableBroker:
 
 async def _serve(directory: str) -> None:
     broker = Broker(storage=Storage(directory, Durability.FSYNC))
-    port = await Server(broker).start("127.0.0.1", 0)
+    server = Server(broker)
+    port = await server.start("127.0.0.1", 0)
     print(os.getpid(), port, flush=True)
     await asyncio.Event().wait()
 

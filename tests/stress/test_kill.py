@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import random
 import sqlite3
 import threading
@@ -32,6 +33,8 @@ class Ledger:
     """What clients were told, over all lives of the broker."""
 
     sent: int = 0
+    # How many had been sent when each life began.
+    lives: list[int] = field(default_factory=list)
     # Of every message that was answered or received: its id, by its data.
     ids: dict[str, str] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
@@ -45,8 +48,15 @@ class Ledger:
     def received(self, message: pubsub.PubsubMessage) -> str:
         data = message.data.decode()
         self.saw(data, message.message_id)
-        assert data not in self.acked, f"{data} came again after its acknowledgement was answered"
+        assert data not in self.acked, f"came again, though acknowledged: {self.describe({data})}"
         return data
+
+    def describe(self, data: set[str]) -> str:
+        """Some messages, and in which life each was published."""
+        return ", ".join(
+            f"{number} (id {self.ids[str(number)]}, of life {bisect.bisect(self.lives, number)})"
+            for number in sorted(map(int, data))
+        )
 
 
 class Publisher:
@@ -55,6 +65,8 @@ class Publisher:
     def __init__(self, wire: Wire, ledger: Ledger, enough: threading.Event, at: int) -> None:
         self._wire, self._ledger = wire, ledger
         self._enough, self._left = enough, at
+        # Why publishes were not answered.
+        self.failures: list[str] = []
 
     def run(self) -> None:
         under_way = [self._send() for _ in range(PUBLISHES_UNDER_WAY)]
@@ -62,8 +74,9 @@ class Publisher:
             data, call = under_way.pop(0)
             try:
                 ids = call.result().message_ids
-            except grpc.RpcError:
+            except grpc.RpcError as error:
                 # Killed: whether they are kept, nobody was told.
+                self.failures.append(str(error))
                 continue
             self._ledger.answered.update(data)
             for each, message_id in zip(data, ids, strict=True):
@@ -113,6 +126,7 @@ def test_no_answer_is_taken_back_by_fifty_kills(broker: KillableBroker, tmp_path
     wire = Wire(broker.start())
     wire.create()
     for life in range(KILLS):
+        ledger.lives.append(ledger.sent)
         enough = threading.Event()
         publisher = Publisher(wire, ledger, enough, at=random.randint(1, 60))
         workers = [
@@ -121,7 +135,7 @@ def test_no_answer_is_taken_back_by_fifty_kills(broker: KillableBroker, tmp_path
         ]
         for worker in workers:
             worker.start()
-        assert enough.wait(PATIENCE)
+        assert enough.wait(PATIENCE), publisher.failures
         broker.kill()
         for worker in workers:
             worker.join()
@@ -146,7 +160,8 @@ def check_backlog(wire: Wire, ledger: Ledger) -> None:
     while received := wire.pull(1000, wait=False):
         left.update(ledger.received(each.message) for each in received)
         wire.acknowledge(*(each.ack_id for each in received))
-    assert ledger.answered - ledger.acking <= left
+    lost = ledger.answered - ledger.acking - left
+    assert not lost, f"answered, and gone: {ledger.describe(lost)}"
     assert len(set(ledger.ids.values())) == len(ledger.ids)
     # The load was one: something of everything has happened.
     assert ledger.acked

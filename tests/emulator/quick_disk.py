@@ -1,0 +1,10 @@
+"""Where property tests keep data directories: they flush thousands of times."""
+
+from __future__ import annotations
+
+import os
+
+_IN_MEMORY = "/dev/shm"
+
+# For `dir` of tempfile's functions; None, its default, where there is no file system in memory.
+QUICK_DISK = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else None

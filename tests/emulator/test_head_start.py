@@ -1,0 +1,84 @@
+"""Who publishes and subscribes over one connection learns a message's id before it arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from emulator.services.head_start import HEAD_START, RECENT, HeadStart
+from protocol.errors import Unavailable
+from protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import TOPIC
+from tests.emulator.wire import Wire
+
+# Timers may fire early by the resolution of the loop's clock.
+RESOLUTION = 0.0001
+
+
+def test_the_publisher_itself_waits() -> None:
+    """What is sent to it next may be what it has just published."""
+
+    async def turn() -> float:
+        loop = asyncio.get_running_loop()
+        head_start = HeadStart()
+        head_start.published("a")
+        began = loop.time()
+        await head_start.give("a")
+        return loop.time() - began
+
+    assert asyncio.run(turn()) >= HEAD_START - RESOLUTION
+
+
+@pytest.mark.parametrize(
+    ("published", "peer", "later"),
+    [("a", "b", 0.0), ("", "", 0.0), ("a", "a", RECENT)],
+    ids=["another connection", "connections that cannot be told", "long after"],
+)
+def test_nobody_else_waits(published: str, peer: str, later: float) -> None:
+    """Not for one turn of the loop."""
+
+    async def turn() -> None:
+        head_start = HeadStart()
+        head_start.published(published)
+        await asyncio.sleep(later)
+        with pytest.raises(StopIteration):
+            head_start.give(peer).send(None)
+
+    asyncio.run(turn())
+
+
+def test_the_head_start_begins_when_the_disk_is_done() -> None:
+    """A Publish that waits for its barrier is answered after it, also when that fails."""
+
+    async def turn(failure: Unavailable | None) -> None:
+        written = asyncio.get_running_loop().create_future()
+        head_start = HeadStart(lambda: written)
+        head_start.published("a")
+        giving = asyncio.ensure_future(head_start.give("a"))
+        await asyncio.sleep(2 * HEAD_START)
+        assert not giving.done()
+        if failure is None:
+            written.set_result(None)
+        else:
+            written.set_exception(failure)
+        await giving
+
+    for failure in (None, Unavailable("The disk is full.")):
+        asyncio.run(turn(failure))
+
+
+def test_an_idle_stream_of_the_publishers_is_told_later(wire: Wire) -> None:
+    """However fast the machine: never in less than the head start, from the call on."""
+    wire.create()
+    stream = wire.stream()
+    assert stream.is_quiet()
+    request = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=b"x")])
+    for _ in range(20):
+        began = time.perf_counter()
+        call = wire.start("Publish", request)
+        (message,) = stream.messages(1)
+        assert time.perf_counter() - began >= HEAD_START
+        assert call.result().message_ids == [message.message.message_id]
+        wire.acknowledge(message.ack_id)
