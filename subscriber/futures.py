@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from .exceptions import AcknowledgeStatus, forked
 from .statistics import Statistics
 from .streaming.state import SubscriptionState
+
+if TYPE_CHECKING:
+    from .message import Message
 
 ShutdownMode = Literal["drain", "nack"]
 
@@ -32,6 +36,8 @@ class Subscription(Protocol):
     def runs_here(self) -> bool: ...
 
     def statistics(self) -> Statistics: ...
+
+    def adopt(self, ack_ids: Sequence[str], size: int) -> list[Message]: ...
 
 
 class AckFuture(Future[AcknowledgeStatus]):
@@ -130,6 +136,16 @@ class StreamingPullFuture(Future[bool]):
         """What the subscription has done, and what it holds now. May be asked at any time."""
         self._check_process()
         return self._subscription.statistics()
+
+    def adopt(self, ack_ids: Sequence[str], size: int = 0) -> list[Message]:
+        """Take on leases that were granted to somebody else, such as a process that has died.
+
+        From now on they are extended, and count for flow control with `size` bytes in all, until
+        the messages returned are settled, each as if it had been received here; a shutdown gives
+        back those that are not. What they contain is not known here: all but `ack_id` is empty.
+        """
+        self._check_process()
+        return self._subscription.adopt(ack_ids, size)
 
     def set_running_or_notify_cancel(self) -> bool:
         """Not for this future, which is running from the first."""

@@ -124,6 +124,11 @@ class Message:
         return stamp.seconds, stamp.nanos
 
     @property
+    def received(self) -> pubsub.ReceivedMessage:
+        """All of it as it came over the wire; for the SDK itself."""
+        return self._received
+
+    @property
     def ordering_key(self) -> str:
         """The key within which order is kept, "" if there is none."""
         key = self._key

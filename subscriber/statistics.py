@@ -38,6 +38,8 @@ class Statistics:
         leased: messages received and not finished, `leased_bytes` of them. Of these `held` wait
             behind another message of their ordering key, `waiting` for a worker, and `running` are
             in a callback.
+        unanswered: acknowledgements that the server has not confirmed. Answers that nobody waits
+            for are read when there is something else to do.
         load: the fuller of the two limits of flow control; the stream pauses at 1.0.
         latency: see Latency.
     """
@@ -58,5 +60,6 @@ class Statistics:
     held: int = 0
     waiting: int = 0
     running: int = 0
+    unanswered: int = 0
     load: float = 0.0
     latency: Latency = Latency()

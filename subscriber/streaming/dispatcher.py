@@ -181,6 +181,11 @@ class Dispatcher:
             # Bounded, too: a done callback of the user's may hold the thread up.
             self._thread.join(GIVE_UP_WAIT)
 
+    @property
+    def unanswered(self) -> int:
+        """Acknowledgements that the server has not answered yet, or whose answer is not read."""
+        return len(self._acks) + self._outbox.unanswered
+
     def runs_here(self) -> bool:
         """Whether the calling thread is this actor's: the done callbacks of futures run on it."""
         return threading.current_thread() is self._thread

@@ -225,9 +225,21 @@ class StreamingPullManager:
             held=len(self._hold),
             waiting=self._scheduler.waiting + self._callbacks.waiting,
             running=self._scheduler.running,
+            unanswered=self._dispatcher.unanswered,
             load=self._gauge.load,
             latency=self._leaser.latency(),
         )
+
+    def adopt(self, ack_ids: Sequence[str], size: int) -> list[Message]:
+        batch = Batch(self._dispatcher, self._clock.monotonic(), size // max(len(ack_ids), 1))
+        messages = [Message(pubsub.ReceivedMessage(ack_id=i), batch) for i in ack_ids]
+        if messages:
+            # In this order for the reasons that `_on_response` gives.
+            self._gauge.add(len(messages), len(messages) * batch.share)
+            self._leaser.add(batch, messages)
+            # Nobody knows how much is left of them.
+            self._dispatcher.extend(list(ack_ids), self._leaser.stream_deadline)
+        return messages
 
     # ---- a response comes in (consumer's thread) -----------------------------------------------
 

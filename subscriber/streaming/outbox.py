@@ -69,6 +69,8 @@ class Outbox:
         self._retries: list[tuple[float, int, Request]] = []
         self._numbers = itertools.count()
         self._futures: dict[tuple[int, str], list[AckFuture]] = {}
+        # Acknowledgements that came in and that no answer has settled.
+        self.unanswered: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -82,7 +84,11 @@ class Outbox:
 
     def add(self, seconds: int, ack_ids: Iterable[str], *, is_receipt: bool = False) -> None:
         """Acknowledge (ACK), or let the leases end `seconds` from when it is sent (0: nack)."""
-        self._pending.setdefault((seconds, is_receipt), []).extend(ack_ids)
+        waiting = self._pending.setdefault((seconds, is_receipt), [])
+        before = len(waiting)
+        waiting.extend(ack_ids)
+        if seconds == ACK:
+            self.unanswered += len(waiting) - before
 
     def track(self, seconds: int, ack_id: str, future: AckFuture) -> None:
         """Resolve `future` with the outcome for one id of the same kind, added before or after."""
@@ -121,6 +127,7 @@ class Outbox:
         """A call ended. Resolves futures, arranges what is to be sent again, and tells what failed
         for good: `retry` and `split` of the answer are empty unless they will really be sent."""
         answer = read_answer(request.ack_ids, error)
+        asked = len(request.ack_ids)
         if self._futures:
             for ack_id in answer.succeeded:
                 self._resolve(request.seconds, ack_id, None)
@@ -143,6 +150,8 @@ class Outbox:
                 answer.retry = []
         for ack_id, failure in answer.failed.items():
             self._resolve(request.seconds, ack_id, failure)
+        if request.is_ack:
+            self.unanswered -= asked - len(answer.retry) - len(answer.split)
         return answer
 
     def refused(self, request: Request, info: str) -> Answer:
@@ -151,6 +160,8 @@ class Outbox:
         answer = Answer(failed=dict.fromkeys(request.ack_ids, failure))
         for ack_id in answer.failed:
             self._resolve(request.seconds, ack_id, failure)
+        if request.is_ack:
+            self.unanswered -= len(request.ack_ids)
         return answer
 
     def abandon(self, info: str) -> int:

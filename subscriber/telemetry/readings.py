@@ -38,6 +38,7 @@ GAUGES = (
     Metric("held", "{message}", "Messages that wait behind another of their ordering key."),
     Metric("waiting", "{message}", "Messages that wait for a worker."),
     Metric("running", "{message}", "Messages in a callback."),
+    Metric("unanswered", "{message}", "Acks that the server has not confirmed."),
     Metric("load", "1", "The fuller limit of flow control; the stream pauses at 1."),
 )
 LATENCY = "Seconds from the receipt of a message to its acknowledgement, of recent messages."

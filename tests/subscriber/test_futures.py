@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import Future, wait
 
 import pytest
 
-from subscriber import AckFuture, StreamingPullFuture
+from subscriber import AckFuture, Message, StreamingPullFuture
 from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus, ForkedProcess
 from subscriber.futures import ShutdownMode
 from subscriber.statistics import Statistics
@@ -44,6 +44,9 @@ class Subscription:
 
     def statistics(self) -> Statistics:
         return self.now
+
+    def adopt(self, ack_ids: Sequence[str], size: int) -> list[Message]:
+        raise NotImplementedError
 
     @property
     def stops(self) -> int:

@@ -12,7 +12,7 @@ from subscriber import Message
 from subscriber.exceptions import AcknowledgeStatus
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import Gate
-from tests.subscriber.world import World, world
+from tests.subscriber.world import SUBSCRIPTION, World, world
 
 
 @pytest.fixture
@@ -63,6 +63,42 @@ def test_a_message_not_settled_by_its_callback_keeps_its_lease_until_it_is(here:
     assert here.free() == []
     assert kept[0].ack_with_response().result(PATIENCE) is AcknowledgeStatus.SUCCESS
     assert (here.backlog, len(kept)) == (0, 1)
+    manager.stop()
+    assert manager.future.result(PATIENCE) is True
+
+
+def test_adopted_leases_are_kept_until_they_are_settled(here: World) -> None:
+    """Granted to another client, they are extended here, acknowledged, or given back at the end."""
+    here.publish(b"a", b"b")
+    pulled = here.other.pull(subscription=SUBSCRIPTION, max_messages=2).received_messages
+    gate = Gate()
+    manager = here.manage(gate)
+    first, second = manager.future.adopt([one.ack_id for one in pulled], 100)
+    statistics = manager.future.statistics()
+    assert (statistics.leased, statistics.leased_bytes) == (2, 100)
+    here.advance_extending(200)
+    first.ack()
+    eventually(lambda: here.backlog == 1)
+    assert (len(gate.begun), second.ack_id) == (0, pulled[1].ack_id)
+    manager.stop()
+    assert manager.future.result(PATIENCE) is True
+    assert here.free() == [b"b"]
+
+
+def test_adopted_leases_may_pause_the_stream(here: World) -> None:
+    """They count as what is received here does, and make room when they are settled."""
+    here.publish(b"a", b"b")
+    pulled = here.other.pull(subscription=SUBSCRIPTION, max_messages=2).received_messages
+    gate = Gate()
+    manager = here.manage(gate, max_messages=2)
+    adopted = manager.future.adopt([one.ack_id for one in pulled])
+    assert manager.future.statistics().load == 1.0
+    here.publish(b"c")
+    for message in adopted:
+        message.ack()
+    gate.wait_for()
+    gate.open()
+    eventually(lambda: here.backlog == 0)
     manager.stop()
     assert manager.future.result(PATIENCE) is True
 

@@ -213,6 +213,25 @@ def test_a_bad_id_does_not_fail_those_beside_it() -> None:
     assert requests < 25
 
 
+def test_acknowledgements_without_an_answer_are_counted() -> None:
+    """Until the server has taken or refused them, or nobody will ask it any more."""
+    outbox = Outbox()
+    outbox.add(ACK, ["good", "busy", "bad", "bad"])
+    outbox.add(30, ["x"])
+    assert outbox.unanswered == 4
+    acks, extension = everything(outbox)
+    named = {"busy": "TRANSIENT_FAILURE_X", "bad": "PERMANENT_FAILURE_INVALID_ACK_ID"}
+    outbox.answered(acks, errors.FailedPrecondition("no", reason="R", metadata=named), 0.0)
+    outbox.answered(extension, None, 0.0)
+    assert outbox.unanswered == 1
+    (again,) = everything(outbox, 1.0)
+    outbox.refused(again, "closed")
+    assert outbox.unanswered == 0
+    outbox.add(ACK, ["late"])
+    outbox.abandon("the end")
+    assert outbox.unanswered == 1
+
+
 # ---- whom the result reaches -------------------------------------------------------------------
 
 

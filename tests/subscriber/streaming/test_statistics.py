@@ -154,6 +154,17 @@ def test_what_the_server_does_not_take_is_counted() -> None:
         told(running, state=SubscriptionState.STREAMING, received=2, acked=2, failed=2)
 
 
+def test_an_acknowledgement_is_unanswered_until_the_server_takes_it() -> None:
+    """A call that is to be made again is no answer."""
+    with managed(Message.ack) as running:
+        running.calls.acknowledge_error = Unavailable("busy")
+        running.stream.deliver("a")
+        told(running, state=SubscriptionState.STREAMING, received=1, acked=1, unanswered=1)
+        running.calls.acknowledge_error = None
+        running.clock.advance(1.0)
+        told(running, state=SubscriptionState.STREAMING, received=1, acked=1)
+
+
 def test_streams_opened_after_the_first_are_counted() -> None:
     """Each, also those that break at once."""
     with managed(Message.ack) as running:

@@ -28,7 +28,7 @@ COUNTERS = {
     *("received", "redelivered", "acked", "nacked", "extended", "expired", "failed"),
     *("callback_errors", "reopened"),
 }
-GAUGES = {"leased", "leased_bytes", "held", "waiting", "running", "load"}
+GAUGES = {"leased", "leased_bytes", "held", "waiting", "running", "unanswered", "load"}
 
 
 def test_names_are_those_of_the_conventions() -> None:

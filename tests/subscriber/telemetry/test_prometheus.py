@@ -21,7 +21,7 @@ COUNTERS = {
     *("received", "redelivered", "acked", "nacked", "extended", "expired", "failed"),
     *("callback_errors", "reopened"),
 }
-GAUGES = {"leased", "leased_bytes", "held", "waiting", "running", "load"}
+GAUGES = {"leased", "leased_bytes", "held", "waiting", "running", "unanswered", "load"}
 
 
 class Page:
