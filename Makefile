@@ -6,13 +6,16 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Two installs into one .venv at a time would break it.
 .NOTPARALLEL:
-.PHONY: help demo test check bench soak upstream protos clean
+.PHONY: help demo demo-spark test check bench soak upstream protos clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/cli.stamp ## publish, deliver and verify real records (FILE=lines.txt: your own)
 	@$(BIN)/python samples/demo.py $(if $(FILE),--file "$(FILE)")
+
+demo-spark: .venv/cli,spark.stamp ## the same by Spark: a stream, windows of time, a table
+	@$(BIN)/python samples/spark_windows.py
 
 test: .venv/dev.stamp ## run the whole test suite (ARGS="-k lease": part of it)
 	@$(BIN)/python -m pytest $(ARGS)
@@ -25,8 +28,9 @@ check: .venv/dev.stamp ## run the linter, the formatter's check and the type che
 bench: .venv/dev.stamp ## measure the SDK beside the official client (ARGS="--case '10 per'": a part)
 	@$(BIN)/python -m tests.bench.run $(ARGS)
 
-soak: .venv/dev.stamp ## ten minutes on a broker that misbehaves (ARGS="--seconds 60": less)
+soak: .venv/dev.stamp ## ten minutes on a broker that misbehaves (ARGS="--seconds 60": less), then Spark killed again and again
 	@$(BIN)/python -m tests.soak.run $(ARGS)
+	@$(BIN)/python -m tests.soak.spark $(SPARK_ARGS)
 
 upstream: .venv/dev.stamp .venv-upstream/suites.stamp ## run Google's own Python suites on the broker (UPSTREAM=path of their source)
 	@$(BIN)/python -m tests.upstream.run "$(UPSTREAM)" --python "$(CURDIR)/.venv-upstream/bin/python" $(ARGS)

@@ -43,7 +43,7 @@ NAMES_IN_MODULES = {"protocol.clock": {"Clock", "ManualClock", "SystemClock"}}
 # Not the business of a program that subscribes, or slow to import and not always needed.
 UNWANTED = [
     *("aiohttp", "click", "emulator", "google.auth", "http.server"),
-    *("opentelemetry", "prometheus_client", "pyspark", "rich"),
+    *("opentelemetry", "prometheus_client", "pyarrow", "pyspark", "rich"),
 ]
 # Far above the real cost, so that a busy machine does not fail, but below that of a heavy import.
 IMPORT_SECONDS = 1.5

@@ -8,6 +8,7 @@ from .broker_cases import BROKER_CASES
 from .peers import BARE, OFFICIAL, OURS
 from .rows import Case, Row
 from .servers import Broker, Feed, Server
+from .spark_cases import SPARK_CASES
 
 MILLION = 1_000_000
 
@@ -169,4 +170,5 @@ CASES = (
         once=True,
     ),
     *BROKER_CASES,
+    *SPARK_CASES,
 )

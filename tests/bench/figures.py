@@ -37,6 +37,9 @@ KINDS = {
     "resident_mebibytes": Kind("MiB at rest", ",.0f"),
     "bytes_each": Kind("bytes a message", ",.0f"),
     "peak_mebibytes": Kind("peak MiB", ",.0f"),
+    "rows": Kind("rows/s", ",.0f", less_is_better=False),
+    "batch_ms": Kind("ms a batch", ",.0f"),
+    "worker_micros": Kind("µs CPU of the source a row", ",.1f"),
 }
 
 
@@ -82,6 +85,9 @@ def judge(row: Row, rounds: Rounds) -> Outcome:
     if row.at_most is not None:
         complete = all(row.figure in one for one in rounds.get(row.run, ()))
         met = ours is not None and complete and ours.median <= row.at_most
+    elif row.at_least is not None and row.against is None:
+        complete = all(row.figure in one for one in rounds.get(row.run, ()))
+        met = ours is not None and complete and ours.median >= row.at_least
     elif row.at_least is not None and row.against in rounds:
         both = [*rounds.get(row.run, ()), *rounds[row.against]]
         complete = all(row.figure in one for one in both)

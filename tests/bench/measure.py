@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from .cases import Run
 from .client import Figures, Process
 from .publisher import READY
 from .rows import Case
-from .servers import ROOT, Feed, NotStarted
+from .servers import ROOT, Broker, Feed, NotStarted
+from .spark_cases import SparkWork
 
 # The client's own limits are shorter; this is for one that hangs. Seconds beside those measured.
 PATIENCE = 600.0
@@ -44,8 +46,12 @@ class Failed(Exception):
     """A run came to no figures."""
 
 
-def missing(run: Run | Work) -> str | None:
+def missing(run: Run | Work | SparkWork) -> str | None:
     """Why that run cannot be had here; None if it can."""
+    if isinstance(run, SparkWork):
+        if importlib.util.find_spec("pyspark") is None:
+            return "pyspark is not installed"
+        return peers.missing(peers.OFFICIAL) if run.mode == "loop" else None
     if isinstance(run, Work):
         return servers.missing(run.server)
     return peers.missing(run.peer) or servers.missing(run.server)
@@ -66,9 +72,11 @@ def measure_case(case: Case, effort: Effort, tell: Callable[[str], None]) -> Rou
     return taken
 
 
-def measure(run: Run | Work, effort: Effort) -> Figures:
+def measure(run: Run | Work | SparkWork, effort: Effort) -> Figures:
     """The figures of one run. Raises Failed."""
     try:
+        if isinstance(run, SparkWork):
+            return _spark(run, effort)
         return _work(run, effort) if isinstance(run, Work) else _run(run, effort)
     except (NotStarted, subprocess.TimeoutExpired) as error:
         raise Failed(str(error)) from error
@@ -111,6 +119,20 @@ def _run(run: Run, effort: Effort) -> Figures:
     if isinstance(server, Feed) and "rate" in figures:
         figures["megabytes"] = figures["rate"] * server.size / 1e6
     return figures
+
+
+def _spark(work: SparkWork, effort: Effort) -> Figures:
+    # Three batches at least: the first is not counted.
+    messages = max(int(work.messages * effort.part), 3 * work.rows if work.messages else 0)
+    command = [sys.executable, "-m", "tests.bench.spark_client", work.mode]
+    options = ["--sink", work.sink, "--rows", str(work.rows), "--messages", str(messages)]
+    if not work.needs_broker:
+        return _figures([*command, *options], PATIENCE)
+    with servers.serving(Broker.OURS) as endpoint:
+        publisher = [sys.executable, "-m", "tests.bench.publisher", endpoint]
+        with servers.running([*publisher, "--messages", str(messages), "--attributes", "2"], READY):
+            pass
+        return _figures([*command, endpoint, *options], PATIENCE)
 
 
 def _figures(command: Sequence[str], timeout: float) -> Figures:

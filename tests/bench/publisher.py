@@ -46,8 +46,9 @@ class Broker:
         return stub
 
 
-def publish_batches(broker: Broker, messages: int, size: int) -> None:
-    one = pubsub.PubsubMessage(data=b"x" * size)
+def publish_batches(broker: Broker, messages: int, size: int, attributes: int) -> None:
+    named = {f"name-{number}": f"value-{number}" for number in range(attributes)}
+    one = pubsub.PubsubMessage(data=b"x" * size, attributes=named)
     for sent in range(0, messages, BATCH):
         batch = [one] * min(BATCH, messages - sent)
         broker.publish(pubsub.PublishRequest(topic=TOPIC, messages=batch))
@@ -70,6 +71,7 @@ def main() -> None:
     parser.add_argument("--subscriptions", type=int, default=1)
     parser.add_argument("--messages", type=int, default=0, help="publish so many, and end")
     parser.add_argument("--size", type=int, default=100, help="bytes of data in each of those")
+    parser.add_argument("--attributes", type=int, default=0, help="of each of those")
     parser.add_argument("--per-second", type=float, default=0.0, help="publish at this pace")
     arguments = parser.parse_args()
     broker = Broker(arguments.endpoint)
@@ -79,7 +81,7 @@ def main() -> None:
         broker.create_subscription(
             pubsub.Subscription(name=name, topic=TOPIC, ack_deadline_seconds=600)
         )
-    publish_batches(broker, arguments.messages, arguments.size)
+    publish_batches(broker, arguments.messages, arguments.size, arguments.attributes)
     print(READY, flush=True)
     if arguments.per_second:
         publish_evenly(broker, arguments.per_second)

@@ -83,7 +83,7 @@ def _ratio_cell(outcome: Outcome, cases: Sequence[Case], results: Results) -> st
 
 def _floor_cell(row: Row) -> str:
     if row.at_least is not None:
-        return f"≥ {row.at_least:g} x"
+        return f"≥ {row.at_least:g} x" if row.against else f"≥ {row.at_least:,.0f}"
     return "" if row.at_most is None else f"≤ {row.at_most:g}"
 
 

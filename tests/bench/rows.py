@@ -14,8 +14,8 @@ class Row:
     """One figure of one run of a case, and its floor, if it has one.
 
     With `against`, the name of another run, the ratio of the two is what `at_least` bounds; it is
-    always the better the higher. `at_most` bounds the figure itself. `beside` names another case
-    whose first ratio is of interest here.
+    always the better the higher. Without, `at_least` bounds the figure itself, as `at_most` always
+    does. `beside` names another case whose first ratio is of interest here.
     """
 
     figure: str

@@ -15,6 +15,8 @@ from tests.bench.client import growth
 from tests.bench.figures import KINDS, Summary, judge
 from tests.bench.peers import OFFICIAL, OURS, PEERS, Counter
 from tests.bench.rows import Row
+from tests.bench.spark_cases import SparkWork
+from tests.bench.spark_client import MODES as SPARK_MODES
 
 
 def rates(*values: float) -> list[dict[str, float]]:
@@ -87,8 +89,13 @@ def test_every_row_names_a_run_of_its_case_and_a_known_figure() -> None:
             assert {row.run, row.against or row.run} <= set(case.runs), case.name
             assert row.beside is None or row.beside in {other.name for other in CASES}
         for run in case.runs.values():
-            known = {"ready", *MODES} if isinstance(run, Work) else PEERS
-            assert (run.mode if isinstance(run, Work) else run.peer) in known
+            match run:
+                case Work():
+                    assert run.mode in {"ready", *MODES}
+                case SparkWork():
+                    assert run.mode in SPARK_MODES
+                case _:
+                    assert run.peer in PEERS
     assert len({case.name for case in CASES}) == len(CASES)
 
 
@@ -118,3 +125,11 @@ def test_a_counter_loses_nothing_under_many_threads_and_many_looks() -> None:
         sys.setswitchinterval(interval)
     assert counter.read() == counter.read() == 160_000
     assert all(a <= b for a, b in itertools.pairwise(looks))
+
+
+@pytest.mark.parametrize(("value", "met"), [(200_000.0, True), (199_999.0, False)])
+def test_a_floor_without_a_peer_is_that_of_the_figure_itself(value: float, met: bool) -> None:
+    """So many rows a second, say."""
+    row = Row("rows", at_least=200_000)
+    assert judge(row, {OURS: [{"rows": value}]}).met is met
+    assert judge(row, {OURS: [{"rows": value}, {}]}).met is False

@@ -10,6 +10,7 @@ from tests.bench.measure import Effort, Failed, measure, measure_case
 from tests.bench.peers import BARE, OURS
 from tests.bench.rows import Case, Row
 from tests.bench.servers import Broker, Feed
+from tests.bench.spark_cases import SparkWork
 
 SHORT = Effort(rounds=1, seconds=0.2, idle_seconds=0.2)
 ALWAYS = {"peak_mebibytes", "threads", "mebibytes"}
@@ -74,3 +75,9 @@ def test_a_clients_last_words_are_the_failure() -> None:
     """Not a traceback of ours."""
     with pytest.raises(Failed, match="invalid choice: 'nobody'"):
         measure(Run("nobody", Feed()), SHORT)
+
+
+def test_messages_into_arrow_are_measured() -> None:
+    """The one measurement of Spark's that needs no Spark."""
+    pytest.importorskip("pyarrow")
+    assert measure(SparkWork("convert", rows=100), SHORT)["rows"] > 0

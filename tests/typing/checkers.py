@@ -46,15 +46,24 @@ def build_wheel(folder: Path) -> Path:
 
 def install(wheel: Path, folder: Path) -> Path:
     """A virtual environment with the wheel, and what this one has besides; returns its Python."""
+    python = python_without_project(folder)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(_site(python))
+    return python
+
+
+def python_without_project(folder: Path) -> Path:
+    """A virtual environment with all that this one has but the project; returns its Python."""
     run(sys.executable, "-m", "venv", "--without-pip", str(folder), check=True)
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    site = Path(run(str(python), "-c", purelib, check=True).stdout.strip())
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
     # Comes after the environment's own, so the wheel's packages are found there and nowhere else.
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    (_site(python) / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     return python
+
+
+def _site(python: Path) -> Path:
+    purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    return Path(run(str(python), "-c", purelib, check=True).stdout.strip())
 
 
 def run(

@@ -1,0 +1,171 @@
+"""What the data of a message holds: nothing that is known, or a JSON object with known fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StringType, StructField, StructType
+
+# Before the names of a message's own columns, where its fields are columns as well.
+PREFIX = "pubsub_"
+
+# Columns that a table has if they are asked for, and the form of the time that they are.
+DERIVED = {"publish_date": "yyyy-MM-dd", "publish_hour": "yyyy-MM-dd-HH"}
+
+_DATA = "data"
+_TIME = "publish_time"
+_TEXT, _VALUE, _WHOLE = "_text", "_value", "_whole"
+_CORRUPT = "_corrupt_record"
+
+
+class Decoding(Protocol):
+    """How rows of messages become rows of a table."""
+
+    def read(self, messages: DataFrame) -> DataFrame:
+        """`messages` and what is needed for the rest."""
+
+    def is_bad(self) -> Column:
+        """Of what `read` returns: whether the message does not decode."""
+
+    def good(self, read: DataFrame) -> DataFrame:
+        """The table's rows, of the messages that do."""
+
+    def bad(self, read: DataFrame) -> DataFrame:
+        """The others as they came, and `reason`: why."""
+
+
+class Undecoded:
+    """Messages as they are. None is bad."""
+
+    def read(self, messages: DataFrame) -> DataFrame:
+        return messages
+
+    def is_bad(self) -> Column:
+        return F.lit(False)
+
+    def good(self, read: DataFrame) -> DataFrame:
+        return read
+
+    def bad(self, read: DataFrame) -> DataFrame:
+        return read.withColumn("reason", F.lit("")).where(F.lit(False))
+
+
+@dataclass(frozen=True)
+class JsonDecoding:
+    """Each message is one JSON object, whose fields become columns.
+
+    A field that is not there is null, unless `schema` says NOT NULL: then the message is bad. So
+    is one with a value of another type, with bytes that are not UTF-8, or with anything after the
+    object. Fields that the schema does not name are left out.
+    """
+
+    schema: StructType
+
+    @classmethod
+    def of(cls, ddl: str) -> JsonDecoding:
+        """With a schema such as `id BIGINT NOT NULL, tags ARRAY<STRING>`. Needs a session.
+
+        Raises:
+            ValueError: it is no schema, or has a name that is taken.
+        """
+        try:
+            schema = StructType.fromDDL(ddl)
+        except PySparkException as error:
+            raise _no_schema(ddl, str(error).strip().splitlines()[0]) from error
+        if not isinstance(schema, StructType) or not schema.fields:
+            raise _no_schema(ddl, "there are no columns")
+        for name in schema.fieldNames():
+            if name.lower().startswith(PREFIX) or name == _CORRUPT:
+                raise ValueError(
+                    f"schema has the column {name!r}, a name that is taken: those that begin with "
+                    f"{PREFIX} are the message's own"
+                )
+        return cls(schema)
+
+    def read(self, messages: DataFrame) -> DataFrame:
+        full = StructType([*self.schema.fields, StructField(_CORRUPT, StringType())])
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+        text = messages.withColumn(_TEXT, F.col(_DATA).cast("string"))
+        return text.select(
+            "*",
+            F.from_json(_TEXT, full, options).alias(_VALUE),
+            # from_json stops at the end of the first object. An array ends where it ends.
+            F.json_array_length(F.concat(F.lit("["), F.col(_TEXT), F.lit("]"))).alias(_WHOLE),
+        )
+
+    def is_bad(self) -> Column:
+        fits = (
+            F.is_valid_utf8(_TEXT)
+            & F.col(_VALUE).isNotNull()
+            & self._value(_CORRUPT).isNull()
+            & (F.col(_WHOLE) == 1)
+        )
+        for field in self._required():
+            fits &= self._value(field.name).isNotNull()
+        return ~F.coalesce(fits, F.lit(False))
+
+    def good(self, read: DataFrame) -> DataFrame:
+        fields = [self._value(name).alias(name) for name in self.schema.fieldNames()]
+        own = [
+            F.col(name).alias(PREFIX + name)
+            for name in read.columns
+            if name not in (_DATA, _TEXT, _VALUE, _WHOLE)
+        ]
+        return read.where(~self.is_bad()).select(*fields, *own)
+
+    def bad(self, read: DataFrame) -> DataFrame:
+        rows = read.where(self.is_bad()).withColumn("reason", self._reason())
+        return rows.drop(_TEXT, _VALUE, _WHOLE)
+
+    def _reason(self) -> Column:
+        missing = _listed(
+            F.when(self._value(field.name).isNull(), field.name) for field in self._required()
+        )
+        unfit = _listed(
+            F.when(
+                F.get_json_object(_TEXT, f"$['{field.name}']").isNotNull()
+                & self._value(field.name).isNull(),
+                f"{field.name} {field.dataType.simpleString()}",
+            )
+            for field in self.schema.fields
+        )
+        is_object = F.startswith(F.ltrim(F.col(_TEXT)), F.lit("{"))
+        return (
+            F.when(F.coalesce(F.length(_DATA), F.lit(0)) == 0, "empty")
+            .when(~F.is_valid_utf8(_TEXT), "not UTF-8")
+            .when(F.coalesce(F.col(_WHOLE) != 1, F.lit(True)), "not one JSON value")
+            .when(~is_object, "not a JSON object")
+            .when(unfit != "", F.concat(F.lit("does not fit: "), unfit))
+            .when(self._value(_CORRUPT).isNotNull(), "a nested value does not fit the schema")
+            .otherwise(F.concat(F.lit("missing: "), missing))
+        )
+
+    def _required(self) -> list[StructField]:
+        return [field for field in self.schema.fields if not field.nullable]
+
+    def _value(self, name: str) -> Column:
+        return F.col(_VALUE).getField(name)
+
+
+def dated(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """`rows` with those of the `columns` that are DERIVED, out of the time of publishing (UTC)."""
+    time = _TIME if _TIME in rows.columns else PREFIX + _TIME
+    wanted = [name for name in columns if name in DERIVED]
+    return rows.withColumns({name: F.date_format(time, DERIVED[name]) for name in wanted})
+
+
+def _no_schema(ddl: str, reason: str) -> ValueError:
+    return ValueError(
+        f"schema is {ddl!r}; it must be column definitions, such as "
+        f"'id BIGINT NOT NULL, tags ARRAY<STRING>' ({reason})"
+    )
+
+
+def _listed(texts: Iterable[Column]) -> Column:
+    """Those that are not null, with commas between."""
+    return F.concat_ws(", ", *texts)

@@ -1,0 +1,149 @@
+"""The done index: which messages are committed, so that a redelivery is not taken for a new one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from protocol.clock import Clock
+
+from .disk import Disk
+from .errors import SpoolError
+from .settings import IngestSettings
+
+_NAME = re.compile(r"done-(\d{20})\.ids")
+
+# Files in which the index is kept, roughly. The oldest is forgotten as a whole, so more of them
+# keep closer to the limits.
+_FILES = 8
+
+
+@dataclass(slots=True)
+class _Generation:
+    """The ids of one file, which are forgotten together.
+
+    oldest, newest: wall times of its first and last line.
+    is_torn: its last line was cut short by a crash, so nothing may be appended.
+    """
+
+    path: Path
+    oldest: float
+    newest: float
+    ids: list[str] = field(default_factory=list)
+    is_torn: bool = False
+
+
+class DoneIndex:
+    """Ids of committed messages, in memory and in a journal.
+
+    Each line of the journal is one segment: `{"seq": n, "time": t, "ids": [...]}`. What it says is
+    forgotten when it is older than the settings' `dedup_window`, or when there are `dedup_messages`
+    newer ids, whichever comes first.
+
+    One thread loads and adds; whether an id is here may be asked by another.
+    """
+
+    def __init__(self, settings: IngestSettings, disk: Disk, clock: Clock) -> None:
+        self._folder = settings.spool_dir
+        self._window = settings.dedup_window
+        self._capacity = settings.dedup_messages
+        self._disk = disk
+        self._clock = clock
+        self._ids: set[str] = set()
+        self._generations: deque[_Generation] = deque()
+        self._files = 0
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, message_id: str) -> bool:
+        return message_id in self._ids
+
+    def isdisjoint(self, message_ids: Iterable[str]) -> bool:
+        """Whether none of these is here."""
+        return self._ids.isdisjoint(message_ids)
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(generation.path.stat().st_size for generation in self._generations)
+
+    def load(self) -> None:
+        """Read the journal.
+
+        Raises:
+            SpoolError: a file of it is damaged.
+        """
+        self._ids.clear()
+        self._generations.clear()
+        for path in sorted(self._folder.iterdir()):
+            if match := _NAME.fullmatch(path.name):
+                self._files = int(match[1])
+                self._read(path)
+        self._forget()
+
+    def add(self, seq: int, message_ids: Iterable[str]) -> None:
+        """The segment `seq` is committed. Durable when it returns.
+
+        Raises:
+            OSError: the disk is full, say; then nothing has changed.
+        """
+        now = self._clock.now()
+        ids = [message_id for message_id in message_ids if message_id not in self._ids]
+        line = json.dumps({"seq": seq, "time": now, "ids": ids}, separators=(",", ":"))
+        generation = self._open(now)
+        self._disk.append(generation.path, line.encode() + b"\n")
+        self._remember(generation, now, ids)
+        self._forget()
+
+    def _open(self, now: float) -> _Generation:
+        """The file for the next line: the last one, or another when that has its share."""
+        if self._generations:
+            last = self._generations[-1]
+            is_young = now - last.oldest < self._window / _FILES
+            if is_young and len(last.ids) < self._capacity / _FILES and not last.is_torn:
+                return last
+        self._files += 1
+        return _Generation(self._folder / f"done-{self._files:020}.ids", now, now)
+
+    def _remember(self, generation: _Generation, time: float, ids: list[str]) -> None:
+        if not self._generations or self._generations[-1] is not generation:
+            self._generations.append(generation)
+        generation.newest = time
+        generation.ids += ids
+        self._ids.update(ids)
+
+    def _forget(self) -> None:
+        """Drop the oldest files while what they say is too old, or is more than there may be."""
+        limit = self._clock.now() - self._window
+        while len(self._generations) > 1:
+            oldest = self._generations[0]
+            if oldest.newest >= limit and len(self._ids) - len(oldest.ids) < self._capacity:
+                return
+            self._disk.delete(oldest.path)
+            self._generations.popleft()
+            self._ids.difference_update(oldest.ids)
+
+    def _read(self, path: Path) -> None:
+        """Take in one file. Its last line may be cut short: that segment is not done then."""
+        *lines, rest = path.read_bytes().split(b"\n")
+        generation = None
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = json.loads(line)
+                time, ids = float(entry["time"]), entry["ids"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise SpoolError(
+                    f"{path}, line {number}, is damaged ({error}). Messages that it names are "
+                    "committed; remove the file to go on, and they may come twice"
+                ) from error
+            generation = generation or _Generation(path, time, time)
+            self._remember(generation, time, [one for one in ids if one not in self._ids])
+        if generation is None:
+            self._disk.delete(path)
+        else:
+            generation.is_torn = bool(rest)

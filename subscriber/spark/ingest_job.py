@@ -1,0 +1,141 @@
+"""What an ingestion job is told: from where, to where, and in which form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from .jdbc_target import JdbcTarget
+from .targets import FILE_FORMATS, FORMATS, DeltaTarget, FileTarget, Target
+
+DECODINGS = ("json",)
+
+# What is put behind a table's name for the records that do not decode.
+BAD = "deadletter"
+
+_JDBC = "jdbc:"
+_STATE = "_state"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestJob:
+    """A subscription's messages into a table, each once. Checked when made.
+
+    Args:
+        subscription: `projects/P/subscriptions/S`, or `S` with the option `project`.
+        to: where the table is: a folder that Spark can write to, or the URL of a database,
+            `jdbc:...`, whose user and password come from PULLSTREAM_JDBC_USER and _PASSWORD.
+        format: "parquet", "json", "delta" or "jdbc". Default: "jdbc" for such a URL, else
+            "parquet".
+        table: the table in the database.
+        available_now: end when all that was there has been written.
+        every: seconds from the beginning of a batch to that of the next. Default: at once.
+        partition_by: columns whose values become folders; also `publish_date`, `publish_hour`.
+        decode: "json" to make columns of each message's fields, by `schema`: column definitions
+            such as `id BIGINT NOT NULL, name STRING`. Default: messages as they are.
+        bad_to: where messages go that do not decode. Default: beside the table, with
+            `-deadletter` (in a database `_deadletter`) behind its name.
+        state: a folder on the driver's disk for what the job must find again when it goes on.
+            Default: `_state` in the folder `to`, if that is on this machine.
+        options: further options of the source; docs/spark.md has them.
+
+    Raises:
+        ValueError: an argument is not of its form, or does not go with another.
+    """
+
+    subscription: str
+    to: str
+    format: str = ""
+    table: str | None = None
+    available_now: bool = False
+    every: float | None = None
+    partition_by: tuple[str, ...] = ()
+    decode: str | None = None
+    schema: str | None = None
+    bad_to: str | None = None
+    state: Path | str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        is_database = self.to.startswith(_JDBC)
+        if not self.format:
+            object.__setattr__(self, "format", "jdbc" if is_database else FILE_FORMATS[0])
+        if self.format not in FORMATS:
+            raise ValueError(f"format is {self.format!r}; it must be one of {', '.join(FORMATS)}")
+        if is_database != (self.format == "jdbc"):
+            raise ValueError(
+                f"to is {self.to!r} and format {self.format!r}: with the format jdbc, and no "
+                "other, to is the URL of a database, jdbc:..."
+            )
+        if is_database and not self.table:
+            raise ValueError("table is missing: the name of the table in the database")
+        if self.table and not is_database:
+            raise ValueError(f"table is {self.table!r}, which only the format jdbc has")
+        if is_database and self.partition_by:
+            raise ValueError("partition_by is for folders: a table in a database has none")
+        self._check_form()
+        self._check_decoding()
+
+    def _check_form(self) -> None:
+        if self.available_now and self.every is not None:
+            raise ValueError("give either available_now or every: one ends, the other goes on")
+        if self.every is not None and not 0 < self.every < float("inf"):
+            raise ValueError(f"every is {self.every!r}; it must be above 0 seconds")
+        if self.state is None and self._folder() is None:
+            raise ValueError(
+                f"state is missing: with to on another machine ({self.to.partition(':')[0]}), name "
+                "a folder on the driver's disk, which outlives it"
+            )
+
+    def _check_decoding(self) -> None:
+        if self.decode not in (None, *DECODINGS):
+            raise ValueError(f"decode is {self.decode!r}; it must be {' or '.join(DECODINGS)}")
+        if (self.decode is None) != (self.schema is None):
+            raise ValueError(
+                "decode and schema go together: decode='json', schema='id BIGINT, name STRING'"
+            )
+        if self.bad_to is not None and self.decode is None:
+            raise ValueError("bad_to is for what does not decode: it needs decode and schema")
+
+    @property
+    def state_folder(self) -> Path:
+        if self.state is not None:
+            return Path(self.state)
+        folder = self._folder()
+        # Checked when made.
+        assert folder is not None
+        return folder / _STATE
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What must not change while the state is kept."""
+        # As it is told, for it is written to disk: the URL of a database may hold a password.
+        place = self.target().place
+        return {"subscription": self.subscription, "to": place, "format": self.format}
+
+    def target(self) -> Target:
+        """The table."""
+        if self.table is not None:
+            return JdbcTarget(self.to, self.table)
+        return self._in_folder(self.to, self.partition_by)
+
+    def bad_target(self) -> Target | None:
+        """The table beside it; None where every message decodes."""
+        if self.decode is None:
+            return None
+        if self.table is not None:
+            return JdbcTarget(self.to, self.bad_to or f"{self.table}_{BAD}")
+        return self._in_folder(self.bad_to or f"{self.to.rstrip('/')}-{BAD}", ())
+
+    def _in_folder(self, path: str, partition_by: tuple[str, ...]) -> Target:
+        if self.format == "delta":
+            return DeltaTarget(path, partition_by)
+        return FileTarget(path, self.format, partition_by)
+
+    def _folder(self) -> Path | None:
+        """`to`, if it is a folder on this machine."""
+        if self.to.startswith("file:"):
+            return Path(unquote(urlparse(self.to).path))
+        return None if ":" in self.to.partition("/")[0] else Path(self.to)

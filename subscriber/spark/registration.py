@@ -1,0 +1,22 @@
+"""Telling a Spark session of the data source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .source import LocalPubSubDataSource, PubSubDataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("pubsub")` known to a session: to read, to write, as a stream or a batch.
+
+    Of no harm when done twice. A wheel that is installed registers itself (see `pyspark_pubsub`);
+    this one knows besides whether the executors run on this machine, where they can read the
+    spool's files themselves.
+    """
+    master = spark.conf.get("spark.master", "")
+    on_this_machine = master is not None and master.startswith("local")
+    spark.dataSource.register(LocalPubSubDataSource if on_this_machine else PubSubDataSource)

@@ -1,0 +1,105 @@
+"""A segment: the rows of one batch in an Arrow file, which is read again for each replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from subscriber.message import Message
+
+# Of one Arrow batch in a segment. A segment is divided between batches, so they must not be few;
+# each costs its reader something, so they must not be many.
+BATCH_ROWS = 4096
+BATCH_BYTES = 16 * 1024 * 1024
+
+# The last column, for the session itself; no reader sees it.
+ACK_ID = "_ack_id"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """One segment on disk. It never changes, and may be sent to another process that sees the file.
+
+    seq: its number; that of the first is 1.
+    batches: Arrow batches in it, by which it may be divided.
+    size: bytes of the file.
+    """
+
+    path: Path
+    seq: int
+    rows: int
+    batches: int
+    size: int
+
+    @classmethod
+    def open(cls, path: Path, seq: int) -> SegmentFile:
+        """Look into a file.
+
+        Raises:
+            OSError, pyarrow.ArrowInvalid: it is not there, or it is no segment.
+        """
+        with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
+            rows = sum(
+                reader.get_batch(number).num_rows for number in range(reader.num_record_batches)
+            )
+            return cls(path, seq, rows, reader.num_record_batches, file.size())
+
+    def read(self, first: int = 0, last: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of its batches `first` up to but without `last`; the memory is the file's."""
+        with pa.memory_map(str(self.path)) as file, pa.ipc.open_file(file) as reader:
+            for number in range(first, self.batches if last is None else last):
+                batch = reader.get_batch(number)
+                yield batch.drop_columns([ACK_ID])
+
+    def to_bytes(self, first: int = 0, last: int | None = None) -> bytes:
+        """As `read`, as an Arrow stream, for a process that does not see the file."""
+        with pa.memory_map(str(self.path)) as file, pa.ipc.open_file(file) as reader:
+            schema = reader.schema.remove(reader.schema.get_field_index(ACK_ID))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            for batch in self.read(first, last):
+                writer.write_batch(batch)
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
+
+    def leases(self) -> dict[str, str]:
+        """Each message id with the ack id that it had when the segment was written."""
+        with pa.memory_map(str(self.path)) as file, pa.ipc.open_file(file) as reader:
+            table = reader.read_all()
+            ids, ack_ids = (table.column(name).to_pylist() for name in ("message_id", ACK_ID))
+            return dict(zip(ids, ack_ids, strict=True))
+
+
+def from_bytes(data: bytes) -> Iterator[pa.RecordBatch]:
+    """The batches of `SegmentFile.to_bytes`."""
+    with pa.ipc.open_stream(data) as reader:
+        yield from reader
+
+
+def encode(messages: Sequence[Message], rows: pa.RecordBatch) -> tuple[memoryview, int]:
+    """The bytes of a segment with these messages, whose rows are given, and how many Arrow batches
+    are in it."""
+    sink = pa.BufferOutputStream()
+    ack_ids = pa.array([message.ack_id for message in messages], pa.string())
+    whole = rows.append_column(ACK_ID, ack_ids)
+    count = 0
+    with pa.ipc.new_file(sink, whole.schema) as writer:
+        for start, end in _parts(messages):
+            writer.write_batch(whole.slice(start, end - start))
+            count += 1
+    return memoryview(sink.getvalue()), count
+
+
+def _parts(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
+    """Where to cut a list: BATCH_ROWS or BATCH_BYTES are reached."""
+    start = size = 0
+    for end, message in enumerate(messages, 1):
+        size += message.batch.share
+        if end - start == BATCH_ROWS or size >= BATCH_BYTES:
+            yield start, end
+            start, size = end, 0
+    if start < len(messages):
+        yield start, len(messages)

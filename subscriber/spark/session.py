@@ -1,0 +1,293 @@
+"""IngestSession: a subscription as numbered batches that can be read again, free of Spark."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from protocol.clock import SYSTEM_CLOCK, Clock
+from subscriber.client import SubscriberClient
+from subscriber.exceptions import SubscriberClosed
+
+from .disk import Disk
+from .done_index import DoneIndex
+from .errors import MissingSegment
+from .feed import Feed
+from .intake import Intake, forget
+from .limit import Limit as Limit
+from .prepared import PreparedRows
+from .recovery import Recovery
+from .segment import SegmentFile, encode
+from .settings import IngestSettings
+from .spool import Spool
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+_log = logging.getLogger("pullstream.spark")
+
+# An "available now" run is to end: it does not try for ever to reach the server. And how long it
+# waits at its end for the server to answer its acknowledgements. In seconds.
+_DRAIN_GIVE_UP = 60.0
+_DRAIN_FLUSH = 10.0
+
+_REPORTED = (
+    *("seq", "buffered", "leased"),
+    *("suppressedDuplicates", "unackedCommitted", "spoolBytes"),
+)
+
+
+class IngestSession:
+    """Batches of a subscription, kept on disk from the moment when they are planned to the proof
+    that they are committed; acknowledged then, and not before.
+
+    A batch is a segment of the spool and has a number. The offset n stands for the segments 1 to n.
+    The caller is an engine that plans a range of offsets, writes it down, processes it, and comes
+    back: `latest(n)` and `commit(n)` are its proof that everything up to n is committed. After a
+    crash it asks for the `segments` of the range that was planned and not committed, or, if there
+    is none, for the `latest`: whichever of the two comes first tells what to keep.
+
+    One thread at a time calls the methods. The first call that needs them takes the spool's lock,
+    opens the subscription and begins its threads; `close` ends all of that.
+
+    Guarantees: a message is acknowledged only when its segment is committed or when its id is in
+    the done index; a segment always has the same bytes; what was received and not acknowledged
+    comes again, here or elsewhere, within `lease_seconds` of the end of the process.
+
+    Args:
+        clock, disk, connect: what to take for time, how files are written, and a maker of the
+            client. For tests.
+    """
+
+    def __init__(
+        self,
+        settings: IngestSettings,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        disk: Disk | None = None,
+        connect: Callable[[], SubscriberClient] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._connect = connect or (lambda: SubscriberClient(endpoint=settings.endpoint))
+        disk = disk or Disk()
+        self._spool = Spool(settings, disk, clock)
+        self._done = DoneIndex(settings, disk, clock)
+        self._rows = PreparedRows(settings.subscription if settings.include_subscription else None)
+        self._intake: Intake | None = None
+        self._feed: Feed | None = None
+        self._closed = False
+        # The newest offset that was seen, and what is known to be committed.
+        self._seq = 0
+        self._committed = 0
+        # Of an "available now" run: when it began, and whether it has seen the end.
+        self._until: float | None = None
+        self._drained = False
+
+    # ---- what the engine calls -----------------------------------------------------------------
+
+    def prepare_available_now(self) -> None:
+        """Let `latest` come to an end: when nothing has come for the settings' `drain_wait`, or
+        when all that comes was published after this call."""
+        self._until = self._clock.now()
+
+    def latest(self, start: int, limit: Limit | None = None) -> int:
+        """Plan the next batch: the offset at its end, or `start` if there is none now.
+
+        `start` is the offset up to which everything is committed.
+
+        Raises:
+            SpoolError: the spool cannot be used, or cannot take the batch.
+            RpcError: the subscription has ended for good: it does not exist, say.
+            SubscriberClosed: this session is closed.
+        """
+        intake, feed = self._begin(start, start)
+        self.commit(start)
+        if self._seq > start:
+            # Planned before, and not taken up.
+            return self._seq
+        if not self._drained:
+            feed.check()
+            batch = (limit or Limit()).within(self._settings)
+            if self._wait(intake, *batch):
+                feed.check()
+                return self._cut(intake, start + 1, *batch)
+            feed.check()
+            self._drained = self._until is not None
+        if self._drained:
+            # Nothing more is to come, and this may be the last call: let the server answer now.
+            self._let_go(intake)
+            feed.stop(_DRAIN_FLUSH)
+        return start
+
+    def segments(self, start: int, end: int) -> list[SegmentFile]:
+        """The segments after `start`, up to and with `end`, in order.
+
+        Raises:
+            MissingSegment: one is lost (unless the settings allow that).
+            SpoolError, SubscriberClosed: as `latest`.
+        """
+        if end <= start:
+            return []
+        self._begin(start, end)
+        self.commit(start)
+        return self._find(start, end)
+
+    def commit(self, end: int) -> None:
+        """Everything up to `end` is committed: let it be acknowledged. Idempotent; never raises.
+
+        The done index comes before the acknowledgement: after a crash between the two the messages
+        come again, and are known. If it cannot be written, the next call tries again.
+        """
+        self._committed = max(self._committed, end)
+        if self._intake is None or self._closed:
+            return
+        with self._intake.ledger() as ledger:
+            segments = [(seq, ledger.ids(seq)) for seq in ledger.segments if seq <= end]
+        for seq, message_ids in segments:
+            try:
+                self._done.add(seq, message_ids)
+            except OSError as error:
+                _log.error(
+                    "segment %d is committed, but cannot be noted (%s): its messages are not "
+                    "acknowledged yet",
+                    seq,
+                    error,
+                )
+                return
+            with self._intake.ledger() as ledger:
+                messages = ledger.committed(seq)
+            for message in messages:
+                message.ack()
+            self._spool.remove(seq)
+
+    def report(self) -> dict[str, int]:
+        """How it stands, in numbers; before the first call there is nothing."""
+        report = dict.fromkeys(_REPORTED, 0)
+        report["seq"] = self._seq
+        if self._intake is not None and self._feed is not None:
+            report["unackedCommitted"] = self._feed.unanswered
+            report["spoolBytes"] = self._spool.size
+            with self._intake.ledger() as ledger:
+                report["buffered"] = ledger.buffered
+                report["leased"] = ledger.buffered + ledger.spooled
+                report["suppressedDuplicates"] = ledger.suppressed
+                report["unackedCommitted"] += ledger.spooled_up_to(self._committed)
+        return report
+
+    def close(self, timeout: float = 3.0) -> None:
+        """End it: acknowledgements are sent, the buffer is given back, the spool is let go.
+
+        What is planned and not committed stays in the spool, and its leases end by themselves.
+        Idempotent. It takes `timeout` seconds at most, or a little more.
+        """
+        self._closed = True
+        try:
+            if self._intake is not None and self._feed is not None:
+                self._let_go(self._intake)
+                self._feed.close(timeout)
+        finally:
+            if self._intake is not None:
+                self._intake.close()
+            self._spool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- beginning and end ---------------------------------------------------------------------
+
+    def _begin(self, committed: int, planned: int) -> tuple[Intake, Feed]:
+        """With the first call, take up what an earlier process has left, and begin to receive.
+
+        Up to `committed` everything is committed. Up to `planned` it may be asked for again. What
+        is beyond was never planned, and is given back.
+        """
+        if self._closed:
+            raise SubscriberClosed("this session is closed; make a new one")
+        self._seq = max(self._seq, planned)
+        self._committed = max(self._committed, committed)
+        if self._intake is None:
+            self._spool.open()
+            try:
+                self._done.load()
+            except BaseException:
+                self._spool.close()
+                raise
+            self._intake = Intake(self._done, self._clock, self._rows.add)
+        if self._feed is None:
+            # First, as it may raise.
+            self._find(committed, planned)
+            return self._intake, self._receive(self._intake, planned)
+        return self._intake, self._feed
+
+    def _receive(self, intake: Intake, planned: int) -> Feed:
+        recovery = Recovery(self._spool, intake, planned)
+        give_up_after = None if self._until is None else _DRAIN_GIVE_UP
+        # Kept at once: should the process be told to end right now, it is to be closed.
+        self._feed = feed = Feed(
+            self._connect(), self._settings, intake, give_up_after=give_up_after
+        )
+        recovery.adopt(feed)
+        return feed
+
+    @staticmethod
+    def _let_go(intake: Intake) -> None:
+        """Leave what is in segments to its leases: it is not given back, for it is not lost."""
+        with intake.ledger() as ledger:
+            leased = ledger.leased()
+        forget(leased)
+
+    # ---- batches -------------------------------------------------------------------------------
+
+    def _wait(self, intake: Intake, max_messages: int, max_bytes: int) -> bool:
+        settings, drains = self._settings, self._until is not None
+        return intake.wait(
+            max_messages,
+            max_bytes,
+            linger=settings.linger,
+            idle=settings.drain_wait if drains else settings.idle_wait,
+            drain=drains,
+        )
+
+    def _cut(self, intake: Intake, seq: int, max_messages: int, max_bytes: int) -> int:
+        """Make a segment of the first of the buffer."""
+        with intake.ledger() as ledger:
+            messages = ledger.cut(seq, max_messages, max_bytes)
+            is_all = not ledger.buffered
+        if not messages:
+            # Their leases were lost since the wait for them ended.
+            return seq - 1
+        try:
+            data, batches = encode(messages, self._rows.take(messages))
+            self._spool.write(seq, len(messages), batches, data)
+        except BaseException:
+            with intake.ledger() as ledger:
+                ledger.put_back(seq)
+            raise
+        if self._until is not None and is_all and len(messages) < max_messages:
+            # Caught up with, and younger than the run: without an end, it would follow the topic.
+            self._drained = all(message.published[0] > self._until for message in messages)
+        self._seq = seq
+        return seq
+
+    def _find(self, start: int, end: int) -> list[SegmentFile]:
+        found = []
+        for seq in range(start + 1, end + 1):
+            try:
+                found.append(self._spool.get(seq))
+            except MissingSegment as error:
+                if self._settings.fail_on_missing_segment:
+                    raise
+                _log.warning("%s; it is taken for empty, as the settings say", error)
+        return found

@@ -1,0 +1,78 @@
+"""What is measured of the Spark source and the ingestion job, beside what one would do instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from .rows import Case, Row
+
+FILES = "the same rows from files"
+LOOP = "a loop of pulls"
+OURS = "pullstream"
+
+
+@dataclass(frozen=True)
+class SparkWork:
+    """One program of tests/bench/spark_client.py; the fields are its options.
+
+    rows: of a batch. messages: of all batches, the first of which is not counted.
+    """
+
+    mode: str
+    sink: str = "noop"
+    rows: int = 10_000
+    messages: int = 0
+
+    @property
+    def needs_broker(self) -> bool:
+        return self.mode not in ("files", "convert")
+
+
+GROUP = "Spark"
+# So many that most of the time is not the first batches', in which Java is warming up.
+FEW = 1_000
+MESSAGES = {FEW: 30_000, 10_000: 200_000, 50_000: 600_000}
+
+
+def streamed(rows: int, sink: str, *figures: Row, loop: bool = False) -> Case:
+    """Our stream and one of the same rows from files, into the same sink."""
+    ours = SparkWork("stream", sink, rows, MESSAGES[rows])
+    runs = {OURS: ours, FILES: replace(ours, mode="files")}
+    if loop:
+        runs[LOOP] = replace(ours, mode="loop")
+    # What costs a batch of few rows is Spark's own, and told by the first look.
+    once = rows == FEW
+    return Case(f"Spark, {rows:,} rows a batch to {sink}", GROUP, runs, figures, once=once)
+
+
+BATCH = Row("batch_ms", against=FILES)
+WORKER = Row("worker_micros")
+
+SPARK_CASES = (
+    streamed(1_000, "noop", Row("rows", against=FILES), BATCH),
+    streamed(10_000, "noop", Row("rows", against=FILES), BATCH, WORKER),
+    streamed(50_000, "noop", Row("rows", against=FILES, at_least=0.8), BATCH, WORKER),
+    streamed(1_000, "parquet", Row("rows", against=FILES), BATCH),
+    streamed(
+        10_000,
+        "parquet",
+        Row("rows", against=LOOP, at_least=3),
+        Row("rows", against=FILES),
+        BATCH,
+        loop=True,
+    ),
+    streamed(50_000, "parquet", Row("rows", against=FILES, at_least=0.8), BATCH),
+    Case(
+        "messages into Arrow",
+        GROUP,
+        {OURS: SparkWork("convert", rows=4_096)},
+        (Row("rows", at_least=200_000),),
+    ),
+    Case(
+        "ingest, 1,000,000 messages",
+        GROUP,
+        {OURS: SparkWork("job", "parquet", 50_000, 1_000_000)},
+        (Row("rows"), Row("batch_ms"), WORKER, Row("miscounted", at_most=0)),
+        once=True,
+    ),
+)

@@ -1,0 +1,32 @@
+"""Messages made by hand, as a subscription would hand them over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber.message import Batch, Message
+from subscriber.spark.prepared import PreparedRows
+from subscriber.spark.segment import encode
+from tests.subscriber.streaming.fakes import Outcomes
+
+
+def batch(
+    ids: Sequence[str], outcomes: Outcomes | None = None, *, share: int = 10, delivery: int = 1
+) -> list[Message]:
+    """The messages of one response; the ack id tells which delivery of its message it is."""
+    common = Batch(outcomes or Outcomes(), 0.0, share)
+    return [
+        Message(
+            pubsub.ReceivedMessage(
+                ack_id=f"{one}/{delivery}", message=pubsub.PubsubMessage(message_id=one)
+            ),
+            common,
+        )
+        for one in ids
+    ]
+
+
+def encoded(messages: list[Message], subscription: str | None = None) -> tuple[memoryview, int]:
+    """The bytes of a segment with these messages, and how many Arrow batches are in it."""
+    return encode(messages, PreparedRows(subscription).take(messages))

@@ -1,0 +1,123 @@
+"""The done index remembers what is committed, through crashes, and not for ever."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.clock import ManualClock
+from subscriber.spark.disk import Disk
+from subscriber.spark.done_index import DoneIndex
+from subscriber.spark.errors import SpoolError
+from subscriber.spark.settings import IngestSettings
+
+
+class FullDisk(Disk):
+    def append(self, path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def index_in(
+    folder: Path, clock: ManualClock | None = None, disk: Disk | None = None, **changes: Any
+) -> DoneIndex:
+    """An index as a new process finds it."""
+    settings = IngestSettings(
+        subscription="projects/p/subscriptions/one", spool_dir=folder, **changes
+    )
+    index = DoneIndex(settings, disk or Disk(), clock or ManualClock())
+    index.load()
+    return index
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("done-*.ids"))
+
+
+def test_it_survives_its_process(tmp_path: Path) -> None:
+    """Every id of every segment, whatever the ids look like."""
+    index = index_in(tmp_path)
+    index.add(1, ["1", "2"])
+    index.add(2, ['"\n\\', "ü"])
+    for one in (index, index_in(tmp_path)):
+        assert len(one) == 4
+        assert all(message_id in one for message_id in ("1", "2", '"\n\\', "ü"))
+        assert "3" not in one
+        assert one.isdisjoint(["3", "4"])
+        assert not one.isdisjoint(["3", "2"])
+        assert one.size == sum(path.stat().st_size for path in files(tmp_path))
+
+
+def test_a_line_cut_short_by_a_crash_never_was(tmp_path: Path) -> None:
+    """Its segment is still there, and is noted again; later lines are read after another crash."""
+    index_in(tmp_path).add(1, ["1"])
+    (path,) = files(tmp_path)
+    with path.open("ab") as file:
+        file.write(b'{"seq":2,"time":1.0,"ids":["2"')
+    index = index_in(tmp_path)
+    assert ("1" in index, "2" in index) == (True, False)
+    index.add(2, ["2"])
+    again = index_in(tmp_path)
+    assert ("1" in again, "2" in again) == (True, True)
+
+
+def test_a_file_with_nothing_whole_in_it_is_removed(tmp_path: Path) -> None:
+    """The crash came with its first line."""
+    (tmp_path / "done-00000000000000000001.ids").write_bytes(b'{"seq":')
+    index = index_in(tmp_path)
+    assert (len(index), files(tmp_path)) == (0, [])
+    index.add(1, ["1"])
+    assert "1" in index_in(tmp_path)
+
+
+def test_a_damaged_line_is_an_error(tmp_path: Path) -> None:
+    """It may name messages that would be taken for new."""
+    path = tmp_path / "done-00000000000000000001.ids"
+    path.write_bytes(b'{"seq":1,"time":1.0,"ids":["1"]}\nnonsense\n')
+    with pytest.raises(SpoolError, match=f"{path}, line 2, is damaged"):
+        index_in(tmp_path)
+
+
+def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
+    """Neither what is remembered nor what is written."""
+    index = index_in(tmp_path, disk=FullDisk())
+    with pytest.raises(OSError, match="No space left"):
+        index.add(1, ["1"])
+    assert len(index) == 0
+    assert index.size == 0
+
+
+def test_ids_are_forgotten_with_time(tmp_path: Path) -> None:
+    """After the window, and not long after; on disk as well."""
+    clock = ManualClock()
+    index = index_in(tmp_path, clock, dedup_window=800)
+    for number in range(40):
+        index.add(number, [str(number)])
+        known = [one for one in range(40) if str(one) in index]
+        assert set(range(max(number - 8, 0), number + 1)) <= set(known)
+        assert len(known) <= 11
+        clock.advance(100)
+    assert len(files(tmp_path)) <= 11
+    clock.advance(10_000)
+    assert len(index_in(tmp_path, clock, dedup_window=800)) <= 2
+
+
+def test_ids_are_forgotten_when_they_are_too_many(tmp_path: Path) -> None:
+    """The oldest first; so many as asked for are always kept."""
+    index = index_in(tmp_path, dedup_messages=80)
+    for number in range(100):
+        index.add(number, [f"{number}.{row}" for row in range(5)])
+        assert all(f"{one}.0" in index for one in range(max(number - 15, 0), number + 1))
+        assert len(index) <= 80 + 2 * 80 / 8 + 5
+    assert len(files(tmp_path)) <= 10
+    assert len(index_in(tmp_path, dedup_messages=80)) == len(index)
+
+
+def test_an_id_noted_twice_is_forgotten_once(tmp_path: Path) -> None:
+    """As after a crash between the note and the end of its segment."""
+    index = index_in(tmp_path)
+    index.add(1, ["1"])
+    index.add(1, ["1", "2"])
+    assert len(index) == len(index_in(tmp_path)) == 2

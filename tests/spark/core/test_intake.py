@@ -1,0 +1,190 @@
+"""The intake waits for a batch as long as it should, by a clock moved by hand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from protocol.clock import ManualClock
+from subscriber.hooks import StateChange
+from subscriber.message import MessageBatch, Verdict
+from subscriber.spark.intake import Intake
+from subscriber.streaming.state import SubscriptionState
+from tests.spark.core.messages import batch
+from tests.subscriber.streaming.fakes import PATIENCE, Outcomes
+
+SUBSCRIPTION = "projects/p/subscriptions/s"
+
+
+class WatchedClock(ManualClock):
+    """Tells how often somebody has asked how long to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = threading.Semaphore(0)
+
+    def timeout(self, deadline: float | None) -> float | None:
+        self.asked.release()
+        return super().timeout(deadline)
+
+
+class World:
+    """An intake, and somebody who waits for a batch of 4 messages or 100 bytes."""
+
+    def __init__(self) -> None:
+        self.clock = WatchedClock()
+        self.done: set[str] = set()
+        self.intake = Intake(self.done, self.clock, lambda messages: None)
+        self._pool = ThreadPoolExecutor(1)
+
+    def wait(self, *, linger: float = 10, idle: float = 5, drain: bool = False) -> Future[bool]:
+        """Begin to wait; returns when the waiter sleeps."""
+        waiting: Future[bool] = self._pool.submit(
+            self.intake.wait, 4, 100, linger=linger, idle=idle, drain=drain
+        )
+        self.looked()
+        return waiting
+
+    def looked(self) -> None:
+        """Return when the waiter has looked at the clock again."""
+        assert self.clock.asked.acquire(timeout=PATIENCE)
+
+    def bring(self, *ids: str, **kind: Any) -> None:
+        self.intake(MessageBatch(batch(ids, **kind)))
+
+    def change(self, state: SubscriptionState) -> None:
+        self.intake.state_changed(SUBSCRIPTION, StateChange(state, state, 0.0))
+
+    def close(self) -> None:
+        self.change(SubscriptionState.CLOSED)
+        self._pool.shutdown()
+        self.intake.close()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    one = World()
+    yield one
+    one.close()
+
+
+def test_a_full_batch_is_not_waited_for(world: World) -> None:
+    """By messages or by bytes; what is there before counts."""
+    waiting = world.wait()
+    world.bring("a", "b", "c", "d")
+    assert waiting.result(PATIENCE) is True
+    assert world.intake.wait(4, 100, linger=10, idle=5, drain=False)
+    world.bring("e", share=100)
+    assert world.intake.wait(1000, 100, linger=10, idle=5, drain=False)
+
+
+def test_a_batch_that_has_begun_is_waited_for_from_its_first_message(world: World) -> None:
+    """However late the others come."""
+    waiting = world.wait()
+    world.bring("a")
+    world.looked()
+    world.clock.advance(9)
+    world.looked()
+    world.bring("b")
+    world.looked()
+    assert not waiting.done()
+    world.clock.advance(1)
+    assert waiting.result(PATIENCE) is True
+
+
+def test_messages_that_came_before_have_been_waited_for(world: World) -> None:
+    """While Spark worked on the batch before."""
+    world.bring("a")
+    world.clock.advance(10)
+    assert world.intake.wait(4, 100, linger=10, idle=5, drain=False)
+
+
+def test_nothing_is_waited_for_only_so_long(world: World) -> None:
+    """From the call on."""
+    world.clock.advance(100)
+    waiting = world.wait()
+    world.clock.advance(4)
+    world.looked()
+    assert not waiting.done()
+    world.clock.advance(1)
+    assert waiting.result(PATIENCE) is False
+
+
+def test_redeliveries_are_nothing_new(world: World) -> None:
+    """Those of what is done are acknowledged; the earlier of two deliveries is forgotten."""
+    world.done.add("old")
+    outcomes = Outcomes()
+    waiting = world.wait()
+    world.bring("old", outcomes=outcomes)
+    world.clock.advance(5)
+    assert waiting.result(PATIENCE) is False
+    assert outcomes.verdicts() == [(Verdict.ACK, "old/1")]
+    world.bring("a", outcomes=outcomes)
+    world.bring("a", outcomes=outcomes, delivery=2)
+    assert outcomes.verdicts()[1:] == [(Verdict.DROP, "a/1")]
+
+
+def test_the_end_of_the_subscription_ends_the_wait(world: World) -> None:
+    """There is nothing to wait for."""
+    waiting = world.wait()
+    world.change(SubscriptionState.CLOSING)
+    assert waiting.result(PATIENCE) is False
+
+
+def test_a_drain_ends_when_a_stream_that_works_brings_nothing(world: World) -> None:
+    """Before that, nothing proves that there is nothing; each message begins the wait anew."""
+    waiting = world.wait(drain=True)
+    world.clock.advance(29)
+    world.looked()
+    world.change(SubscriptionState.RECONNECTING)
+    world.looked()
+    world.clock.advance(1000)
+    world.looked()
+    assert not waiting.done()
+    world.change(SubscriptionState.STREAMING)
+    world.looked()
+    world.clock.advance(4)
+    world.looked()
+    assert not waiting.done()
+    world.clock.advance(1)
+    assert waiting.result(PATIENCE) is False
+
+
+def test_a_server_that_never_answers_heartbeats_is_believed_after_a_while(world: World) -> None:
+    """Its stream is open, and has brought nothing."""
+    waiting = world.wait(drain=True)
+    world.clock.advance(29)
+    world.looked()
+    assert not waiting.done()
+    world.clock.advance(1)
+    assert waiting.result(PATIENCE) is False
+
+
+def test_a_drain_does_not_wait_for_more_than_comes(world: World) -> None:
+    """A batch is complete when nothing more has come for as long as proves the end."""
+    world.change(SubscriptionState.STREAMING)
+    waiting = world.wait(drain=True, linger=1000)
+    world.bring("a")
+    world.looked()
+    world.clock.advance(4)
+    world.looked()
+    world.bring("b")
+    world.looked()
+    world.clock.advance(4)
+    world.looked()
+    assert not waiting.done()
+    world.clock.advance(1)
+    assert waiting.result(PATIENCE) is True
+
+
+def test_a_lost_lease_is_a_lost_message(world: World) -> None:
+    """It comes again, here or elsewhere."""
+    messages = MessageBatch(batch(["a", "b"]))
+    world.intake(messages)
+    world.intake.lease_lost(SUBSCRIPTION, messages[:1], "expired")
+    with world.intake.ledger() as ledger:
+        assert ledger.cut(1, 9, 1000) == messages[1:]

@@ -1,0 +1,190 @@
+"""The ledger knows where each message is, and hands out for acknowledgement what is committed."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+
+from subscriber.message import Message
+from subscriber.spark.ledger import Ledger
+from tests.spark.core.messages import batch
+
+IDS = [str(number) for number in range(12)]
+
+
+def ack_ids(messages: list[Message]) -> list[str]:
+    return [message.ack_id for message in messages]
+
+
+def test_messages_are_cut_in_the_order_in_which_they_came() -> None:
+    """Up to the limits, but at least one."""
+    ledger = Ledger(set())
+    ledger.arrived(batch(["a", "b", "c"], share=10))
+    ledger.arrived(batch(["large"], share=100))
+    assert ack_ids(ledger.cut(1, 2, 1000)) == ["a/1", "b/1"]
+    assert ack_ids(ledger.cut(2, 10, 10)) == ["c/1"]
+    assert ack_ids(ledger.cut(3, 10, 10)) == ["large/1"]
+    assert ledger.cut(4, 10, 10) == []
+    assert (ledger.buffered, ledger.spooled, ledger.segments) == (0, 4, [1, 2, 3])
+
+
+def test_enough_is_messages_or_bytes() -> None:
+    """Whichever is reached first."""
+    ledger = Ledger(set())
+    ledger.arrived(batch(["a", "b"], share=10))
+    assert ledger.has(2, 1000)
+    assert ledger.has(1000, 20)
+    assert not ledger.has(3, 21)
+    ledger.cut(1, 10, 1000)
+    assert not ledger.has(1, 1)
+
+
+def test_a_redelivery_takes_the_place_of_what_it_repeats() -> None:
+    """In the buffer, in a segment that is being written, in a restored one: it is no new row."""
+    ledger = Ledger(set())
+    ledger.restore(1, ["r"])
+    ledger.arrived(batch(["s"]))
+    ledger.cut(2, 1, 1000)
+    ledger.arrived(batch(["a", "b"]))
+    arrival = ledger.arrived(batch(["r", "s", "a"], delivery=2))
+    assert (arrival.fresh, ack_ids(arrival.outdated)) == (0, ["s/1", "a/1"])
+    assert ack_ids(ledger.committed(1)) == ["r/2"]
+    assert ack_ids(ledger.committed(2)) == ["s/2"]
+    assert ack_ids(ledger.cut(3, 9, 1000)) == ["a/2", "b/1"]
+
+
+def test_a_message_twice_in_one_list_is_one() -> None:
+    """The newer one stays."""
+    ledger = Ledger(set())
+    twice = [*batch(["a"]), *batch(["a"], delivery=2)]
+    arrival = ledger.arrived(twice)
+    assert (arrival.fresh, ack_ids(arrival.outdated)) == (1, ["a/1"])
+    assert ack_ids(ledger.cut(1, 9, 1000)) == ["a/2"]
+
+
+def test_what_is_done_is_suppressed_and_counted() -> None:
+    """It goes straight back, to be acknowledged."""
+    ledger = Ledger({"a"})
+    arrival = ledger.arrived(batch(["a", "b"]))
+    assert (arrival.fresh, ack_ids(arrival.done)) == (1, ["a/1"])
+    assert (ledger.suppressed, ledger.buffered) == (1, 1)
+
+
+def test_a_segment_that_could_not_be_written_is_buffered_again() -> None:
+    """In front of what came meanwhile, with the newest leases."""
+    ledger = Ledger(set())
+    ledger.arrived(batch(["a", "b"]))
+    ledger.cut(1, 9, 1000)
+    ledger.arrived(batch(["c"]))
+    ledger.arrived(batch(["b"], delivery=2))
+    ledger.put_back(1)
+    assert ledger.has(3, 30)
+    assert not ledger.has(4, 31)
+    assert ack_ids(ledger.cut(1, 9, 1000)) == ["a/1", "b/2", "c/1"]
+
+
+def test_a_lost_lease_takes_only_what_is_buffered_with_it() -> None:
+    """What is in a segment stays, and waits for its redelivery; so does what has come anew."""
+    ledger = Ledger(set())
+    old = batch(["a", "b"])
+    ledger.arrived(old)
+    ledger.cut(1, 1, 1000)
+    renewed = batch(["c"])
+    ledger.arrived(renewed)
+    ledger.arrived(batch(["c"], delivery=2))
+    ledger.lost([*old, *renewed])
+    assert (ledger.buffered, ledger.spooled) == (1, 1)
+    assert ack_ids(ledger.cut(2, 9, 1000)) == ["c/2"]
+
+
+def test_adopted_leases_do_not_replace_newer_ones() -> None:
+    """A redelivery may have been quicker."""
+    ledger = Ledger(set())
+    ledger.restore(1, ["a", "b"])
+    ledger.arrived(batch(["a"], delivery=2))
+    a, b = batch(["a", "b"])
+    assert ledger.adopted(1, {"a": a, "b": b}) == [a]
+    assert ack_ids(ledger.leased()) == ["a/2", "b/1"]
+    assert ledger.spooled_up_to(1) == 2
+    assert ack_ids(ledger.committed(1)) == ["a/2", "b/1"]
+    assert ledger.spooled_up_to(1) == 0
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Any deliveries, batches and commits, beside a model that keeps a place for each message."""
+
+    segments = Bundle("segments")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: set[str] = set()
+        self.ledger = Ledger(self.done)
+        self.place: dict[str, int] = {}
+        self.newest: dict[str, Message] = {}
+        self.acked: set[str] = set()
+        self.deliveries = 0
+        self.seq = 0
+
+    @rule(ids=st.lists(st.sampled_from(IDS), max_size=6))
+    def deliver(self, ids: list[str]) -> None:
+        self.deliveries += 1
+        messages = batch(ids, delivery=self.deliveries)
+        arrival = self.ledger.arrived(messages)
+        assert ack_ids(arrival.done) == [m.ack_id for m in messages if m.message_id in self.done]
+        for message in messages:
+            if message.message_id not in self.done:
+                self.place.setdefault(message.message_id, 0)
+                self.newest[message.message_id] = message
+
+    @rule(target=segments, limit=st.integers(1, 5))
+    def cut(self, limit: int) -> int:
+        waiting = [one for one, place in self.place.items() if place == 0]
+        self.seq += 1
+        cut = self.ledger.cut(self.seq, limit, 1_000_000)
+        assert cut == [self.newest[one] for one in waiting[:limit]]
+        for message in cut:
+            self.place[message.message_id] = self.seq
+        return self.seq
+
+    @rule(seq=segments)
+    def commit(self, seq: int) -> None:
+        if seq not in self.ledger.segments:
+            return
+        ids = self.ledger.ids(seq)
+        assert ids == [one for one, place in self.place.items() if place == seq]
+        self.done.update(ids)
+        for message in self.ledger.committed(seq):
+            assert message is self.newest.pop(message.message_id)
+            del self.place[message.message_id]
+            assert message.message_id not in self.acked
+            self.acked.add(message.message_id)
+
+    @rule(seq=segments)
+    def fail_to_write(self, seq: int) -> None:
+        # Only the newest one can: it is being written.
+        if seq == self.seq and seq in self.ledger.segments:
+            self.ledger.put_back(seq)
+            back = [one for one, place in self.place.items() if place == seq]
+            rest = {one: place for one, place in self.place.items() if place != seq}
+            self.place = {**dict.fromkeys(back, 0), **rest}
+
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        waiting = [one for one, place in self.place.items() if place == 0]
+        if waiting:
+            one = data.draw(st.sampled_from(waiting))
+            self.ledger.lost([self.newest.pop(one)])
+            del self.place[one]
+
+    @invariant()
+    def everything_is_in_one_place(self) -> None:
+        buffered = [one for one, place in self.place.items() if place == 0]
+        assert self.ledger.buffered == len(buffered)
+        assert self.ledger.spooled == len(self.place) - len(buffered)
+        assert self.ledger.has(len(buffered), 10 * len(buffered))
+        assert not self.ledger.has(len(buffered) + 1, 10 * len(buffered) + 1)
+
+
+TestLedger = LedgerMachine.TestCase
+TestLedger.settings = settings(max_examples=50, stateful_step_count=30)

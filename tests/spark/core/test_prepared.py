@@ -1,0 +1,73 @@
+"""Rows that are made before they are asked for are those that would be made then."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subscriber.message import Message
+from subscriber.spark.prepared import PreparedRows
+from subscriber.spark.rows import to_batch
+from tests.spark.core.messages import batch
+
+
+def taken(rows: PreparedRows, messages: list[Message]) -> None:
+    """Take the rows of messages, and compare them with those that are made of them now."""
+    assert rows.take(messages) == to_batch([message.received for message in messages])
+
+
+def test_what_is_prepared_is_not_made_again() -> None:
+    """The rows are taken in parts as they fit, not as they came."""
+    rows = PreparedRows(None)
+    messages = batch([str(number) for number in range(10)])
+    rows.add(messages[:4])
+    rows.add(messages[4:])
+    for message in messages:
+        # What is looked at from now on has another id.
+        message.received.message.message_id += "!"
+    found = [rows.take(messages[start:end]) for start, end in ((0, 3), (3, 7), (7, 10))]
+    ids = [one for part in found for one in part.column("message_id").to_pylist()]
+    assert ids == [str(number) for number in range(10)]
+
+
+def test_rows_may_have_the_subscription() -> None:
+    """Where the settings want the column."""
+    rows = PreparedRows("projects/p/subscriptions/s")
+    messages = batch(["a", "b"])
+    rows.add(messages[:1])
+    assert (
+        rows.take(messages).column("subscription").to_pylist() == ["projects/p/subscriptions/s"] * 2
+    )
+
+
+@given(
+    sizes=st.lists(st.integers(0, 5), max_size=8),
+    limit=st.integers(1, 7),
+    seed=st.integers(),
+)
+def test_any_history_gives_the_right_rows(sizes: list[int], limit: int, seed: int) -> None:
+    """Messages are lost, delivered again in the place of others, and put back."""
+    chance = random.Random(seed)
+    rows = PreparedRows(None)
+    buffer: dict[str, Message] = {}
+    count = 0
+    for size in sizes:
+        ids = [str(number) for number in range(count, count + size)]
+        count += size
+        if buffer and chance.random() < 0.4:
+            ids.append(chance.choice(list(buffer)))
+        arrived = batch(ids, delivery=count)
+        rows.add(arrived)
+        buffer.update({message.message_id: message for message in arrived})
+        if buffer and chance.random() < 0.3:
+            del buffer[chance.choice(list(buffer))]
+        if buffer and chance.random() < 0.6:
+            wanted = list(buffer.values())[:limit]
+            taken(rows, wanted)
+            if chance.random() < 0.7:
+                for message in wanted:
+                    del buffer[message.message_id]
+    if buffer:
+        taken(rows, list(buffer.values()))

@@ -1,0 +1,75 @@
+"""Messages become rows without a change."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber.spark.rows import SCHEMA, row_schema, to_batch
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+
+MESSAGES = st.lists(
+    st.builds(
+        pubsub.ReceivedMessage,
+        delivery_attempt=st.integers(0, 100),
+        message=st.builds(
+            pubsub.PubsubMessage,
+            message_id=TEXTS,
+            data=st.binary(max_size=20),
+            attributes=st.dictionaries(TEXTS, TEXTS, max_size=3),
+            ordering_key=TEXTS,
+            publish_time=st.builds(
+                lambda seconds, nanos: {"seconds": seconds, "nanos": nanos},
+                st.integers(0, 4_000_000_000),
+                st.integers(0, 999_999_999),
+            ),
+        ),
+    ),
+    max_size=20,
+)
+
+
+@given(MESSAGES)
+def test_each_row_says_what_its_message_says(received: list[pubsub.ReceivedMessage]) -> None:
+    """Microseconds of its time; no attempt where none is counted."""
+    rows = to_batch(received)
+    rows.validate(full=True)
+    assert rows.schema == SCHEMA
+    assert rows.num_rows == len(received)
+    for row, one in zip(rows.to_pylist(), received, strict=True):
+        stamp = one.message.publish_time
+        published = timedelta(seconds=stamp.seconds, microseconds=stamp.nanos // 1000)
+        assert row["message_id"] == one.message.message_id
+        assert row["data"] == one.message.data
+        assert dict(row["attributes"]) == dict(one.message.attributes)
+        assert row["ordering_key"] == one.message.ordering_key
+        assert row["publish_time"] == EPOCH + published
+        assert row["delivery_attempt"] == (one.delivery_attempt or None)
+
+
+def test_the_subscription_is_a_column_if_asked_for() -> None:
+    """The last one, with the same value in each row."""
+    rows = to_batch([pubsub.ReceivedMessage()] * 3, "projects/p/subscriptions/s")
+    assert rows.schema == row_schema(include_subscription=True)
+    assert rows.schema.names == [*SCHEMA.names, "subscription"]
+    assert rows.column("subscription").to_pylist() == ["projects/p/subscriptions/s"] * 3
+
+
+def test_columns_have_the_types_that_spark_expects() -> None:
+    """A source's first Arrow batch must have exactly the types of its schema."""
+    assert [(field.name, str(field.type)) for field in row_schema(include_subscription=True)] == [
+        ("message_id", "string"),
+        ("data", "binary"),
+        ("attributes", "map<string, string>"),
+        ("ordering_key", "string"),
+        ("publish_time", "timestamp[us, tz=UTC]"),
+        ("delivery_attempt", "int32"),
+        ("subscription", "string"),
+    ]
+    assert pa.types.is_map(SCHEMA.field("attributes").type)

@@ -1,0 +1,93 @@
+"""A segment has the rows that were written, whole or in parts, however often it is read."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from subscriber.spark.disk import Disk
+from subscriber.spark.rows import SCHEMA, row_schema
+from subscriber.spark.segment import (
+    ACK_ID,
+    BATCH_BYTES,
+    BATCH_ROWS,
+    SegmentFile,
+    from_bytes,
+)
+from tests.spark.core.messages import batch, encoded
+
+
+def written(folder: Path, rows: int, *, share: int = 10) -> SegmentFile:
+    data, _ = encoded(batch([str(number) for number in range(rows)], share=share))
+    Disk().write(folder / "seg", data)
+    return SegmentFile.open(folder / "seg", 7)
+
+
+def ids(batches: list[pa.RecordBatch]) -> list[str]:
+    return [value for one in batches for value in one.column("message_id").to_pylist()]
+
+
+def test_it_knows_its_size(tmp_path: Path) -> None:
+    """Rows, Arrow batches and bytes; what `encode` says of it, too."""
+    rows = 2 * BATCH_ROWS + 1
+    segment = written(tmp_path, rows)
+    assert (segment.seq, segment.rows, segment.batches) == (7, rows, 3)
+    assert segment.size == (tmp_path / "seg").stat().st_size
+    assert encoded(batch([str(number) for number in range(rows)]))[1] == 3
+
+
+def test_large_messages_make_small_batches(tmp_path: Path) -> None:
+    """A batch is divided among tasks, and held in memory by each."""
+    assert written(tmp_path, 7, share=BATCH_BYTES // 2).batches == 4
+
+
+def test_parts_make_up_the_whole(tmp_path: Path) -> None:
+    """In order, each row once; the lease's id is not for readers."""
+    segment = written(tmp_path, 3 * BATCH_ROWS)
+    whole = list(segment.read())
+    assert ids(whole) == [str(number) for number in range(3 * BATCH_ROWS)]
+    assert {tuple(one.schema.names) for one in whole} == {tuple(SCHEMA.names)}
+    parts = [one for number in range(3) for one in segment.read(number, number + 1)]
+    assert parts == whole
+    assert list(segment.read(1)) == whole[1:]
+    assert list(segment.read(3)) == []
+
+
+def test_it_may_be_sent_as_bytes(tmp_path: Path) -> None:
+    """To who does not see the file, as a whole or in part; the schema is that of the rows."""
+    segment = written(tmp_path, 3 * BATCH_ROWS)
+    assert list(from_bytes(segment.to_bytes())) == list(segment.read())
+    assert list(from_bytes(segment.to_bytes(1, 2))) == list(segment.read(1, 2))
+    assert pa.ipc.open_stream(segment.to_bytes(0, 0)).schema == SCHEMA
+    assert pickle.loads(pickle.dumps(segment)) == segment
+
+
+def test_rows_outlive_the_file(tmp_path: Path) -> None:
+    """It may be deleted while a slow task still has them in memory."""
+    segment = written(tmp_path, 10)
+    (rows,) = segment.read()
+    segment.path.unlink()
+    rows.validate(full=True)
+    assert ids([rows]) == [str(number) for number in range(10)]
+
+
+def test_it_keeps_the_leases_it_was_written_with(tmp_path: Path) -> None:
+    """By message id, for a process to come."""
+    assert written(tmp_path, 3).leases() == {"0": "0/1", "1": "1/1", "2": "2/1"}
+
+
+def test_the_subscription_is_in_each_row_if_asked_for(tmp_path: Path) -> None:
+    """Behind it stands the lease's id, as ever."""
+    data, _ = encoded(batch(["a"]), "projects/p/subscriptions/s")
+    assert pa.ipc.open_file(data).schema.names == [*row_schema(True).names, ACK_ID]
+
+
+@pytest.mark.parametrize("content", [b"", b"ARROW1", b"x" * 1000])
+def test_what_is_no_segment_is_not_opened(tmp_path: Path, content: bytes) -> None:
+    """Half a file, say."""
+    (tmp_path / "seg").write_bytes(content)
+    with pytest.raises(pa.ArrowInvalid):
+        SegmentFile.open(tmp_path / "seg", 1)

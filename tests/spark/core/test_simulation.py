@@ -1,0 +1,169 @@
+"""The engine simulator on the broker: whatever dies and whenever, nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from emulator import Emulator
+from tests.spark.core.world import (
+    LEASE,
+    SUBSCRIPTION,
+    Ingestion,
+    MortalDisk,
+    SessionReader,
+    acked,
+    make_subscription,
+    publish,
+    read,
+    settings_of,
+)
+from tests.spark.engine import Checkpoint, Engine, Killed, Sink
+
+
+class Run(NamedTuple):
+    """One life of a query: where it ends, and what happens on the way. Steps are counted from 1.
+
+    dies_at: the step before which it is killed; or stopped, if `gently`.
+    disk: the change of the disk at which it is killed (0: none), and how far that comes.
+    expires_at: the step before which all leases end at the broker.
+    publishes_at: the step before which more messages are published.
+    """
+
+    dies_at: int
+    gently: bool
+    disk: int
+    how: str
+    expires_at: int
+    publishes_at: int
+    available_now: bool
+
+
+RUNS = st.builds(
+    Run,
+    dies_at=st.integers(1, 30),
+    gently=st.booleans(),
+    disk=st.integers(0, 8),
+    how=st.sampled_from(["before", "half", "after"]),
+    expires_at=st.integers(0, 20),
+    publishes_at=st.integers(0, 20),
+    available_now=st.booleans(),
+)
+PATIENT_RUNS = 10
+TO_THE_END = Run(0, False, 0, "", 0, 0, True)
+
+
+@pytest.fixture(scope="module")
+def shared_broker() -> Iterator[Emulator]:
+    with Emulator() as emulator:
+        yield emulator
+
+
+class Query:
+    """One example: a subscription, a query's checkpoint, spool and sink, and its lives."""
+
+    def __init__(self, broker: Emulator, folder: Path, keys: list[str], **settings: Any) -> None:
+        self.broker = broker
+        self.keys = keys
+        self.settings = settings_of(broker, folder / "spool", **settings)
+        self.checkpoint = Checkpoint()
+        self.sink = Sink()
+        self.published: list[str] = []
+
+    def publish(self, count: int) -> None:
+        self.published += publish(self.broker, count, keys=self.keys)
+
+    def live(self, run: Run) -> None:
+        numbers = itertools.count(1)
+
+        def step(name: str) -> None:
+            self.check_acks()
+            number = next(numbers)
+            if number == run.expires_at:
+                self.broker.clock.advance(LEASE)
+            if number == run.publishes_at:
+                self.publish(3)
+            if number == run.dies_at:
+                raise Killed
+
+        ingestion = Ingestion(self.broker, self.settings, MortalDisk(run.disk, run.how))
+        engine = Engine(
+            SessionReader(ingestion.session),
+            self.checkpoint,
+            self.sink,
+            read=read,
+            step=step,
+            available_now=run.available_now,
+        )
+        try:
+            engine.run()
+        except Killed:
+            if not run.gently:
+                ingestion.kill()
+        finally:
+            ingestion.stop()
+        self.check_acks()
+
+    def live_to_the_end(self) -> None:
+        """Until all is acknowledged. What a dead process had comes when its leases have ended; and
+        on a busy machine a run may take a slow broker for an empty one."""
+        for _ in range(PATIENT_RUNS):
+            self.broker.clock.advance(LEASE)
+            self.live(TO_THE_END)
+            if self.broker.backlog(SUBSCRIPTION) == 0:
+                return
+
+    def check_acks(self) -> None:
+        """What is acknowledged is committed."""
+        assert acked(self.broker) <= set(self.sink.column("message_id", self.checkpoint))
+
+    def check_end(self) -> None:
+        """All is committed, and once; in order within each key; and all is acknowledged."""
+        committed = self.sink.column("message_id", self.checkpoint)
+        assert sorted(committed) == sorted(self.published)
+        assert acked(self.broker) == set(self.published)
+        assert self.broker.backlog(SUBSCRIPTION) == 0
+        if self.keys != [""]:
+            keys = self.sink.column("ordering_key", self.checkpoint)
+            for key in self.keys:
+                of_key = [int(i) for i, k in zip(committed, keys, strict=True) if k == key]
+                assert of_key == sorted(of_key)
+
+
+@examples(max_examples=25)
+@given(
+    kind=st.sampled_from(["plain", "ordered", "exactly once", "doubled"]),
+    count=st.integers(0, 25),
+    batch=st.integers(1, 10),
+    runs=st.lists(RUNS, max_size=4),
+)
+def test_nothing_is_lost_or_doubled(
+    shared_broker: Emulator, kind: str, count: int, batch: int, runs: list[Run]
+) -> None:
+    """Killed at any step or change of the disk, with leases that end and deliveries that come
+    twice: every message is committed once, acknowledged after that, and a batch that is replayed is
+    the same."""
+    shared_broker.reset()
+    make_subscription(
+        shared_broker,
+        enable_message_ordering=kind == "ordered",
+        enable_exactly_once_delivery=kind == "exactly once",
+    )
+    if kind == "doubled":
+        shared_broker.faults.duplicate_deliveries(times=count + 1)
+    keys = ["a", "b"] if kind == "ordered" else [""]
+    with tempfile.TemporaryDirectory() as folder:
+        query = Query(shared_broker, Path(folder), keys, max_messages_per_trigger=batch)
+        query.publish(count)
+        for run in runs:
+            query.live(run)
+        query.live_to_the_end()
+        query.check_end()

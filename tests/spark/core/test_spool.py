@@ -1,0 +1,189 @@
+"""The spool keeps segments for one process, one subscription, and within its limits."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.clock import SYSTEM_CLOCK, Clock, OffsetClock
+from subscriber.spark.disk import Disk
+from subscriber.spark.errors import MissingSegment, SpoolError
+from subscriber.spark.settings import IngestSettings
+from subscriber.spark.spool import LOCK_WAIT, Spool
+from tests.spark.core.messages import batch, encoded
+
+
+class FullDisk(Disk):
+    def write(self, path: Path, data: memoryview | bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class HurriedClock(OffsetClock):
+    """Time passes when it is looked at."""
+
+    def monotonic(self) -> float:
+        self.advance(LOCK_WAIT / 4)
+        return super().monotonic()
+
+
+def spool_in(
+    folder: Path, *, disk: Disk | None = None, clock: Clock = SYSTEM_CLOCK, **changes: Any
+) -> Spool:
+    values = {"subscription": "projects/p/subscriptions/one", "spool_dir": folder, **changes}
+    return Spool(IngestSettings(**values), disk or Disk(), clock)
+
+
+def write(spool: Spool, seq: int, rows: int = 3) -> None:
+    data, batches = encoded(batch([f"{seq}.{row}" for row in range(rows)]))
+    spool.write(seq, rows, batches, data)
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    one = spool_in(tmp_path)
+    one.open()
+    yield one
+    one.close()
+
+
+def test_segments_are_there_for_the_next_process(tmp_path: Path, spool: Spool) -> None:
+    """As they were written; what was removed is gone."""
+    for seq in (1, 2, 3):
+        write(spool, seq)
+    spool.remove(2)
+    spool.remove(9)
+    kept = [spool.get(1), spool.get(3)]
+    spool.close()
+    other = spool_in(tmp_path)
+    other.open()
+    assert other.numbers == [1, 3]
+    assert [other.get(1), other.get(3)] == kept
+    assert other.size == sum(one.path.stat().st_size for one in kept)
+    other.close()
+
+
+def test_a_crash_in_the_middle_of_a_write_leaves_nothing(tmp_path: Path) -> None:
+    """A file with half a segment never had its name."""
+    (tmp_path / "seg-00000000000000000001.arrow.tmp").write_bytes(b"half")
+    spool = spool_in(tmp_path)
+    spool.open()
+    assert spool.numbers == []
+    spool.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["LOCK", "meta.json"]
+
+
+def test_a_missing_segment_is_named(tmp_path: Path, spool: Spool) -> None:
+    """With those that are there, and what may be done."""
+    write(spool, 4)
+    with pytest.raises(MissingSegment, match=r"segment 3 .*\[4\].*failOnMissingSegment"):
+        spool.get(3)
+    spool.get(4).path.unlink()
+    with pytest.raises(MissingSegment):
+        spool.get(4)
+
+
+def test_a_damaged_segment_counts_as_missing(
+    tmp_path: Path, spool: Spool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is left where it is, and told of."""
+    write(spool, 1)
+    path = spool.get(1).path
+    spool.close()
+    path.write_bytes(path.read_bytes()[:100])
+    other = spool_in(tmp_path)
+    other.open()
+    with pytest.raises(MissingSegment):
+        other.get(1)
+    other.close()
+    assert path.exists()
+    assert "damaged" in caplog.text
+
+
+def test_there_is_one_process_a_spool(tmp_path: Path, spool: Spool) -> None:
+    """Another one waits for its end, but not for ever, and says who has it."""
+    other = spool_in(tmp_path, clock=HurriedClock())
+    with pytest.raises(SpoolError, match=f"in use by another process .*{os.getpid()}"):
+        other.open()
+
+
+def test_a_successor_waits_for_a_process_that_is_about_to_end(tmp_path: Path, spool: Spool) -> None:
+    """As one that was told to stop is, when its query is started again at once."""
+    waits = threading.Event()
+
+    class TellingClock(OffsetClock):
+        def monotonic(self) -> float:
+            waits.set()
+            return super().monotonic()
+
+    other = spool_in(tmp_path, clock=TellingClock())
+    opening = threading.Thread(target=other.open)
+    opening.start()
+    assert waits.wait(LOCK_WAIT)
+    spool.close()
+    opening.join(LOCK_WAIT)
+    assert not opening.is_alive()
+    write(other, 1)
+    other.close()
+
+
+def test_it_belongs_to_one_subscription(tmp_path: Path, spool: Spool) -> None:
+    """Ids of another one's messages may be the same, and mean something else."""
+    spool.close()
+    other = spool_in(tmp_path, subscription="projects/p/subscriptions/two")
+    with pytest.raises(SpoolError, match=r"belongs to .*/one, not to .*/two"):
+        other.open()
+    # It has let go of what it had taken.
+    spool.open()
+
+
+@pytest.mark.parametrize(
+    ("meta", "error"),
+    [(b"{", "damaged"), (b"[]", "damaged"), (json.dumps({"format": 2, "subscription": ""}), "2")],
+)
+def test_a_spool_that_is_not_understood_is_not_used(
+    tmp_path: Path, meta: str | bytes, error: str
+) -> None:
+    """One of a later version, say."""
+    (tmp_path / "meta.json").write_bytes(meta if isinstance(meta, bytes) else meta.encode())
+    with pytest.raises(SpoolError, match=error):
+        spool_in(tmp_path).open()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    """Which names it."""
+    (tmp_path / "file").touch()
+    with pytest.raises(SpoolError, match=r"cannot use .*file"):
+        spool_in(tmp_path / "file" / "spool").open()
+
+
+def test_a_full_disk_is_an_error_that_says_what_was_to_be_written(tmp_path: Path) -> None:
+    """And the segment is not there."""
+    spool = spool_in(tmp_path)
+    spool.open()
+    spool.close()
+    spool = spool_in(tmp_path, disk=FullDisk())
+    spool.open()
+    with pytest.raises(SpoolError, match=r"3 messages .*No space left.*Nothing is lost"):
+        write(spool, 1)
+    assert spool.numbers == []
+    spool.close()
+
+
+def test_it_takes_no_more_than_it_may(tmp_path: Path) -> None:
+    """What is removed makes room again."""
+    data, _ = encoded(batch(["1.0", "1.1", "1.2"]))
+    spool = spool_in(tmp_path, max_spool_bytes=len(data) + 10)
+    spool.open()
+    write(spool, 1)
+    with pytest.raises(SpoolError, match=f"{len(data)} are in use"):
+        write(spool, 2)
+    spool.remove(1)
+    write(spool, 2)
+    spool.close()

@@ -1,0 +1,231 @@
+"""A Spark driver in a process of its own, that can be killed, and what is left of it.
+
+Run as a program it is the driver: a query that keeps each batch's message ids in a file, begun
+again whenever it ends, and told by its standard input to `stop` it or to let the next batch `fail`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .processes import descendants, runs_with, wait_until_gone
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+ROOT = Path(__file__).parents[2]
+
+# What stands for the work of a sink, in seconds: so that kills come in the middle of it.
+SINK_WORK = 0.15
+
+
+class Ingester:
+    """One driver at a time, on one checkpoint, spool and output."""
+
+    def __init__(self, folder: Path, subscription: str, endpoint: str, per_batch: int) -> None:
+        self._folder = folder
+        self._arguments = [
+            *("--folder", str(folder), "--subscription", subscription),
+            *("--endpoint", endpoint, "--per-batch", str(per_batch)),
+        ]
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self, *, available_now: bool = False) -> None:
+        """Start the driver, which is a while before it reads anything."""
+        folder = self._folder
+        folder.mkdir(exist_ok=True)
+        with (folder / "driver.log").open("a") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.ingester", *self._arguments]
+                + (["--available-now"] if available_now else []),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                text=True,
+                cwd=ROOT,
+            )
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def tell(self, word: str) -> None:
+        """`stop` or `fail`."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{word}\n")
+        self._process.stdin.flush()
+
+    def source_worker(self) -> int | None:
+        """The process in which the source runs, if it does."""
+        return self._find("python_streaming_source_runner")
+
+    def kill_source_worker(self) -> bool:
+        """SIGKILL; whether there was one."""
+        return self._kill(self.source_worker())
+
+    def kill_jvm(self) -> None:
+        """SIGKILL, and wait until nothing is left of it and the driver."""
+        left = self._family()
+        self._kill(self._find("org.apache.spark.deploy.SparkSubmit"))
+        self._gone(left)
+
+    def kill_driver(self) -> None:
+        """As `kill_jvm`, the Python process. The JVM ends when it notices."""
+        left = self._family()
+        assert self._process is not None
+        self._process.kill()
+        self._gone(left)
+
+    def wait(self, timeout: float) -> int:
+        """Its exit code, when it has ended by itself."""
+        assert self._process is not None
+        code = self._process.wait(timeout)
+        self._close()
+        return code
+
+    def close(self) -> None:
+        """Kill whatever runs."""
+        if self.runs:
+            self.kill_driver()
+
+    def log(self) -> str:
+        return (self._folder / "driver.log").read_text(errors="replace")
+
+    def batches(self) -> dict[int, list[str]]:
+        """The message ids of each batch that was stored."""
+        return {
+            int(path.stem): path.read_text().split()
+            for path in (self._folder / "out").glob("*.ids")
+        }
+
+    def committed(self) -> set[int]:
+        """The batches in Spark's commit log."""
+        commits = self._folder / "checkpoint" / "commits"
+        return {int(path.name) for path in commits.glob("*") if path.name.isdigit()}
+
+    def _family(self) -> list[int]:
+        assert self._process is not None
+        return [self._process.pid, *descendants(self._process.pid)]
+
+    def _find(self, word: str) -> int | None:
+        assert self._process is not None
+        return next((pid for pid in descendants(self._process.pid) if runs_with(pid, word)), None)
+
+    def _gone(self, pids: list[int]) -> None:
+        assert self._process is not None
+        # The driver does not end by itself when the JVM is gone: its calls fail, one by one.
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._close()
+        if not wait_until_gone(pids, timeout=60.0):
+            raise AssertionError(f"some of {pids} are left")
+
+    def _close(self) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.close()
+        except BrokenPipeError:
+            # Words for one that is dead.
+            return
+
+    @staticmethod
+    def _kill(pid: int | None) -> bool:
+        if pid is None:
+            return False
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+class _Driver:
+    """The query, from the driver's side."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        from subscriber.spark import local_session
+
+        self._arguments = arguments
+        self._out = Path(arguments.folder, "out")
+        self._out.mkdir(exist_ok=True)
+        self._fails = threading.Event()
+        self._spark = local_session(
+            "local[2]",
+            config={
+                "spark.sql.shuffle.partitions": "1",
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            },
+        )
+
+    def run(self) -> None:
+        from pyspark.errors import StreamingQueryException
+
+        threading.Thread(target=self._listen, daemon=True).start()
+        while True:
+            query = self._start()
+            try:
+                query.awaitTermination()
+            except StreamingQueryException as error:
+                print("the query failed:", str(error).splitlines()[0], flush=True)
+            else:
+                if self._arguments.available_now:
+                    break
+                print("the query was stopped", flush=True)
+        self._spark.stop()
+
+    def _start(self) -> StreamingQuery:
+        arguments = self._arguments
+        rows = (
+            self._spark.readStream.format("pubsub")
+            .option("subscription", arguments.subscription)
+            .option("endpoint", arguments.endpoint)
+            .option("spoolDir", f"{arguments.folder}/spool")
+            .option("maxMessagesPerTrigger", arguments.per_batch)
+            .option("leaseSeconds", 10)
+            .option("drainWaitMs", 1000)
+            .load()
+        )
+        writer = rows.writeStream.foreachBatch(self._store).option(
+            "checkpointLocation", f"{arguments.folder}/checkpoint"
+        )
+        if arguments.available_now:
+            writer = writer.trigger(availableNow=True)
+        return writer.start()
+
+    def _store(self, rows: DataFrame, batch: int) -> None:
+        """Idempotent: the file of a batch is replaced, at once."""
+        ids = [row.message_id for row in rows.select("message_id").collect()]
+        threading.Event().wait(SINK_WORK)
+        if self._fails.is_set():
+            self._fails.clear()
+            raise RuntimeError("as told")
+        path = self._out / f"{batch}.ids"
+        fresh = path.with_suffix(".tmp")
+        fresh.write_text("\n".join(ids))
+        fresh.replace(path)
+
+    def _listen(self) -> None:
+        for word in sys.stdin:
+            if word.strip() == "fail":
+                self._fails.set()
+            for query in self._spark.streams.active if word.strip() == "stop" else []:
+                query.stop()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for name in ("folder", "subscription", "endpoint", "per-batch"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--available-now", action="store_true")
+    _Driver(parser.parse_args()).run()

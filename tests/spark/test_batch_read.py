@@ -1,0 +1,154 @@
+"""`spark.read.format("pubsub")`: pulled once, the same in each action, acknowledged on demand."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from emulator import Emulator
+from protocol.errors import NotFound
+from subscriber import SubscriberClient
+from subscriber.spark import BatchRead
+from subscriber.spark.batch_read import Journal, pull
+from subscriber.spark.errors import SpoolError
+from subscriber.spark.options import BatchOptions, StreamOptions
+from subscriber.spark.stream_reader import PubSubStreamReader
+
+from .stage import SUBSCRIPTION, publish, subscribed
+
+
+def options(broker: Emulator, folder: Path, **more: str) -> dict[str, str]:
+    return {
+        "subscription": SUBSCRIPTION,
+        "endpoint": broker.endpoint,
+        "spoolDir": str(folder / "read"),
+        "drainWaitMs": "300",
+        **more,
+    }
+
+
+def rows(given: dict[str, str]) -> list[str]:
+    """The ids of what Spark would be given to read now."""
+    segments = pull(BatchOptions.of(given, files_are_shared=True))
+    batches = [batch for segment in segments for batch in segment.read()]
+    return [one for batch in batches for one in batch.column("message_id").to_pylist()]
+
+
+@pytest.mark.spark
+def test_read_in_spark(spark: SparkSession, broker: Emulator, tmp_path: Path) -> None:
+    """Each action sees the same rows; nothing is acknowledged before the caller says so."""
+    subscribed(broker)
+    ids = publish(broker, 30)
+    read = BatchRead(**options(broker, tmp_path, maxMessages="20", numPartitions="2"))
+    frame = read.load(spark)
+    assert frame.count() == 20
+    assert [row.message_id for row in frame.orderBy("publish_time", "message_id").collect()]
+    assert frame.filter("cast(string(data) as int) < 20").count() == 20
+    assert (read.rows, broker.backlog(SUBSCRIPTION)) == (20, 30)
+    assert read.ack() == 20
+    assert (read.rows, broker.backlog(SUBSCRIPTION)) == (0, 10)
+    rest = read.load(spark).select("message_id").collect()
+    assert sorted(int(row.message_id) for row in rest) == [int(one) for one in ids[20:]]
+
+
+def test_rows_stay_until_they_are_acknowledged(broker: Emulator, tmp_path: Path) -> None:
+    """For another process, too, such as the next try of a job that was killed."""
+    given = options(broker, tmp_path)
+    subscribed(broker)
+    ids = publish(broker, 5)
+    assert rows(given) == ids
+    publish(broker, 5)
+    assert rows(given) == ids
+    assert BatchRead(**given).ack() == 5
+    assert len(rows(given)) == 5
+    assert broker.backlog(SUBSCRIPTION) == 5
+
+
+def test_redelivery_of_an_acknowledged_row_is_left_out(broker: Emulator, tmp_path: Path) -> None:
+    """Its lease was over before the job was done, and another reader had it in hand."""
+    given = options(broker, tmp_path)
+    subscribed(broker)
+    publish(broker, 3)
+    assert len(rows(given)) == 3
+    broker.clock.advance(700)
+    with SubscriberClient(endpoint=broker.endpoint) as another:
+        assert len(another.pull(subscription=SUBSCRIPTION, max_messages=3).received_messages) == 3
+    BatchRead(**given).ack()
+    assert broker.backlog(SUBSCRIPTION) == 3
+    broker.clock.advance(20)
+    (late,) = publish(broker, 1)
+    assert rows(given) == [late]
+    assert broker.backlog(SUBSCRIPTION) == 1
+
+
+def test_crash_in_the_middle_of_ack(broker: Emulator, tmp_path: Path) -> None:
+    """The journal says that the rows are done with: the next read makes it so."""
+    given = options(broker, tmp_path)
+    subscribed(broker)
+    publish(broker, 4)
+    assert len(rows(given)) == 4
+    Journal(BatchOptions.of(given, files_are_shared=True).settings).write(1, [])
+    assert rows(given) == []
+    broker.wait_until_acked(SUBSCRIPTION)
+
+
+def test_nothing_to_read(broker: Emulator, tmp_path: Path) -> None:
+    """No rows, and nothing to acknowledge."""
+    given = options(broker, tmp_path)
+    subscribed(broker)
+    assert rows(given) == []
+    assert BatchRead(**given).ack() == 0
+
+
+def test_what_did_not_fit_is_given_back_at_once(broker: Emulator, tmp_path: Path) -> None:
+    """Another reader need not wait for a lease to end."""
+    subscribed(broker)
+    publish(broker, 50)
+    assert len(rows(options(broker, tmp_path, maxMessages="20"))) == 20
+    assert len(rows(options(broker, tmp_path, spoolDir=str(tmp_path / "other")))) == 30
+
+
+def test_spool_of_a_stream_is_refused(broker: Emulator, tmp_path: Path) -> None:
+    """Each would take the other's batches for its own."""
+    (tmp_path / "read").mkdir()
+    (tmp_path / "read" / "meta.json").write_text("{}")
+    with pytest.raises(SpoolError, match="belongs to a streaming query"):
+        rows(options(broker, tmp_path))
+
+
+def test_stream_is_refused_in_the_folder_of_a_read(broker: Emulator, tmp_path: Path) -> None:
+    """As the other way round."""
+    subscribed(broker)
+    given = options(broker, tmp_path)
+    assert rows(given) == []
+    reader = PubSubStreamReader(StreamOptions.of(given, files_are_shared=True))
+    with pytest.raises(SpoolError, match="belongs to a batch read"):
+        reader.latestOffset({"seq": 0}, ReadAllAvailable())
+
+
+def test_subscription_that_is_not_there(broker: Emulator, tmp_path: Path) -> None:
+    """An error, not an empty read."""
+    with pytest.raises(NotFound):
+        rows(options(broker, tmp_path))
+
+
+@pytest.mark.parametrize("text", ["{", '{"format": 1}', '{"format": 1, "pending": 3}', "[]"])
+def test_damaged_journal(broker: Emulator, tmp_path: Path, text: str) -> None:
+    """Never taken for an empty one: its rows would be pulled and given out again."""
+    (tmp_path / "read").mkdir()
+    (tmp_path / "read" / "read.json").write_text(text)
+    with pytest.raises(SpoolError, match=r"read\.json is damaged"):
+        rows(options(broker, tmp_path))
+
+
+def test_two_actions_at_once_read_the_same(broker: Emulator, tmp_path: Path) -> None:
+    """One pulls and the other waits for it; neither takes the other's rows away."""
+    subscribed(broker)
+    ids = publish(broker, 10)
+    given = options(broker, tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(rows, [given] * 4)) == [ids] * 4

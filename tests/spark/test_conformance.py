@@ -1,0 +1,109 @@
+"""The engine in plain Python, with which the core is tested, asks what real Spark asks."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from emulator import Emulator
+from subscriber.spark.options import StreamOptions
+from subscriber.spark.partition import PartitionReader
+from subscriber.spark.stream_reader import PubSubStreamReader
+
+from .engine import Checkpoint, Engine, Killed
+from .engine import Sink as EngineSink
+from .recorded import RecordedSource, take_calls
+from .stage import Sink, Stage, publish
+
+pytestmark = pytest.mark.spark
+
+LIMIT = {"maxMessagesPerTrigger": "10"}
+
+
+class Simulation:
+    """The same query as a stage's, on the simulated engine."""
+
+    def __init__(self, stage: Stage) -> None:
+        given = {**stage.options(**LIMIT), "spoolDir": f"{stage.spool}.simulated"}
+        self._options = StreamOptions.of(given, files_are_shared=True)
+        self._checkpoint = Checkpoint()
+        self._sink = EngineSink()
+
+    def drain(self, step: Callable[[str], None] = lambda name: None) -> list[str]:
+        """One run with "available now"; returns its calls."""
+        reader = PubSubStreamReader(self._options)
+        engine = Engine(
+            reader,
+            self._checkpoint,
+            self._sink,
+            read=PartitionReader().read,
+            step=step,
+            available_now=True,
+        )
+        self._on_a_thread(engine.run)
+        reader.stop()
+        return engine.calls
+
+    @staticmethod
+    def _on_a_thread(run: Callable[[], None]) -> None:
+        """Not on the main one, of which the reader would take the signals."""
+
+        def mortal() -> None:
+            try:
+                run()
+            except Killed:
+                return
+
+        thread = threading.Thread(target=mortal)
+        thread.start()
+        thread.join()
+
+
+def dies_in(batch: int) -> Callable[[str], None]:
+    """Kills a simulated run when its so-manieth batch is to be written, from 0."""
+    written = itertools.count()
+
+    def step(name: str) -> None:
+        if name == "sink" and next(written) == batch:
+            raise Killed
+
+    return step
+
+
+def test_order_of_calls(spark: SparkSession, broker: Emulator, tmp_path: Path) -> None:
+    """In a new query, after the first batch failed, after another one did, and after neither."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    spark.dataSource.register(RecordedSource)
+    real = Stage(spark, broker, tmp_path)
+    real.format = "recorded"
+    failing = {0, 1}
+
+    def fail_once(batch: int) -> None:
+        if batch in failing:
+            failing.remove(batch)
+            raise RuntimeError("not this one")
+
+    sink = Sink(before=fail_once)
+    with Emulator() as other:
+        simulated = Stage(spark, other, tmp_path)
+        simulation = Simulation(simulated)
+        for stage in (real, simulated):
+            publish(stage.broker, 25)
+        for dies in (dies_in(0), dies_in(1)):
+            with pytest.raises(StreamingQueryException, match="not this one"):
+                real.drain(sink, **LIMIT)
+            assert take_calls(real.spool) == simulation.drain(dies)
+        real.drain(sink, **LIMIT)
+        assert take_calls(real.spool) == simulation.drain()
+        for stage in (real, simulated):
+            publish(stage.broker, 5)
+        real.drain(sink, **LIMIT)
+        assert take_calls(real.spool) == simulation.drain()
+    assert len(sink.ids) == 30

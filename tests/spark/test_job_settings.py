@@ -1,0 +1,219 @@
+"""What an ingestion job is told, what it keeps, and what it tells: all without Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.live import Live
+
+from subscriber.cli.ingest_view import LinesView, LiveView, Rate, summary
+from subscriber.spark.batch_handler import Totals
+from subscriber.spark.errors import IngestError
+from subscriber.spark.ingest_job import IngestJob
+from subscriber.spark.ingest_state import IngestState
+from subscriber.spark.java_error import reason_of
+from subscriber.spark.job import IngestReport
+from tests.subscriber.command_line import pullstream
+
+SUBSCRIPTION = "projects/p/subscriptions/rows"
+DATABASE = "jdbc:postgresql://db/shop?password=secret"
+
+
+def job(**arguments: Any) -> IngestJob:
+    return IngestJob(**{"subscription": SUBSCRIPTION, "to": "/data/rows", **arguments})
+
+
+def test_only_from_and_to_must_be_told() -> None:
+    """Parquet, messages as they are, the state inside."""
+    made = job()
+    assert made.format == "parquet"
+    assert made.state_folder == Path("/data/rows/_state")
+    assert made.target().place == "/data/rows"
+    assert made.bad_target() is None
+
+
+def test_bad_records_have_a_table_beside() -> None:
+    """Of the same kind, unless another place is named."""
+    decoding = {"decode": "json", "schema": "id BIGINT"}
+    assert job(**decoding).bad_target() == job(to="/data/rows-deadletter").target()
+    assert job(**decoding, bad_to="/bad").bad_target() == job(to="/bad").target()
+    database = job(**decoding, to=DATABASE, table="rows", state="/state").bad_target()
+    assert database == job(to=DATABASE, table="rows_deadletter", state="/state").target()
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        (DATABASE, "jdbc:postgresql://db/shop"),
+        ("jdbc:sqlserver://db:1433;password=secret", "jdbc:sqlserver://db:1433"),
+        ("jdbc:oracle:thin:me/secret@//db:1521/shop", "jdbc:oracle:thin://db:1521/shop"),
+        ("jdbc:mysql://me:secret@db/shop", "jdbc:mysql://db/shop"),
+        ("jdbc:derby:/data/me@home/shop", "jdbc:derby:/data/me@home/shop"),
+    ],
+)
+def test_a_database_is_known_by_its_url(url: str, told: str) -> None:
+    """What people are told of it, and what is kept on disk, has no password."""
+    made = job(to=url, table="rows", state="/state")
+    assert made.format == "jdbc"
+    assert made.target().place == made.identity["to"] == f"rows in {told}"
+
+
+def test_a_file_url_is_a_folder_here() -> None:
+    """With its escapes."""
+    assert job(to="file:///data/the%20rows").state_folder == Path("/data/the rows/_state")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"format": "csv"}, "format is 'csv'; it must be one of parquet, json, delta, jdbc"),
+        ({"format": "jdbc"}, "to is the URL of a database, jdbc:..."),
+        ({"to": DATABASE, "format": "parquet"}, "to is the URL of a database"),
+        ({"to": DATABASE, "state": "/s"}, "table is missing"),
+        ({"table": "rows"}, "table is 'rows', which only the format jdbc has"),
+        ({"to": DATABASE, "table": "t", "partition_by": ("a",)}, "partition_by is for folders"),
+        ({"available_now": True, "every": 5.0}, "either available_now or every"),
+        ({"every": 0.0}, "every is 0.0; it must be above 0 seconds"),
+        ({"to": "gs://bucket/rows"}, "state is missing: with to on another machine (gs)"),
+        ({"decode": "avro", "schema": "id INT"}, "decode is 'avro'; it must be json"),
+        ({"decode": "json"}, "decode and schema go together"),
+        ({"schema": "id INT"}, "decode and schema go together"),
+        ({"bad_to": "/bad"}, "bad_to is for what does not decode"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(arguments: dict[str, Any], text: str) -> None:
+    """With what would."""
+    with pytest.raises(ValueError, match=re.escape(text)):
+        job(**arguments)
+
+
+def test_a_state_is_found_again(tmp_path: Path) -> None:
+    """With the id that makes the numbers of its batches unique."""
+    first = IngestState.open(tmp_path / "state", job().identity)
+    assert IngestState.open(tmp_path / "state", job().identity) == first
+    other = IngestState.open(tmp_path / "other", job().identity)
+    assert first.batch(0) != other.batch(0)
+    assert first.checkpoint == (tmp_path / "state" / "checkpoint").as_uri()
+
+
+def test_a_state_is_that_of_one_job(tmp_path: Path) -> None:
+    """Another's numbers would overwrite or leave out what is not theirs."""
+    IngestState.open(tmp_path, job().identity)
+    with pytest.raises(IngestError, match=r"whose to is '/data/rows', not '/data/others'"):
+        IngestState.open(tmp_path, job(to="/data/others").identity)
+
+
+def test_a_state_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """And is not replaced by a new one."""
+    (tmp_path / "job.json").write_text("{")
+    with pytest.raises(IngestError, match="cannot be used"):
+        IngestState.open(tmp_path, job().identity)
+
+
+@pytest.mark.parametrize(
+    ("trace", "reason"),
+    [
+        ("one line\nand more", "one line"),
+        (
+            "a.B: x\n\tat c\nCaused by: d.E: y\n\tat f\nCaused by: g.H: root\n\t... 3 more",
+            "g.H: root",
+        ),
+        (
+            "[CODE] Failed: Traceback (most recent call last):\n  File a\n    b()\n"
+            "protocol.errors.NotFound: 404 Resource not found (resource=x).\n SQLSTATE: 38000\n"
+            "=== Streaming Query ===\nIdentifier: x [id = y]\n",
+            "NotFound: 404 Resource not found (resource=x).",
+        ),
+        (
+            "Failed: Traceback (most recent call last):\n  File a\nValueError: option 'x'\n\n"
+            "During handling of the above exception, another exception occurred:\n\n"
+            "Traceback (most recent call last):\n  File b\nUnboundLocalError: reader\n",
+            "ValueError: option 'x'",
+        ),
+    ],
+    ids=["plain", "java", "python", "python in trouble"],
+)
+def test_of_a_trace_the_root_is_told(trace: str, reason: str) -> None:
+    """In one line."""
+    assert reason_of(RuntimeError(trace)) == reason
+
+
+def report(seconds: float = 2.0, rows: int = 1000, **others: Any) -> IngestReport:
+    source = {"leased": 40, "suppressedDuplicates": 7}
+    return IngestReport(Totals(3, rows, 5000, 12), seconds, source, "/data/rows", **others)
+
+
+def test_the_summary_has_what_was_done() -> None:
+    """For people."""
+    assert summary(report(bad_to="/bad", stopped=True), as_json=False).splitlines() == [
+        "1,000 messages in 3 batches, 5,000 bytes of data, in 2.0 s (500 a second)",
+        "988 rows to /data/rows",
+        "12 that did not decode to /bad",
+        "7 duplicates left out",
+        "stopped between two batches: the next run goes on from there",
+    ]
+
+
+def test_machines_get_the_summary_as_an_object() -> None:
+    """With the same figures."""
+    assert json.loads(summary(report(), as_json=True)) == {
+        "batches": 3,
+        "messages": 1000,
+        "bytes": 5000,
+        "bad": 12,
+        "duplicates": 7,
+        "seconds": 2.0,
+        "to": "/data/rows",
+        "badTo": None,
+        "stopped": False,
+    }
+
+
+def test_the_rate_is_that_of_the_last_seconds() -> None:
+    """What was long ago has no part in it."""
+    rate = Rate()
+    assert rate.of(report(0.0, 0)) == 0.0
+    assert rate.of(report(10.0, 1000)) == 100.0
+    assert rate.of(report(20.0, 1000)) == 0.0
+
+
+def test_a_pipe_gets_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    """And not one each half second."""
+    view = LinesView(as_json=False)
+    for halves in range(50):
+        view.show(report(halves / 2, halves * 100))
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("batches=3 messages=2000 bytes=5000 bad=12 duplicates=7 seconds=10.0 ")
+    assert first.endswith("rowsPerSecond=200 backlog=40")
+    assert "messages=4000" in second
+
+
+def test_a_terminal_gets_a_line_that_is_drawn_anew() -> None:
+    """With the rate and the backlog."""
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=True, width=120)
+    with Live(console=console, auto_refresh=False) as live:
+        LiveView(live).show(report(bad_to="/bad"))
+    assert "1,000 rows in 3 batches, 0 rows/s, backlog 40, 12 bad, 2 s" in shown.getvalue()
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line, before anything else."""
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    result = pullstream("ingest", "--subscription", SUBSCRIPTION, "--to", "/data/rows")
+    assert result.code == 1
+    assert result.stderr == "Error: ingest needs pyspark: pip install 'pullstream[cli,spark]'\n"
+
+
+def test_wrong_usage_is_told_before_spark_starts() -> None:
+    """It takes many seconds to."""
+    result = pullstream("ingest", "--subscription", SUBSCRIPTION, "--to", "x", "--decode", "json")
+    assert result.code == 2
+    assert "decode and schema go together" in result.stderr

@@ -1,0 +1,134 @@
+"""`readStream.format("pubsub")` on real Spark, with a real broker."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+
+from emulator import Emulator
+from subscriber import SubscriberClient
+
+from .processes import source_workers, wait_until_gone
+from .stage import SUBSCRIPTION, Sink, Stage, publish
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def stage(spark: SparkSession, broker: Emulator, tmp_path: Path) -> Stage:
+    # A query that fails, as some here must, is told of by py4j, too.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    return Stage(spark, broker, tmp_path)
+
+
+def test_available_now_brings_every_message_with_all_that_it_is(stage: Stage) -> None:
+    """Once, with its attributes, key, time and id, acknowledged when the query ends."""
+    ids = publish(stage.broker, 25, attributes={"kind": "order", "é": ""}, ordering_key="k")
+    rows: list[Row] = []
+    partitions: list[int] = []
+
+    def sink(frame: DataFrame, batch: int) -> None:
+        rows.extend(frame.selectExpr("*", "unix_micros(publish_time) AS micros").collect())
+        partitions.append(frame.rdd.getNumPartitions())
+
+    query = stage.drain(
+        sink,
+        includeSubscription="true",
+        maxMessagesPerTrigger="10",
+        numPartitions="2",
+        partitionBy="orderingKey",
+    )
+    assert [row.message_id for row in rows] == ids
+    assert [bytes(row.data) for row in rows] == [b"%d" % number for number in range(25)]
+    assert {row.subscription for row in rows} == {SUBSCRIPTION}
+    assert {row.ordering_key for row in rows} == {"k"}
+    assert rows[0].attributes == {"kind": "order", "é": ""}
+    assert rows[0].delivery_attempt is None
+    assert rows[0].micros == stage.broker.message(ids[0]).message.publish_time.ToMicroseconds()
+    assert partitions == [2, 2, 2]
+    assert stage.broker.backlog(SUBSCRIPTION) == 0
+    last = query.recentProgress[-1]["sources"][0]
+    assert json.loads(last["endOffset"]) == {"seq": 3}
+    figures = json.loads(last["latestOffset"])
+    assert figures["seq"] == 3
+    assert figures["suppressedDuplicates"] == 0
+
+
+def test_batch_that_failed_comes_again_as_it_was(stage: Stage) -> None:
+    """With the same number and rows. Nothing of it was acknowledged before it was committed."""
+    ids = publish(stage.broker, 30)
+    backlogs = []
+
+    def fail_once(batch: int) -> None:
+        backlogs.append(stage.broker.backlog(SUBSCRIPTION))
+        if batch == 1 and len(backlogs) == 2:
+            raise RuntimeError("the sink has its own opinion")
+
+    sink = Sink(after=fail_once)
+    with pytest.raises(StreamingQueryException, match="its own opinion"):
+        stage.drain(sink, maxMessagesPerTrigger="10")
+    stage.drain(sink, maxMessagesPerTrigger="10")
+    assert sink.ids == ids
+    assert sink.replays == [True]
+    # Of three batches of ten, as each was stored: none committed, one, the same again, two.
+    assert backlogs[0] == 30
+    assert backlogs[1] >= 20
+    assert backlogs[2] >= 20
+    assert backlogs[3] >= 10
+    assert stage.broker.backlog(SUBSCRIPTION) == 0
+
+
+def test_stopped_query_holds_nothing(stage: Stage) -> None:
+    """No process, no lock, and no message that it has not planned; committed ones are done with."""
+    before = source_workers()
+    sink = Sink()
+    query = stage.start(sink)
+    done = publish(stage.broker, 5)
+    query.processAllAvailable()
+    (worker,) = source_workers() - before
+    query.stop()
+    assert wait_until_gone([worker])
+    assert sink.ids == done
+    with (stage.spool / "LOCK").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert not list(stage.spool.glob("*.arrow"))
+    assert stage.broker.backlog(SUBSCRIPTION) == 0
+    (late,) = publish(stage.broker, 1)
+    with SubscriberClient(endpoint=stage.broker.endpoint) as client:
+        response = client.pull(subscription=SUBSCRIPTION, max_messages=10, timeout=5)
+    assert [each.message.message_id for each in response.received_messages] == [late]
+
+
+def test_two_queries_share_a_subscription(stage: Stage, tmp_path: Path) -> None:
+    """Each with its own checkpoint and spool: together they have each message once."""
+    other = Stage.__new__(Stage)
+    other.__dict__.update(stage.__dict__, folder=tmp_path / "other")
+    sinks = [Sink(), Sink()]
+    queries = [stage.start(sinks[0]), other.start(sinks[1])]
+    ids = publish(stage.broker, 2000)
+    stage.broker.wait_until_acked(SUBSCRIPTION, timeout=60)
+    for query in queries:
+        query.stop()
+    assert sorted(sinks[0].ids + sinks[1].ids, key=int) == ids
+
+
+def test_unknown_option_is_told_by_load(stage: Stage) -> None:
+    """With all that are allowed, and before a query begins."""
+    with pytest.raises(AnalysisException, match=r"'topic' is unknown; allowed are .*lingerMs"):
+        stage.read(topic="t")
+
+
+def test_subscription_that_is_not_there_ends_the_query(stage: Stage) -> None:
+    """With the server's words, instead of a stream that stays empty."""
+    missing = "projects/p/subscriptions/missing"
+    with pytest.raises(StreamingQueryException, match=r"errors\.NotFound: 404 "):
+        stage.drain(Sink(), subscription=missing)
