@@ -75,7 +75,7 @@ class BatchHandler:
         self.written: int | None = None
         self.failure: BaseException | None = None
         # Whether the end of the query is our doing.
-        self.refused = False
+        self.refused: bool = False
 
     @property
     def totals(self) -> Totals:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 # By column: the types that it may have, in Spark's simple form.
-COLUMNS = {
+COLUMNS: dict[str, tuple[str, ...]] = {
     "data": ("binary", "string"),
     "attributes": ("map<string,string>",),
     "ordering_key": ("string",),

@@ -46,7 +46,7 @@ class PublishQueue:
     """
 
     def __init__(self) -> None:
-        self.size = 0
+        self.size: int = 0
         # By key: the request that takes more messages.
         self._open: dict[str, Request] = {}
         self._ready: deque[Request] = deque()

@@ -10,10 +10,15 @@ from protocol import names
 from protocol.errors import InvalidArgument
 from subscriber.connection import locate
 
-from .option_text import SECONDS, TEXT, read_options
+from .option_text import SECONDS, TEXT, Kind, read_options
 from .sink_publisher import RETRY_FOR
 
-SINK_OPTIONS = {"topic": TEXT, "project": TEXT, "endpoint": TEXT, "retrySeconds": SECONDS}
+SINK_OPTIONS: dict[str, Kind] = {
+    "topic": TEXT,
+    "project": TEXT,
+    "endpoint": TEXT,
+    "retrySeconds": SECONDS,
+}
 
 # What a streaming query is told in the same way, and hands on.
 _OF_THE_QUERY = {"checkpointlocation", "queryname"}

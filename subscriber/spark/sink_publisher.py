@@ -54,7 +54,7 @@ class SinkPublisher:
         retry_for: float = RETRY_FOR,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.published = 0
+        self.published: int = 0
         self._topic = topic
         self._retry_for = retry_for
         self._clock = clock
