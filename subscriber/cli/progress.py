@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+from contextlib import suppress
 
 from protocol.clock import SYSTEM_CLOCK, Clock
+
+# A signal between the main thread's last look and its going to sleep wakes nobody (Python notes it
+# and runs its handler when that thread next does something): it looks again after so many seconds.
+_LOOK_SECONDS = 0.5
 
 
 class Progress:
     """Counts messages up to a limit and notes when the last one ended. Thread-safe.
+
+    Callbacks call `begin` and `end`, the main thread `wait`, a signal's handler `interrupt`, any
+    thread `stop`.
 
     Args:
         limit: how many messages to take on; None: no limit.
@@ -26,6 +35,10 @@ class Progress:
         self._ended = 0
         self._quiet_since = clock.monotonic()
         self._stopped = False
+        self._interrupted = False
+        # Wakes the main thread. Not the condition: a handler runs in the midst of whatever that
+        # thread does, perhaps with the condition's lock, and a SimpleQueue may be written to there.
+        self._news: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def begin(self) -> bool:
         """Whether to take on one more message. If so, `end` must follow.
@@ -44,32 +57,45 @@ class Progress:
         with self._changed:
             self._ended += 1
             self._quiet_since = self._clock.monotonic()
-            self._changed.notify_all()
+        if self._idle is not None or self._ended == self._limit:
+            self._news.put(None)
 
     def stop(self) -> None:
         """Nothing more is to be taken on."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+        self._news.put(None)
+
+    def interrupt(self) -> None:
+        """End `wait`. Takes no lock, so that a signal's handler may call it."""
+        self._interrupted = True
+        self._news.put(None)
 
     def wait(self) -> None:
-        """Block until the limit is reached, nothing came for too long, or `stop` was called."""
+        """Block until the limit is reached, nothing came for too long, or it was stopped."""
         self._clock.add_waker(self._wake)
         try:
-            with self._changed:
-                while not self._stopped and self._ended != self._limit:
-                    deadline = self._idle_deadline()
-                    if deadline is not None and deadline <= self._clock.monotonic():
-                        return
-                    self._changed.wait(self._clock.timeout(deadline))
+            while not self._is_over():
+                due = self._clock.timeout(self._idle_deadline())
+                with suppress(queue.Empty):
+                    self._news.get(
+                        timeout=_LOOK_SECONDS if due is None else min(due, _LOOK_SECONDS)
+                    )
         finally:
             self._clock.remove_waker(self._wake)
 
+    def _is_over(self) -> bool:
+        if self._stopped or self._interrupted or self._ended == self._limit:
+            return True
+        deadline = self._idle_deadline()
+        return deadline is not None and deadline <= self._clock.monotonic()
+
     def _idle_deadline(self) -> float | None:
-        if self._idle is None or self._begun > self._ended:
-            return None
-        return self._quiet_since + self._idle
+        with self._changed:
+            if self._idle is None or self._begun > self._ended:
+                return None
+            return self._quiet_since + self._idle
 
     def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+        self._news.put(None)

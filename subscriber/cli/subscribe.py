@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
 
 import click
 
@@ -50,8 +49,11 @@ _MAX_OUTSTANDING = FlowControl().max_messages
 )
 @session_options
 @pass_session
+@click.pass_context
 def subscribe(
+    context: click.Context,
     session: Session,
+    /,
     subscription: str,
     command: str | None,
     max_messages: int | None,
@@ -62,24 +64,28 @@ def subscribe(
     name = session.full_name("subscriptions", subscription)
     progress = Progress(max_messages, idle_exit)
     handler = _Handler(session.output, name, command, progress)
-    future = session.subscriptions().subscribe(
-        name,
-        handler,
-        flow_control=FlowControl(max_messages=min(max_messages or sys.maxsize, _MAX_OUTSTANDING)),
-        scheduler=ThreadScheduler(max_workers=workers),
-        await_callbacks_on_shutdown=True,
-    )
-    future.add_done_callback(lambda _: progress.stop())
-    try:
-        with _ended_by_sigterm():
+    with _noting_signals(progress) as signals:
+        future = session.subscriptions().subscribe(
+            name,
+            handler,
+            flow_control=FlowControl(
+                max_messages=min(max_messages or sys.maxsize, _MAX_OUTSTANDING)
+            ),
+            scheduler=ThreadScheduler(max_workers=workers),
+            await_callbacks_on_shutdown=True,
+        )
+        future.add_done_callback(lambda _: progress.stop())
+        try:
             progress.wait()
-    finally:
-        # What is being handled is handled to its end, and its acknowledgement sent.
-        progress.stop()
-        future.cancel()
-        future.result()
+        finally:
+            # What is being handled is handled to its end, and its acknowledgement sent.
+            progress.stop()
+            future.cancel()
+            future.result()
     if handler.failure is not None:
         raise handler.failure
+    if signals:
+        context.exit(128 + signals[0])
 
 
 class _Handler:
@@ -130,14 +136,30 @@ class _Handler:
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does: what runs such commands sends it to stop them."""
+def _noting_signals(progress: Progress) -> Iterator[list[int]]:
+    """Let Ctrl-C and SIGTERM end the wait, and note which it was. A second one ends the process.
 
-    def leave(number: int, frame: FrameType | None) -> NoReturn:
-        sys.exit(128 + number)
+    They are not raised: an exception out of a handler strikes the main thread anywhere, as when it
+    has a lock that a callback then waits for.
+    """
+    noted: list[int] = []
 
-    previous = signal.signal(signal.SIGTERM, leave)
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        for each in previous:
+            signal.signal(each, signal.SIG_DFL)
+        progress.interrupt()
+
+    previous = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM)
+        # As it is for a job in the background of a shell script, and is to stay.
+        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
+    }
+    for number in previous:
+        signal.signal(number, note)
     try:
-        yield
+        yield noted
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -95,3 +96,29 @@ def test_once_stopped_nothing_is_taken_on() -> None:
     progress.stop()
     progress.wait()
     assert not progress.begin()
+
+
+def test_a_signal_that_wakes_nobody_is_seen_all_the_same(run: Run) -> None:
+    """Got by another thread, as when it comes between the main thread's last look and its sleep."""
+    clock = WatchedClock()
+    progress = Progress(clock=clock)
+
+    def send() -> None:
+        clock.watched.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    previous = signal.signal(signal.SIGUSR1, lambda *_: progress.interrupt())
+    try:
+        sent = run(send)
+        progress.wait()
+        sent.result()
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+
+
+def test_an_interrupted_wait_still_takes_messages_on() -> None:
+    """Until it is stopped: what a handler of a signal may do is little."""
+    progress = Progress()
+    progress.interrupt()
+    progress.wait()
+    assert progress.begin()

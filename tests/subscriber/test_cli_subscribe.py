@@ -160,6 +160,21 @@ def test_a_signal_ends_it_in_good_order(
     assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
 
 
+def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    """For the command that runs, say; its message is delivered again."""
+    began = tmp_path / "began"
+    command = [sys.executable, "-m", "subscriber.cli", "subscribe", "billing"]
+    script = f"touch {began}; exec sleep 60"
+    with subprocess.Popen([*command, "--exec", script], start_new_session=True) as running:
+        publish(b"one")
+        while not began.exists():
+            assert running.poll() is None
+        while running.poll() is None:
+            running.send_signal(signal.SIGTERM)
+        os.killpg(running.pid, signal.SIGKILL)
+    assert running.returncode == -signal.SIGTERM
+
+
 def test_a_reader_that_leaves_ends_it(
     process: subprocess.Popen[bytes], pubsub_emulator: Emulator
 ) -> None:
