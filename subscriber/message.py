@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from datetime import datetime, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -54,16 +54,28 @@ class Batch:
     received_at: when it came, on the monotonic clock, in seconds.
     share: each message's equal part of the response's bytes. It is what flow control counts, as the
         memory of a response is one piece.
+    received: the messages as they came over the wire.
     open: how many of its messages are not finished.
     """
 
-    __slots__ = ("open", "outcomes", "received_at", "share")
+    __slots__ = ("open", "outcomes", "received", "received_at", "share")
 
-    def __init__(self, outcomes: Outcomes, received_at: float, share: int) -> None:
+    def __init__(
+        self,
+        outcomes: Outcomes,
+        received_at: float,
+        share: int,
+        received: Sequence[pubsub.ReceivedMessage],
+    ) -> None:
         self.outcomes: Outcomes = outcomes
         self.received_at: float = received_at
         self.share: int = share
+        self.received: Sequence[pubsub.ReceivedMessage] = received
         self.open: int = 0
+
+    def messages(self) -> list[Message]:
+        """The messages. Called once: each call makes others, with verdicts of their own."""
+        return [Message(self, at) for at in range(len(self.received))]
 
 
 class Message:
@@ -76,19 +88,21 @@ class Message:
     """
 
     __slots__ = (
+        "_at",
         "_key",
-        "_received",
-        "ack_id",
         "batch",
         "leased",
         "purged",
         "settled",
     )
 
-    def __init__(self, received: pubsub.ReceivedMessage, batch: Batch) -> None:
-        self._received = received
+    def __init__(self, batch: Batch, at: int) -> None:
+        # Its place in the response. What is there becomes an object of Python at each look, and
+        # goes again. Made on arrival and kept until the end, such objects were a third of all that
+        # a message costs: the garbage collector goes through all that wait, and memory that one
+        # thread fills and another one frees later is slow for both.
+        self._at = at
         self._key: str | None = None
-        self.ack_id: str = received.ack_id
         # For the SDK itself: the response it came in; the first verdict; whether it counts as
         # unfinished (LeaseTable's); whether its failure was dealt with (MessagesOnHold's).
         self.batch: Batch = batch
@@ -99,52 +113,62 @@ class Message:
     # ---- content -------------------------------------------------------------------------------
 
     @property
+    def content(self) -> pubsub.PubsubMessage:
+        """What was published, as it came over the wire; for the SDK itself."""
+        return self.batch.received[self._at].message
+
+    @property
+    def received(self) -> pubsub.ReceivedMessage:
+        """All of it as it came over the wire; for the SDK itself."""
+        return self.batch.received[self._at]
+
+    @property
+    def ack_id(self) -> str:
+        """What the server knows this delivery by."""
+        return self.batch.received[self._at].ack_id
+
+    @property
     def message_id(self) -> str:
-        return self._received.message.message_id
+        return self.content.message_id
 
     @property
     def data(self) -> bytes:
-        return self._received.message.data
+        return self.content.data
 
     @property
     def attributes(self) -> MutableMapping[str, str]:
         """The attributes; a missing key read by `[]` gives "", as in the official client."""
-        return self._received.message.attributes
+        return self.content.attributes
 
     @property
     def publish_time(self) -> datetime:
         """When the server took the message, in UTC."""
-        stamp = self._received.message.publish_time
+        stamp = self.content.publish_time
         return stamp.ToDatetime(tzinfo=timezone.utc)
 
     @property
     def published(self) -> tuple[int, int]:
         """`publish_time` as seconds since the epoch and nanoseconds; for the SDK itself."""
-        stamp = self._received.message.publish_time
+        stamp = self.content.publish_time
         return stamp.seconds, stamp.nanos
-
-    @property
-    def received(self) -> pubsub.ReceivedMessage:
-        """All of it as it came over the wire; for the SDK itself."""
-        return self._received
 
     @property
     def ordering_key(self) -> str:
         """The key within which order is kept, "" if there is none."""
         key = self._key
         if key is None:
-            key = self._key = self._received.message.ordering_key
+            key = self._key = self.content.ordering_key
         return key
 
     @property
     def size(self) -> int:
         """Bytes of the message on the wire: data, attributes, and all else."""
-        return self._received.message.ByteSize()
+        return self.content.ByteSize()
 
     @property
     def delivery_attempt(self) -> int | None:
         """How often it was delivered, counting from 1; None without a dead-letter policy."""
-        return self._received.delivery_attempt or None
+        return self.received.delivery_attempt or None
 
     @property
     def exactly_once_enabled(self) -> bool:

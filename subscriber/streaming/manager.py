@@ -231,11 +231,13 @@ class StreamingPullManager:
         )
 
     def adopt(self, ack_ids: Sequence[str], size: int) -> list[Message]:
-        batch = Batch(self._dispatcher, self._clock.monotonic(), size // max(len(ack_ids), 1))
-        messages = [Message(pubsub.ReceivedMessage(ack_id=i), batch) for i in ack_ids]
+        received = [pubsub.ReceivedMessage(ack_id=ack_id) for ack_id in ack_ids]
+        share = size // max(len(received), 1)
+        batch = Batch(self._dispatcher, self._clock.monotonic(), share, received)
+        messages = batch.messages()
         if messages:
             # In this order for the reasons that `_on_response` gives.
-            self._gauge.add(len(messages), len(messages) * batch.share)
+            self._gauge.add(len(messages), len(messages) * share)
             self._leaser.add(batch, messages)
             # Nobody knows how much is left of them.
             self._dispatcher.extend(list(ack_ids), self._leaser.stream_deadline)
@@ -252,11 +254,12 @@ class StreamingPullManager:
         self._dispatcher.exactly_once = self._leaser.exactly_once = exactly_once
         if not received:
             return
-        batch = Batch(self._dispatcher, self._clock.monotonic(), size // len(received))
-        messages = [Message(one, batch) for one in received]
+        share = size // len(received)
+        batch = Batch(self._dispatcher, self._clock.monotonic(), share, received)
+        messages = batch.messages()
         self._count(messages)
         # Counted first, and leased before anybody can settle them: no release without its add.
-        self._gauge.add(len(messages), len(messages) * batch.share)
+        self._gauge.add(len(messages), len(messages) * share)
         self._leaser.add(batch, messages)
         if self._lifecycle.is_stopping:
             self._dispatcher.nack(messages)

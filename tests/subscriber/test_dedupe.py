@@ -26,7 +26,8 @@ def delivery(message_id: str = "1", **attributes: str) -> Message:
         ack_id="ack",
         message=pubsub.PubsubMessage(message_id=message_id, attributes=attributes),
     )
-    return Message(received, Batch(Outcomes(), 0.0, 0))
+    (message,) = Batch(Outcomes(), 0.0, 0, [received]).messages()
+    return message
 
 
 def decided(message: Message) -> list[tuple[Verdict, int]]:

@@ -20,7 +20,8 @@ def message(outcomes: Outcomes | None = None, **fields: object) -> Message:
         delivery_attempt=int(str(fields.pop("delivery_attempt", 0))),
         message=pubsub.PubsubMessage(**fields),  # type: ignore[arg-type]
     )
-    return Message(delivered, Batch(outcomes or Outcomes(), 0.0, 0))
+    (made,) = Batch(outcomes or Outcomes(), 0.0, 0, [delivered]).messages()
+    return made
 
 
 def test_it_has_all_that_was_published() -> None:

@@ -15,16 +15,13 @@ def batch(
     ids: Sequence[str], outcomes: Outcomes | None = None, *, share: int = 10, delivery: int = 1
 ) -> list[Message]:
     """The messages of one response; the ack id tells which delivery of its message it is."""
-    common = Batch(outcomes or Outcomes(), 0.0, share)
-    return [
-        Message(
-            pubsub.ReceivedMessage(
-                ack_id=f"{one}/{delivery}", message=pubsub.PubsubMessage(message_id=one)
-            ),
-            common,
+    received = [
+        pubsub.ReceivedMessage(
+            ack_id=f"{one}/{delivery}", message=pubsub.PubsubMessage(message_id=one)
         )
         for one in ids
     ]
+    return Batch(outcomes or Outcomes(), 0.0, share, received).messages()
 
 
 def encoded(messages: list[Message], subscription: str | None = None) -> tuple[memoryview, int]:

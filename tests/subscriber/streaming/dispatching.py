@@ -79,4 +79,5 @@ class Rig:
             pass
 
     def message(self, ack_id: str) -> Message:
-        return Message(received(ack_id), Batch(self.dispatcher, 0.0, 0))
+        (made,) = Batch(self.dispatcher, 0.0, 0, [received(ack_id)]).messages()
+        return made

@@ -70,13 +70,14 @@ def message(
 ) -> Message:
     """A message as a callback gets it, received `at` this moment."""
     one = received(ack_id, key=key, data=data)
-    return Message(one, Batch(outcomes or Outcomes(), at, one.message.ByteSize()))
+    (made,) = Batch(outcomes or Outcomes(), at, one.message.ByteSize(), [one]).messages()
+    return made
 
 
 def response(*ack_ids: str, at: float = 0.0, share: int = 0) -> tuple[Batch, list[Message]]:
     """The messages of one response, and what they have in common, received `at` this moment."""
-    batch = Batch(Outcomes(), at, share)
-    return batch, [Message(received(ack_id), batch) for ack_id in ack_ids]
+    batch = Batch(Outcomes(), at, share, [received(ack_id) for ack_id in ack_ids])
+    return batch, batch.messages()
 
 
 def ids(messages: Iterable[Message]) -> list[str]:

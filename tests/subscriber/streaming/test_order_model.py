@@ -104,8 +104,8 @@ class OrderUnderFailures(RuleBasedStateMachine):
     def receive(self, count: int) -> None:
         while self.responses and count:
             count -= 1
-            one = Message(self.responses.popleft(), Batch(Outcomes(), 0.0, 0))
-            offered = self.hold.offer([one])
+            response = [self.responses.popleft()]
+            offered = self.hold.offer(Batch(Outcomes(), 0.0, 0, response).messages())
             self.nack(offered.refuse)
             for message in offered.run:
                 self.begin(message)

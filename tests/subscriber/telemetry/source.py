@@ -53,4 +53,5 @@ def message(
             data=data, message_id=message_id, ordering_key=key, attributes=attributes
         ),
     )
-    return Message(received, Batch(Outcomes(), received_at=0.0, share=1))
+    (message,) = Batch(Outcomes(), 0.0, 1, [received]).messages()
+    return message
