@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,19 +86,24 @@ class DoneIndex:
                 self._read(path)
         self._forget()
 
-    def add(self, seq: int, message_ids: Iterable[str]) -> None:
+    def add(self, seq: int, message_ids: Collection[str]) -> None:
         """The segment `seq` is committed. Durable when it returns.
 
         Raises:
             OSError: the disk is full, say; then nothing has changed.
         """
         now = self._clock.now()
-        ids = [message_id for message_id in message_ids if message_id not in self._ids]
+        ids = self._new(message_ids)
         line = json.dumps({"seq": seq, "time": now, "ids": ids}, separators=(",", ":"))
         generation = self._open(now)
         self._disk.append(generation.path, line.encode() + b"\n")
         self._remember(generation, now, ids)
         self._forget()
+
+    def _new(self, message_ids: Collection[str]) -> list[str]:
+        if self._ids.isdisjoint(message_ids):
+            return list(message_ids)
+        return [message_id for message_id in message_ids if message_id not in self._ids]
 
     def _open(self, now: float) -> _Generation:
         """The file for the next line: the last one, or another when that has its share."""
@@ -142,7 +147,7 @@ class DoneIndex:
                     "committed; remove the file to go on, and they may come twice"
                 ) from error
             generation = generation or _Generation(path, time, time)
-            self._remember(generation, time, [one for one in ids if one not in self._ids])
+            self._remember(generation, time, self._new(ids))
         if generation is None:
             self._disk.delete(path)
         else:

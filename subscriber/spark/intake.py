@@ -29,11 +29,12 @@ class Intake(Hooks):
     and commits them. Nothing here takes long, or acknowledges what is not committed.
 
     Args:
-        prepare: told what arrives before anybody else is, on the subscription's worker.
+        prepare: told what arrives before anybody else is, on the subscription's worker; it
+            returns the message ids.
     """
 
     def __init__(
-        self, done: Done, clock: Clock, prepare: Callable[[Sequence[Message]], None]
+        self, done: Done, clock: Clock, prepare: Callable[[Sequence[Message]], Sequence[str]]
     ) -> None:
         self._clock = clock
         self._prepare = prepare
@@ -54,10 +55,10 @@ class Intake(Hooks):
 
     def __call__(self, messages: MessageBatch) -> None:
         """The subscription's callback. It only takes in: not being settled, the leases go on."""
-        self._prepare(messages)
+        message_ids = self._prepare(messages)
         with self._changed:
             was_empty = not self._ledger.buffered
-            arrival = self._ledger.arrived(messages)
+            arrival = self._ledger.arrived(messages, message_ids)
             if arrival.fresh:
                 self._last_news = self._clock.monotonic()
                 if was_empty:

@@ -70,9 +70,12 @@ class Ledger:
         """The numbers of the segments that are not committed, in order."""
         return sorted(self._segments)
 
-    def arrived(self, messages: Sequence[Message]) -> Arrival:
-        """Messages came in."""
-        arrivals = {message.message_id: message for message in messages}
+    def arrived(
+        self, messages: Sequence[Message], message_ids: Sequence[str] | None = None
+    ) -> Arrival:
+        """Messages came in; with their ids, if these were looked at already."""
+        message_ids = message_ids or [message.message_id for message in messages]
+        arrivals = dict(zip(message_ids, messages, strict=True))
         if len(arrivals) == len(messages) and self._knows_none(arrivals.keys()):
             self._add(arrivals)
             return Arrival(fresh=len(arrivals))

@@ -11,10 +11,11 @@ import pyarrow as pa
 from subscriber.message import Message
 
 from .rows import to_batch
+from .segment import ACK_ID
 
 
 class PreparedRows:
-    """The rows of messages that arrived, in that order, until they are wanted.
+    """The rows of messages that arrived, as segments have them, until they are wanted.
 
     To make a row takes longer than all else that happens to a message. Done when a batch is asked
     for, the engine would wait for it; done when the messages arrive, it is while the engine works
@@ -33,49 +34,56 @@ class PreparedRows:
         self._subscription = subscription
         self._parts: deque[tuple[list[Message], pa.RecordBatch]] = deque()
 
-    def add(self, messages: Sequence[Message]) -> None:
-        """Messages arrived."""
+    def add(self, messages: Sequence[Message]) -> list[str]:
+        """Messages arrived; returns their ids."""
         arrived = list(messages)
-        if arrived:
-            self._parts.append((arrived, self._make(arrived)))
+        if not arrived:
+            return []
+        rows = self._make(arrived)
+        self._parts.append((arrived, rows))
+        ids: list[str] = rows.column("message_id").to_pylist()
+        return ids
 
     def take(self, messages: list[Message]) -> pa.RecordBatch:
         """The rows of `messages`, which arrived in this order, and of no others."""
         return pa.concat_batches(list(self._taken(messages)))
 
     def _taken(self, messages: list[Message]) -> Iterator[pa.RecordBatch]:
-        wanted = set(map(id, messages))
         position = 0
         while position < len(messages):
-            part = self._next_part(wanted)
-            if part is None:
-                yield self._make(messages[position:])
-                return
-            held, rows = part
             # By identity, as messages are compared.
-            before = messages.index(held[0], position)
-            if before > position:
-                # Put back, say, after their rows had been taken.
-                yield self._make(messages[position:before])
-            count = _same(held, messages, before)
+            if not self._parts or self._parts[0][0][0] is not messages[position]:
+                # Something was lost or delivered again, or is taken a second time.
+                before = self._drop_unwanted(messages, position)
+                if before > position:
+                    yield self._make(messages[position:before])
+                    position = before
+                    continue
+            held, rows = self._parts.popleft()
+            count = _same(held, messages, position)
             yield rows.slice(0, count)
-            # A redelivery stands where the first delivery stood, and its rows come later.
-            wanted.difference_update(map(id, messages[position : before + count]))
-            position = before + count
+            position += count
             if count < len(held):
                 self._parts.appendleft((held[count:], rows.slice(count)))
 
-    def _next_part(self, wanted: set[int]) -> tuple[list[Message], pa.RecordBatch] | None:
-        """The first rows that are of wanted messages, if any are; what stands before is dropped."""
+    def _drop_unwanted(self, messages: list[Message], position: int) -> int:
+        """Let the first rows be of a message that is wanted, from `position` on; returns which.
+
+        Rows before it are dropped. If there are no such rows it is the number of messages.
+        """
+        wanted = {id(message): place for place, message in enumerate(messages[position:], position)}
         while self._parts:
             held, rows = self._parts.popleft()
             for first, message in enumerate(held):
                 if id(message) in wanted:
-                    return held[first:], rows.slice(first)
-        return None
+                    self._parts.appendleft((held[first:], rows.slice(first)))
+                    return wanted[id(message)]
+        return len(messages)
 
     def _make(self, messages: Sequence[Message]) -> pa.RecordBatch:
-        return to_batch([message.received for message in messages], self._subscription)
+        received = [message.received for message in messages]
+        ack_ids = pa.array([one.ack_id for one in received], pa.string())
+        return to_batch(received, self._subscription).append_column(ACK_ID, ack_ids)
 
 
 def _same(held: list[Message], messages: list[Message], start: int) -> int:

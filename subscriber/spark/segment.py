@@ -80,15 +80,13 @@ def from_bytes(data: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def encode(messages: Sequence[Message], rows: pa.RecordBatch) -> tuple[memoryview, int]:
-    """The bytes of a segment with these messages, whose rows are given, and how many Arrow batches
-    are in it."""
+    """The bytes of a segment with these messages, whose rows are given with ACK_ID, and how many
+    Arrow batches are in it."""
     sink = pa.BufferOutputStream()
-    ack_ids = pa.array([message.ack_id for message in messages], pa.string())
-    whole = rows.append_column(ACK_ID, ack_ids)
     count = 0
-    with pa.ipc.new_file(sink, whole.schema) as writer:
+    with pa.ipc.new_file(sink, rows.schema) as writer:
         for start, end in _parts(messages):
-            writer.write_batch(whole.slice(start, end - start))
+            writer.write_batch(rows.slice(start, end - start))
             count += 1
     return memoryview(sink.getvalue()), count
 

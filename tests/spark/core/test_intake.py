@@ -38,7 +38,9 @@ class World:
     def __init__(self) -> None:
         self.clock = WatchedClock()
         self.done: set[str] = set()
-        self.intake = Intake(self.done, self.clock, lambda messages: None)
+        self.intake = Intake(
+            self.done, self.clock, lambda messages: [one.message_id for one in messages]
+        )
         self._pool = ThreadPoolExecutor(1)
 
     def wait(self, *, linger: float = 10, idle: float = 5, drain: bool = False) -> Future[bool]:

@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 from subscriber.message import Message
 from subscriber.spark.prepared import PreparedRows
 from subscriber.spark.rows import to_batch
+from subscriber.spark.segment import ACK_ID
 from tests.spark.core.messages import batch
 
 
 def taken(rows: PreparedRows, messages: list[Message]) -> None:
     """Take the rows of messages, and compare them with those that are made of them now."""
-    assert rows.take(messages) == to_batch([message.received for message in messages])
+    found = rows.take(messages)
+    assert found.column(ACK_ID).to_pylist() == [message.ack_id for message in messages]
+    assert found.drop_columns([ACK_ID]) == to_batch([message.received for message in messages])
 
 
 def test_what_is_prepared_is_not_made_again() -> None:
