@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from datetime import datetime, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -56,9 +56,10 @@ class Batch:
         memory of a response is one piece.
     received: the messages as they came over the wire.
     open: how many of its messages are not finished.
+    ack: `outcomes.ack`, looked up once and not for each message.
     """
 
-    __slots__ = ("open", "outcomes", "received", "received_at", "share")
+    __slots__ = ("ack", "open", "outcomes", "received", "received_at", "share")
 
     def __init__(
         self,
@@ -68,6 +69,7 @@ class Batch:
         received: Sequence[pubsub.ReceivedMessage],
     ) -> None:
         self.outcomes: Outcomes = outcomes
+        self.ack: Callable[[Message], None] = outcomes.ack
         self.received_at: float = received_at
         self.share: int = share
         self.received: Sequence[pubsub.ReceivedMessage] = received
@@ -113,8 +115,8 @@ class Message:
     # ---- content -------------------------------------------------------------------------------
 
     @property
-    def content(self) -> pubsub.PubsubMessage:
-        """What was published, as it came over the wire; for the SDK itself."""
+    def _content(self) -> pubsub.PubsubMessage:
+        """What was published, as it came over the wire."""
         return self.batch.received[self._at].message
 
     @property
@@ -129,27 +131,27 @@ class Message:
 
     @property
     def message_id(self) -> str:
-        return self.content.message_id
+        return self.batch.received[self._at].message.message_id
 
     @property
     def data(self) -> bytes:
-        return self.content.data
+        return self.batch.received[self._at].message.data
 
     @property
     def attributes(self) -> MutableMapping[str, str]:
         """The attributes; a missing key read by `[]` gives "", as in the official client."""
-        return self.content.attributes
+        return self.batch.received[self._at].message.attributes
 
     @property
     def publish_time(self) -> datetime:
         """When the server took the message, in UTC."""
-        stamp = self.content.publish_time
+        stamp = self._content.publish_time
         return stamp.ToDatetime(tzinfo=timezone.utc)
 
     @property
     def published(self) -> tuple[int, int]:
         """`publish_time` as seconds since the epoch and nanoseconds; for the SDK itself."""
-        stamp = self.content.publish_time
+        stamp = self._content.publish_time
         return stamp.seconds, stamp.nanos
 
     @property
@@ -157,13 +159,13 @@ class Message:
         """The key within which order is kept, "" if there is none."""
         key = self._key
         if key is None:
-            key = self._key = self.content.ordering_key
+            key = self._key = self._content.ordering_key
         return key
 
     @property
     def size(self) -> int:
         """Bytes of the message on the wire: data, attributes, and all else."""
-        return self.content.ByteSize()
+        return self._content.ByteSize()
 
     @property
     def delivery_attempt(self) -> int | None:
@@ -180,7 +182,7 @@ class Message:
         """It is handled: the server need not deliver it again. Returns at once, never raises."""
         if self.settled is None:
             self.settled = _ACK
-        self.batch.outcomes.ack(self)
+        self.batch.ack(self)
 
     def nack(self, delay: float = 0) -> None:
         """It is not handled: the server should deliver it again. Returns at once.
@@ -255,6 +257,11 @@ class Message:
             f"Message(message_id={self.message_id!r}, data={shown!r}, "
             f"ordering_key={self.ordering_key!r}, attributes={dict(self.attributes)!r})"
         )
+
+
+def ack_ids_of(messages: Iterable[Message]) -> list[str]:
+    """`message.ack_id` of each, without a call for each."""
+    return [message.batch.received[message._at].ack_id for message in messages]
 
 
 class MessageBatch(list[Message]):

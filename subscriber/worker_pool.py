@@ -198,16 +198,17 @@ class WorkerPool:
         """Take what nobody else takes of the arguments."""
         began = perf_counter()
         taken = 0
+        work, take = self._work, arguments.popleft
         while arguments:
             try:
-                argument = arguments.popleft()
+                argument = take()
             except IndexError:
                 # Another worker was quicker.
                 break
             taken += 1
             if not arguments:
                 self._forget(arguments)
-            if self._work and not (self._watched or self._waking):
+            if work and not (self._watched or self._waking):
                 self._share()
             try:
                 callback(argument)

@@ -17,7 +17,7 @@ from protocol.clock import Clock
 from protocol.errors import RpcError, Unknown, from_rpc_error
 from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus, forked
 from subscriber.futures import AckFuture
-from subscriber.message import Message, Outcome, Verdict
+from subscriber.message import Message, Outcome, Verdict, ack_ids_of
 
 from .inbox import Inbox
 from .linger import Linger
@@ -258,7 +258,7 @@ class Dispatcher:
             if future is not None:
                 self._track(seconds, message, future)
         if acked:
-            self._outbox.add(ACK, [message.ack_id for message in acked])
+            self._outbox.add(ACK, ack_ids_of(acked))
         if acked or nacked or dropped:
             self._listener.settled(acked, nacked, dropped)
 

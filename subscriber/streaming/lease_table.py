@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 
 from protocol.deadlines import DeadlineTable
 from subscriber.flow_control import MAX_EXTENSION, MIN_EXTENSION, FlowControl
-from subscriber.message import Batch, Message
+from subscriber.message import Batch, Message, ack_ids_of
 from subscriber.statistics import Latency
 
 from .handling_times import HandlingTimes
@@ -24,6 +26,8 @@ MIN_EXACTLY_ONCE_EXTENSION = 60
 # A lease is extended when this much of it has passed. The rest is for the request to arrive, for a
 # busy process, and for one retry.
 EXTEND_AT = 0.8
+
+_BATCH_OF: Callable[[Message], Batch] = attrgetter("batch")
 
 
 @dataclass
@@ -92,24 +96,28 @@ class LeaseTable:
 
     def remove(self, messages: Iterable[Message]) -> Released:
         """Messages are finished; those that are not here (any more) do not count."""
-        count = size = 0
-        for message in messages:
-            if message.leased:
-                message.leased = False
-                count += 1
-                batch = message.batch
-                size += batch.share
-                batch.open -= 1
+        released = Released()
+        # Neighbours are nearly always of one response.
+        for batch, neighbours in groupby(messages, _BATCH_OF):
+            count = 0
+            for message in neighbours:
+                if message.leased:
+                    message.leased = False
+                    count += 1
+            if count:
+                released.messages += count
+                released.size += count * batch.share
+                batch.open -= count
                 if not batch.open:
                     self._table.pop(batch)
-        self._messages -= count
-        return Released(count, size)
+        self._messages -= released.messages
+        return released
 
     def handled(self, messages: Sequence[Message], now: float) -> None:
         """Learn from messages that were acknowledged."""
-        for received_at, count in Counter([m.batch.received_at for m in messages]).items():
-            self._times.add(now - received_at, count)
-            self._latencies.add(now - received_at, count)
+        for batch, count in Counter(map(_BATCH_OF, messages)).items():
+            self._times.add(now - batch.received_at, count)
+            self._latencies.add(now - batch.received_at, count)
 
     def latency(self) -> Latency:
         """How long messages were held until they were acknowledged."""
@@ -125,7 +133,7 @@ class LeaseTable:
             if left <= 0:
                 work.given_up += unfinished
             else:
-                work.extend += [message.ack_id for message in unfinished]
+                work.extend += ack_ids_of(unfinished)
                 self._table.set(batch, unfinished, min(work.seconds * EXTEND_AT, left), now)
         work.released = self.remove(work.given_up)
         return work

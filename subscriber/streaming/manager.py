@@ -17,7 +17,7 @@ from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 from subscriber.flow_control import FlowControl, LoadGauge
 from subscriber.futures import ShutdownMode, StreamingPullFuture
 from subscriber.hooks import Hooks, HookSet, LeaseLoss
-from subscriber.message import Batch, Message, Verdict
+from subscriber.message import Batch, Message, Verdict, ack_ids_of
 from subscriber.scheduler import Scheduler
 from subscriber.statistics import Statistics
 
@@ -270,7 +270,7 @@ class StreamingPullManager:
         )
         if exactly_once:
             self._gate.add(messages, in_order=in_order)
-            self._dispatcher.confirm([m.ack_id for m in messages], self._leaser.stream_deadline)
+            self._dispatcher.confirm(ack_ids_of(messages), self._leaser.stream_deadline)
         else:
             self._callbacks.begin(messages, in_order=in_order)
 
