@@ -159,7 +159,7 @@ class Message:
         """The key within which order is kept, "" if there is none."""
         key = self._key
         if key is None:
-            key = self._key = self._content.ordering_key
+            key = self._key = self.batch.received[self._at].message.ordering_key
         return key
 
     @property
