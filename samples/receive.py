@@ -2,7 +2,7 @@
 
     python samples/receive.py projects/PROJECT/subscriptions/NAME
 
-Ends after five quiet seconds; a service would simply wait in `future.result()`.
+Ends after five seconds; a service would simply wait in `future.result()`.
 """
 
 from __future__ import annotations
