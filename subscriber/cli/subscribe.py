@@ -60,7 +60,10 @@ def subscribe(
     workers: int,
     idle_exit: float | None,
 ) -> None:
-    """Receive messages until Ctrl-C, and acknowledge each when it is printed."""
+    """Receive messages until Ctrl-C, and acknowledge each when it is printed.
+
+    What is being handled then is finished first; a second Ctrl-C does not wait for it.
+    """
     name = session.full_name("subscriptions", subscription)
     progress = Progress(max_messages, idle_exit)
     handler = _Handler(session.output, name, command, progress)
