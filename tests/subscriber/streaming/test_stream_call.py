@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -20,17 +21,24 @@ from tests.subscriber.streaming.fakes import PATIENCE
 
 FIRST = pubsub.StreamingPullRequest(client_id="first")
 METADATA = (("x-goog-request-params", "subscription=s"),)
+MOST_STREAMS = 4
 
 
 class Server:
-    """Serves one stream, as a test tells it to. `requests` is what it got, None at their end."""
+    """Serves streams, as a test tells it to. `requests` is what it got, None at their end.
+
+    Streams are told apart by the order in which they came, from 0.
+    """
 
     def __init__(self) -> None:
         self.requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.metadata: dict[str, str | bytes] = {}
-        self._calls = 0
-        self._steps: queue.SimpleQueue[bytes | RpcError | None] = queue.SimpleQueue()
-        self._pool = ThreadPoolExecutor(4)
+        self._numbers = itertools.count()
+        # One for each stream: quicker than another, it could take what that is to say.
+        self._steps: list[queue.SimpleQueue[bytes | RpcError | None]] = [
+            queue.SimpleQueue() for _ in range(MOST_STREAMS)
+        ]
+        self._pool = ThreadPoolExecutor(MOST_STREAMS)
         self._server = grpc.server(self._pool)
         handler: Any = grpc.stream_stream_rpc_method_handler(self._serve)
         self._server.add_generic_rpc_handlers(
@@ -39,26 +47,26 @@ class Server:
         self.endpoint = f"localhost:{self._server.add_insecure_port('localhost:0')}"
         self._server.start()
 
-    def respond(self, response: bytes) -> None:
-        self._steps.put(response)
+    def respond(self, response: bytes, stream: int = 0) -> None:
+        self._steps[stream].put(response)
 
-    def end(self, error: RpcError | None = None) -> None:
-        self._steps.put(error)
+    def end(self, error: RpcError | None = None, stream: int = 0) -> None:
+        self._steps[stream].put(error)
 
     def next_request(self) -> str | None:
         return self.requests.get(timeout=PATIENCE)
 
     def stop(self) -> None:
-        for _ in range(self._calls):
-            self.end()
+        for stream in range(MOST_STREAMS):
+            self.end(stream=stream)
         self._server.stop(None).wait()
         self._pool.shutdown()
 
     def _serve(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        self._calls += 1
+        steps = self._steps[next(self._numbers)]
         self.metadata = dict(context.invocation_metadata())
         threading.Thread(target=self._listen, args=(requests,), daemon=True).start()
-        while (step := self._steps.get()) is not None:
+        while (step := steps.get()) is not None:
             if isinstance(step, RpcError):
                 context.set_trailing_metadata(((STATUS_DETAILS_KEY, rich_status(step) or b""),))
                 context.abort(step.grpc_status_code, step.message)
@@ -221,12 +229,11 @@ def test_many_calls_on_one_channel_do_not_mix(channel: grpc.Channel, server: Ser
     with ThreadPoolExecutor(3) as pool:
         readings = [pool.submit(next, call) for call in calls]
         responses = {b"one", b"two", b"three"}
-        for response in responses:
-            server.respond(response)
+        for stream, response in enumerate(responses):
+            server.respond(response, stream)
         assert {reading.result(PATIENCE) for reading in readings} == responses
     for call in calls:
         call.cancel()
-        server.end()
 
 
 class Passing(grpc.StreamStreamClientInterceptor):
