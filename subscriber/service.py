@@ -19,8 +19,6 @@ from .request import build_request
 from .rpc import CallOptions, Rpcs
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from google.auth.credentials import Credentials
     from typing_extensions import Self, Unpack
 
@@ -122,12 +120,7 @@ class ServiceClient:
             raise RuntimeError("this client is closed and cannot be used again; make a new one")
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ---- names of resources ----------------------------------------------------------------

@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from subscriber.stop_signals import handled_by
 
 from .ingest_view import ingest_view, summary
 from .parameters import duration, key_value
@@ -121,7 +121,8 @@ def _run(
         config = {"spark.log.level": "FATAL", **dict(settings)}
         spark = local_session(master, app_name="pullstream ingest", config=config)
         # After Spark has set its own handlers, which would cancel the batch under way.
-        with _signals(session) as signals, ingest_view(as_json=session.json) as view:
+        signals = _Signals(session)
+        with handled_by(signals.handle), ingest_view(as_json=session.json) as view:
             report = run_ingest(job, spark=spark, stop=signals.stop, watch=view.show)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
@@ -171,15 +172,3 @@ class _Signals:
         self.interrupted = number == signal.SIGINT
         self.stop.set()
         self._session.output.remark("Stopping after the batch under way; Ctrl-C again: at once.")
-
-
-@contextmanager
-def _signals(session: Session) -> Iterator[_Signals]:
-    signals = _Signals(session)
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    previous = {number: signal.signal(number, signals.handle) for number in numbers}
-    try:
-        yield signals
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -14,6 +14,7 @@ import click
 from subscriber.flow_control import FlowControl
 from subscriber.message import Message
 from subscriber.scheduler import ThreadScheduler
+from subscriber.stop_signals import STOP_SIGNALS, handled_by
 
 from .command_runner import run_command
 from .output import Output, message_record
@@ -146,23 +147,14 @@ def _noting_signals(progress: Progress) -> Iterator[list[int]]:
     has a lock that a callback then waits for.
     """
     noted: list[int] = []
+    # As it is for a job in the background of a shell script, an ignored one is to stay so.
+    wanted = [n for n in STOP_SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
 
     def note(number: int, frame: FrameType | None) -> None:
         noted.append(number)
-        for each in previous:
+        for each in wanted:
             signal.signal(each, signal.SIG_DFL)
         progress.interrupt()
 
-    previous = {
-        number: handler
-        for number in (signal.SIGINT, signal.SIGTERM)
-        # As it is for a job in the background of a shell script, and is to stay.
-        if (handler := signal.getsignal(number)) is not signal.SIG_IGN
-    }
-    for number in previous:
-        signal.signal(number, note)
-    try:
+    with handled_by(note, wanted):
         yield noted
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -16,6 +16,7 @@ from .segment import SegmentFile
 from .session import IngestSession
 from .settings import IngestSettings
 from .settling import settle
+from .spool import META
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,7 +117,7 @@ class Journal:
         """Make the folder a batch read's, before anything is pulled into it."""
         if self._path.exists():
             return
-        if (self._folder / "meta.json").exists():
+        if (self._folder / META).exists():
             raise SpoolError(
                 f"the spool {self._folder} belongs to a streaming query: give a batch read a "
                 "folder of its own"

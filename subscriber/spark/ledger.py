@@ -70,11 +70,8 @@ class Ledger:
         """The numbers of the segments that are not committed, in order."""
         return sorted(self._segments)
 
-    def arrived(
-        self, messages: Sequence[Message], message_ids: Sequence[str] | None = None
-    ) -> Arrival:
-        """Messages came in; with their ids, if these were looked at already."""
-        message_ids = message_ids or [message.message_id for message in messages]
+    def arrived(self, messages: Sequence[Message], message_ids: Sequence[str]) -> Arrival:
+        """Messages came in. Their ids were looked at before, and are not looked up again."""
         arrivals = dict(zip(message_ids, messages, strict=True))
         if len(arrivals) == len(messages) and self._knows_none(arrivals.keys()):
             self._add(arrivals)

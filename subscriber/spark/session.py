@@ -23,8 +23,6 @@ from .settings import IngestSettings
 from .spool import Spool
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from typing_extensions import Self
 
 _log = logging.getLogger("pullstream.spark")
@@ -197,12 +195,7 @@ class IngestSession:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ---- beginning and end ---------------------------------------------------------------------

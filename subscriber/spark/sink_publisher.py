@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from protocol.clock import SYSTEM_CLOCK, Clock
@@ -71,12 +70,7 @@ class SinkPublisher:
         self._clock.add_waker(self._wake)
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._clock.remove_waker(self._wake)
         self._channel.close()
 

@@ -23,7 +23,7 @@ from .settings import IngestSettings
 _log = logging.getLogger("pullstream.spark")
 
 _SEGMENT = re.compile(r"seg-(\d{20})\.arrow")
-_META = "meta.json"
+META = "meta.json"
 _LOCK = "LOCK"
 _FORMAT = 1
 
@@ -155,7 +155,7 @@ class Spool:
 
     def _check_owner(self) -> None:
         """A spool used for another subscription would suppress what only looks like a duplicate."""
-        path = self._folder / _META
+        path = self._folder / META
         if not path.exists():
             meta = {"format": _FORMAT, "id": str(uuid.uuid4()), "subscription": self._subscription}
             self._disk.write(path, json.dumps(meta).encode())

@@ -231,16 +231,13 @@ class StreamingPullManager:
         )
 
     def adopt(self, ack_ids: Sequence[str], size: int) -> list[Message]:
-        received = [pubsub.ReceivedMessage(ack_id=ack_id) for ack_id in ack_ids]
-        share = size // max(len(received), 1)
-        batch = Batch(self._dispatcher, self._clock.monotonic(), share, received)
+        if not ack_ids:
+            return []
+        batch = self._batch([pubsub.ReceivedMessage(ack_id=ack_id) for ack_id in ack_ids], size)
         messages = batch.messages()
-        if messages:
-            # In this order for the reasons that `_on_response` gives.
-            self._gauge.add(len(messages), len(messages) * share)
-            self._leaser.add(batch, messages)
-            # Nobody knows how much is left of them.
-            self._dispatcher.extend(list(ack_ids), self._leaser.stream_deadline)
+        self._lease(batch, messages)
+        # Nobody knows how much is left of them.
+        self._dispatcher.extend(list(ack_ids), self._leaser.stream_deadline)
         return messages
 
     # ---- a response comes in (consumer's thread) -----------------------------------------------
@@ -254,13 +251,10 @@ class StreamingPullManager:
         self._dispatcher.exactly_once = self._leaser.exactly_once = exactly_once
         if not received:
             return
-        share = size // len(received)
-        batch = Batch(self._dispatcher, self._clock.monotonic(), share, received)
+        batch = self._batch(received, size)
         messages = batch.messages()
         self._count(messages)
-        # Counted first, and leased before anybody can settle them: no release without its add.
-        self._gauge.add(len(messages), len(messages) * share)
-        self._leaser.add(batch, messages)
+        self._lease(batch, messages)
         if self._lifecycle.is_stopping:
             self._dispatcher.nack(messages)
             return
@@ -273,6 +267,14 @@ class StreamingPullManager:
             self._dispatcher.confirm(ack_ids_of(messages), self._leaser.stream_deadline)
         else:
             self._callbacks.begin(messages, in_order=in_order)
+
+    def _batch(self, received: Sequence[pubsub.ReceivedMessage], size: int) -> Batch:
+        return Batch(self._dispatcher, self._clock.monotonic(), size // len(received), received)
+
+    def _lease(self, batch: Batch, messages: list[Message]) -> None:
+        # Counted first, and leased before anybody can settle them: no release without its add.
+        self._gauge.add(len(messages), len(messages) * batch.share)
+        self._leaser.add(batch, messages)
 
     def _count(self, messages: list[Message]) -> None:
         self._tally.received += len(messages)

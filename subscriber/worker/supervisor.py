@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import queue
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from protocol.clock import SYSTEM_CLOCK
+from subscriber.stop_signals import handled_by
 
 from .job import Job
 from .line import Failed, Figures, Loaded, News, Unusable
@@ -98,7 +98,7 @@ class Supervisor:
         Raises:
             OSError: the view failed; the processes were drained before.
         """
-        with self._signals():
+        with handled_by(self._note_signal):
             try:
                 self._supervise()
             finally:
@@ -190,6 +190,9 @@ class Supervisor:
             )
         return orders
 
+    def _note_signal(self, number: int, frame: object) -> None:
+        self._inbox.put(partial(self._signalled, number))
+
     def _signalled(self, number: int) -> list[Order]:
         orders = self._rules.stop(number, self._now())
         if any(verb is Verb.DRAIN for verb, _ in orders):
@@ -205,20 +208,6 @@ class Supervisor:
             return []
         self._remark(f"{os.path.relpath(path)} has changed, reloading")
         return self._rules.reload(self._now())
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        def note(number: int, frame: object) -> None:
-            self._inbox.put(partial(self._signalled, number))
-
-        previous = {
-            number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
     # ---- showing -------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
 
 from emulator.broker import Broker
 from emulator.server import Server
@@ -56,12 +55,7 @@ class KillableBroker:
     def __enter__(self) -> KillableBroker:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._parent.terminate()
         self._parent.communicate()
 

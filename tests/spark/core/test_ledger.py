@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from subscriber.message import Message
-from subscriber.spark.ledger import Ledger
+from subscriber.spark.ledger import Arrival, Ledger
 from tests.spark.core.messages import batch
 
 IDS = [str(number) for number in range(12)]
@@ -17,11 +17,15 @@ def ack_ids(messages: list[Message]) -> list[str]:
     return [message.ack_id for message in messages]
 
 
+def arrive(ledger: Ledger, messages: list[Message]) -> Arrival:
+    return ledger.arrived(messages, [message.message_id for message in messages])
+
+
 def test_messages_are_cut_in_the_order_in_which_they_came() -> None:
     """Up to the limits, but at least one."""
     ledger = Ledger(set())
-    ledger.arrived(batch(["a", "b", "c"], share=10))
-    ledger.arrived(batch(["large"], share=100))
+    arrive(ledger, batch(["a", "b", "c"], share=10))
+    arrive(ledger, batch(["large"], share=100))
     assert ack_ids(ledger.cut(1, 2, 1000)) == ["a/1", "b/1"]
     assert ack_ids(ledger.cut(2, 10, 10)) == ["c/1"]
     assert ack_ids(ledger.cut(3, 10, 10)) == ["large/1"]
@@ -32,7 +36,7 @@ def test_messages_are_cut_in_the_order_in_which_they_came() -> None:
 def test_enough_is_messages_or_bytes() -> None:
     """Whichever is reached first."""
     ledger = Ledger(set())
-    ledger.arrived(batch(["a", "b"], share=10))
+    arrive(ledger, batch(["a", "b"], share=10))
     assert ledger.has(2, 1000)
     assert ledger.has(1000, 20)
     assert not ledger.has(3, 21)
@@ -44,10 +48,10 @@ def test_a_redelivery_takes_the_place_of_what_it_repeats() -> None:
     """In the buffer, in a segment that is being written, in a restored one: it is no new row."""
     ledger = Ledger(set())
     ledger.restore(1, ["r"])
-    ledger.arrived(batch(["s"]))
+    arrive(ledger, batch(["s"]))
     ledger.cut(2, 1, 1000)
-    ledger.arrived(batch(["a", "b"]))
-    arrival = ledger.arrived(batch(["r", "s", "a"], delivery=2))
+    arrive(ledger, batch(["a", "b"]))
+    arrival = arrive(ledger, batch(["r", "s", "a"], delivery=2))
     assert (arrival.fresh, ack_ids(arrival.outdated)) == (0, ["s/1", "a/1"])
     assert ack_ids(ledger.committed(1)) == ["r/2"]
     assert ack_ids(ledger.committed(2)) == ["s/2"]
@@ -58,7 +62,7 @@ def test_a_message_twice_in_one_list_is_one() -> None:
     """The newer one stays."""
     ledger = Ledger(set())
     twice = [*batch(["a"]), *batch(["a"], delivery=2)]
-    arrival = ledger.arrived(twice)
+    arrival = arrive(ledger, twice)
     assert (arrival.fresh, ack_ids(arrival.outdated)) == (1, ["a/1"])
     assert ack_ids(ledger.cut(1, 9, 1000)) == ["a/2"]
 
@@ -66,7 +70,7 @@ def test_a_message_twice_in_one_list_is_one() -> None:
 def test_what_is_done_is_suppressed_and_counted() -> None:
     """It goes straight back, to be acknowledged."""
     ledger = Ledger({"a"})
-    arrival = ledger.arrived(batch(["a", "b"]))
+    arrival = arrive(ledger, batch(["a", "b"]))
     assert (arrival.fresh, ack_ids(arrival.done)) == (1, ["a/1"])
     assert (ledger.suppressed, ledger.buffered) == (1, 1)
 
@@ -74,10 +78,10 @@ def test_what_is_done_is_suppressed_and_counted() -> None:
 def test_a_segment_that_could_not_be_written_is_buffered_again() -> None:
     """In front of what came meanwhile, with the newest leases."""
     ledger = Ledger(set())
-    ledger.arrived(batch(["a", "b"]))
+    arrive(ledger, batch(["a", "b"]))
     ledger.cut(1, 9, 1000)
-    ledger.arrived(batch(["c"]))
-    ledger.arrived(batch(["b"], delivery=2))
+    arrive(ledger, batch(["c"]))
+    arrive(ledger, batch(["b"], delivery=2))
     ledger.put_back(1)
     assert ledger.has(3, 30)
     assert not ledger.has(4, 31)
@@ -88,11 +92,11 @@ def test_a_lost_lease_takes_only_what_is_buffered_with_it() -> None:
     """What is in a segment stays, and waits for its redelivery; so does what has come anew."""
     ledger = Ledger(set())
     old = batch(["a", "b"])
-    ledger.arrived(old)
+    arrive(ledger, old)
     ledger.cut(1, 1, 1000)
     renewed = batch(["c"])
-    ledger.arrived(renewed)
-    ledger.arrived(batch(["c"], delivery=2))
+    arrive(ledger, renewed)
+    arrive(ledger, batch(["c"], delivery=2))
     ledger.lost([*old, *renewed])
     assert (ledger.buffered, ledger.spooled) == (1, 1)
     assert ack_ids(ledger.cut(2, 9, 1000)) == ["c/2"]
@@ -102,7 +106,7 @@ def test_adopted_leases_do_not_replace_newer_ones() -> None:
     """A redelivery may have been quicker."""
     ledger = Ledger(set())
     ledger.restore(1, ["a", "b"])
-    ledger.arrived(batch(["a"], delivery=2))
+    arrive(ledger, batch(["a"], delivery=2))
     a, b = batch(["a", "b"])
     assert ledger.adopted(1, {"a": a, "b": b}) == [a]
     assert ack_ids(ledger.leased()) == ["a/2", "b/1"]
@@ -130,7 +134,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def deliver(self, ids: list[str]) -> None:
         self.deliveries += 1
         messages = batch(ids, delivery=self.deliveries)
-        arrival = self.ledger.arrived(messages)
+        arrival = arrive(self.ledger, messages)
         assert ack_ids(arrival.done) == [m.ack_id for m in messages if m.message_id in self.done]
         for message in messages:
             if message.message_id not in self.done:
