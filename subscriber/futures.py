@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -20,6 +21,11 @@ ShutdownMode = Literal["drain", "nack"]
 
 # A shutdown keeps its own time limit; a waiting `close` allows it this much more, in seconds.
 _SHUTDOWN_MARGIN = 1.0
+
+# A signal between the main thread's last look and its going to sleep wakes nobody (Python notes it
+# and runs its handler when that thread next does something), and without a timeout Ctrl-C would be
+# lost for good. So a waiting thread looks up this often, in seconds.
+_LOOK_SECONDS = 0.5
 
 
 class Subscription(Protocol):
@@ -108,8 +114,7 @@ class StreamingPullFuture(Future[bool]):
 
     def wait_for_end(self, timeout: float | None = None) -> None:
         """Wait until a shutdown with this time limit is over, however the subscription ended."""
-        with suppress(TimeoutError, FutureTimeoutError):
-            super().exception(None if timeout is None else timeout + _SHUTDOWN_MARGIN)
+        self._wait(None if timeout is None else timeout + _SHUTDOWN_MARGIN)
 
     def cancelled(self) -> bool:
         """Whether `cancel()` or `close()` was called. The future is still `running()` until all is
@@ -121,11 +126,13 @@ class StreamingPullFuture(Future[bool]):
 
     def result(self, timeout: float | None = None) -> bool:
         self._check_process()
-        return super().result(timeout)
+        self._wait(timeout)
+        return super().result(0)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         self._check_process()
-        return super().exception(timeout)
+        self._wait(timeout)
+        return super().exception(0)
 
     @property
     def state(self) -> SubscriptionState:
@@ -150,6 +157,14 @@ class StreamingPullFuture(Future[bool]):
     def set_running_or_notify_cancel(self) -> bool:
         """Not for this future, which is running from the first."""
         raise NotImplementedError("a subscription is running as soon as its future exists")
+
+    def _wait(self, timeout: float | None) -> None:
+        """Return when it is over, or after so many seconds of real time."""
+        left = math.inf if timeout is None else timeout
+        while left > 0 and not self.done():
+            with suppress(TimeoutError, FutureTimeoutError):
+                super().exception(min(left, _LOOK_SECONDS))
+            left -= _LOOK_SECONDS
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:

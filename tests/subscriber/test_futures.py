@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import Future, wait
@@ -15,6 +18,7 @@ from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus, ForkedPro
 from subscriber.futures import ShutdownMode
 from subscriber.statistics import Statistics
 from subscriber.streaming.state import SubscriptionState
+from tests.subscriber.streaming.fakes import PATIENCE
 
 
 class Subscription:
@@ -51,6 +55,48 @@ class Subscription:
     @property
     def stops(self) -> int:
         return len(self.asked)
+
+
+class Interrupted(Exception):
+    """What the handler of a signal raises, as Python's own raises KeyboardInterrupt."""
+
+
+def interrupt_asleep(sleeper: int) -> None:
+    """Meet a signal on this thread while the main thread waits for a future, and not wake it.
+
+    So it is with one that comes between the main thread's last look and its going to sleep.
+    """
+    sleeping = (threading.Condition.wait.__code__, futures._base.__file__)
+    while True:
+        frame = sys._current_frames()[sleeper]
+        if frame.f_back and (frame.f_code, frame.f_back.f_code.co_filename) == sleeping:
+            break
+        os.sched_yield()
+    signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+
+@pytest.mark.parametrize("timeout", [None, 2 * PATIENCE], ids=["forever", "with a timeout"])
+@pytest.mark.parametrize("wait_with", ["result", "exception", "close"])
+def test_a_signal_that_wakes_nobody_is_seen_all_the_same(
+    wait_with: str, timeout: float | None
+) -> None:
+    def handle(*_: object) -> None:
+        raise Interrupted
+
+    future = Subscription().future
+    rescue = threading.Timer(PATIENCE, future.set_result, [True])
+    other = threading.Thread(target=interrupt_asleep, args=[threading.get_ident()])
+    previous = signal.signal(signal.SIGUSR1, handle)
+    try:
+        rescue.start()
+        other.start()
+        with pytest.raises(Interrupted):
+            getattr(future, wait_with)(timeout)
+        assert not future.done(), "the signal was seen only when the wait was over"
+    finally:
+        other.join()
+        rescue.cancel()
+        signal.signal(signal.SIGUSR1, previous)
 
 
 def test_a_subscription_runs_until_it_is_shut_down() -> None:
