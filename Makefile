@@ -17,15 +17,16 @@ demo: .venv/cli.stamp ## publish, deliver and verify real records (FILE=lines.tx
 demo-spark: .venv/cli,spark.stamp ## the same by Spark: a stream, windows of time, a table
 	@$(BIN)/python samples/spark_windows.py
 
+# Two processes: one has Spark, which stays together, and both the rest.
 test: .venv/dev.stamp ## run the whole test suite (ARGS="-k lease": part of it)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup $(ARGS)
 
 check: .venv/dev.stamp ## run the linter, the formatter's check and the type checker
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: .venv/dev.stamp ## measure the SDK beside the official client (ARGS="--case '10 per'": a part)
+bench: .venv/dev,bench.stamp ## measure the SDK beside the official client (ARGS="--case '10 per'": a part)
 	@$(BIN)/python -m tests.bench.run $(ARGS)
 
 soak: .venv/dev.stamp ## ten minutes on a broker that misbehaves (ARGS="--seconds 60": less), then Spark killed again and again

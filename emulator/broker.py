@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
 from protocol.clock import AdvancingClock, Clock, OffsetClock
-from protocol.errors import NotFound
+from protocol.errors import InvalidArgument, NotFound, RpcError
 
 from .engine import Engine
 from .engine.observer import Resource
+from .feeds import Feeds
+from .feeds.dependents import Dependents
+from .feeds.restoring import restore as restore_feed
 from .history import History
 from .observers import Observers
 from .policies import Policies
 from .schemas import SchemaRegistry
+from .services.channels import ChannelsService
+from .services.feeds import FeedsService
 from .services.head_start import HeadStart
 from .services.iam import IamService
 from .services.publisher import PublisherService
+from .services.pulls import PullsService
 from .services.schema import SchemaService
 from .services.subscriber import SubscriberService
+from .storage.durability import Durability
 
 if TYPE_CHECKING:
     from .storage.storage import Storage
@@ -61,7 +69,10 @@ class Broker:
         self.is_closed = False
         self.policies = Policies(exists=self._exists, observer=storage)
         listeners = (None if history is None else self.history, storage)
-        observer = Observers(self.policies, *(each for each in listeners if each is not None))
+        self.channels = ChannelsService(self.clock, self._has_topic)
+        observer = Observers(
+            self.policies, self.channels, *(each for each in listeners if each is not None)
+        )
         self.schemas = SchemaRegistry(wall=self.clock.now, observer=observer)
         self.engine = engine or Engine(
             wall=self.clock.now,
@@ -72,11 +83,20 @@ class Broker:
             max_bytes=max_bytes,
             lenient=profile == "emulator",
         )
+        self.dependents = Dependents(self.engine, lambda topic: self.feeds.feed(topic), storage)
+        self.feeds = Feeds(
+            self.engine,
+            default_durability=Durability.MEMORY if storage is None else storage.default,
+            observer=self.dependents,
+        )
         self.schemas.on_deleted = self.engine.forget_schema
         head_start = HeadStart(storage.newest_barrier) if storage else HeadStart()
         self.services: tuple[object, ...] = (
             PublisherService(self.engine, head_start),
             SubscriberService(self.engine, head_start),
+            PullsService(self.engine),
+            FeedsService(self.feeds, self.dependents.routers, self.dependents.cursors),
+            self.channels,
             SchemaService(self.schemas),
             IamService(self.policies),
         )
@@ -96,10 +116,18 @@ class Broker:
 
     def reset(self) -> None:
         """Forget everything; what is open ends."""
+        self.channels.forget_all()
+        self.feeds.reset()
         self.engine.reset()
         self.schemas.clear()
         self.policies.clear()
         self.history.clear()
+
+    def disconnect(self, reason: RpcError) -> None:
+        """Tell every open stream and every waiting call to end with `reason`."""
+        self.engine.disconnect(reason)
+        self.feeds.disconnect(reason)
+        self.channels.forget_all(reason)
 
     def close(self) -> None:
         """Let the storage finish, if there is one. Nothing may change afterwards."""
@@ -112,7 +140,24 @@ class Broker:
             self.schemas.restore(name, value)
         for name, value in storage.resources(Resource.POLICY).items():
             self.policies.restore(name, value)
-        storage.restore(self.engine)
+        # Read before `restore`, which lets go of what was read; for what exists only after it.
+        limits = storage.resources(Resource.PULLS)
+        routers, positions = storage.resources(Resource.ROUTER), storage.notes(Resource.ROUTER)
+        cursors = storage.resources(Resource.CURSOR)
+        storage.restore(self.engine, partial(restore_feed, self.feeds.book, self.dependents))
+        for name, value in routers.items():
+            self.dependents.routers.restore(value, positions.get(name))
+        for value in cursors.values():
+            self.dependents.cursors.restore(value)
+        for name, value in limits.items():
+            self.engine.pulls.restore(name, value)
+
+    def _has_topic(self, name: str) -> bool:
+        try:
+            self.engine.get_topic(name)
+        except (InvalidArgument, NotFound):
+            return False
+        return True
 
     def _exists(self, name: str) -> bool:
         """Whether there is a topic, subscription, snapshot or schema of this name."""

@@ -99,9 +99,11 @@ class _Options:
 )
 @click.option(
     "--max-bytes",
-    type=click.IntRange(1),
+    type=click.IntRange(0),
+    envvar="TOPICS_MAX_TOTAL_BYTES",
     metavar="BYTES",
-    help="Refuse to publish when the messages that are kept take more than this.",
+    help="Refuse to publish when the messages that are kept take more than this; 0 for no limit. "
+    "Or TOPICS_MAX_TOTAL_BYTES.",
 )
 @click.option(
     "--fault",
@@ -237,7 +239,7 @@ def _broker(options: _Options) -> Broker:
     return Broker(
         history=options.history or None,
         profile=options.profile,
-        max_bytes=options.max_bytes,
+        max_bytes=options.max_bytes or None,
         storage=open_storage(options.data_dir, Durability(options.durability)),
     )
 

@@ -20,6 +20,7 @@ MAX_MEMBERS = 1500
 SETTABLE = ("version", "bindings", "audit_configs", "etag")
 
 _COLLECTIONS = ("topics", "subscriptions", "snapshots", "schemas")
+_WITH_POLICIES = (Resource.TOPIC, Resource.SUBSCRIPTION, Resource.SNAPSHOT, Resource.SCHEMA)
 
 
 class Policies(Observer):
@@ -39,7 +40,8 @@ class Policies(Observer):
         self._policies[name] = iam.Policy.FromString(value)
 
     def removed(self, kind: Resource, name: str) -> None:
-        if kind is not Resource.POLICY and self._policies.pop(name, None) is not None:
+        # The others bear the names of these, and may go before them.
+        if kind in _WITH_POLICIES and self._policies.pop(name, None) is not None:
             self.observer.removed(Resource.POLICY, name)
 
     def clear(self) -> None:

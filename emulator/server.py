@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
@@ -105,6 +106,12 @@ class Server:
             raise
         self._timer = DueTimer(self._clock, self._engine.next_due, self._engine.advance)
         self._engine.on_due = self._timer.expect
+        routers = self._broker.dependents.routers
+        routers.on_more = partial(self._loop.call_soon, routers.work)
+        routers.work()
+        channels = self._broker.channels
+        self._sweeps = DueTimer(self._clock, channels.next_due, channels.advance)
+        channels.on_due = self._sweeps.expect
         self._push.start()
         return bound
 
@@ -155,13 +162,16 @@ class Server:
         """End every call at once (UNAVAILABLE to their callers) and free the port."""
         self._engine.on_due = lambda due: None
         self._timer.close()
+        self._broker.dependents.routers.on_more = lambda: None
+        self._broker.channels.on_due = lambda due: None
+        self._sweeps.close()
         if self._rest is not None:
             await self._rest.stop_listening()
         await self._push.stop()
         # Calls under way end by themselves. Cut off they would end with CANCELLED, for which
         # official clients give up a subscription; after UNAVAILABLE they come back.
         reason = Unavailable("The broker is shutting down.")
-        self._engine.disconnect(reason)
+        self._broker.disconnect(reason)
         self._faults.end_calls(reason)
         await self._grpc.stop(grace=STOP_GRACE)
         if self._rest is not None:

@@ -39,6 +39,14 @@ def schema_path(project: str, schema: str) -> str:
     return f"projects/{project}/schemas/{schema}"
 
 
+def router_path(project: str, router: str) -> str:
+    return f"projects/{project}/routers/{router}"
+
+
+def cursor_path(project: str, cursor: str) -> str:
+    return f"projects/{project}/cursors/{cursor}"
+
+
 def parse(collection: str, path: str) -> dict[str, str]:
     """Split `projects/P/<collection>/ID` into its parts, `{}` if `path` has another form.
 

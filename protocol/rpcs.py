@@ -1,7 +1,8 @@
 """Every RPC, once: the client's stubs and the broker's handlers are both built from this table.
 
-The gRPC paths are `google.pubsub.v1`'s, so that official peers understand them; the messages are
-our own (see protocol/messages), with the same bytes on the wire.
+The gRPC paths of Google's services are theirs, so that official peers understand them; the messages
+are our own (see protocol/messages), with the same bytes on the wire. Services of ours stand beside
+them, under names of our own.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.empty_pb2 import Empty
 
+from .messages import channels_pb2 as channels
+from .messages import feeds_pb2 as feeds
 from .messages import iam_pb2 as iam
 from .messages import pubsub_pb2 as pubsub
+from .messages import pulls_pb2 as pulls
 from .messages import schema_pb2 as schema
 
 if TYPE_CHECKING:
@@ -23,10 +27,15 @@ PUBLISHER = "google.pubsub.v1.Publisher"
 SUBSCRIBER = "google.pubsub.v1.Subscriber"
 SCHEMA_SERVICE = "google.pubsub.v1.SchemaService"
 IAM_POLICY = "google.iam.v1.IAMPolicy"
+# Ours.
+PULLS = "pullstream.pulls.v1.Pulls"
+FEEDS = "pullstream.feeds.v1.Feeds"
+CHANNELS = "pullstream.channels.v1.Channels"
 
 
 class Kind(Enum):
     UNARY = "unary"
+    SERVER_STREAM = "stream of responses"
     BIDI = "bidirectional stream"
 
 
@@ -130,7 +139,28 @@ RPCS: tuple[Rpc, ...] = (
         iam.TestIamPermissionsRequest,
         iam.TestIamPermissionsResponse,
     ),
+    Rpc(PULLS, "GetSubscriptionState", pulls.GetSubscriptionStateRequest, pulls.SubscriptionState),
+    Rpc(PULLS, "SetMaxWaiting", pulls.SetMaxWaitingRequest, pulls.SubscriptionState),
+    Rpc(FEEDS, "PutFeed", feeds.PutFeedRequest, feeds.Feed),
+    Rpc(FEEDS, "GetFeed", feeds.GetFeedRequest, feeds.Feed),
+    Rpc(FEEDS, "ListFeeds", feeds.ListFeedsRequest, feeds.ListFeedsResponse),
+    Rpc(FEEDS, "Append", feeds.AppendRequest, feeds.AppendResponse),
+    Rpc(FEEDS, "DeleteMessages", feeds.DeleteMessagesRequest, feeds.DeleteMessagesResponse),
+    Rpc(FEEDS, "Read", feeds.ReadRequest, feeds.ReadResponse),
+    Rpc(FEEDS, "Watch", feeds.WatchRequest, feeds.Frame, Kind.SERVER_STREAM),
+    Rpc(FEEDS, "PutRouter", feeds.PutRouterRequest, feeds.Router),
+    Rpc(FEEDS, "GetRouter", feeds.GetRouterRequest, feeds.Router),
+    Rpc(FEEDS, "ListRouters", feeds.ListRoutersRequest, feeds.ListRoutersResponse),
+    Rpc(FEEDS, "DeleteRouter", feeds.DeleteRouterRequest, Empty),
+    Rpc(FEEDS, "PutCursor", feeds.PutCursorRequest, feeds.Cursor),
+    Rpc(FEEDS, "GetCursor", feeds.GetCursorRequest, feeds.Cursor),
+    Rpc(FEEDS, "ListCursors", feeds.ListCursorsRequest, feeds.ListCursorsResponse),
+    Rpc(FEEDS, "DeleteCursor", feeds.DeleteCursorRequest, Empty),
+    Rpc(CHANNELS, "Commands", channels.CommandsRequest, channels.CommandsResponse),
+    Rpc(CHANNELS, "Poll", channels.PollRequest, channels.PollResponse),
+    Rpc(CHANNELS, "Unregister", channels.UnregisterRequest, Empty),
+    Rpc(CHANNELS, "PublishFailure", channels.PublishFailureRequest, Empty),
 )
 
-# Method names are unique across the four services, so one name finds one RPC.
+# Method names are unique across all services, so one name finds one RPC.
 BY_METHOD: dict[str, Rpc] = {rpc.method: rpc for rpc in RPCS}

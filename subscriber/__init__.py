@@ -1,8 +1,11 @@
 """A multithreaded streaming-pull subscriber for anything that speaks google.pubsub.v1."""
 
+from protocol.channels import ChannelLimits, ChannelPublisher
+
 # For `pubsub_v1.types.FlowControl` and its like, as the official client has them. Not in __all__:
 # `from subscriber import *` would hide the standard library's `types`.
 from . import exceptions as exceptions
+from . import feeds as feeds
 from . import futures as futures
 from . import message as message
 from . import scheduler as scheduler
@@ -12,10 +15,20 @@ from .async_client import AsyncSubscriberClient, MessageStream
 from .client import SubscriberClient
 from .coroutines import CoroutineScheduler
 from .dedupe import Dedupe
-from .exceptions import AcknowledgeError, AcknowledgeStatus, ForkedProcess, SubscriberClosed
+from .exceptions import (
+    AcknowledgeError,
+    AcknowledgeStatus,
+    ForkedProcess,
+    PullTimeout,
+    SubscriberClosed,
+)
+from .feeds import FeedsClient, FrameStream, Reading, WatchFuture
+from .fetch import AsyncFetchedMessages, FetchedMessages
 from .flow_control import FlowControl
+from .follow import CheckpointFile, Follower, ServerCursor
 from .futures import AckFuture, StreamingPullFuture
 from .hooks import Hooks, StateChange
+from .listen import ChannelFailure, ChannelMessage, ChannelSubscriber, Dropped, Reset
 from .message import Message, MessageBatch
 from .scheduler import Scheduler, ThreadScheduler
 from .statistics import Latency, Statistics
@@ -26,17 +39,33 @@ __all__ = [
     "AckFuture",
     "AcknowledgeError",
     "AcknowledgeStatus",
+    "AsyncFetchedMessages",
     "AsyncSubscriberClient",
+    "ChannelFailure",
+    "ChannelLimits",
+    "ChannelMessage",
+    "ChannelPublisher",
+    "ChannelSubscriber",
+    "CheckpointFile",
     "CoroutineScheduler",
     "Dedupe",
+    "Dropped",
+    "FeedsClient",
+    "FetchedMessages",
     "FlowControl",
+    "Follower",
     "ForkedProcess",
+    "FrameStream",
     "Hooks",
     "Latency",
     "Message",
     "MessageBatch",
     "MessageStream",
+    "PullTimeout",
+    "Reading",
+    "Reset",
     "Scheduler",
+    "ServerCursor",
     "StateChange",
     "Statistics",
     "StreamingPullFuture",
@@ -45,4 +74,5 @@ __all__ = [
     "SubscriptionState",
     "ThreadScheduler",
     "TopicAdminClient",
+    "WatchFuture",
 ]

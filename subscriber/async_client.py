@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -14,18 +13,28 @@ import grpc
 from .client import SubscriberClient
 from .connection import ClientOptions
 from .coroutines import CoroutineScheduler
+from .feeds.frame_stream import FrameStream
+from .feeds.position import Start
+from .fetch import AsyncFetchedMessages
 from .flow_control import FlowControl
+from .follow.coroutine_handler import CoroutineHandler
+from .follow.events import Checkpoint
+from .follow.follower import Follower
+from .follow.following import FollowOptions
+from .follow.record import Record
 from .futures import ShutdownMode, StreamingPullFuture
 from .hooks import Hooks
+from .mailbox import Mailbox
 from .message import Message
 from .scheduler import Scheduler
+from .streaming.callbacks import is_coroutine_function
 from .streaming.manager import ReleaseAfter
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from google.auth.credentials import Credentials
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
 
 class AsyncSubscriberClient:
@@ -120,6 +129,67 @@ class AsyncSubscriberClient:
             hooks=hooks,
         )
 
+    async def fetch(
+        self,
+        subscription: str,
+        max_messages: int = 1,
+        timeout: float | None = 5.0,
+        min_messages: int = 1,
+        no_wait: bool = False,
+    ) -> AsyncFetchedMessages:
+        """1 to `max_messages` messages, when asked for; see `SubscriberClient.fetch`.
+
+        Any number of tasks may fetch at a time. That of a cancelled one is withdrawn at once.
+        """
+        return await self._client.fetch_async(
+            subscription, max_messages, timeout, min_messages, no_wait
+        )
+
+    def watch(
+        self,
+        topics: Mapping[str, Start],
+        *,
+        exclude_node: str = "",
+        include_data: bool = True,
+        max_messages: int = 256,
+        max_bytes: int = 256 * 1024,
+        heartbeat: float = 15.0,
+        resume_token: str = "",
+    ) -> FrameStream:
+        """Frames of feeds for an `async for`. The arguments are those of `SubscriberClient.watch`.
+
+        The next frame is read when the loop asks for it, so a slow loop slows the server. Leaving
+        the loop ends the watch.
+        """
+        return FrameStream(
+            self._client,
+            topics,
+            exclude_node=exclude_node,
+            include_data=include_data,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            heartbeat=heartbeat,
+            resume_token=resume_token,
+        )
+
+    def follow(
+        self,
+        topic: str,
+        handler: Callable[[Record], Coroutine[Any, Any, Any]],
+        after: Start | Checkpoint = 0,
+        **options: Unpack[FollowOptions],
+    ) -> Follower:
+        """Run `handler(record)`, an `async def`, on the running event loop for every record of a
+        topic, one after the other; see `SubscriberClient.follow`.
+
+        `on_event` is called on a thread of its own, not on the loop. To wait for the end:
+        `await asyncio.wrap_future(follower)`.
+        """
+        if not is_coroutine_function(handler):
+            raise TypeError(f"handler is {handler!r}; it must be an async def of one record")
+        on_loop = CoroutineHandler(handler, asyncio.get_running_loop())
+        return self._client.follow(topic, on_loop, after, **options)
+
     async def close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
         """As `SubscriberClient.close`, without blocking the event loop."""
         closed = asyncio.Event()
@@ -181,7 +251,7 @@ class MessageStream:
     async def __aiter__(self) -> AsyncGenerator[Message, None]:
         if self._future is not None and not self._future.done():
             raise RuntimeError("this stream is being iterated over; ask the client for another")
-        mailbox = _Mailbox(asyncio.get_running_loop())
+        mailbox: Mailbox[Message] = Mailbox(asyncio.get_running_loop())
         self._future = future = self._client.subscribe(
             self._subscription,
             mailbox.put,
@@ -204,47 +274,6 @@ class MessageStream:
             future.cancel()
             while not future.done():
                 await mailbox.wait()
-
-
-class _Mailbox:
-    """Messages on their way from the SDK's threads to an event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._messages: deque[Message] = deque()
-        self._news = asyncio.Event()
-        # Whether a wake-up is on its way, so that a crowd of messages needs but one.
-        self._called = False
-
-    def put(self, message: Message) -> None:
-        """From any thread."""
-        self._messages.append(message)
-        if not self._called:
-            self._called = True
-            self.wake()
-
-    def wake(self) -> None:
-        """From any thread: let a `wait` return."""
-        # A loop that is closed has nobody who waits.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._wake)
-
-    def _wake(self) -> None:
-        # First the flag, then the event: a message that comes after this calls again.
-        self._called = False
-        self._news.set()
-
-    async def wait(self) -> None:
-        await self._news.wait()
-        self._news.clear()
-
-    async def get(self, *, until: Callable[[], bool]) -> Message | None:
-        """The next message; None when there is none and `until` holds."""
-        while not self._messages:
-            if until():
-                return None
-            await self.wait()
-        return self._messages.popleft()
 
 
 class _InPlace(Scheduler):

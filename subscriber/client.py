@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import threading
-import weakref
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import grpc
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from protocol.messages import pubsub_pb2 as pubsub
 
 from .admin import SubscriberAdmin
-from .connection import ClientOptions
 from .coroutines import CoroutineScheduler
-from .exceptions import SubscriberClosed
+from .fetch.fetching import FetchingClient
 from .flow_control import FlowControl
-from .futures import ShutdownMode, StreamingPullFuture
+from .follow.following import FollowingClient
+from .futures import StreamingPullFuture
 from .hooks import Hooks
+from .listen.listening import ListeningClient
 from .message import Message, MessageBatch
 from .request import routing_header
 from .rpc import DEFAULT_TIMEOUT, Rpcs
@@ -29,11 +24,8 @@ from .streaming.dispatcher import Call
 from .streaming.manager import Batching, ReleaseAfter, Settings, StreamingPullManager
 from .streaming.stream_call import StreamCall, begin
 
-if TYPE_CHECKING:
-    from google.auth.credentials import Credentials
 
-
-class SubscriberClient(SubscriberAdmin):
+class SubscriberClient(SubscriberAdmin, FetchingClient, FollowingClient, ListeningClient):
     """Receives messages from Pub/Sub subscriptions, and manages them.
 
     The methods have the names of the official client's. Arguments: see `ServiceClient`.
@@ -42,26 +34,6 @@ class SubscriberClient(SubscriberAdmin):
             future = client.subscribe("projects/p/subscriptions/s", callback)
             future.result()
     """
-
-    def __init__(
-        self,
-        *,
-        credentials: Credentials | None = None,
-        endpoint: str | None = None,
-        client_options: ClientOptions | Mapping[str, Any] | None = None,
-        channel: grpc.Channel | None = None,
-        channel_credentials: grpc.ChannelCredentials | None = None,
-    ) -> None:
-        super().__init__(
-            credentials=credentials,
-            endpoint=endpoint,
-            client_options=client_options,
-            channel=channel,
-            channel_credentials=channel_credentials,
-        )
-        self._process = os.getpid()
-        self._lock = threading.Lock()
-        self._running: dict[StreamingPullFuture, StreamingPullManager] = {}
 
     def subscribe(
         self,
@@ -178,51 +150,15 @@ class SubscriberClient(SubscriberAdmin):
             raise TypeError(f"callback is {callback!r}; it must be callable with one message")
         scheduler = _scheduler_for(callback, scheduler, max_workers)
         calls = _SubscriptionCalls(self._rpcs, subscription)
-        with self._lock:
-            if self.closed:
-                raise SubscriberClosed("this client is closed; make a new one to subscribe")
+
+        def start() -> StreamingPullFuture:
             manager = StreamingPullManager(
                 calls, subscription, callback, settings, scheduler=scheduler
             )
-            self._running[manager.future] = manager
-            # Before anybody can stop it, and `close` is the first who can.
             manager.start()
-        _subscribed.add(self)
-        manager.future.add_done_callback(self._forget)
-        return manager.future
+            return manager.future
 
-    def close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
-        """Shut down every subscription of this client, wait for them, and end the connection.
-
-        Args:
-            timeout: seconds for all of that, as in `StreamingPullFuture.close`. Default: no limit.
-            mode: "drain" or "nack", as there. Default: as `cancel()` of each subscription does.
-
-        Inside a callback it does not wait, as the shutdown waits for the callback: the connection
-        ends with the last subscription. A second call can only hurry the first. In a process that
-        was forked from the one that made the client it does nothing.
-        """
-        if os.getpid() != self._process:
-            return
-        with self._lock:
-            self._closed = True
-            running = dict(self._running)
-        # All first: they shut down beside each other.
-        for manager in running.values():
-            manager.future.begin_close(timeout, mode)
-        if any(manager.runs_here() for manager in running.values()):
-            return
-        for future in running:
-            # Its error, if it ended with one, belongs to whoever holds the future.
-            future.wait_for_end(timeout)
-        super().close()
-
-    def _forget(self, future: Any) -> None:
-        with self._lock:
-            del self._running[future]
-            was_last = self._closed and not self._running
-        if was_last:
-            super().close()
+        return self._keep(start)
 
 
 def _scheduler_for(
@@ -244,18 +180,6 @@ def _positive(name: str, seconds: float | None) -> float | None:
     if seconds is not None and seconds <= 0:
         raise ValueError(f"{name} is {seconds}; it must be above 0 seconds, or None")
     return seconds
-
-
-# Clients that have subscribed. At the interpreter's exit what they hold is given back, and what
-# was acknowledged is told to the server.
-_subscribed: weakref.WeakSet[SubscriberClient] = weakref.WeakSet()
-_EXIT_TIMEOUT = 5.0
-
-
-@atexit.register
-def _close_all() -> None:
-    for client in list(_subscribed):
-        client.close(_EXIT_TIMEOUT, "nack")
 
 
 class _SubscriptionCalls:

@@ -30,7 +30,7 @@ SCOPES = (
 _KEEPALIVE_MS = 30_000
 _FIRST_RECONNECT_MS = 200
 _LAST_RECONNECT_MS = 5_000
-_WINDOW_BYTES = 4 * 1024 * 1024
+WINDOW_BYTES = 4 * 1024 * 1024
 _MAX_METADATA_BYTES = 4 * 1024 * 1024
 _ENDPOINT = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+)(?::(?P<port>\d{1,5}))?/?"
@@ -99,8 +99,8 @@ def locate(
     return Target(address, plaintext=False)
 
 
-def channel_options(target: Target) -> list[tuple[str, int]]:
-    """gRPC's settings for a connection to `target`."""
+def channel_options(target: Target, window_bytes: int = WINDOW_BYTES) -> list[tuple[str, int]]:
+    """gRPC's settings for a connection to `target`; see `open_channel`."""
     options = [
         # The server's limits hold; a second set of ours would only refuse what it allows.
         ("grpc.max_send_message_length", -1),
@@ -112,7 +112,7 @@ def channel_options(target: Target) -> list[tuple[str, int]]:
         # A fixed window: what gRPC may hold of a stream before we read it. It would else be
         # measured by a ping for nearly every response.
         ("grpc.http2.bdp_probe", 0),
-        ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
+        ("grpc.http2.lookahead_bytes", window_bytes),
         # gRPC's own pauses grow to two minutes: long after an outage is over nothing would know it.
         ("grpc.initial_reconnect_backoff_ms", _FIRST_RECONNECT_MS),
         ("grpc.max_reconnect_backoff_ms", _LAST_RECONNECT_MS),
@@ -128,8 +128,11 @@ def open_channel(
     *,
     credentials: Credentials | None = None,
     channel_credentials: grpc.ChannelCredentials | None = None,
+    window_bytes: int = WINDOW_BYTES,
 ) -> grpc.Channel:
     """A channel to `target`; it connects when the first call is made.
+
+    `window_bytes` is about how much gRPC takes in of a stream before we read it.
 
     With TLS, `credentials` default to the application default credentials, and
     `channel_credentials` to the system's root certificates. Anonymous credentials send no token.
@@ -137,7 +140,7 @@ def open_channel(
     Raises:
         Unauthenticated: a token is needed and there are no application default credentials.
     """
-    options = channel_options(target)
+    options = channel_options(target, window_bytes)
     if target.plaintext:
         return grpc.insecure_channel(target.address, options)
     security = channel_credentials or grpc.ssl_channel_credentials()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 
 # What `future.result(timeout=...)` raises, by the name that it has in the official client.
@@ -40,6 +41,18 @@ class AcknowledgeError(PullstreamError, GoogleAPICallError):
 
     def __repr__(self) -> str:
         return f"AcknowledgeError({self.error_code}, {self.info!r})"
+
+
+class PullTimeout(PullstreamError, builtins.TimeoutError):
+    """`fetch` got no message in its time.
+
+    answered: whether the server said that there was none. Otherwise nothing was heard of it, so the
+        fault may lie in between.
+    """
+
+    def __init__(self, message: str, *, answered: bool) -> None:
+        super().__init__(message)
+        self.answered = answered
 
 
 class SubscriberClosed(PullstreamError, RuntimeError):

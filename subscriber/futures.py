@@ -1,9 +1,10 @@
-"""The two futures a user holds: of a whole subscription, and of one acknowledgement."""
+"""The futures a user holds: of what runs, such as a subscription, and of one acknowledgement."""
 
 from __future__ import annotations
 
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -59,7 +60,65 @@ class AckFuture(Future[AcknowledgeStatus]):
         return False
 
 
-class StreamingPullFuture(Future[bool]):
+class RunningFuture(Future[bool], ABC):
+    """Something that runs in the background until it is told to stop.
+
+    `result()` blocks until then: it returns True when the user asked for the end, and raises the
+    error that was the end otherwise. Of use in the process only that made it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._process = os.getpid()
+
+    @abstractmethod
+    def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
+        """Tell it to stop, and return at once. Idempotent, from any thread."""
+
+    @abstractmethod
+    def runs_here(self) -> bool:
+        """Whether the calling thread is one that its end has to wait for."""
+
+    def cancel(self) -> bool:
+        """Tell it to stop, and return at once; `result()` tells when it has. Returns True."""
+        self.begin_close()
+        return True
+
+    def wait_for_end(self, timeout: float | None = None) -> None:
+        """Wait until a shutdown with this time limit is over, however it ended."""
+        self._wait(None if timeout is None else timeout + _SHUTDOWN_MARGIN)
+
+    def running(self) -> bool:
+        return not self.done()
+
+    def result(self, timeout: float | None = None) -> bool:
+        self._check_process()
+        self._wait(timeout)
+        return super().result(0)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._check_process()
+        self._wait(timeout)
+        return super().exception(0)
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Not for this future, which is running from the first."""
+        raise NotImplementedError("this future stands for what runs already")
+
+    def _wait(self, timeout: float | None) -> None:
+        """Return when it is over, or after so many seconds of real time."""
+        left = math.inf if timeout is None else timeout
+        while left > 0 and not self.done():
+            with suppress(TimeoutError, FutureTimeoutError):
+                super().exception(min(left, _LOOK_SECONDS))
+            left -= _LOOK_SECONDS
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise forked(self._process)
+
+
+class StreamingPullFuture(RunningFuture):
     """A running subscription.
 
     `result()` blocks until the subscription is shut down: it returns True when the user asked for
@@ -70,7 +129,6 @@ class StreamingPullFuture(Future[bool]):
         super().__init__()
         self._subscription = subscription
         self._cancelled = False
-        self._process = os.getpid()
 
     def cancel(self) -> bool:
         """Begin the shutdown and return at once; `result()` tells when it is over.
@@ -98,7 +156,7 @@ class StreamingPullFuture(Future[bool]):
             Whether the subscription is over. The error that ended it, if any, is `exception()`.
         """
         self.begin_close(timeout, mode)
-        if not self._subscription.runs_here():
+        if not self.runs_here():
             self.wait_for_end(timeout)
         return self.done()
 
@@ -112,27 +170,13 @@ class StreamingPullFuture(Future[bool]):
         self._cancelled = True
         self._subscription.stop(mode=mode, timeout=timeout)
 
-    def wait_for_end(self, timeout: float | None = None) -> None:
-        """Wait until a shutdown with this time limit is over, however the subscription ended."""
-        self._wait(None if timeout is None else timeout + _SHUTDOWN_MARGIN)
+    def runs_here(self) -> bool:
+        return self._subscription.runs_here()
 
     def cancelled(self) -> bool:
         """Whether `cancel()` or `close()` was called. The future is still `running()` until all is
         shut down."""
         return self._cancelled
-
-    def running(self) -> bool:
-        return not self.done()
-
-    def result(self, timeout: float | None = None) -> bool:
-        self._check_process()
-        self._wait(timeout)
-        return super().result(0)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        self._check_process()
-        self._wait(timeout)
-        return super().exception(0)
 
     @property
     def state(self) -> SubscriptionState:
@@ -153,19 +197,3 @@ class StreamingPullFuture(Future[bool]):
         """
         self._check_process()
         return self._subscription.adopt(ack_ids, size)
-
-    def set_running_or_notify_cancel(self) -> bool:
-        """Not for this future, which is running from the first."""
-        raise NotImplementedError("a subscription is running as soon as its future exists")
-
-    def _wait(self, timeout: float | None) -> None:
-        """Return when it is over, or after so many seconds of real time."""
-        left = math.inf if timeout is None else timeout
-        while left > 0 and not self.done():
-            with suppress(TimeoutError, FutureTimeoutError):
-                super().exception(min(left, _LOOK_SECONDS))
-            left -= _LOOK_SECONDS
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise forked(self._process)

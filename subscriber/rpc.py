@@ -1,7 +1,7 @@
 """Calls on one channel: a stub for each unary RPC of the table, and our errors.
 
-Only reads are tried again by themselves. A write whose reply was lost may have been carried out,
-and only its caller knows whether twice is once too many.
+Only reads are tried again by themselves, and what bears an idempotency key. Any other write whose
+reply was lost may have been carried out, and only its caller knows whether twice is once too many.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Retry(Protocol):
 class DefaultRetry(Enum):
     """Type of `DEFAULT_RETRY`."""
 
-    READS = "get and list calls that end with UNAVAILABLE or ABORTED, with growing random pauses"
+    READS = "calls that can be repeated and end with UNAVAILABLE or ABORTED, with growing pauses"
 
 
 DEFAULT_RETRY: Final = DefaultRetry.READS
@@ -59,8 +59,9 @@ DEFAULT_RETRY: Final = DefaultRetry.READS
 class CallOptions(TypedDict, total=False):
     """Keywords that every RPC method takes.
 
-    retry: `DEFAULT_RETRY` tries reads again; None tries once; a `google.api_core.retry.Retry`, or
-        any other wrapper of a function, is applied whatever the method.
+    retry: `DEFAULT_RETRY` tries again what can be repeated; None tries once; a
+        `google.api_core.retry.Retry`, or any other wrapper of a function, is applied whatever the
+        method.
     timeout: seconds for the whole call, all tries and pauses included. Default: 60. None: no limit.
     metadata: more gRPC metadata, as pairs.
     """
@@ -127,7 +128,7 @@ class Rpcs:
                 raise to_error(error) from error
 
         if retry is DEFAULT_RETRY:
-            return self._persist(attempt, deadline) if _is_read(method) else attempt()
+            return self._persist(attempt, deadline) if _repeatable(method, request) else attempt()
         return attempt() if retry is None else retry(attempt)()
 
     def _persist(self, attempt: Callable[[], Any], deadline: float | None) -> Any:
@@ -140,7 +141,7 @@ class Rpcs:
                 due = self._clock.monotonic() + backoff.next_pause()
                 if deadline is not None and due + _LEAST_TRY > deadline:
                     raise
-                _wait_until(self._clock, due)
+                wait_until(self._clock, due)
 
 
 def to_error(error: grpc.RpcError) -> RpcError:
@@ -151,11 +152,12 @@ def to_error(error: grpc.RpcError) -> RpcError:
     return converted
 
 
-def _is_read(method: str) -> bool:
-    return method.startswith(("Get", "List", "Test"))
+def _repeatable(method: str, request: Message) -> bool:
+    reads = method.startswith(("Get", "List", "Read", "Test"))
+    return reads or bool(getattr(request, "idempotency_key", ""))
 
 
-def _wait_until(clock: Clock, due: float) -> None:
+def wait_until(clock: Clock, due: float) -> None:
     """Block until `due` on `clock`."""
     jumped = threading.Event()
     clock.add_waker(jumped.set)

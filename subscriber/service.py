@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -52,7 +53,9 @@ class ServiceClient:
         channel: grpc.Channel | None = None,
         channel_credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
-        self._owns_channel = channel is None
+        # Those that were opened here, and are closed here.
+        self._channels: list[grpc.Channel] = []
+        self._open_channel: Callable[..., grpc.Channel] | None = None
         self._closed = False
         self._target = ""
         if channel is None:
@@ -62,9 +65,14 @@ class ServiceClient:
                 credentials=credentials,
                 channel_credentials=channel_credentials,
             )
-            channel = open_channel(
-                target, credentials=credentials, channel_credentials=channel_credentials
+            self._open_channel = partial(
+                open_channel,
+                target,
+                credentials=credentials,
+                channel_credentials=channel_credentials,
             )
+            channel = self._open_channel()
+            self._channels.append(channel)
             self._target = target.address
         elif any((endpoint, client_options, credentials, channel_credentials)):
             raise ValueError(
@@ -112,8 +120,8 @@ class ServiceClient:
     def close(self) -> None:
         """End all calls and the connection. A second call does nothing."""
         self._closed = True
-        if self._owns_channel:
-            self._channel.close()
+        for channel in self._channels:
+            channel.close()
 
     def __enter__(self) -> Self:
         if self._closed:
@@ -208,6 +216,15 @@ class ServiceClient:
         return self._call("TestIamPermissions", response, request, options, **fields)
 
     # ---- calls -----------------------------------------------------------------------------
+
+    def _another_channel(self, window_bytes: int) -> grpc.Channel:
+        """One more connection to the server, with a window of so many bytes, which ends with the
+        client; or the caller's own, if the client was given one."""
+        if self._open_channel is None:
+            return self._channel
+        channel = self._open_channel(window_bytes=window_bytes)
+        self._channels.append(channel)
+        return channel
 
     def _call(
         self,

@@ -6,6 +6,7 @@ what that changes.
 
 from google.protobuf import duration_pb2, field_mask_pb2, timestamp_pb2
 
+from protocol.messages import feeds_pb2 as feeds
 from protocol.messages import iam_pb2 as iam
 from protocol.messages import pubsub_pb2 as pubsub
 
@@ -16,6 +17,14 @@ FlowControl = flow_control.FlowControl
 Duration = duration_pb2.Duration
 FieldMask = field_mask_pb2.FieldMask
 Timestamp = timestamp_pb2.Timestamp
+
+# Of the Feeds service, which the official client does not have.
+AppendResponse = feeds.AppendResponse
+Cursor = feeds.Cursor
+Feed = feeds.Feed
+FeedConfig = feeds.FeedConfig
+Position = feeds.Position
+Router = feeds.Router
 
 Binding = iam.Binding
 GetIamPolicyRequest = iam.GetIamPolicyRequest

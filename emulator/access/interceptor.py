@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from protocol.errors import RpcError
 
 from .access import Access, Principal
+from .caller import called_by
 from .scope import projects_of
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -63,12 +64,14 @@ def _checking(handler: Handler, principal: Principal) -> Handler:
         streaming: Any = handler.stream_stream
 
         async def stream(requests: Any, context: Context) -> None:
+            called_by(principal)
             await streaming(requests, _CheckedContext(context, principal))
 
         return grpc.stream_stream_rpc_method_handler(stream, *codecs)
     behaviour: Any = handler.unary_stream or handler.unary_unary
 
     async def answer(request: Any, context: Context) -> Any:
+        called_by(principal)
         # What cannot be decoded comes as an error, and is refused by the method.
         if isinstance(request, Message):
             try:

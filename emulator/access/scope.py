@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 from types import MappingProxyType
+from typing import Any
 
 from google.protobuf.message import Message
 
@@ -47,6 +48,8 @@ RESOURCE_FIELDS = MappingProxyType(
         "UpdateSnapshotRequest": ("snapshot.name",),
         "DeleteSnapshotRequest": _SNAPSHOT,
         "SeekRequest": ("subscription", "snapshot"),
+        "GetSubscriptionStateRequest": _SUBSCRIPTION,
+        "SetMaxWaitingRequest": _SUBSCRIPTION,
         "CreateSchemaRequest": _PARENT,
         "GetSchemaRequest": _NAME,
         "ListSchemasRequest": _PARENT,
@@ -60,6 +63,28 @@ RESOURCE_FIELDS = MappingProxyType(
         "SetIamPolicyRequest": _RESOURCE,
         "GetIamPolicyRequest": _RESOURCE,
         "TestIamPermissionsRequest": _RESOURCE,
+        "PutFeedRequest": _TOPIC,
+        "GetFeedRequest": _TOPIC,
+        "ListFeedsRequest": _PROJECT,
+        "AppendRequest": _TOPIC,
+        "DeleteMessagesRequest": _TOPIC,
+        "ReadRequest": _TOPIC,
+        # The map's keys. A watch that is named by its id opens to its creator only.
+        "WatchRequest": ("spec.topics",),
+        # A router may join topics of other projects: whoever makes it needs them all.
+        "PutRouterRequest": ("router.name", "router.source", "router.dest"),
+        "GetRouterRequest": _NAME,
+        "ListRoutersRequest": ("project", "source", "dest"),
+        "DeleteRouterRequest": _NAME,
+        "PutCursorRequest": ("cursor.name", "cursor.topic"),
+        "GetCursorRequest": _NAME,
+        "ListCursorsRequest": _PROJECT,
+        "DeleteCursorRequest": _NAME,
+        "CommandsRequest": ("commands.channel",),
+        # These name a subscriber, whose id only he knows who was let in with the commands.
+        "PollRequest": (),
+        "UnregisterRequest": (),
+        "PublishFailureRequest": ("channel",),
     }
 )
 
@@ -71,7 +96,16 @@ def projects_of(request: Message) -> list[str]:
     """
     found: dict[str, None] = {}
     for path in RESOURCE_FIELDS[request.DESCRIPTOR.name]:
-        parts = str(reduce(getattr, path.split("."), request)).split("/")
-        if parts[0] == "projects" and len(parts) > 1:
-            found[parts[1]] = None
+        value: Any = reduce(_field, path.split("."), request)
+        for name in [value] if isinstance(value, str) else value:
+            parts = name.split("/")
+            if parts[0] == "projects" and len(parts) > 1:
+                found[parts[1]] = None
     return list(found)
+
+
+def _field(value: Any, name: str) -> Any:
+    """A field of a message; of many messages, that of each."""
+    if isinstance(value, Message):
+        return getattr(value, name)
+    return [getattr(each, name) for each in value]

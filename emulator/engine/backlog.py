@@ -112,9 +112,11 @@ class Backlog:
 
         `share` is its part of the shared queues. Keys of its own do not count towards it.
         """
+        limit, most_bytes = min(limit, consumer.room), consumer.room_bytes
+        if not self._again and not self.lanes:
+            return self._take_new(min(limit, share), most_bytes)
         taken: list[Delivery] = []
         size = 0
-        limit, most_bytes = min(limit, consumer.room), consumer.room_bytes
         while len(taken) < limit and size < most_bytes:
             queue = self._next_queue(consumer)
             if queue is None:
@@ -144,6 +146,21 @@ class Backlog:
             taken.append(delivery)
         return taken
 
+    def _take_new(self, limit: int, most_bytes: float) -> list[Delivery]:
+        """As `take`, where nothing is to come again and nothing has a key: mostly so, and fast."""
+        taken: list[Delivery] = []
+        size, ready = 0, self._ready
+        for _ in range(min(limit, len(ready))):
+            delivery = ready[0]
+            assert isinstance(delivery, Delivery)
+            grown = size + delivery.record.size
+            if size >= most_bytes or (taken and grown > MAX_RESPONSE_BYTES):
+                break
+            size = grown
+            taken.append(delivery)
+            ready.popleft()
+        return taken
+
     def _next_queue(self, consumer: Consumer) -> Queue | None:
         """The next queue with something in it; None if there is nothing for `consumer`.
 
@@ -151,7 +168,7 @@ class Backlog:
         """
         queues = (consumer.lanes, self._again, self._ready)
         if self._ready and not self._again and not consumer.lanes:
-            # By far the most frequent case.
+            # All messages have keys, and nobody holds one.
             self._turn = len(queues) - 1
             return self._ready
         for _ in queues:
@@ -165,7 +182,10 @@ class Backlog:
     @property
     def size(self) -> int:
         """Messages without a key that wait, and all those of keys, leased ones too."""
-        single = sum(isinstance(i, Delivery) and not i.acked for i in self._items())
+        if not self.lanes:
+            # What is new is not acknowledged: only what comes again has to be looked at.
+            return len(self._ready) + len(self._waiting_again())
+        single = sum(1 for _ in self.waiting())
         return single + sum(lane.size for lane in self.lanes.values())
 
     def waiting(self) -> Iterator[Delivery]:
@@ -228,10 +248,17 @@ class Backlog:
 
     def oldest_ms(self) -> float:
         """Publish time of the oldest that waits, or is unfinished in a key; infinite for none."""
+        return min((delivery.record.publish_ms for delivery in self._oldest()), default=math.inf)
+
+    def oldest_seqs(self) -> Iterator[int]:
+        """Sequence numbers, the lowest of which is that of the oldest; see `oldest_ms`."""
+        return (delivery.record.seq for delivery in self._oldest())
+
+    def _oldest(self) -> Iterator[Delivery]:
+        """Among these is the oldest that waits, or is unfinished in a key."""
         first = self._first_ready()
         keyed = ((lane.delivered or lane.waiting)[0] for lane in self.lanes.values())
-        oldest = chain([first] if first else [], self._waiting_again(), keyed)
-        return min((delivery.record.publish_ms for delivery in oldest), default=math.inf)
+        return chain([first] if first else [], self._waiting_again(), keyed)
 
 
 def _take_from(lane: KeyLane, consumer: Consumer) -> None:

@@ -19,7 +19,7 @@ class Consumer:
     ack_deadline: seconds that a lease granted to it lasts.
     max_messages, max_bytes: how much it wants outstanding at a time; 0 or less means no limit. The
         message that crosses max_bytes is still delivered, so a large one cannot block for ever.
-    is_pull: it is a Pull call that waits; of those only so many may wait at a time.
+    is_pull: it is a Pull call; of those only so many may wait at a time.
     is_push: it sends messages to the endpoint of a push subscription.
     wake: called when there may be something to take (or `closed` was set) after a take came back
         empty. It must only make a note of it: the engine is in the middle of its work.

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from protocol import errors, names
+from protocol import errors
 
 from . import settings
 from .consumer import Consumer
-from .consumers import MAX_WAITING
 from .dead_letter import dead_letter
 from .log import Log
 from .moment import Moment
 from .observer import Observer
+from .pulls import Pulls
 from .record import Delivery
 from .registry import Registry
 from .restoring import restore
-from .saved import Saved
+from .saved import RestoreFeed, Saved
 from .snapshot import Snapshot
 from .snapshots import Snapshots
 from .subscription import MAX_PER_RESPONSE, Subscription
 from .subscriptions import Subscriptions, detached, is_pull, is_push, wrong_kind
-from .timetable import Timetable
+from .timetable import TimedTask, Timetable
 from .topics import CheckSettings, Topics, Validate
 
 
@@ -39,6 +39,8 @@ class Engine:
         validate, check_settings: what schemas ask of messages, and of topics (see Topics).
         max_bytes: most bytes of kept messages. A publish beyond it is refused as a whole.
         lenient: allow ack deadlines from 1 s, where the real service wants 10 s.
+
+    registry, topics: for what is built on the engine and has the same owner (emulator/feeds).
     """
 
     def __init__(
@@ -56,21 +58,22 @@ class Engine:
         self.min_ack_deadline = 1 if lenient else settings.MIN_ACK_DEADLINE
         self._monotonic = monotonic
         self._timetable = Timetable(on_due)
-        self._registry = Registry(lambda: Moment(wall(), monotonic()), observer, self._timetable)
-        self._topics = Topics(
-            self._registry, validate=validate, check_settings=check_settings, max_bytes=max_bytes
+        self.registry = Registry(lambda: Moment(wall(), monotonic()), observer, self._timetable)
+        self.topics = Topics(
+            self.registry, validate=validate, check_settings=check_settings, max_bytes=max_bytes
         )
-        self._subscriptions = Subscriptions(self._registry, min_ack_deadline=self.min_ack_deadline)
-        self._snapshots = Snapshots(self._registry)
+        self._subscriptions = Subscriptions(self.registry, min_ack_deadline=self.min_ack_deadline)
+        self._snapshots = Snapshots(self.registry)
+        self.pulls = Pulls(self.registry)
 
-        self.create_topic = self._topics.create
-        self.get_topic = self._topics.get
-        self.update_topic = self._topics.update
-        self.list_topics = self._topics.list
-        self.list_topic_subscriptions = self._topics.list_subscriptions
-        self.list_topic_snapshots = self._topics.list_snapshots
-        self.delete_topic = self._topics.delete
-        self.publish = self._topics.publish
+        self.create_topic = self.topics.create
+        self.get_topic = self.topics.get
+        self.update_topic = self.topics.update
+        self.list_topics = self.topics.list
+        self.list_topic_subscriptions = self.topics.list_subscriptions
+        self.list_topic_snapshots = self.topics.list_snapshots
+        self.delete_topic = self.topics.delete
+        self.publish = self.topics.publish
 
         self.create_subscription = self._subscriptions.create
         self.get_subscription = self._subscriptions.get
@@ -91,18 +94,13 @@ class Engine:
 
     def join(self, name: str, consumer: Consumer) -> Subscription:
         """Let `consumer` take from a subscription of its kind."""
-        subscription = self._registry.subscription(name)
+        subscription = self.registry.subscription(name)
         config = subscription.config
         if config.detached:
             raise detached(name)
         if not (is_push(config) if consumer.is_push else is_pull(config)):
             raise wrong_kind()
-        if consumer.is_pull and subscription.consumers.waiting_pulls >= MAX_WAITING:
-            raise errors.ResourceExhausted(
-                f"Too many pull requests wait on {names.short_id(name)}; "
-                f"the maximum is {MAX_WAITING}."
-            )
-        subscription.touch(self._registry.now())
+        subscription.touch(self.registry.now())
         subscription.consumers.join(consumer)
         return subscription
 
@@ -113,7 +111,7 @@ class Engine:
 
         With `give_back=False` (an answered Pull) its leases go on until their deadlines.
         """
-        subscription.leave(consumer, self._registry.now(), give_back=give_back)
+        subscription.leave(consumer, self.registry.now(), give_back=give_back)
         if subscription.due_is_nearer:
             self._watch(subscription)
 
@@ -128,13 +126,13 @@ class Engine:
 
     def refusals(self, name: str, ack_ids: Sequence[str], *, acknowledging: bool) -> dict[str, str]:
         """Those of some ack ids that would be refused now, and why."""
-        subscription = self._registry.subscription(name)
+        subscription = self.registry.subscription(name)
         return subscription.refusals(ack_ids, acknowledging=acknowledging)
 
     def acknowledge(self, name: str, ack_ids: Sequence[str]) -> dict[str, str]:
         """Acknowledge messages; returns the ids that were refused, and why (see ack_ids)."""
-        subscription = self._registry.subscription(name)
-        now = self._registry.now()
+        subscription = self.registry.subscription(name)
+        now = self.registry.now()
         subscription.touch(now)
         refused = subscription.acknowledge(_some(ack_ids), now.monotonic)
         if subscription.due_is_nearer:
@@ -145,9 +143,9 @@ class Engine:
         self, name: str, ack_ids: Sequence[str], seconds: int
     ) -> dict[str, str]:
         """Extend leases, or end them (0 seconds); returns the ids that were refused, and why."""
-        subscription = self._registry.subscription(name)
+        subscription = self.registry.subscription(name)
         settings.check_ack_deadline(seconds, minimum=0)
-        now = self._registry.now()
+        now = self.registry.now()
         subscription.touch(now)
         refused = subscription.modify_ack_deadline(_some(ack_ids), seconds, now.monotonic)
         self._bury_dead(subscription)
@@ -158,8 +156,9 @@ class Engine:
         """Publish what failed too often to the dead-letter topic, and be done with it."""
         dead, subscription.dead = subscription.dead, []
         if dead:
-            topic = self._registry.topics[subscription.terms.dead_letter_topic]
-            self._topics.append(topic, [dead_letter(d, subscription.name) for d in dead])
+            topic = self.registry.topics[subscription.terms.dead_letter_topic]
+            letters = [dead_letter(d, subscription.name) for d in dead]
+            self.topics.append(topic, letters, forced=True)
             subscription.messages.finish(dead)
 
     # ---- for the shells around it --------------------------------------------------------------
@@ -186,7 +185,7 @@ class Engine:
 
         Returns how many; ids without a lease are passed over.
         """
-        subscription = self._registry.subscription(name)
+        subscription = self.registry.subscription(name)
         ended = subscription.expire(ack_ids, self._monotonic())
         self._bury_dead(subscription)
         self._watch(subscription)
@@ -194,44 +193,46 @@ class Engine:
 
     def forget_schema(self, name: str) -> None:
         """A schema was deleted: the topics that use it say so from now on."""
-        self._topics.forget_schema(name)
+        self.topics.forget_schema(name)
 
     def backlog(self, name: str) -> int:
         """Messages of a subscription that are not acknowledged for good."""
-        return len(self._registry.subscription(name).messages)
+        return len(self.registry.subscription(name).messages)
 
     def waiting_pulls(self, name: str) -> int:
         """Pull calls that wait for messages of a subscription now."""
-        return self._registry.subscription(name).consumers.waiting_pulls
+        return self.registry.subscription(name).consumers.waiting_pulls
 
     @property
     def kept_bytes(self) -> int:
         """Bytes of all messages that are kept, each counted once."""
-        return self._registry.usage.bytes
+        return self.registry.usage.bytes
 
     def disconnect(self, reason: errors.RpcError) -> None:
         """Tell every open stream and waiting pull to end with `reason`."""
-        for subscription in self._registry.subscriptions.values():
+        for subscription in self.registry.subscriptions.values():
             subscription.consumers.close(reason)
 
     def reset(self) -> None:
         """Drop everything. Open streams and waiting pulls end as if it had been deleted."""
-        for name in list(self._registry.snapshots):
+        for name in list(self.registry.snapshots):
             self.delete_snapshot(name)
-        for name in list(self._registry.subscriptions):
+        for name in list(self.registry.subscriptions):
             self.delete_subscription(name)
-        for name in list(self._registry.topics):
+        for name in list(self.registry.topics):
             self.delete_topic(name)
         self._timetable.clear()
 
-    def restore(self, saved: Saved) -> None:
+    def restore(self, saved: Saved, feeds: RestoreFeed | None = None) -> None:
         """Take up the state that an Observer was told of; the engine must be empty.
 
         Every topic, subscription and snapshot is as it was. What a subscription had not finished is
         ready for delivery with its attempts counted; leases are gone, old ack ids are stale, and
         numbering goes on where it was. The observer is told of nothing but what is discarded by it.
+
+        feeds: takes the saved feeds, each after its topic; without it there are none.
         """
-        restore(saved, self._registry, self._topics, self._subscriptions)
+        restore(saved, self.registry, self.topics, self._subscriptions, feeds)
 
     # ---- time ----------------------------------------------------------------------------------
 
@@ -250,7 +251,7 @@ class Engine:
 
     def advance(self) -> None:
         """Do what is due by now: end leases and waits, drop what is too old or has expired."""
-        now = self._registry.now()
+        now = self.registry.now()
         for item in self._timetable.due(now):
             if isinstance(item, Subscription):
                 if item.is_expired(now):
@@ -264,10 +265,12 @@ class Engine:
                     continue
             elif isinstance(item, Log):
                 item.trim(now)
+            elif isinstance(item, TimedTask):
+                item.advance(now)
             self._timetable.watch(item, now)
 
     def _watch(self, subscription: Subscription) -> None:
-        self._timetable.watch(subscription, self._registry.now())
+        self._timetable.watch(subscription, self.registry.now())
 
 
 def _some(ack_ids: Sequence[str]) -> Sequence[str]:

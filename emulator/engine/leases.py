@@ -13,12 +13,18 @@ from .record import Delivery
 
 
 class Leases(DeadlineTable[str, Delivery]):
-    """The leases of one subscription by ack id. `numbers`: see AckIds."""
+    """The leases of one subscription by ack id. `numbers`: see AckIds.
 
-    __slots__ = ("_ack_ids", "_returned")
+    granted: how many there have been in this life of the broker.
+    newest_seq: the highest sequence number of theirs; 0 before the first.
+    """
+
+    __slots__ = ("_ack_ids", "_returned", "granted", "newest_seq")
 
     def __init__(self, subscription: str, numbers: Iterator[int]) -> None:
         super().__init__()
+        self.granted = 0
+        self.newest_seq = 0
         self._ack_ids = AckIds(subscription, numbers)
         # Back in a queue, not delivered since: a late acknowledgement still finds them here.
         self._returned: dict[str, Delivery] = {}
@@ -29,13 +35,20 @@ class Leases(DeadlineTable[str, Delivery]):
         """Give messages to a consumer, each under a new ack id."""
         granted: list[tuple[str, Delivery]] = []
         numbers, mark, size = self._ack_ids.numbers, self._ack_ids.mark, 0
-        for delivery in deliveries:
+        newest = self.newest_seq
+        for number, delivery in enumerate(deliveries, self.granted + 1):
             if delivery.ack_id:
                 self._returned.pop(delivery.ack_id, None)
             delivery.ack_id = ack_id = f"{next(numbers):x}{mark}"
             delivery.holder = consumer
-            size += delivery.record.size
+            delivery.number = number
+            record = delivery.record
+            size += record.size
+            if record.seq > newest:
+                newest = record.seq
             granted.append((ack_id, delivery))
+        self.granted += len(granted)
+        self.newest_seq = newest
         consumer.outstanding_messages += len(granted)
         consumer.outstanding_bytes += size
         self.set_all(granted, consumer.ack_deadline, now)

@@ -18,6 +18,12 @@ class Resource(Enum):
     SNAPSHOT = "snapshot"
     SCHEMA = "schema"
     POLICY = "policy"
+    # How many pulls may wait on a subscription, by its name.
+    PULLS = "pulls"
+    # A topic that is read as a log, by the topic's name; routers between such; readers' positions.
+    FEED = "feed"
+    ROUTER = "router"
+    CURSOR = "cursor"
 
 
 class Return(Enum):
@@ -42,11 +48,20 @@ class Observer:
     def removed(self, kind: Resource, name: str) -> None:
         """A resource was deleted, or has expired."""
 
+    def noted(self, kind: Resource, name: str, value: bytes) -> None:
+        """Something of a resource that changes all the time, serialized: how far it is by now.
+
+        Nobody waits until it is kept. What is kept in the end may be an earlier one.
+        """
+
     def published(self, topic: str, records: Sequence[Record]) -> None:
         """Messages were appended to a topic, whose subscriptions that let them pass have them.
 
         What a subscription's filter kept back is `finished` for it right after this.
         """
+
+    def skipped(self, topic: str, first: int, last: int) -> None:
+        """These numbers of a topic, its newest, will never have a message."""
 
     def delivered(self, subscription: str, deliveries: Sequence[Delivery]) -> None:
         """Messages went out to a consumer."""

@@ -26,22 +26,31 @@ def check_publish(request: pubsub.PublishRequest) -> None:
         raise too_small("message_count", count, 1)
     if count > MAX_MESSAGES:
         raise too_large("message_count", count, MAX_MESSAGES)
-    size = request.ByteSize()
+    check_size(request.ByteSize())
+    for message in request.messages:
+        check_message(message)
+
+
+def check_size(size: int) -> None:
+    """Refuse a request of so many bytes if that is too many."""
     if size > MAX_PAYLOAD_BYTES:
         raise InvalidArgument(f"Request payload size exceeds the limit: {MAX_PAYLOAD_BYTES} bytes.")
     if size > MAX_REQUEST_BYTES:
         raise too_large("request_size", size, MAX_REQUEST_BYTES)
-    for message in request.messages:
-        if message.attributes:
-            _check_attributes(message)
-        elif not message.data:
-            raise InvalidArgument(
-                "One or more messages in the publish request is empty. Each message must contain "
-                "either non-empty data, or at least one attribute."
-            )
-        key = message.ordering_key
-        if key and len(key.encode()) > MAX_ORDERING_KEY_BYTES:
-            raise too_large("ordering_key_size", len(key.encode()), MAX_ORDERING_KEY_BYTES)
+
+
+def check_message(message: pubsub.PubsubMessage) -> None:
+    """Refuse a message that no publisher may send."""
+    if message.attributes:
+        _check_attributes(message)
+    elif not message.data:
+        raise InvalidArgument(
+            "One or more messages in the publish request is empty. Each message must contain "
+            "either non-empty data, or at least one attribute."
+        )
+    key = message.ordering_key
+    if key and len(key.encode()) > MAX_ORDERING_KEY_BYTES:
+        raise too_large("ordering_key_size", len(key.encode()), MAX_ORDERING_KEY_BYTES)
 
 
 def _check_attributes(message: pubsub.PubsubMessage) -> None:

@@ -49,11 +49,12 @@ class Delivery:
     attempts: deliveries that failed so far (nacked or expired; given back does not count).
     holder: who has it under lease now; None while it waits.
     ack_id: of the newest lease, "" before the first.
+    number: of the newest lease, among those of the subscription; 0 before the first.
     acked: acknowledged, but kept: behind an unfinished message of its key, or lying in a queue.
     lane: the queue of its ordering key; None in an unordered subscription or without a key.
     """
 
-    __slots__ = ("ack_id", "acked", "attempts", "holder", "lane", "record")
+    __slots__ = ("ack_id", "acked", "attempts", "holder", "lane", "number", "record")
 
     def __init__(self, record: Record, lane: KeyLane | None) -> None:
         self.record = record
@@ -61,4 +62,5 @@ class Delivery:
         self.attempts = 0
         self.holder: Consumer | None = None
         self.ack_id = ""
+        self.number = 0
         self.acked = False

@@ -10,6 +10,7 @@ from protocol import names
 from protocol.messages import pubsub_pb2 as pubsub
 
 from . import paging
+from .consumers import MAX_WAITING
 from .log import Log, Usage
 from .moment import Moment
 from .observer import Observer, Resource
@@ -96,8 +97,12 @@ class Registry:
         self.observer.saved(_KIND[type(resource)], resource.config.name, value)
 
     def removed(self, resource: Topic | Subscription | Snapshot) -> None:
-        if self.observer is not None:
-            self.observer.removed(_KIND[type(resource)], resource.config.name)
+        if self.observer is None:
+            return
+        if isinstance(resource, Subscription) and resource.consumers.max_waiting != MAX_WAITING:
+            # Before the subscription: there is never a limit of one that does not exist.
+            self.observer.removed(Resource.PULLS, resource.name)
+        self.observer.removed(_KIND[type(resource)], resource.config.name)
 
 
 _KIND: Mapping[type, Resource] = {

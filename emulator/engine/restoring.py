@@ -10,7 +10,7 @@ from .log import Log
 from .ordering import KeyLane
 from .record import Delivery, Record
 from .registry import Registry
-from .saved import Saved, SavedSubscription, SavedTopic, SnapshotValue
+from .saved import RestoreFeed, Saved, SavedSubscription, SavedTopic, SnapshotValue
 from .snapshot import Snapshot
 from .subscriptions import Subscriptions, is_push
 from .timetable import Timed
@@ -28,7 +28,13 @@ class _Restored:
         self.records = records
 
 
-def restore(saved: Saved, registry: Registry, topics: Topics, subscriptions: Subscriptions) -> None:
+def restore(
+    saved: Saved,
+    registry: Registry,
+    topics: Topics,
+    subscriptions: Subscriptions,
+    restore_feed: RestoreFeed | None = None,
+) -> None:
     """Fill empty collections. See Engine.restore."""
     if registry.topics or registry.subscriptions or registry.snapshots:
         raise ValueError("an engine that is to be restored must be empty")
@@ -44,6 +50,10 @@ def restore(saved: Saved, registry: Registry, topics: Topics, subscriptions: Sub
         registry.snapshots[value.config.name] = Snapshot(
             value.config, value.subscription, of.log, value.since, unacked
         )
+    if restore_feed is not None:
+        for feed in saved.feeds:
+            live = registry.topics[pubsub.Topic.FromString(feed.topic.value).name]
+            restore_feed(feed.value, feed.note, live, logs[id(feed.topic)].records)
     now = registry.now()
     for restored in logs.values():
         # Whatever history still wants; the rest is let go at once.

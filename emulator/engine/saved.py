@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.messages import pubsub_pb2 as pubsub
+
+if TYPE_CHECKING:
+    from .record import Record
+    from .topic import Topic
 
 # Of a snapshot's value: `since`, and how long its settings and its subscription's name are.
 _HEAD = struct.Struct("<QQQ")
@@ -58,6 +62,23 @@ class SavedSnapshot:
 
 
 @dataclass
+class SavedFeed:
+    """A topic that is read as a log; the engine itself knows nothing of it.
+
+    value, note: what `saved` and `noted` told last.
+    """
+
+    value: bytes
+    note: bytes
+    topic: SavedTopic
+
+
+# Takes a feed back: its value and note, its topic, and the records of that, by number. It holds
+# those that the feed has; the others are let go.
+RestoreFeed = Callable[[bytes, bytes, "Topic", Mapping[int, "Record"]], None]
+
+
+@dataclass
 class Saved:
     """Everything. `generation` counts the restarts: it keeps ack ids from being given out twice."""
 
@@ -65,6 +86,7 @@ class Saved:
     subscriptions: Sequence[SavedSubscription] = field(default_factory=list)
     snapshots: Sequence[SavedSnapshot] = field(default_factory=list)
     generation: int = 0
+    feeds: Sequence[SavedFeed] = field(default_factory=list)
 
 
 class SnapshotValue(NamedTuple):

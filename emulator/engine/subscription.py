@@ -73,7 +73,7 @@ class Subscription:
     # ---- messages in ---------------------------------------------------------------------------
 
     def offer(
-        self, records: Sequence[Record], messages: Sequence[pubsub.PubsubMessage]
+        self, records: Sequence[Record], messages: Iterable[pubsub.PubsubMessage]
     ) -> Sequence[int]:
         """Add newly published records; returns the numbers of those that the filter keeps back."""
         kept_back: Sequence[int] = ()
@@ -112,9 +112,9 @@ class Subscription:
         share = self.consumers.share(self.messages.backlog.shared, consumer)
         deliveries = self.messages.backlog.take(consumer, limit, share)
         if not deliveries:
-            self.consumers.hungry(consumer)
-            # It may have been woken, alone, for what turned out to be acknowledged already.
+            # The others, not itself: it may have been woken, alone, for what is theirs or nobody's.
             self._wake_next()
+            self.consumers.hungry(consumer)
             return []
         taken = self.messages.leases.grant(deliveries, consumer, now)
         self.consumers.fed(consumer)

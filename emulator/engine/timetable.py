@@ -20,6 +20,14 @@ class Timed(Protocol):
         """The earliest moment at which there may be something to do; it may be early, not late."""
 
 
+class TimedTask(Timed):
+    """What is built on the engine and has something of its own to do as time passes."""
+
+    def advance(self, now: Moment) -> None:
+        """Do what is due by now."""
+        raise NotImplementedError
+
+
 # A moment, a number that tells equal moments apart, and whose it is.
 _Entry: TypeAlias = tuple[float, int, list[Timed]]
 

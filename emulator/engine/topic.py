@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -14,11 +15,32 @@ from .record import Record
 from .subscription import Subscription
 
 
-class Topic:
-    """A topic's settings, its log, and the subscriptions attached to it.
+class TopicFeed(Protocol):
+    """What a topic tells its feed, if it has one; see emulator/feeds."""
 
-    `subscriptions` holds them by name. Message ids are the decimal form of the sequence number,
-    which counts from 1 in each topic.
+    def prepare(self) -> None:
+        """Numbers are about to be given: let go of what is too old by now."""
+
+    def admit(self, records: Sequence[Record]) -> None:
+        """Raise FailedPrecondition if these are not to be appended. None has its number yet."""
+
+    def hold(self, records: Sequence[Record]) -> None:
+        """These were appended: hold what is to be read."""
+
+    def settle(self, records: Sequence[Record]) -> None:
+        """Everybody holds what he wants of them: let go of what is too much, tell readers."""
+
+    def close(self) -> None:
+        """The topic is deleted: let go of everything, for good."""
+
+
+class Topic:
+    """A topic's settings, its log, and who takes what is published.
+
+    subscriptions: those attached to it, by name.
+    feed: what reads it as a log; None as long as nobody does.
+
+    Message ids are the decimal form of the sequence number, which counts from 1 in each topic.
     """
 
     def __init__(
@@ -31,17 +53,25 @@ class Topic:
         self.config = config
         self.log = log
         self.subscriptions: dict[str, Subscription] = {}
+        self.feed: TopicFeed | None = None
         self._observer = observer
         self._last_publish_ms = last_publish_ms
 
-    def publish(self, messages: Sequence[pubsub.PubsubMessage], now: float) -> list[str]:
+    def publish(
+        self, messages: Sequence[pubsub.PubsubMessage], now: float, *, forced: bool = False
+    ) -> list[str]:
         """Append messages, at wall time `now` in seconds; returns their ids in order.
+
+        A feed may refuse all of them (FailedPrecondition), unless they are `forced` on it.
 
         The messages are completed in place: id and publish time are the broker's to set, whatever
         the publisher sent. Publish times have milliseconds, as the real service's, and never go
         back.
         """
-        publish_ms = self._last_publish_ms = max(int(now * 1000), self._last_publish_ms)
+        feed = self.feed
+        if feed is not None:
+            feed.prepare()
+        publish_ms = self.next_publish_ms(now)
         publish_time = Timestamp(seconds=publish_ms // 1000, nanos=publish_ms % 1000 * 1_000_000)
         seq = self.log.head_seq
         records: list[Record] = []
@@ -53,13 +83,26 @@ class Topic:
             ids.append(message_id)
             encoded = message.SerializeToString()
             records.append(Record(seq, message.ordering_key, encoded, publish_ms))
-        self.log.head_seq = seq
-        self._hand_out(records, messages)
+        if feed is not None and not forced:
+            feed.admit(records)
+        self.append(records, messages)
         return ids
 
-    def _hand_out(self, records: list[Record], messages: Sequence[pubsub.PubsubMessage]) -> None:
-        observer = self._observer
+    def next_publish_ms(self, now: float) -> int:
+        """The publish time of what is appended at wall time `now`."""
+        return max(int(now * 1000), self._last_publish_ms)
+
+    def append(self, records: Sequence[Record], messages: Iterable[pubsub.PubsubMessage]) -> None:
+        """Append records that are complete: numbered from the head on, with the next time.
+
+        messages: the same, decoded; looked at only where a subscription has a filter.
+        """
+        self._last_publish_ms = records[-1].publish_ms
+        self.log.head_seq = records[-1].seq
+        observer, feed = self._observer, self.feed
         self.log.append(records)
+        if feed is not None:
+            feed.hold(records)
         filtered: list[tuple[str, Sequence[int]]] = []
         for name, subscription in self.subscriptions.items():
             kept_back = subscription.offer(records, messages)
@@ -70,3 +113,5 @@ class Topic:
             for name, seqs in filtered:
                 observer.finished(name, seqs)
         self.log.count(records)
+        if feed is not None:
+            feed.settle(records)

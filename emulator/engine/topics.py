@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 
 from emulator.refusals import exists
@@ -13,6 +14,8 @@ from protocol.messages import pubsub_pb2 as pubsub
 from . import field_mask, paging, publishing, settings
 from .durations import seconds_of
 from .log import Log
+from .moment import Moment
+from .record import Record
 from .registry import Registry, page_of_project
 from .topic import Topic
 
@@ -113,6 +116,8 @@ class Topics:
         topic = registry.topic(name)
         del registry.topics[name]
         topic.log.is_deleted = True
+        if topic.feed is not None:
+            topic.feed.close()
         topic.log.keep_for(_OWN, None)
         registry.trim(topic.log)
         for subscription in topic.subscriptions.values():
@@ -138,30 +143,63 @@ class Topics:
         """Append the messages of a request, whole or not at all; returns their ids in order."""
         topic = self._registry.topic(request.topic)
         publishing.check_publish(request)
-        if self.validate is not None and topic.config.HasField("schema_settings"):
-            self.validate(topic.config, request.messages)
-        if self._max_bytes is not None:
-            self._check_room(request, self._max_bytes)
-        return self.append(topic, request.messages)
+        return self.append_checked(topic, request.messages, request.ByteSize())
 
-    def append(self, topic: Topic, messages: Sequence[pubsub.PubsubMessage]) -> Sequence[str]:
-        """Publish what needs no check."""
+    def append_checked(
+        self, topic: Topic, messages: Sequence[pubsub.PubsubMessage], size: int
+    ) -> Sequence[str]:
+        """Publish what is within the limits of a request, if topic and memory allow it.
+
+        size: how many bytes the request has.
+        """
+        if self.validate is not None and topic.config.HasField("schema_settings"):
+            self.validate(topic.config, messages)
+        if self._max_bytes is not None:
+            self._check_room(size, self._max_bytes)
+        return self.append(topic, messages)
+
+    def append(
+        self, topic: Topic, messages: Sequence[pubsub.PubsubMessage], *, forced: bool = False
+    ) -> Sequence[str]:
+        """Publish what needs no check; `forced`: nor does it ask a feed."""
         now = self._registry.now()
-        ids = topic.publish(messages, now.wall)
+        ids = topic.publish(messages, now.wall, forced=forced)
+        self._watch(topic, now)
+        return ids
+
+    def append_records(
+        self,
+        topic: Topic,
+        records: Sequence[Record],
+        messages: Iterable[pubsub.PubsubMessage],
+        now: Moment,
+    ) -> None:
+        """Append what is complete and needs no check; see Topic.append."""
+        topic.append(records, messages)
+        self._watch(topic, now)
+
+    @property
+    def room(self) -> int:
+        """How many bytes of messages may still be kept."""
+        if self._max_bytes is None:
+            return sys.maxsize
+        return self._max_bytes - self._registry.usage.bytes
+
+    def _watch(self, topic: Topic, now: Moment) -> None:
+        """Something was appended to a topic."""
         timetable = self._registry.timetable
         if topic.log.history:
             timetable.watch(topic.log, now)
         for subscription in topic.subscriptions.values():
             if subscription.due_is_nearer:
                 timetable.watch(subscription, now)
-        return ids
 
-    def _check_room(self, request: pubsub.PublishRequest, max_bytes: int) -> None:
+    def _check_room(self, size: int, max_bytes: int) -> None:
         kept = self._registry.usage.bytes
-        if kept + request.ByteSize() > max_bytes:
+        if kept + size > max_bytes:
             raise errors.ResourceExhausted(
                 f"The broker keeps {kept} bytes of messages and may keep {max_bytes}; there is no "
-                "room for this request. Acknowledge messages, or delete subscriptions."
+                "room for this request. Acknowledge messages, or let feeds keep less."
             )
 
     def _finish(self, config: pubsub.Topic, checked: pubsub.SchemaSettings) -> None:

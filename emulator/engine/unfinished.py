@@ -34,6 +34,20 @@ class Unfinished:
     def __len__(self) -> int:
         return self.backlog.size + sum(d.lane is None for d in self.leases.values())
 
+    @property
+    def pending(self) -> int:
+        """Neither under lease nor acknowledged."""
+        lanes = self.backlog.lanes.values()
+        acked = sum(delivery.acked for lane in lanes for delivery in lane.delivered)
+        return len(self) - len(self.leases) - acked
+
+    @property
+    def floor(self) -> int:
+        """The highest sequence number up to which everything is finished."""
+        leased = (delivery.record.seq for delivery in self.leases.values())
+        oldest = min(chain(leased, self.backlog.oldest_seqs()), default=self._log.head_seq + 1)
+        return oldest - 1
+
     def finish(self, deliveries: Sequence[Delivery]) -> None:
         """These have left for good."""
         if not deliveries:

@@ -34,6 +34,7 @@ class Call(Waiter):
         super().__init__()
         self.method = rpc.method
         self.is_stream = rpc.kind is Kind.BIDI
+        self._writes_many = rpc.kind is Kind.SERVER_STREAM
         self._context = context
         self._active = active
         self._begun = False
@@ -98,6 +99,9 @@ class Call(Waiter):
             await self._context.write(response)
             for fault in self._faults():
                 fault.sent(self, response)
+        elif self._writes_many:
+            # Nothing else would end it before its next response.
+            self.check()
 
     async def send_initial_metadata(self, metadata: Any) -> None:
         await self._sending(None)

@@ -8,6 +8,8 @@ from fnmatch import fnmatchcase
 
 from google.protobuf.message import Message
 
+from protocol.messages import channels_pb2 as channels
+from protocol.messages import feeds_pb2 as feeds
 from protocol.names import short_id
 from protocol.rpcs import BY_METHOD
 
@@ -15,7 +17,10 @@ EVERY = "*"
 
 # The fields by which requests name what they are about; some hold a whole resource.
 _NAMING = frozenset(
-    ("name", "parent", "project", "resource", "schema", "snapshot", "subscription", "topic")
+    (
+        *("channel", "name", "parent", "project", "resource"),
+        *("schema", "snapshot", "subscription", "topic"),
+    )
 )
 
 
@@ -57,6 +62,10 @@ def matches(pattern: str, name: str) -> bool:
 
 def named(request: Message) -> tuple[str, ...]:
     """The resources that a request names."""
+    if isinstance(request, feeds.WatchRequest):
+        return tuple(request.spec.topics)
+    if isinstance(request, channels.CommandsRequest):
+        return tuple({command.channel: None for command in request.commands})
     values = [
         getattr(request, field.name) for field in request.DESCRIPTOR.fields if field.name in _NAMING
     ]

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any, NoReturn
 
-import grpc
-import grpc.aio
 from aiohttp import web
 from google.protobuf.message import Message
 
-from protocol.errors import RpcError, from_status
+from protocol.errors import RpcError
 from protocol.rpcs import Rpc
 
 from . import status
+from .calls import CallContext, CallerGone
 from .json_form import dumps
 
 _JSON = {"Content-Type": "application/json; charset=UTF-8"}
 
 
-class CallerGone(grpc.aio.BaseError):
-    """The connection was closed before the answer could go."""
-
-
-class Call:
-    """What an RPC's handler has of a call: so much of grpc.aio.ServicerContext as it uses.
+class Call(CallContext):
+    """A call whose answer is the HTTP response.
 
     response: what was answered; None while nothing was.
     """
@@ -53,31 +46,12 @@ class Call:
         """Send an error for an answer."""
         await self._send(error_response(error))
 
-    async def abort(
-        self,
-        code: grpc.StatusCode,
-        details: str = "",
-        trailing_metadata: Iterable[tuple[str, str | bytes]] = (),
-    ) -> NoReturn:
-        """End the call with an error, as grpc.aio has it."""
-        raise from_status(code, details, trailing_metadata)
-
     def time_remaining(self) -> float | None:
         """Seconds until the caller gives up, as Google's HTTP clients tell it."""
         try:
             return max(0.0, float(self._request.headers["X-Server-Timeout"]))
         except (KeyError, ValueError):
             return None
-
-    def peer(self) -> str:
-        """No stream shares its connection."""
-        return ""
-
-    async def read(self) -> Any:
-        return grpc.aio.EOF
-
-    async def send_initial_metadata(self, metadata: Any) -> None:
-        """Headers go with the answer."""
 
     async def _send(self, response: web.Response) -> None:
         self.response = response

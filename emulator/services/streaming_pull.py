@@ -14,7 +14,7 @@ from protocol.messages import encoded_pb2 as encoded
 from protocol.messages import pubsub_pb2 as pubsub
 
 from .context import Context
-from .delivery import received_messages
+from .delivery import add_deliveries
 from .head_start import HeadStart
 
 _FIRST_ONLY = (
@@ -181,7 +181,7 @@ class StreamingPull:
         response, self._notice = self._notice, None
         response = response or encoded.EncodedStreamingPullResponse()
         config = self._subscription.config
-        response.received_messages.extend(received_messages(taken, config))
+        add_deliveries(response, taken, config)
         # Told in every response, also when both are off.
         properties = response.subscription_properties
         properties.exactly_once_delivery_enabled = config.enable_exactly_once_delivery

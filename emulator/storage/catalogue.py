@@ -1,8 +1,12 @@
-"""What the engine's side of storage knows of a topic and of a subscription."""
+"""What the engine's side of storage knows of topics, subscriptions, and what keeps messages."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from emulator.engine.observer import Resource
+from emulator.engine.saved import SnapshotValue
 
 from .durability import Durability
 from .writer import Group
@@ -62,3 +66,38 @@ class SubscriptionEntry:
 
     key: int
     topic: TopicEntry
+
+
+class Keepers:
+    """Snapshots and feeds: what keeps a topic's messages, whoever has finished them."""
+
+    def __init__(
+        self, topics: Mapping[str, TopicEntry], subscriptions: Mapping[str, SubscriptionEntry]
+    ) -> None:
+        self._topics = topics
+        self._subscriptions = subscriptions
+        self._known: dict[tuple[Resource, str], TopicEntry] = {}
+
+    def enter(self, kind: Resource, name: str, topic: TopicEntry) -> None:
+        self._known[kind, name] = topic
+
+    def topic_of(self, kind: Resource, name: str, value: bytes) -> int:
+        """The number of the topic whose messages a resource keeps; 0 if it keeps none.
+
+        It is that of the first time, whatever becomes of the name. value: the resource, serialized.
+        """
+        topic = self._known.get((kind, name))
+        if topic is None:
+            if kind is Resource.SNAPSHOT:
+                topic = self._subscriptions[SnapshotValue.decode(value).subscription].topic
+            elif kind is Resource.FEED:
+                topic = self._topics[name]
+            else:
+                return 0
+            self._known[kind, name] = topic
+        return topic.key
+
+    def remove(self, kind: Resource, name: str) -> int:
+        """Forget a resource; returns as `topic_of`."""
+        topic = self._known.pop((kind, name), None)
+        return 0 if topic is None else topic.key

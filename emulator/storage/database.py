@@ -13,7 +13,7 @@ from .opening import StorageError
 FILE_NAME = "pullstream.db"
 
 # The tables' form. A database that says another number is another version's.
-FORMAT = 1
+FORMAT = 2
 
 # Says whose file it is: "pull" in ASCII.
 _APPLICATION_ID = 0x70756C6C
@@ -32,7 +32,8 @@ _CHECKSUM_BYTES = 4
 #   Progress, and `chunks` are its chunks.
 # attempts: failed deliveries, where there are any.
 # messages: up to a chunk of consecutive ones of a topic in each row, `count` of them from `first`.
-# resources: all other kinds, by name; of a snapshot the topic that it is of, otherwise 0.
+# resources: all other kinds, by name; of a snapshot or feed the topic that it is of, otherwise 0.
+# notes: what changes all the time about some of these.
 # broker: how often one was started on this database.
 _TABLES = """
 CREATE TABLE topics (
@@ -55,6 +56,9 @@ CREATE TABLE messages (
 CREATE TABLE resources (
     kind TEXT, name TEXT, value BLOB NOT NULL, topic INTEGER NOT NULL,
     PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+CREATE TABLE notes (
+    kind TEXT, name TEXT, value BLOB NOT NULL, PRIMARY KEY (kind, name)
 ) WITHOUT ROWID;
 CREATE TABLE broker (starts INTEGER NOT NULL);
 INSERT INTO broker VALUES (0);

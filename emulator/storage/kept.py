@@ -25,25 +25,26 @@ class KeptTopic:
     """One life of a topic, from its creation until nothing needs it.
 
     named: nobody has deleted it yet. retains: its settings keep messages beyond their finish.
+    keepers: the snapshots of it, and its feed.
     """
 
     named: bool = True
     retains: bool = False
     subscriptions: dict[int, KeptSubscription] = field(default_factory=dict)
-    snapshots: set[str] = field(default_factory=set)
+    keepers: set[str] = field(default_factory=set)
 
     @property
     def keeps_finished(self) -> bool:
-        """Whether a seek may ask for messages that every subscription has finished."""
+        """Whether somebody may ask for messages that every subscription has finished."""
         return (
             self.retains
-            or bool(self.snapshots)
+            or bool(self.keepers)
             or any(subscription.retains for subscription in self.subscriptions.values())
         )
 
     @property
     def is_over(self) -> bool:
-        return not (self.named or self.subscriptions or self.snapshots)
+        return not (self.named or self.subscriptions or self.keepers)
 
     def is_finished(self, first: int, count: int) -> bool:
         """Whether every subscription has finished some numbers, which are of one chunk."""

@@ -56,6 +56,7 @@ class Ledger:
         self._finished: defaultdict[int, dict[int, int]] = defaultdict(dict)
         self._discarded: dict[int, int] = {}
         self._sweeps: set[int] = set()
+        self._notes: dict[tuple[Resource, str], bytes] = {}
 
     def write(self, changes: Sequence[Change]) -> None:
         """Carry out changes, all or (when it raises) none; they are on disk afterwards."""
@@ -67,6 +68,7 @@ class Ledger:
             self._write_progress()
             self._write_attempts()
             self._remove_finished()
+            self._write_notes()
         for key in [key for key in self._sweeps if key in self.topics]:
             if self.topics[key].is_over:
                 del self.topics[key]
@@ -75,6 +77,7 @@ class Ledger:
         self._finished.clear()
         self._discarded.clear()
         self._sweeps.clear()
+        self._notes.clear()
 
     # ---- resources -----------------------------------------------------------------------------
 
@@ -124,21 +127,27 @@ class Ledger:
             self._database.execute(f"DELETE FROM {table} WHERE {column} = ?", (key,))
 
     def save_resource(self, kind: Resource, name: str, value: bytes, topic: int = 0) -> None:
-        """`topic`: of a snapshot, the one whose messages it keeps."""
+        """`topic`: the one whose messages it keeps; 0: it keeps none."""
         self._database.execute(
             "INSERT OR REPLACE INTO resources VALUES (?, ?, ?, ?)",
             (kind.value, name, sealed(value), topic),
         )
         if topic in self.topics:
-            self.topics[topic].snapshots.add(name)
+            self.topics[topic].keepers.add(name)
 
     def remove_resource(self, kind: Resource, name: str, topic: int = 0) -> None:
         self._database.execute(
             "DELETE FROM resources WHERE kind = ? AND name = ?", (kind.value, name)
         )
+        self._notes.pop((kind, name), None)
+        self._database.execute("DELETE FROM notes WHERE kind = ? AND name = ?", (kind.value, name))
         if topic in self.topics:
             with self._letting_go(topic):
-                self.topics[topic].snapshots.discard(name)
+                self.topics[topic].keepers.discard(name)
+
+    def note(self, kind: Resource, name: str, value: bytes) -> None:
+        """Of several notes of a resource in one transaction only the last is written."""
+        self._notes[kind, name] = value
 
     @contextmanager
     def _letting_go(self, key: int) -> Iterator[None]:
@@ -216,6 +225,12 @@ class Ledger:
             ("UPDATE subscriptions SET base = ? WHERE id = ?", [(b, k) for k, b in bases.items()]),
         ):
             self._database.executemany(statement, rows)
+
+    def _write_notes(self) -> None:
+        self._database.executemany(
+            "INSERT OR REPLACE INTO notes VALUES (?, ?, ?)",
+            [(kind.value, name, sealed(value)) for (kind, name), value in self._notes.items()],
+        )
 
     def _write_attempts(self) -> None:
         known = [

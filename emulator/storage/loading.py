@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from emulator.engine.observer import Resource
-from emulator.engine.saved import Saved, SavedSnapshot, SavedSubscription, SavedTopic
+from emulator.engine.saved import (
+    Saved,
+    SavedFeed,
+    SavedSnapshot,
+    SavedSubscription,
+    SavedTopic,
+)
 from protocol.messages import pubsub_pb2 as pubsub
 
 from . import batch
@@ -69,6 +75,9 @@ class Contents:
                 StoredResource(Resource(kind), name, unsealed(value), topic)
                 for kind, name, value, topic in database.execute("SELECT * FROM resources")
             ]
+            self.notes: defaultdict[Resource, dict[str, bytes]] = defaultdict(dict)
+            for kind, name, value in database.execute("SELECT * FROM notes"):
+                self.notes[Resource(kind)][name] = unsealed(value)
             self._existing = self._read_existing()
             self.kept_topics = self._keep_topics()
             self.kept_subscriptions = self._keep_subscriptions()
@@ -97,6 +106,15 @@ class Contents:
                 SavedSnapshot(resource.value, topics[resource.topic])
                 for resource in self.resources
                 if resource.kind is Resource.SNAPSHOT
+            ],
+            feeds=[
+                SavedFeed(
+                    resource.value,
+                    self.notes[Resource.FEED].get(resource.name, b""),
+                    topics[resource.topic],
+                )
+                for resource in self.resources
+                if resource.kind is Resource.FEED
             ],
             generation=self.starts,
         )
@@ -156,8 +174,8 @@ class Contents:
             for key, topic in self.topics.items()
         }
         for resource in self.resources:
-            if resource.kind is Resource.SNAPSHOT:
-                kept[resource.topic].snapshots.add(resource.name)
+            if resource.topic:
+                kept[resource.topic].keepers.add(resource.name)
         return kept
 
     def _keep_subscriptions(self) -> dict[int, KeptSubscription]:

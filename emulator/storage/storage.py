@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import Message
 
 from emulator.engine.observer import Observer, Resource, Return
-from emulator.engine.saved import SnapshotValue
 from protocol.errors import InvalidArgument, Unavailable
 from protocol.messages import pubsub_pb2 as pubsub
 
-from .catalogue import SubscriptionEntry, TopicEntry
+from .catalogue import Keepers, SubscriptionEntry, TopicEntry
 from .database import Database
 from .durability import Durability, durability_of, retains
 from .ledger import Change, Ledger
@@ -25,11 +24,15 @@ from .writer import MAX_UNWRITTEN, Group, Writer
 
 if TYPE_CHECKING:
     from emulator.engine import Delivery, Engine, Record
+    from emulator.engine.saved import RestoreFeed
 
 _log = logging.getLogger("pullstream.emulator")
 
 # Requests that need nothing of the disk, by the beginnings of their names.
-_READING = ("Get", "List", "ModifyAckDeadline", "Pull", "Test", "Validate")
+_READING = (
+    "Commands", "Get", "List", "ModifyAckDeadline", "Poll", "Pull", "Read", "Test", "Unregister",
+    "Validate", "Watch",
+)  # fmt: skip
 
 # What a record costs in memory beside its bytes.
 _RECORD_BYTES = 200
@@ -46,13 +49,13 @@ class Storage(Observer):
     """
 
     def __init__(self, directory: str | Path, default: Durability = Durability.DISK) -> None:
-        self._default = default
+        self.default = default
         self._database = Database(Path(directory))
         try:
             self._contents: Contents | None = Contents(self._database)
             self._topics: dict[str, TopicEntry] = {}
             self._subscriptions: dict[str, SubscriptionEntry] = {}
-            self._snapshots: dict[str, TopicEntry] = {}
+            self._keepers = Keepers(self._topics, self._subscriptions)
             self._take_up(self._contents)
         except BaseException:
             self._database.close()
@@ -83,13 +86,15 @@ class Storage(Observer):
                 key, entries[subscription.topic]
             )
         for resource in contents.resources:
-            if resource.kind is Resource.SNAPSHOT:
-                self._snapshots[resource.name] = entries[resource.topic]
+            if resource.topic:
+                self._keepers.enter(resource.kind, resource.name, entries[resource.topic])
         self._topic_keys = itertools.count(max(contents.topics, default=0) + 1)
         self._subscription_keys = itertools.count(max(contents.subscriptions, default=0) + 1)
 
-    def restore(self, engine: Engine) -> None:
+    def restore(self, engine: Engine, feeds: RestoreFeed | None = None) -> None:
         """Give an empty engine what was kept; once, before anything else happens to it.
+
+        feeds: takes each of them, see Engine.restore.
 
         Raises:
             StorageError: something of it is damaged.
@@ -97,7 +102,7 @@ class Storage(Observer):
         if self._contents is None:
             return
         try:
-            engine.restore(self._contents.saved())
+            engine.restore(self._contents.saved(), feeds)
         except BaseException:
             self.close()
             raise
@@ -108,6 +113,11 @@ class Storage(Observer):
         contents = self._contents
         found = contents.resources if contents is not None else []
         return {resource.name: resource.value for resource in found if resource.kind is kind}
+
+    def notes(self, kind: Resource) -> dict[str, bytes]:
+        """The last notes of a kind's resources, by name; before `restore`."""
+        contents = self._contents
+        return {} if contents is None else contents.notes[kind]
 
     def close(self) -> None:
         """Write what is left and let the directory go."""
@@ -131,9 +141,9 @@ class Storage(Observer):
         if self._writer.failure and not request.DESCRIPTOR.name.startswith(_READING):
             raise Unavailable(self._writer.failure)
         if isinstance(request, pubsub.Topic):
-            durability_of(request, self._default)
+            durability_of(request, self.default)
         elif isinstance(request, pubsub.UpdateTopicRequest):
-            durability_of(request.topic, self._default)
+            durability_of(request.topic, self.default)
 
     def barrier(self, request: Message) -> Awaitable[None] | None:
         """What to await before `request` is answered, which was just carried out; often nothing.
@@ -169,12 +179,11 @@ class Storage(Observer):
             change = self._saved_topic(name, value)
         elif kind is Resource.SUBSCRIPTION:
             change = self._saved_subscription(name, value)
-        elif kind is Resource.SNAPSHOT:
-            change = self._saved_snapshot(name, value)
         else:
+            topic = self._keepers.topic_of(kind, name, value)
 
             def change(ledger: Ledger) -> None:
-                ledger.save_resource(kind, name, value)
+                ledger.save_resource(kind, name, value, topic)
 
         group = self._add(change, urgent=True)
         if kind is Resource.TOPIC:
@@ -199,13 +208,8 @@ class Storage(Observer):
         keeps = retains(config)
         return lambda ledger: ledger.save_subscription(key, name, topic, value, keeps, since)
 
-    def _saved_snapshot(self, name: str, value: bytes) -> Change:
-        entry = self._snapshots.get(name)
-        if entry is None:
-            subscription = SnapshotValue.decode(value).subscription
-            entry = self._snapshots[name] = self._subscriptions[subscription].topic
-        key = entry.key
-        return lambda ledger: ledger.save_resource(Resource.SNAPSHOT, name, value, key)
+    def noted(self, kind: Resource, name: str, value: bytes) -> None:
+        self._add(lambda ledger: ledger.note(kind, name, value))
 
     def removed(self, kind: Resource, name: str) -> None:
         if kind is Resource.TOPIC:
@@ -215,12 +219,12 @@ class Storage(Observer):
             key = self._subscriptions.pop(name).key
             self._add(lambda ledger: ledger.remove_subscription(key), urgent=True)
         else:
-            topic = self._snapshots.pop(name).key if kind is Resource.SNAPSHOT else 0
+            topic = self._keepers.remove(kind, name)
             self._add(lambda ledger: ledger.remove_resource(kind, name, topic), urgent=True)
 
     def _durability(self, config: pubsub.Topic) -> Durability:
         try:
-            return durability_of(config, self._default)
+            return durability_of(config, self.default)
         except InvalidArgument as error:
             # It came past `check`. Better too careful than not enough.
             _log.warning("%s: %s", config.name, error.message)
@@ -230,13 +234,7 @@ class Storage(Observer):
 
     def published(self, topic: str, records: Sequence[Record]) -> None:
         entry = self._topics[topic]
-        entry.head = records[-1].seq
-        if entry.needs_more:
-            reservation = _reservation(entry.key, entry.next_reserved)
-            entry.reserve(self._writer.add(reservation, urgent=True))
-        if not entry.is_safe:
-            # What the publish itself owes, if anything, is written after that.
-            self._owed = entry.reserving
+        self._move_head(entry, records[-1].seq)
         if entry.durability is not Durability.MEMORY:
             entry.kept = True
             key = entry.key
@@ -246,6 +244,18 @@ class Storage(Observer):
                 size=size,
                 urgent=entry.durability is Durability.FSYNC,
             )
+
+    def skipped(self, topic: str, first: int, last: int) -> None:
+        self._move_head(self._topics[topic], last)
+
+    def _move_head(self, entry: TopicEntry, head: int) -> None:
+        entry.head = head
+        if entry.needs_more:
+            reservation = _reservation(entry.key, entry.next_reserved)
+            entry.reserve(self._writer.add(reservation, urgent=True))
+        if not entry.is_safe:
+            # What the publish itself owes, if anything, is written after that.
+            self._owed = entry.reserving
 
     def finished(self, subscription: str, seqs: Sequence[int]) -> None:
         entry = self._subscriptions.get(subscription)

@@ -22,20 +22,31 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from protocol.messages import feeds_pb2 as protocol_dot_messages_dot_feeds__pb2
 from protocol.messages import pubsub_pb2 as protocol_dot_messages_dot_pubsub__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fprotocol/messages/encoded.proto\x12\x15pullstream.encoded.v1\x1a\x1eprotocol/messages/pubsub.proto\"S\n\x16\x45ncodedReceivedMessage\x12\x0e\n\x06\x61\x63k_id\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\x0c\x12\x18\n\x10\x64\x65livery_attempt\x18\x03 \x01(\x05\"_\n\x13\x45ncodedPullResponse\x12H\n\x11received_messages\x18\x01 \x03(\x0b\x32-.pullstream.encoded.v1.EncodedReceivedMessage\"\xa9\x03\n\x1c\x45ncodedStreamingPullResponse\x12H\n\x11received_messages\x18\x01 \x03(\x0b\x32-.pullstream.encoded.v1.EncodedReceivedMessage\x12\x65\n\x18\x61\x63knowledge_confirmation\x18\x05 \x01(\x0b\x32\x43.pullstream.pubsub.v1.StreamingPullResponse.AcknowledgeConfirmation\x12s\n modify_ack_deadline_confirmation\x18\x03 \x01(\x0b\x32I.pullstream.pubsub.v1.StreamingPullResponse.ModifyAckDeadlineConfirmation\x12\x63\n\x17subscription_properties\x18\x04 \x01(\x0b\x32\x42.pullstream.pubsub.v1.StreamingPullResponse.SubscriptionPropertiesb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fprotocol/messages/encoded.proto\x12\x15pullstream.encoded.v1\x1a\x1dprotocol/messages/feeds.proto\x1a\x1eprotocol/messages/pubsub.proto\"S\n\x16\x45ncodedReceivedMessage\x12\x0e\n\x06\x61\x63k_id\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\x0c\x12\x18\n\x10\x64\x65livery_attempt\x18\x03 \x01(\x05\"_\n\x13\x45ncodedPullResponse\x12H\n\x11received_messages\x18\x01 \x03(\x0b\x32-.pullstream.encoded.v1.EncodedReceivedMessage\"\xa9\x03\n\x1c\x45ncodedStreamingPullResponse\x12H\n\x11received_messages\x18\x01 \x03(\x0b\x32-.pullstream.encoded.v1.EncodedReceivedMessage\x12\x65\n\x18\x61\x63knowledge_confirmation\x18\x05 \x01(\x0b\x32\x43.pullstream.pubsub.v1.StreamingPullResponse.AcknowledgeConfirmation\x12s\n modify_ack_deadline_confirmation\x18\x03 \x01(\x0b\x32I.pullstream.pubsub.v1.StreamingPullResponse.ModifyAckDeadlineConfirmation\x12\x63\n\x17subscription_properties\x18\x04 \x01(\x0b\x32\x42.pullstream.pubsub.v1.StreamingPullResponse.SubscriptionProperties\"\xaa\x01\n\x13\x45ncodedReadResponse\x12\x10\n\x08messages\x18\x01 \x03(\x0c\x12\x10\n\x08next_seq\x18\x02 \x01(\x03\x12\x10\n\x08head_seq\x18\x03 \x01(\x03\x12\x14\n\x0c\x65\x61rliest_seq\x18\x04 \x01(\x03\x12\x11\n\tcaught_up\x18\x05 \x01(\x08\x12%\n\x03gap\x18\x06 \x01(\x0b\x32\x18.pullstream.feeds.v1.Gap\x12\r\n\x05\x65poch\x18\x07 \x01(\x06\"\xf2\x03\n\x0c\x45ncodedFrame\x12\x14\n\x0cresume_token\x18\x01 \x01(\t\x12\x33\n\x06opened\x18\x02 \x01(\x0b\x32!.pullstream.feeds.v1.Frame.OpenedH\x00\x12G\n\x08messages\x18\x03 \x01(\x0b\x32\x33.pullstream.encoded.v1.EncodedFrame.EncodedMessagesH\x00\x12\'\n\x03gap\x18\x04 \x01(\x0b\x32\x18.pullstream.feeds.v1.GapH\x00\x12\x38\n\tcaught_up\x18\x05 \x01(\x0b\x32#.pullstream.feeds.v1.Frame.CaughtUpH\x00\x12@\n\rtopic_deleted\x18\x06 \x01(\x0b\x32\'.pullstream.feeds.v1.Frame.TopicDeletedH\x00\x12\x39\n\theartbeat\x18\x07 \x01(\x0b\x32$.pullstream.feeds.v1.Frame.HeartbeatH\x00\x1a\x66\n\x0f\x45ncodedMessages\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08messages\x18\x02 \x03(\x0c\x12\x10\n\x08\x66rom_seq\x18\x03 \x01(\x03\x12\x0e\n\x06to_seq\x18\x04 \x01(\x03\x12\x10\n\x08head_seq\x18\x05 \x01(\x03\x42\x06\n\x04kind\"9\n\x13\x45ncodedPollResponse\x12\x13\n\x0bincarnation\x18\x01 \x01(\x06\x12\r\n\x05items\x18\x02 \x03(\x0c\"\x86\x01\n\x0b\x45ncodedItem\x12\x0b\n\x03seq\x18\x01 \x01(\x03\x12\x0f\n\x07\x63hannel\x18\x02 \x01(\t\x12\x10\n\x03key\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x07message\x18\x04 \x01(\x0cH\x00\x12\x11\n\x07\x66\x61ilure\x18\x05 \x01(\tH\x00\x12\x11\n\x07\x64ropped\x18\x06 \x01(\x03H\x00\x42\x06\n\x04kindB\x06\n\x04_keyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protocol.messages.encoded_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ENCODEDRECEIVEDMESSAGE']._serialized_start=90
-  _globals['_ENCODEDRECEIVEDMESSAGE']._serialized_end=173
-  _globals['_ENCODEDPULLRESPONSE']._serialized_start=175
-  _globals['_ENCODEDPULLRESPONSE']._serialized_end=270
-  _globals['_ENCODEDSTREAMINGPULLRESPONSE']._serialized_start=273
-  _globals['_ENCODEDSTREAMINGPULLRESPONSE']._serialized_end=698
+  _globals['_ENCODEDRECEIVEDMESSAGE']._serialized_start=121
+  _globals['_ENCODEDRECEIVEDMESSAGE']._serialized_end=204
+  _globals['_ENCODEDPULLRESPONSE']._serialized_start=206
+  _globals['_ENCODEDPULLRESPONSE']._serialized_end=301
+  _globals['_ENCODEDSTREAMINGPULLRESPONSE']._serialized_start=304
+  _globals['_ENCODEDSTREAMINGPULLRESPONSE']._serialized_end=729
+  _globals['_ENCODEDREADRESPONSE']._serialized_start=732
+  _globals['_ENCODEDREADRESPONSE']._serialized_end=902
+  _globals['_ENCODEDFRAME']._serialized_start=905
+  _globals['_ENCODEDFRAME']._serialized_end=1403
+  _globals['_ENCODEDFRAME_ENCODEDMESSAGES']._serialized_start=1293
+  _globals['_ENCODEDFRAME_ENCODEDMESSAGES']._serialized_end=1395
+  _globals['_ENCODEDPOLLRESPONSE']._serialized_start=1405
+  _globals['_ENCODEDPOLLRESPONSE']._serialized_end=1462
+  _globals['_ENCODEDITEM']._serialized_start=1465
+  _globals['_ENCODEDITEM']._serialized_end=1599
 # @@protoc_insertion_point(module_scope)

@@ -68,12 +68,12 @@ class Output:
             for key, value in _flat(record):
                 click.echo(f"{key}: {value}")
 
-    def done(self, name: str, what: str) -> None:
-        """Something was done to the resource `name`: `what` is "created" or "deleted"."""
+    def done(self, name: str, what: str, count: int | None = None) -> None:
+        """Something was done to the resource `name`: `what` is "created", "deleted", ..."""
         if self._as_json:
-            self._json({"name": name, what: True})
+            self._json({"name": name, what: True if count is None else count})
         else:
-            click.echo(f"{name} {what}")
+            click.echo(f"{name} {what}" if count is None else f"{name} {what}: {count}")
 
     def published(self, message_id: str) -> None:
         """A message was published under this id."""
@@ -81,6 +81,13 @@ class Output:
             self._json({"messageId": message_id})
         else:
             click.echo(message_id)
+
+    def event(self, record: Mapping[str, Any], text: str) -> None:
+        """Something besides the messages: an object for machines, a remark in words for others."""
+        if self._as_json:
+            self._json(record)
+        else:
+            self.remark(text)
 
     def message(self, received: Mapping[str, Any], data: bytes) -> None:
         """A received message; `received` is what `message_record` made of it.
@@ -117,6 +124,8 @@ class Output:
         from rich.text import Text
 
         head = [received["messageId"], received["publishTime"]]
+        if "topic" in received:
+            head.insert(0, names.short_id(received["topic"]))
         if received["orderingKey"]:
             head.append(f"key={received['orderingKey']}")
         if "deliveryAttempt" in received:

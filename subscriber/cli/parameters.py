@@ -7,6 +7,8 @@ from datetime import timedelta
 
 import click
 
+from subscriber.feeds.position import Start
+
 _UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -24,3 +26,12 @@ def key_value(text: str) -> tuple[str, str]:
     if not key or not equals:
         raise click.BadParameter(f"{text!r} is not of the form KEY=VALUE.")
     return key, value
+
+
+def feed_start(text: str) -> Start:
+    """Read `tail`, or the number of a message."""
+    if text == "tail":
+        return "tail"
+    if not text.isdecimal():
+        raise click.BadParameter(f"{text!r} is neither tail nor the number of a message.")
+    return int(text)

@@ -18,7 +18,21 @@ GROUP = "pullstream.commands"
 # those of other packages, are entry points of GROUP: the subscriber does not know them.
 _OWN = {
     name: EntryPoint(name, f"subscriber.cli.{name}:{name}", GROUP)
-    for name in ("ingest", "publish", "pull", "subscribe", "subscriptions", "topics", "worker")
+    for name in (
+        "feeds",
+        "fetch",
+        "follow",
+        "ingest",
+        "listen",
+        "publish",
+        "pull",
+        "routers",
+        "subscribe",
+        "subscriptions",
+        "topics",
+        "watch",
+        "worker",
+    )
 }
 
 _INTERRUPTED = 130

@@ -1,12 +1,16 @@
-"""How far a running subscription has come: told by callbacks, waited for by the main thread."""
+"""How far a running command has come: told by callbacks, waited for by the main thread."""
 
 from __future__ import annotations
 
 import queue
+import signal
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 
 from protocol.clock import SYSTEM_CLOCK, Clock
+from subscriber.stop_signals import STOP_SIGNALS, handled_by
 
 # A signal between the main thread's last look and its going to sleep wakes nobody (Python notes it
 # and runs its handler when that thread next does something): it looks again after so many seconds.
@@ -99,3 +103,24 @@ class Progress:
 
     def _wake(self) -> None:
         self._news.put(None)
+
+
+@contextmanager
+def noting_signals(progress: Progress) -> Iterator[list[int]]:
+    """Let Ctrl-C and SIGTERM end the wait, and note which it was. A second one ends the process.
+
+    They are not raised: an exception out of a handler strikes the main thread anywhere, as when it
+    has a lock that a callback then waits for.
+    """
+    noted: list[int] = []
+    # As it is for a job in the background of a shell script, an ignored one is to stay so.
+    wanted = [n for n in STOP_SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+        for each in wanted:
+            signal.signal(each, signal.SIG_DFL)
+        progress.interrupt()
+
+    with handled_by(note, wanted):
+        yield noted

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from subscriber.client import SubscriberClient
+from subscriber.feeds.client import FeedsClient
 from subscriber.service import ServiceClient
 from subscriber.topics import TopicAdminClient
 
@@ -56,6 +57,10 @@ class Session:
     def topics(self) -> TopicAdminClient:
         """A client that is closed when the command ends."""
         return self._open(TopicAdminClient)
+
+    def feeds(self) -> FeedsClient:
+        """A client that is closed when the command ends."""
+        return self._open(FeedsClient)
 
     def subscriptions(self) -> SubscriberClient:
         """A client that is closed when the command ends."""

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 import click
 
 from subscriber.flow_control import FlowControl
 from subscriber.message import Message
 from subscriber.scheduler import ThreadScheduler
-from subscriber.stop_signals import STOP_SIGNALS, handled_by
 
 from .command_runner import run_command
 from .output import Output, message_record
-from .progress import Progress
+from .progress import Progress, noting_signals
 from .session import Session, pass_session, session_options
 
 # Messages taken on at a time; the SDK's default.
@@ -68,7 +63,7 @@ def subscribe(
     name = session.full_name("subscriptions", subscription)
     progress = Progress(max_messages, idle_exit)
     handler = _Handler(session.output, name, command, progress)
-    with _noting_signals(progress) as signals:
+    with noting_signals(progress) as signals:
         future = session.subscriptions().subscribe(
             name,
             handler,
@@ -137,24 +132,3 @@ class _Handler:
             with self._output_lock:
                 self._output.remark(f"message {message.message_id}: exit code {code}, given back")
         return code == 0
-
-
-@contextmanager
-def _noting_signals(progress: Progress) -> Iterator[list[int]]:
-    """Let Ctrl-C and SIGTERM end the wait, and note which it was. A second one ends the process.
-
-    They are not raised: an exception out of a handler strikes the main thread anywhere, as when it
-    has a lock that a callback then waits for.
-    """
-    noted: list[int] = []
-    # As it is for a job in the background of a shell script, an ignored one is to stay so.
-    wanted = [n for n in STOP_SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
-
-    def note(number: int, frame: FrameType | None) -> None:
-        noted.append(number)
-        for each in wanted:
-            signal.signal(each, signal.SIG_DFL)
-        progress.interrupt()
-
-    with handled_by(note, wanted):
-        yield noted

@@ -1,4 +1,4 @@
-"""`pullstream subscriptions`: create, list, describe, delete."""
+"""`pullstream subscriptions`: create, list, describe, delete, and what their pulls are doing."""
 
 from __future__ import annotations
 
@@ -103,6 +103,28 @@ def describe(session: Session, subscription: str) -> None:
     name = session.full_name("subscriptions", subscription)
     found = session.subscriptions().get_subscription(subscription=name, retry=None)
     session.output.resource(found)
+
+
+@subscriptions.command("state")
+@click.argument("subscription")
+@click.option(
+    "--max-waiting",
+    type=click.IntRange(1, 100_000),
+    help="First let so many pulls wait at a time. 512 unless set.",
+)
+@session_options
+@pass_session
+def state(session: Session, subscription: str, max_waiting: int | None) -> None:
+    """Show how many messages wait, are leased, come again, and how many pulls wait for them.
+
+    Only pullstream's own broker tells.
+    """
+    name = session.full_name("subscriptions", subscription)
+    client = session.subscriptions()
+    if max_waiting is None:
+        session.output.resource(client.subscription_state(name, retry=None))
+    else:
+        session.output.resource(client.set_max_waiting(name, max_waiting))
 
 
 @subscriptions.command("delete")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from .broker_cases import BROKER_CASES
+from .fetch_cases import FETCH_CASES
+from .listen_cases import LISTEN_CASES
 from .peers import BARE, OFFICIAL, OURS
 from .rows import Case, Row
 from .servers import Broker, Feed, Server
 from .spark_cases import SPARK_CASES
+from .watch_cases import WATCH_CASES
 
 MILLION = 1_000_000
 
@@ -170,5 +173,8 @@ CASES = (
         once=True,
     ),
     *BROKER_CASES,
+    *LISTEN_CASES,
+    *FETCH_CASES,
+    *WATCH_CASES,
     *SPARK_CASES,
 )

@@ -7,17 +7,21 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
-from . import peers, servers
+from . import fetch_cases, peers, servers
 from .broker_cases import Work
 from .cases import Run
 from .client import Figures, Process
+from .fetch_cases import FetchWork
+from .fetch_servers import serving_for
+from .listen_cases import ListenWork
 from .publisher import READY
 from .rows import Case
 from .servers import ROOT, Broker, Feed, NotStarted
 from .spark_cases import SparkWork
+from .watch_cases import WatchWork
 
 # The client's own limits are shorter; this is for one that hangs. Seconds beside those measured.
 PATIENCE = 600.0
@@ -46,12 +50,18 @@ class Failed(Exception):
     """A run came to no figures."""
 
 
-def missing(run: Run | Work | SparkWork) -> str | None:
+def missing(run: Run | Work | SparkWork | FetchWork | WatchWork | ListenWork) -> str | None:
     """Why that run cannot be had here; None if it can."""
+    if isinstance(run, ListenWork):
+        return None
     if isinstance(run, SparkWork):
         if importlib.util.find_spec("pyspark") is None:
             return "pyspark is not installed"
         return peers.missing(peers.OFFICIAL) if run.mode == "loop" else None
+    if isinstance(run, FetchWork):
+        return fetch_cases.missing(run)
+    if isinstance(run, WatchWork):
+        return servers.missing(Broker.OURS)
     if isinstance(run, Work):
         return servers.missing(run.server)
     return peers.missing(run.peer) or servers.missing(run.server)
@@ -72,11 +82,19 @@ def measure_case(case: Case, effort: Effort, tell: Callable[[str], None]) -> Rou
     return taken
 
 
-def measure(run: Run | Work | SparkWork, effort: Effort) -> Figures:
+def measure(
+    run: Run | Work | SparkWork | FetchWork | WatchWork | ListenWork, effort: Effort
+) -> Figures:
     """The figures of one run. Raises Failed."""
     try:
         if isinstance(run, SparkWork):
             return _spark(run, effort)
+        if isinstance(run, ListenWork):
+            return _listen(run, effort)
+        if isinstance(run, FetchWork):
+            return _fetch(run, effort)
+        if isinstance(run, WatchWork):
+            return _watch(run, effort)
         return _work(run, effort) if isinstance(run, Work) else _run(run, effort)
     except (NotStarted, subprocess.TimeoutExpired) as error:
         raise Failed(str(error)) from error
@@ -132,6 +150,34 @@ def _spark(work: SparkWork, effort: Effort) -> Figures:
         publisher = [sys.executable, "-m", "tests.bench.publisher", endpoint]
         with servers.running([*publisher, "--messages", str(messages), "--attributes", "2"], READY):
             pass
+        return _figures([*command, endpoint, *options], PATIENCE)
+
+
+def _fetch(work: FetchWork, effort: Effort) -> Figures:
+    command = [sys.executable, "-m", "tests.bench.fetch_client", work.peer]
+    options = ["--messages", str(int(work.messages * effort.part)), "--batch", str(work.batch)]
+    with serving_for(work) as endpoint:
+        return _figures([*command, endpoint, *options], PATIENCE)
+
+
+def _watch(work: WatchWork, effort: Effort) -> Figures:
+    command = [sys.executable, "-m", "tests.bench.watch_client", work.mode]
+    options = ["--seconds", str(effort.seconds), "--topics", str(work.topics)]
+    options += ["--messages", str(int(work.messages * effort.part))]
+    with servers.serving(Broker.OURS) as endpoint, ExitStack() as stack:
+        if work.per_second:
+            publisher = [sys.executable, "-m", "tests.bench.publisher", endpoint]
+            publisher += ["--subscriptions", "0", "--per-second", str(work.per_second)]
+            stack.enter_context(servers.running(publisher, READY))
+        return _figures([*command, endpoint, *options], effort.seconds + PATIENCE)
+
+
+def _listen(work: ListenWork, effort: Effort) -> Figures:
+    command = [sys.executable, "-m", "tests.bench.listen_client", work.mode]
+    options = ["--subscribers", str(work.subscribers), "--seconds", str(effort.seconds)]
+    if not work.needs_broker:
+        return _figures([*command, *options], PATIENCE)
+    with servers.serving(Broker.OURS) as endpoint:
         return _figures([*command, endpoint, *options], PATIENCE)
 
 

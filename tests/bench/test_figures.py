@@ -13,6 +13,8 @@ from tests.bench.broker_client import MODES
 from tests.bench.cases import CASES
 from tests.bench.client import growth
 from tests.bench.figures import KINDS, Summary, judge
+from tests.bench.listen_cases import ListenWork
+from tests.bench.listen_client import MODES as LISTEN_MODES
 from tests.bench.peers import OFFICIAL, OURS, PEERS, Counter
 from tests.bench.rows import Row
 from tests.bench.spark_cases import SparkWork
@@ -92,6 +94,8 @@ def test_every_row_names_a_run_of_its_case_and_a_known_figure() -> None:
             match run:
                 case Work():
                     assert run.mode in {"ready", *MODES}
+                case ListenWork():
+                    assert run.mode in LISTEN_MODES
                 case SparkWork():
                     assert run.mode in SPARK_MODES
                 case _:

@@ -6,11 +6,13 @@ import pytest
 
 from tests.bench.broker_cases import Work
 from tests.bench.cases import Run
-from tests.bench.measure import Effort, Failed, measure, measure_case
+from tests.bench.fetch_cases import NATS, REDIS, FetchWork
+from tests.bench.measure import Effort, Failed, measure, measure_case, missing
 from tests.bench.peers import BARE, OURS
 from tests.bench.rows import Case, Row
 from tests.bench.servers import Broker, Feed
 from tests.bench.spark_cases import SparkWork
+from tests.bench.watch_cases import WatchWork
 
 SHORT = Effort(rounds=1, seconds=0.2, idle_seconds=0.2)
 ALWAYS = {"peak_mebibytes", "threads", "mebibytes"}
@@ -59,6 +61,34 @@ def test_drained_messages_are_counted_exactly(server: Feed | Broker) -> None:
     found = measure(Run(OURS, server, mode="drain", messages=30_000), SHORT)
     assert found["miscounted"] == 0
     assert found["rate"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("work", "figures"),
+    [
+        (WatchWork("watch", messages=5_000), {"rate", "cpu_micros"}),
+        (WatchWork("read", messages=5_000), {"rate", "cpu_micros"}),
+        (WatchWork("latency", per_second=200), {"p50_ms", "p99_ms"}),
+        (WatchWork("fan-out", topics=3), {"p50_ms", "p99_ms"}),
+    ],
+    ids=["watch", "read", "latency", "fan-out"],
+)
+def test_feeds_are_measured_with_our_client(work: WatchWork, figures: set[str]) -> None:
+    """Each of its modes."""
+    found = measure(work, SHORT)
+    assert set(found) == figures
+    assert all(value > 0 for value in found.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("peer", [OURS, NATS, REDIS])
+def test_a_fetching_client_is_measured_against_its_own_broker(peer: str) -> None:
+    """Ours always, the others where they are installed."""
+    work = FetchWork(peer, 100, 500)
+    if reason := missing(work):
+        pytest.skip(reason)
+    assert measure(work, SHORT)["rate"] > 0
 
 
 def test_a_run_that_fails_is_told_and_leaves_no_figures() -> None:

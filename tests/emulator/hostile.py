@@ -101,6 +101,7 @@ _SCALARS: dict[int, st.SearchStrategy[Any]] = {
     FieldDescriptor.TYPE_BOOL: st.booleans(),
     FieldDescriptor.TYPE_INT32: st.sampled_from(INTEGERS),
     FieldDescriptor.TYPE_INT64: st.sampled_from(LONG_INTEGERS),
+    FieldDescriptor.TYPE_FIXED64: st.sampled_from([0, 1, 2**64 - 1]),
     FieldDescriptor.TYPE_ENUM: st.sampled_from([0, 1, 2, 3, 99, -1]),
     FieldDescriptor.TYPE_DOUBLE: st.floats(),
 }

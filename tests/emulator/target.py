@@ -17,6 +17,7 @@ from emulator.config.seeds import Call
 from emulator.engine import Engine
 from protocol.clock import ManualClock
 from protocol.errors import AlreadyExists, FailedPrecondition
+from protocol.messages import feeds_pb2 as feeds
 from protocol.messages import iam_pb2 as iam
 from protocol.messages import pubsub_pb2 as pubsub
 from protocol.messages import schema_pb2 as schema
@@ -41,7 +42,8 @@ AVRO = '{"type": "record", "name": "Province", "fields": [{"name": "name", "type
 
 T = TypeVar("T")
 
-# How long a Pull may wait, in seconds: most have nothing to wait for.
+# Calls that may wait, and how long they do here, in seconds: most have nothing to wait for.
+WAITING = {"Pull", "Read", "Watch", "Poll"}
 SHORT = 0.1
 
 
@@ -57,6 +59,7 @@ class Target:
         avro = schema.Schema(type=schema.Schema.AVRO, definition=AVRO)
         calls: list[tuple[str, Message]] = [
             ("create_topic", pubsub.Topic(name=TOPIC)),
+            ("put_feed", feeds.PutFeedRequest(topic=TOPIC)),
             ("create_subscription", pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC)),
             (
                 "create_snapshot",
@@ -88,12 +91,12 @@ class Target:
 
     def refusal(self, rpc: Rpc, data: bytes) -> grpc.Call | None:
         """Send a request; returns the failed call, or None if it succeeded."""
-        timeout = SHORT if rpc.method == "Pull" and _is_request(rpc, data) else PATIENCE
+        timeout = SHORT if rpc.method in WAITING and _is_request(rpc, data) else PATIENCE
         call: Any = self.wire.raw(rpc.method).future(data, timeout=timeout)
         return call if call.exception() is not None else None
 
     def state(self) -> list[bytes]:
-        """All that a client can list, the policy of the topic, and the backlog."""
+        """All that a client can list, the topic as a feed, its policy, and the backlog."""
         calls: list[tuple[str, Message]] = [
             ("list_topics", pubsub.ListTopicsRequest(project=PROJECT)),
             ("list_subscriptions", pubsub.ListSubscriptionsRequest(project=PROJECT)),
@@ -103,7 +106,11 @@ class Target:
         ]
 
         def ask_all(call: Call) -> list[bytes]:
-            return [call(*each).SerializeToString(deterministic=True) for each in calls]
+            feed = call("get_feed", feeds.GetFeedRequest(topic=TOPIC))
+            # A watch of an earlier request may just be ending.
+            feed.watchers = 0
+            told = [feed, *(call(*each) for each in calls)]
+            return [each.SerializeToString(deterministic=True) for each in told]
 
         return [b"%d" % self.emulator.backlog(SUBSCRIPTION), *self._inside(ask_all)]
 
@@ -121,8 +128,8 @@ class Target:
 
 
 def allowed(rpc: Rpc) -> set[grpc.StatusCode]:
-    """What a call may end with; a Pull may also have waited in vain."""
-    return REFUSALS | ({grpc.StatusCode.DEADLINE_EXCEEDED} if rpc.method == "Pull" else set())
+    """What a call may end with; one that waits may also have done so in vain."""
+    return REFUSALS | ({grpc.StatusCode.DEADLINE_EXCEEDED} if rpc.method in WAITING else set())
 
 
 def _is_request(rpc: Rpc, data: bytes) -> bool:

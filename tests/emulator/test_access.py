@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 
 from emulator.access import ALL_PROJECTS, Access, AccessError, Principal, Tls, auth_file, exposure
 from emulator.access.options import access_from
@@ -104,12 +105,20 @@ def test_every_request_names_its_project(rpc: Any) -> None:
     """By each of its fields that can; none is forgotten when an RPC is added."""
     for path in RESOURCE_FIELDS[rpc.request.DESCRIPTOR.name]:
         request = rpc.request()
-        *parents, field = path.split(".")
-        target = request
-        for parent in parents:
-            target = getattr(target, parent)
-        setattr(target, field, "projects/p1/things/x")
+        name_resource(request, path, "projects/p1/things/x")
         assert projects_of(request) == ["p1"]
+
+
+def name_resource(request: Any, path: str, name: str) -> None:
+    """Set a field to a name; in the first of a list, or as the key of a map, if it is there."""
+    *parents, field = path.split(".")
+    for parent in parents:
+        value = getattr(request, parent)
+        request = value if isinstance(value, Message) else value.add()
+    if isinstance(getattr(request, field), str):
+        setattr(request, field, name)
+    else:
+        getattr(request, field)[name].SetInParent()
 
 
 def test_a_subscription_touches_all_the_projects_that_it_names() -> None:

@@ -118,7 +118,7 @@ def test_it_refuses_what_it_cannot_keep() -> None:
         (["--fault", "drop:Sing"], 2, "method must be the name of an RPC"),
         (["--fault", "close-streams"], 2, "acts on what is open, and at the start nothing is"),
         (["--profile", "strict"], 2, "'strict' is not one of 'production', 'emulator'"),
-        (["--max-bytes", "0"], 2, "--max-bytes"),
+        (["--max-bytes", "-1"], 2, "--max-bytes"),
         (["--config", "missing.yaml"], 1, "Error: missing.yaml: No such file or directory"),
         (["--config", "{config}"], 1, "subscriptions[0]: Invalid ack deadline given"),
     ],

@@ -213,6 +213,16 @@ def test_a_policy_goes_with_its_resource(policies: Policies, notes: Notes) -> No
     policies.removed(Resource.TOPIC, TOPIC)
 
 
+def test_a_policy_stays_when_a_setting_of_its_resource_goes(
+    policies: Policies, notes: Notes
+) -> None:
+    """What is kept beside a resource bears its name."""
+    put(policies, iam.Policy(bindings=[VIEWER]))
+    for kind in (Resource.FEED, Resource.PULLS, Resource.POLICY):
+        policies.removed(kind, TOPIC)
+    assert list(get(policies).bindings) == [VIEWER]
+
+
 def test_policies_come_back(policies: Policies, notes: Notes) -> None:
     """From the bytes that an observer was told, with the etag that readers hold."""
     policy = put(policies, iam.Policy(bindings=[VIEWER]))

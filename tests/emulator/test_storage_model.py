@@ -27,7 +27,10 @@ PER_PUBLISH = st.sampled_from([1, 2, 3, 700, 1024])
 
 @dataclass
 class Topic:
-    """What a life of a topic should come back as."""
+    """What a life of a topic should come back as.
+
+    feed: value and note of its feed, if it has one.
+    """
 
     name: str
     value: bytes
@@ -36,6 +39,11 @@ class Topic:
     head: int = 0
     records: dict[int, bytes] = field(default_factory=dict)
     discarded: int = 0
+    feed: tuple[bytes, bytes] | None = None
+
+    @property
+    def keeps_finished(self) -> bool:
+        return self.retains or self.feed is not None
 
     @property
     def is_live(self) -> bool:
@@ -58,7 +66,7 @@ def contents(storage: Storage) -> Saved:
     read: list[Saved] = []
 
     class Reader:
-        def restore(self, saved: Saved) -> None:
+        def restore(self, saved: Saved, feeds: object) -> None:
             for topic in saved.topics:
                 topic.records = list(topic.records)
             for subscription in saved.subscriptions:
@@ -109,7 +117,8 @@ class StorageModel(RuleBasedStateMachine):
         else:
             known.value = value
             # What it let go in between may be gone.
-            known.discarded = known.discarded if retains and known.retains else known.head
+            if known.feed is None and not (retains and known.retains):
+                known.discarded = known.head
             known.retains = retains
         self.storage.saved(Resource.TOPIC, config.name, value)
 
@@ -118,7 +127,33 @@ class StorageModel(RuleBasedStateMachine):
     def remove_topic(self, data: st.DataObject) -> None:
         topic = data.draw(st.sampled_from(self.live()))
         topic.value, topic.retains = b"", False
+        if topic.feed is not None:
+            topic.feed = None
+            self.storage.removed(Resource.FEED, topic.name)
         self.storage.removed(Resource.TOPIC, topic.name)
+
+    @precondition(lambda self: self.live())
+    @rule(data=st.data(), value=st.binary(max_size=3), notes=st.lists(st.binary(max_size=3)))
+    def save_feed(self, data: st.DataObject, value: bytes, notes: list[bytes]) -> None:
+        """Make a topic's feed, or change it; it is noted how far it is, again and again."""
+        topic = data.draw(st.sampled_from(self.live()))
+        if topic.feed is None and not topic.retains:
+            topic.discarded = topic.head
+        for note in (b"begin", *notes):
+            topic.feed = (value, note)
+            self.storage.noted(Resource.FEED, topic.name, note)
+        self.storage.saved(Resource.FEED, topic.name, value)
+
+    @precondition(lambda self: self.live())
+    @rule(data=st.data(), count=PER_PUBLISH)
+    def skip(self, data: st.DataObject, count: int) -> None:
+        """Numbers that never have a message."""
+        topic = data.draw(st.sampled_from(self.live()))
+        first, topic.head = topic.head + 1, topic.head + count
+        self.storage.skipped(topic.name, first, topic.head)
+        for name, subscription in self.subscriptions.items():
+            if subscription.topic is topic:
+                self.storage.finished(name, range(first, topic.head + 1))
 
     @precondition(lambda self: self.live())
     @rule(data=st.data(), number=st.integers(1, 3), retains=st.booleans())
@@ -291,6 +326,9 @@ class StorageModel(RuleBasedStateMachine):
             # One that was deleted is known by its numbers.
             assert (snapshot.topic.value, snapshot.topic.head_seq >= of.head) == (of.value, True)
         self._compare_messages(saved)
+        assert {id(feed.topic): (feed.value, feed.note) for feed in saved.feeds} == {
+            id(stored): topic.feed for topic, stored in lives if topic.feed is not None
+        }
         return saved
 
     def _compare(
@@ -317,11 +355,11 @@ class StorageModel(RuleBasedStateMachine):
             assert seqs == sorted(set(seqs))
             assert all(topic.records[seq] == encoded for seq, encoded in stored.records)
             attached = [s for s in self.subscriptions.values() if s.topic is topic]
-            retained = topic.retains or any(s.retains for s in attached)
+            retained = topic.keeps_finished or any(s.retains for s in attached)
             retained = retained or any(topic is of for _, of in self.snapshots.values())
             if not retained and not any(s.unfinished for s in attached):
                 assert not seqs
-            if topic.retains and topic.kept:
+            if topic.keeps_finished and topic.kept:
                 assert set(
                     range(topic.discarded + 1, topic.head + 1)
                 ) & topic.records.keys() <= set(seqs)

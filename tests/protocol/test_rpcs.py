@@ -5,10 +5,11 @@ That it has Google's services, methods and kinds is tested in tests/interop.
 
 from google.protobuf.empty_pb2 import Empty
 
-from protocol.messages import iam_pb2, pubsub_pb2, schema_pb2
+from protocol.messages import channels_pb2, feeds_pb2, iam_pb2, pubsub_pb2, pulls_pb2, schema_pb2
 from protocol.rpcs import BY_METHOD, RPCS, Kind
 
-FILES = (pubsub_pb2.DESCRIPTOR, schema_pb2.DESCRIPTOR, iam_pb2.DESCRIPTOR)
+MODULES = (pubsub_pb2, schema_pb2, iam_pb2, pulls_pb2, feeds_pb2, channels_pb2)
+FILES = tuple(module.DESCRIPTOR for module in MODULES)
 
 
 def test_each_path_and_each_method_name_is_there_once() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -73,6 +74,17 @@ def test_pull_takes_what_is_there(pubsub_emulator: Emulator, subscription: str) 
     assert pubsub_emulator.backlog(subscription) == 0
 
 
+def test_drain_backlog_takes_what_waits_and_ends(
+    pubsub_emulator: Emulator, subscription: str
+) -> None:
+    """drain_backlog.py adds up the numbers, and leaves what is none."""
+    publish([*(str(number) for number in range(100)), "many"])
+    result = run("samples/drain_backlog.py", subscription)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "sum 4950, 1 left\n"
+    assert pubsub_emulator.backlog(subscription) == 1
+
+
 def test_process_in_order_keeps_each_customers_order(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
@@ -135,6 +147,63 @@ def test_handle_once_passes_over_a_second_message_of_an_order(
     )
 
 
+def test_build_totals_counts_every_order_once(pubsub_emulator: Emulator, tmp_path: Path) -> None:
+    """build_totals.py goes on where its last run ended."""
+    command = ["samples/build_totals.py", TOPIC, str(tmp_path / "totals.db")]
+    with SubscriberClient() as client:
+        orders = [("anna", b"500"), ("bert", b"250"), ("anna", b"30")]
+        records = [{"data": data, "attributes": {"customer": name}} for name, data in orders]
+        client.append(TOPIC, records)
+        result = run(*command)
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.splitlines() == ["anna: 530", "bert: 250", "3 orders in this run"]
+        client.append(TOPIC, records[:1])
+    result = run(*command)
+    assert result.stdout.splitlines() == ["anna: 1030", "bert: 250", "1 orders in this run"]
+
+
+def test_fan_out_brings_each_reader_what_it_is_to_have(pubsub_emulator: Emulator) -> None:
+    """fan_out.py prints the messages of each reader's topic, in order."""
+    result = run("samples/fan_out.py", TOPIC)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    web, mobile = f"{TOPIC}-web: ", f"{TOPIC}-mobile: "
+    assert [line for line in lines if line.startswith(web)] == [
+        f"{web}public:news",
+        f"{web}public:mobile-news",
+    ]
+    assert [line for line in lines if line.startswith(mobile)] == [f"{mobile}public:mobile-news"]
+    assert len(lines) == 3
+
+
+def test_tail_topic_prints_what_comes_and_what_was_missed() -> None:
+    """tail_topic.py needs nothing of pullstream's, and ends with its topic."""
+    with Emulator(rest=True) as broker:
+        base = f"http://{broker.endpoint}"
+
+        def post(path: str, content: object) -> None:
+            urlopen(f"{base}/v0/topics/orders{path}", json.dumps(content).encode()).close()
+
+        urlopen(Request(f"{base}/v0/topics/orders", b'{"cap_records": 2}', method="PUT")).close()
+        post("", {"records": [{"data": number} for number in range(5)]})
+        command = [sys.executable, "samples/tail_topic.py", base, "orders"]
+        with subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as sample:
+            assert sample.stdout is not None
+            assert [sample.stdout.readline() for _ in range(2)] == ["3\n", "4\n"]
+            post("", {"records": [{"data": {"text": "hello"}}]})
+            assert sample.stdout.readline() == '{"text": "hello"}\n'
+            urlopen(Request(f"{base}/v0/topics/orders", method="DELETE")).close()
+            assert sample.communicate(timeout=60) == ("", "missed 1 to 3: from_seq_too_old\n")
+        assert sample.returncode == 0
+
+
 def test_work_is_a_callback_for_a_worker(pubsub_emulator: Emulator, subscription: str) -> None:
     """work.py handles messages under `pullstream worker`."""
     publish(["one"])
@@ -191,3 +260,13 @@ def test_the_demo_tells_what_is_wrong_with_a_file(
     assert result.returncode == 1
     assert says in result.stderr
     assert result.stdout == ""
+
+
+def test_track_jobs_tells_how_each_job_ended() -> None:
+    """track_jobs.py needs no broker: its two components talk directly."""
+    result = run("samples/track_jobs.py")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == [
+        *("copy: 50 %", "index: 50 %", "copy: 100 %", "index: 100 %"),
+        "mail has failed: no such address",
+    ]

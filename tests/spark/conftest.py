@@ -51,3 +51,11 @@ def broker() -> Iterator[Emulator]:
 @pytest.fixture
 def spool(tmp_path: Path) -> Path:
     return tmp_path / "spool"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All that uses the session goes to one process, when several share the suite (xdist)."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and here / "core" not in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))

@@ -10,7 +10,7 @@ from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.oauth2.credentials import Credentials
 
-from subscriber.connection import Target, channel_options, locate
+from subscriber.connection import WINDOW_BYTES, Target, channel_options, locate
 
 GOOGLE = Target("pubsub.googleapis.com:443", plaintext=False)
 # google-auth's constructors ship without annotations.
@@ -108,3 +108,12 @@ def test_only_remote_connections_are_kept_alive_by_pings() -> None:
         "grpc.initial_reconnect_backoff_ms": 200,
         "grpc.max_reconnect_backoff_ms": 5_000,
     }
+
+
+def test_a_window_is_as_large_as_its_streams_may_be_behind() -> None:
+    """A reader that stands still has no more than that in memory, so watches have a small one."""
+    target = plain("localhost:1")
+    assert dict(channel_options(target))["grpc.http2.lookahead_bytes"] == WINDOW_BYTES
+    options = dict(channel_options(target, 65_536))
+    assert options["grpc.http2.lookahead_bytes"] == 65_536
+    assert options["grpc.http2.bdp_probe"] == 0

@@ -113,7 +113,7 @@ class World:
 
 def first_end_of_a_lease(engine: Engine) -> float | None:
     # To the second: the table's own next_due may be too early.
-    leases = engine._registry.subscription(SUBSCRIPTION).messages.leases
+    leases = engine.registry.subscription(SUBSCRIPTION).messages.leases
     queues = leases._queues.values()
     return min((due for queue in queues for due, _ in queue.items.values()), default=None)
 

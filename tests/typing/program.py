@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
 from typing_extensions import assert_type
 
@@ -17,17 +18,26 @@ from subscriber import (
     AckFuture,
     AcknowledgeError,
     AcknowledgeStatus,
+    AsyncFetchedMessages,
     AsyncSubscriberClient,
+    CheckpointFile,
     CoroutineScheduler,
     Dedupe,
+    FeedsClient,
+    FetchedMessages,
     FlowControl,
+    Follower,
     ForkedProcess,
+    FrameStream,
     Hooks,
     Latency,
     Message,
     MessageBatch,
     MessageStream,
+    PullTimeout,
+    Reading,
     Scheduler,
+    ServerCursor,
     StateChange,
     Statistics,
     StreamingPullFuture,
@@ -36,8 +46,18 @@ from subscriber import (
     SubscriptionState,
     ThreadScheduler,
     TopicAdminClient,
+    WatchFuture,
 )
-from subscriber.types import FieldMask, PullResponse, Subscription
+from subscriber.feeds import Frame, Gap, GapReason, Records
+from subscriber.follow import CaughtUp, Checkpoint, Closed, CloseReason, Event, FollowState, Record
+from subscriber.types import (
+    Feed,
+    FieldMask,
+    Position,
+    PubsubMessage,
+    PullResponse,
+    Subscription,
+)
 
 PATIENCE = 30.0
 
@@ -170,6 +190,10 @@ async def stream(client: AsyncSubscriberClient, subscription: str) -> None:
         assert_type(message, Message)
         message.ack()
         break
+    try:
+        assert_type(await client.fetch(subscription, timeout=0.01), AsyncFetchedMessages)
+    except PullTimeout as timeout:
+        assert_type(timeout.answered, bool)
     await client.close(timeout=PATIENCE)
 
 
@@ -182,6 +206,77 @@ def pull(client: SubscriberClient, subscription: str) -> None:
         assert_type(received.ack_id, str)
     ack_ids = [received.ack_id for received in response.received_messages]
     client.acknowledge(request={"subscription": subscription, "ack_ids": ack_ids}, retry=None)
+    with client.fetch(subscription, 10, no_wait=True) as messages:
+        assert_type(messages, FetchedMessages)
+        assert_type(messages.unsettled, list[Message])
+        assert_type(messages.reason, Literal["filled", "timed_out", "drained"])
+    assert_type(client.subscription_state(subscription).num_waiting, int)
+
+
+def keep(frame: Frame) -> None:
+    """The handler of a watch: what each frame has."""
+    if isinstance(frame, Records):
+        assert_type(frame.messages, Sequence[PubsubMessage])
+        assert_type(frame.to_seq, int)
+    elif isinstance(frame, Gap):
+        assert_type(frame.reason, GapReason)
+
+
+def read_feeds(client: SubscriberClient, endpoint: str) -> None:
+    """Written by one client, read and watched by another."""
+    news = client.topic_path("project", "news")
+    with FeedsClient(endpoint=endpoint) as writer:
+        assert_type(writer.put_feed(topic=news, config={"cap_records": 10}), Feed)
+        appended = writer.append(news, ["a", b"b", {"data": b"c"}], idempotency_key="k")
+        assert_type(appended.last_seq, int)
+    reading = client.read(news, after=0, wait=1.5)
+    assert_type(reading, Reading)
+    assert_type(reading.gap, "Gap | None")
+    position: Position = client.read(news, after=reading.position).position
+    watch = client.watch({news: "tail", f"{news}-other": position}, keep, heartbeat=5)
+    assert_type(watch, WatchFuture)
+    assert_type(watch.state, SubscriptionState)
+    assert_type(watch.resume_token, str)
+    assert_type(watch.close(timeout=PATIENCE), bool)
+
+
+def copy_record(record: Record) -> None:
+    """The handler of a follower."""
+    assert_type(record.seq, int)
+    assert_type(record.data, bytes)
+    assert_type(record.publish_time, datetime)
+
+
+def note(event: Event) -> None:
+    """What a follower tells."""
+    if isinstance(event, CaughtUp):
+        assert_type(event.position, Checkpoint)
+    elif isinstance(event, Closed):
+        assert_type(event.reason, CloseReason)
+
+
+def follow_news(client: SubscriberClient, folder: str) -> None:
+    """Twice beside each other: one position in a file, the other with the broker."""
+    news = client.topic_path("project", "news")
+    file = CheckpointFile(f"{folder}/positions.db", "copy")
+    cursor = ServerCursor("projects/project/cursors/copy")
+    follower = client.follow(news, copy_record, checkpoint=file, on_event=note)
+    assert_type(follower, Follower)
+    assert_type(client.follow(news, copy_record, "tail", checkpoint=cursor), Follower)
+    assert_type(follower.state, FollowState)
+    assert_type(follower.lag, int)
+    assert_type(follower.statistics().kept, "Checkpoint | None")
+    assert_type(follower.close(timeout=PATIENCE), bool)
+
+
+async def watch_frames(client: AsyncSubscriberClient) -> None:
+    """An asynchronous iteration over frames."""
+    frames = client.watch({"projects/project/topics/news": 0})
+    assert_type(frames, FrameStream)
+    async for frame in frames:
+        keep(frame)
+        break
+    await client.close()
 
 
 def manage(client: SubscriberClient, topics: TopicAdminClient, project: str) -> str:
@@ -214,6 +309,10 @@ def main() -> None:
             receive(client, subscription)
             topics.publish("projects/project/topics/orders", [{"data": b"three"}])
             asyncio.run(stream(AsyncSubscriberClient(endpoint=endpoint), subscription))
+            read_feeds(client, endpoint)
+            with TemporaryDirectory() as folder:
+                follow_news(client, folder)
+            asyncio.run(watch_frames(AsyncSubscriberClient(endpoint=endpoint)))
             receive_in_other_ways(client, subscription)
             assert_type(broker.backlog(subscription), int)
 

@@ -38,7 +38,7 @@ def here() -> Iterator[Stage]:
 
 def lengthen_ack_ids(engine: Engine) -> None:
     """Let the broker's ack ids be as long as Google's sometimes are: about 230 characters."""
-    leases = engine._registry.subscription(SUBSCRIPTION).messages.leases
+    leases = engine.registry.subscription(SUBSCRIPTION).messages.leases
     leases._ack_ids.mark = "-" + "x" * 225
 
 

@@ -1,0 +1,151 @@
+"""Cursors: readers' positions, kept by the broker under names."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from google.protobuf.empty_pb2 import Empty
+
+from emulator.engine import paging
+from emulator.engine.observer import Observer, Resource
+from emulator.refusals import limit_exceeded, missing, too_large, too_small
+from protocol import names
+from protocol.errors import FailedPrecondition
+from protocol.messages import feeds_pb2 as feeds
+
+# How many a project may have.
+MAX_CURSORS = 10_000
+
+
+class Place(NamedTuple):
+    """How far a feed goes: its epoch, and the newest number of it."""
+
+    epoch: int
+    head_seq: int
+
+
+class Cursors:
+    """All cursors of a broker. Single owner, as the engine.
+
+    place: tells of a feed by its topic; raises NotFound if there is none. wall: seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        place: Callable[[str], Place],
+        wall: Callable[[], float],
+        observer: Observer | None = None,
+    ) -> None:
+        self._place = place
+        self._wall = wall
+        self._observer = observer or Observer()
+        self._cursors: dict[str, feeds.Cursor] = {}
+        self._by_topic: defaultdict[str, set[str]] = defaultdict(set)
+
+    def put(self, request: feeds.PutCursorRequest) -> feeds.Cursor:
+        """Keep a position, also one before that which is kept.
+
+        With an epoch it is refused unless that is the topic's present one; without, it is taken for
+        the present one.
+
+        Raises:
+            InvalidArgument: a name is malformed, or the number is none that the topic has given.
+            NotFound: there is no such topic.
+            FailedPrecondition: the topic was made again since the position was learned, or the
+                cursor is one of another topic.
+            ResourceExhausted: the project has as many as it may.
+        """
+        given = request.cursor
+        names.validate("cursors", given.name)
+        names.validate("topics", given.topic)
+        place = self._place(given.topic)
+        if given.seq < 0:
+            raise too_small("cursor.seq", given.seq, 0)
+        known = self._cursors.get(given.name)
+        if known is not None and known.topic != given.topic:
+            raise FailedPrecondition(
+                f"Cursor {names.short_id(given.name)} is one of {known.topic}, not of "
+                f"{given.topic}; delete it first.",
+                reason="CURSOR_OF_OTHER_TOPIC",
+            )
+        if given.epoch not in (0, place.epoch):
+            raise FailedPrecondition(
+                f"The position is of epoch {given.epoch}; {names.short_id(given.topic)} was "
+                f"deleted and made again, and is in epoch {place.epoch}.",
+                reason="CURSOR_OF_OTHER_EPOCH",
+            )
+        if given.seq > place.head_seq:
+            raise too_large("cursor.seq", given.seq, place.head_seq)
+        if known is None:
+            self._check_room(given.name)
+        cursor = feeds.Cursor(name=given.name, topic=given.topic, seq=given.seq, epoch=place.epoch)
+        cursor.update_time.FromMilliseconds(int(self._wall() * 1000))
+        self._enter(cursor)
+        self._observer.saved(Resource.CURSOR, cursor.name, cursor.SerializeToString())
+        return cursor
+
+    def get(self, request: feeds.GetCursorRequest) -> feeds.Cursor:
+        cursor = self._cursors.get(request.name)
+        if cursor is None:
+            raise missing(names.validate("cursors", request.name))
+        return cursor
+
+    def list(self, request: feeds.ListCursorsRequest) -> feeds.ListCursorsResponse:
+        prefix = f"{names.validate_project(request.project)}/cursors/"
+        listed, token = paging.page(
+            (name for name in self._cursors if name.startswith(prefix)),
+            request.page_size,
+            request.page_token,
+        )
+        return feeds.ListCursorsResponse(
+            cursors=[self._cursors[name] for name in listed], next_page_token=token
+        )
+
+    def delete(self, request: feeds.DeleteCursorRequest) -> Empty:
+        """Forget a position.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        name = names.validate("cursors", request.name)
+        if name not in self._cursors:
+            raise missing(name)
+        self._remove(name)
+        return Empty()
+
+    def deleted(self, topic: str) -> None:
+        """A topic was deleted, and its cursors with it."""
+        for name in sorted(self._by_topic.get(topic, ())):
+            self._remove(name)
+
+    def restore(self, value: bytes) -> None:
+        """Take up a cursor that an observer was told of; tells the observer nothing."""
+        self._enter(feeds.Cursor.FromString(value))
+
+    def clear(self) -> None:
+        """Remove all."""
+        for name in list(self._cursors):
+            self._remove(name)
+
+    def _enter(self, cursor: feeds.Cursor) -> None:
+        self._cursors[cursor.name] = cursor
+        self._by_topic[cursor.topic].add(cursor.name)
+
+    def _remove(self, name: str) -> None:
+        cursor = self._cursors.pop(name)
+        of_topic = self._by_topic[cursor.topic]
+        of_topic.discard(name)
+        if not of_topic:
+            del self._by_topic[cursor.topic]
+        self._observer.removed(Resource.CURSOR, name)
+
+    def _check_room(self, name: str) -> None:
+        if len(self._cursors) < MAX_CURSORS:
+            return
+        prefix = f"projects/{names.project_of(name)}/"
+        count = sum(other.startswith(prefix) for other in self._cursors)
+        if count >= MAX_CURSORS:
+            raise limit_exceeded("cursors-per-project", count, MAX_CURSORS)

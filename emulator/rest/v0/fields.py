@@ -1,0 +1,122 @@
+"""The members of a JSON object that somebody sent, checked one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
+
+from protocol.errors import InvalidArgument
+
+T = TypeVar("T")
+
+MAX_INT32 = 2**31 - 1
+MAX_INT64 = 2**63 - 1
+
+# Longest part of a bad value that an error quotes, in characters.
+_MAX_QUOTED = 100
+
+
+class Fields:
+    """An object's members by name. One that is null is as good as absent.
+
+    Args:
+        value: the object, if it is one.
+        known: the names that it may have.
+        at: where it stands, for errors: `records[0].`, nothing for the body itself.
+
+    Raises:
+        InvalidArgument: it is something else, or has a member of another name. So do all methods
+            for a member of a wrong kind or outside of its limits.
+    """
+
+    def __init__(self, value: Any, known: Collection[str], at: str = "") -> None:
+        if not isinstance(value, dict):
+            raise InvalidArgument(
+                f"{at.rstrip('.') or 'The body'} must be an object: {_told(value)}."
+            )
+        for name in value:
+            if name not in known:
+                raise InvalidArgument(
+                    f"There is no field {_told(at + name)}; there are {', '.join(known)}."
+                )
+        self._members: Mapping[str, Any] = value
+        self._at = at
+
+    def __contains__(self, name: str) -> bool:
+        return self._members.get(name) is not None
+
+    def path(self, name: str) -> str:
+        """A member's name from the body on, as errors have it."""
+        return self._at + name
+
+    def value(self, name: str) -> Any:
+        return self._members.get(name)
+
+    def required(self, name: str) -> Any:
+        if name not in self:
+            raise InvalidArgument(f"{self.path(name)} is missing.")
+        return self._members[name]
+
+    def text(self, name: str) -> str:
+        """Empty if there is none."""
+        value = self._members.get(name)
+        return "" if value is None else text(value, self.path(name))
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self._members.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise self._refusal(name, "must be true or false")
+        return default if value is None else value
+
+    def whole(self, name: str, default: int = 0, *, maximum: int = MAX_INT64) -> int:
+        """A number from 0 on."""
+        value = self._members.get(name)
+        if value is None:
+            return default
+        # In Python true is a number.
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self._refusal(name, "must be a whole number")
+        if not 0 <= value <= maximum:
+            raise self._refusal(name, f"must be from 0 to {maximum}")
+        return value
+
+    def clamped(self, name: str, maximum: int) -> int:
+        """The same, brought down to `maximum`."""
+        return min(self.whole(name), maximum)
+
+    def choice(self, name: str, choices: Mapping[str, T]) -> T | None:
+        """What a text stands for; None if there is none."""
+        value = self._members.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, str) or value not in choices:
+            raise self._refusal(name, f"must be one of {', '.join(choices)}")
+        return choices[value]
+
+    def _refusal(self, name: str, demand: str) -> InvalidArgument:
+        return InvalidArgument(f"{self.path(name)} {demand}: {_told(self._members[name])}.")
+
+
+def text(value: Any, at: str) -> str:
+    """A value that must be text, of characters that there are.
+
+    Raises:
+        InvalidArgument: it is not.
+    """
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{at} must be text: {_told(value)}.")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"{at} must be text in Unicode: {error.reason}.") from error
+    return value
+
+
+def _told(value: Any) -> str:
+    """A value as an error quotes it: not all of it, if it is long."""
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "an array"
+    told = json.dumps(value)
+    return told if len(told) <= _MAX_QUOTED else told[:_MAX_QUOTED] + "..."

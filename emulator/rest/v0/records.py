@@ -1,0 +1,115 @@
+"""Records: messages as /v0 has them.
+
+Their data is any JSON value, and the text of it is what a message carries. Data that somebody else
+has published and that is no JSON comes as {"$bytes": base64}. Tag and node are attributes of these
+names, `meta` has all others, and a record's key is the message's ordering key.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.errors import InvalidArgument
+from protocol.messages import pubsub_pb2 as pubsub
+
+from .fields import Fields, text
+from .json_text import Json, dumps, is_json, to_array
+
+FIELDS = ("data", "tag", "node", "key", "meta")
+_RESERVED = frozenset({"tag", "node"})
+
+
+@dataclass(frozen=True)
+class View:
+    """Which parts of records a reader wants. Number, time and node it gets in any case."""
+
+    data: bool = True
+    tags: bool = False
+    meta: bool = True
+
+    @classmethod
+    def of(cls, fields: Fields) -> View:
+        """Of a reader that says include_data and so on. Without data, it is the tags that tell."""
+        data = fields.flag("include_data", True)
+        return cls(
+            data=data,
+            tags=fields.flag("include_tags", not data),
+            meta=fields.flag("include_meta", data),
+        )
+
+
+def to_messages(value: Any, at: str, node: str = "") -> list[pubsub.PubsubMessage]:
+    """The messages for an array of records; `node` is that of records that name none.
+
+    Raises:
+        InvalidArgument: it is none, or one of them has a fault.
+    """
+    if not isinstance(value, list):
+        raise InvalidArgument(f"{at} must be an array.")
+    return [
+        _message(Fields(record, FIELDS, f"{at}[{number}]."), node)
+        for number, record in enumerate(value)
+    ]
+
+
+def _message(fields: Fields, node: str) -> pubsub.PubsubMessage:
+    attributes = _meta(fields)
+    if tag := fields.text("tag"):
+        attributes["tag"] = tag
+    if node := fields.text("node") or node:
+        attributes["node"] = node
+    # Text also where it is null: see json_text.loads_records.
+    data: Json = fields.required("data")
+    return pubsub.PubsubMessage(
+        data=data.encode(), attributes=attributes, ordering_key=fields.text("key")
+    )
+
+
+def _meta(fields: Fields) -> dict[str, str]:
+    meta = fields.value("meta")
+    if meta is None:
+        return {}
+    at = fields.path("meta")
+    if not isinstance(meta, dict):
+        raise InvalidArgument(f"{at} must be an object.")
+    if reserved := _RESERVED.intersection(meta):
+        raise InvalidArgument(f"{at} must not have {min(reserved)}: a record has it itself.")
+    return {text(name, at): text(value, f"{at}.{name}") for name, value in meta.items()}
+
+
+def to_json(messages: list[bytes], view: View) -> Json:
+    """The array of records for messages, each as it is stored: a serialized PubsubMessage."""
+    return to_array(_record(pubsub.PubsubMessage.FromString(each), view) for each in messages)
+
+
+def _record(message: pubsub.PubsubMessage, view: View) -> Json:
+    # Written member by member, since there are many records.
+    time = message.publish_time
+    milliseconds = time.seconds * 1000 + time.nanos // 1_000_000
+    told = f'{{"$seq":{message.message_id},"$ts":{milliseconds}'
+    attributes = dict(message.attributes)
+    tag, node = attributes.pop("tag", None), attributes.pop("node", None)
+    if view.tags and tag is not None:
+        told += f',"$tag":{dumps(tag)}'
+    if node is not None:
+        told += f',"$node":{dumps(node)}'
+    if view.data and message.ordering_key:
+        told += f',"$key":{dumps(message.ordering_key)}'
+    if view.data:
+        told += f',"data":{_data(message.data)}'
+    if view.meta and attributes:
+        told += f',"meta":{dumps(attributes)}'
+    return Json(told + "}")
+
+
+def _data(data: bytes) -> Json:
+    try:
+        told = data.decode()
+    except UnicodeDecodeError:
+        told = ""
+    if is_json(told):
+        # Line breaks can only stand between the parts of it, and would end a line of an event.
+        return Json(told.replace("\r", " ").replace("\n", " "))
+    return dumps({"$bytes": b64encode(data).decode()})

@@ -1,0 +1,62 @@
+"""Fan a feed out to its readers: one topic for each, filled by routers, all watched over a stream.
+
+    python samples/fan_out.py projects/PROJECT/topics/NAME
+
+The feed is small: it keeps a hundred messages, for a minute. A reader that is too slow for that is
+told which ones it has missed, and goes on. Needs pullstream's broker.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from datetime import timedelta
+
+from subscriber import SubscriberClient
+from subscriber.feeds import CaughtUp, Frame, Gap, Records
+
+READERS = {"web": "public:", "mobile": "public:mobile"}
+
+
+def main(feed: str) -> None:
+    window = {"cap_records": 100, "ttl": timedelta(minutes=1)}
+    copies = {f"{feed}-{reader}": prefix for reader, prefix in READERS.items()}
+    done = threading.Event()
+    behind = set(copies)
+
+    def handle(frame: Frame) -> None:
+        if isinstance(frame, Records):
+            for message in frame.messages:
+                print(f"{frame.topic}: {message.data.decode()}")
+        elif isinstance(frame, Gap):
+            print(f"{frame.topic}: missed {frame.from_seq} to {frame.to_seq}")
+        elif isinstance(frame, CaughtUp):
+            behind.discard(frame.topic)
+            if not behind:
+                done.set()
+
+    with SubscriberClient() as client:
+        client.put_feed(topic=feed, config=window)
+        for copy, prefix in copies.items():
+            client.put_feed(topic=copy, config=window)
+            name = copy.rpartition("/")[2]
+            project = feed.split("/")[1]
+            client.put_router(
+                router={
+                    "name": client.router_path(project, f"to-{name}"),
+                    "source": feed,
+                    "dest": copy,
+                    "filter": f'hasPrefix(attributes.tag, "{prefix}")',
+                }
+            )
+        for tag in ("public:news", "private:news", "public:mobile-news"):
+            client.append(feed, [{"data": tag.encode(), "attributes": {"tag": tag}}])
+
+        # A real reader would begin at "tail", and not stop.
+        watch = client.watch(dict.fromkeys(copies, 0), handle)
+        done.wait(timeout=10)
+        watch.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

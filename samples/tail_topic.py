@@ -1,0 +1,74 @@
+"""Print what comes to a topic, over HTTP and with Python's standard library alone.
+
+    python samples/tail_topic.py http://localhost:8085 orders
+    curl -X POST localhost:8085/v0/topics/orders -d '{"records": [{"data": "hello"}]}'
+
+It begins with the oldest record that there is, comes back by itself when the connection breaks, and
+tells what it has missed. It ends when the topic is deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+# The broker says something at least every 15 s. After twice that time the connection is dead.
+WATCHDOG = 30.0
+PAUSE = 2.0
+
+
+def begin(base: str, topic: str, cursor: str = "") -> str:
+    """Begin a watch, where the cursor says; returns the address of its stream."""
+    body = json.dumps({"topics": {topic: {"from_seq": 0}}, "cursor": cursor}).encode()
+    with urlopen(Request(f"{base}/v0/watch", body), timeout=WATCHDOG) as answer:
+        path: str = json.load(answer)["stream_url"]
+    return base + path
+
+
+def events(address: str, last_event_id: str) -> Iterator[tuple[str, str, Any]]:
+    """Name, id and content of each event of a stream, until it ends."""
+    headers = {"Last-Event-ID": last_event_id} if last_event_id else {}
+    with urlopen(Request(address, headers=headers), timeout=WATCHDOG) as stream:
+        fields: dict[str, str] = {}
+        for line in stream:
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name:
+                fields[name] = value
+            elif "event" in fields:
+                yield fields["event"], fields.get("id", ""), json.loads(fields["data"])
+                fields = {}
+
+
+def tail(base: str, topic: str) -> None:
+    address, last_event_id = begin(base, topic), ""
+    while True:
+        try:
+            for event, event_id, content in events(address, last_event_id):
+                if event == "record":
+                    for record in content["records"]:
+                        print(json.dumps(record["data"]), flush=True)
+                elif event == "tombstone":
+                    missed = f"{content['gap_from']} to {content['gap_to']}"
+                    print(f"missed {missed}: {content['reason']}", file=sys.stderr)
+                elif event == "topic-deleted":
+                    return
+                # An event is behind us when it was handled, not before.
+                last_event_id = event_id or last_event_id
+        except HTTPError as error:
+            if error.code != 404:
+                raise
+            # The broker has forgotten the watch.
+            address = begin(base, topic, last_event_id)
+        except (OSError, HTTPException) as error:
+            print(f"again in {PAUSE:g} s: {error}", file=sys.stderr)
+        time.sleep(PAUSE)
+
+
+if __name__ == "__main__":
+    tail(*sys.argv[1:])

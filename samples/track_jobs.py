@@ -1,0 +1,88 @@
+"""Two components that talk directly, without a broker: a worker tells how its jobs are doing.
+
+    python samples/track_jobs.py
+
+The worker is any gRPC server, to which a ChannelPublisher is added. Whoever wants to know about
+some jobs listens to their keys: one waiting call, however many they are. A job that crashes is told
+as a failure of its key.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+
+from subscriber import ChannelMessage, ChannelPublisher, SubscriberClient
+
+JOBS = ("copy", "index", "mail")
+
+
+class Worker:
+    """Does jobs, and publishes what becomes of them on the channel "jobs"."""
+
+    def __init__(self) -> None:
+        self._publisher = ChannelPublisher(channels={"jobs"})
+        # Each listener takes one thread while it waits. A grpc.aio server has no such limit.
+        self._server = grpc.server(ThreadPoolExecutor(max_workers=16))
+        self._publisher.add_to(self._server)
+        self.port = self._server.add_insecure_port("localhost:0")
+        self._server.start()
+
+    def work(self) -> None:
+        for percent in (50, 100):
+            for job in ("copy", "index"):
+                self._publisher.publish("jobs", job, f"{percent} %")
+        self._publisher.publish_failure("jobs", "mail", "no such address")
+
+    def stop(self) -> None:
+        self._publisher.close()
+        self._server.stop(grace=1).wait()
+
+
+def track(endpoint: str, start: threading.Event) -> None:
+    """Print what is heard of all jobs, until each has ended."""
+    ended = threading.Semaphore(0)
+    ready = threading.Semaphore(0)
+
+    def progress(message: ChannelMessage) -> None:
+        sys.stdout.write(f"{message.key}: {message.data.decode()}\n")
+        if message.data == b"100 %":
+            ended.release()
+
+    def failed(error: Exception) -> None:
+        sys.stdout.write(f"mail has failed: {error}\n")
+        ended.release()
+
+    with SubscriberClient(endpoint=endpoint) as client:
+        listener = client.listen()
+        for job in JOBS:
+            listener.subscribe(
+                "jobs",
+                job,
+                on_message=progress,
+                on_failure=failed,
+                on_done=lambda error: ready.release(),
+            )
+        # What is published before a subscription is lost.
+        for _ in JOBS:
+            ready.acquire(timeout=10)
+        start.set()
+        for _ in JOBS:
+            ended.acquire(timeout=10)
+
+
+def main() -> None:
+    worker, start = Worker(), threading.Event()
+    tracker = threading.Thread(target=track, args=(f"localhost:{worker.port}", start))
+    tracker.start()
+    start.wait(10)
+    worker.work()
+    tracker.join()
+    worker.stop()
+
+
+if __name__ == "__main__":
+    main()

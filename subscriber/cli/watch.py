@@ -1,0 +1,113 @@
+"""`pullstream watch`: print what is appended to feeds, as it comes."""
+
+from __future__ import annotations
+
+import click
+
+from protocol.messages import feeds_pb2 as feeds
+from subscriber.feeds.frames import Frame, Opened, Records
+from subscriber.feeds.position import Start, position_of
+
+from .feed_events import event_of, feed_record
+from .output import Output
+from .parameters import feed_start
+from .progress import Progress, noting_signals
+from .session import Session, pass_session, session_options
+
+
+@click.command("watch")
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.option(
+    "--after",
+    type=feed_start,
+    default="tail",
+    show_default=True,
+    help='Where to begin: "tail", or the number of the last message you have; 0 for none.',
+)
+@click.option("--message-filter", default="", help='Such as: hasPrefix(attributes.tag, "public:")')
+@click.option("--exclude-node", default="", help="Leave out the records of this node.")
+@click.option("--no-data", is_flag=True, help="Only numbers, times, tags and nodes.")
+@click.option("--max-messages", type=click.IntRange(min=1), help="Stop after this many.")
+@click.option(
+    "--idle-exit",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Stop when nothing has come for so long.",
+)
+@session_options
+@pass_session
+@click.pass_context
+def watch(
+    context: click.Context,
+    session: Session,
+    /,
+    topics: tuple[str, ...],
+    after: Start,
+    message_filter: str,
+    exclude_node: str,
+    no_data: bool,
+    max_messages: int | None,
+    idle_exit: float | None,
+) -> None:
+    """Print what is appended to feeds until Ctrl-C, and tell what was lost.
+
+    Nothing is acknowledged: feeds do not mind who reads them.
+    """
+    position = feeds.Position(filter=message_filter)
+    position.MergeFrom(position_of(after))
+    progress = Progress(max_messages, idle_exit)
+    printer = _Printer(session.output, progress)
+    with noting_signals(progress) as signals:
+        future = session.subscriptions().watch(
+            {session.full_name("topics", topic): position for topic in topics},
+            printer,
+            exclude_node=exclude_node,
+            include_data=not no_data,
+        )
+        future.add_done_callback(lambda _: progress.stop())
+        try:
+            progress.wait()
+        finally:
+            progress.stop()
+            future.close()
+    if printer.failure is not None:
+        raise printer.failure
+    # Raises what ended the watch, if that was not us.
+    future.result()
+    if signals:
+        context.exit(128 + signals[0])
+
+
+class _Printer:
+    """The handler: prints frames, on the watch's thread."""
+
+    def __init__(self, output: Output, progress: Progress) -> None:
+        self.failure: OSError | None = None
+        self._output = output
+        self._progress = progress
+        self._was_open = False
+
+    def __call__(self, frame: Frame) -> None:
+        try:
+            self._print(frame)
+            self._output.flush()
+        except OSError as error:
+            # Nobody reads the output any more (head).
+            self.failure = error
+            self._progress.stop()
+
+    def _print(self, frame: Frame) -> None:
+        if isinstance(frame, Records):
+            for message in frame.messages:
+                if not self._progress.begin():
+                    return
+                try:
+                    self._output.message(feed_record(message, frame.topic), message.data)
+                finally:
+                    self._progress.end()
+        elif not isinstance(frame, Opened):
+            self._output.event(*event_of(frame))
+        elif self._was_open:
+            self._output.event({"event": "reconnected"}, "connected again")
+        else:
+            self._was_open = True

@@ -1,0 +1,143 @@
+"""`client.fetch`: messages by synchronous pulls, and what a subscription's pulls are doing."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from protocol.clock import SYSTEM_CLOCK, Clock
+from protocol.errors import Cancelled, PullstreamError
+from protocol.messages import pulls_pb2 as pulls
+from subscriber.background import BackgroundClient
+from subscriber.exceptions import SubscriberClosed
+from subscriber.rpc import CallOptions
+from subscriber.steps import run, run_async
+
+from .messages import AsyncFetchedMessages, FetchedMessages
+from .rules import Fetch, Wanted
+from .settler import Settler
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+_CLOSED = "this client is closed; make a new one to fetch"
+
+
+class FetchingClient(BackgroundClient):
+    """Fetches messages when asked to, and in no other way: nothing is got in advance."""
+
+    _clock: Clock = SYSTEM_CLOCK
+
+    def fetch(
+        self,
+        subscription: str,
+        max_messages: int = 1,
+        timeout: float | None = 5.0,
+        min_messages: int = 1,
+        no_wait: bool = False,
+    ) -> FetchedMessages:
+        """1 to `max_messages` messages: those that are there, or else the first that come.
+
+        The messages are leased for the subscription's ack deadline; see FetchedMessages for how to
+        settle them, and for `with`, which extends their leases. Any number of threads may fetch at
+        a time. A Ctrl-C ends the wait at once, and the server is told that nobody waits any more.
+
+        Args:
+            subscription: full name, `projects/P/subscriptions/S`.
+            max_messages: 1 or more.
+            timeout: seconds for all of it; above 0. None: for ever.
+            min_messages: wait until there are so many. When the time is up, fewer are returned.
+                Their leases are extended meanwhile.
+            no_wait: return what is there at once, which may be nothing. `timeout` then only limits
+                how long the server may take to answer.
+
+        Returns:
+            A list, whose `reason` says why it ended: "filled", "drained" or "timed_out".
+
+        Raises:
+            PullTimeout: no message came in time. It is a TimeoutError.
+            ResourceExhausted: too many calls wait on the subscription.
+            NotFound, PermissionDenied, Unavailable, ...: the server refused, or is gone.
+            TypeError, ValueError: an argument is of the wrong kind, or out of its range.
+            SubscriberClosed: this client is closed, or was while the call waited.
+            ForkedProcess: this client was made before a fork, in the parent.
+        """
+        wanted = Wanted(subscription, max_messages, timeout, min_messages, no_wait)
+        self._check_open()
+        try:
+            fetched = run(Fetch(wanted, self._clock).steps(), self._rpcs, self._clock)
+        except Cancelled as error:
+            raise self._cancelled(error) from error
+        return FetchedMessages(
+            fetched, subscription, self._rpcs, partial(self._settler, subscription), self._clock
+        )
+
+    async def fetch_async(
+        self,
+        subscription: str,
+        max_messages: int = 1,
+        timeout: float | None = 5.0,
+        min_messages: int = 1,
+        no_wait: bool = False,
+    ) -> AsyncFetchedMessages:
+        """As `fetch`, on the running event loop. A cancelled task withdraws its call at once."""
+        wanted = Wanted(subscription, max_messages, timeout, min_messages, no_wait)
+        self._check_open()
+        try:
+            fetched = await run_async(Fetch(wanted, self._clock).steps(), self._rpcs, self._clock)
+        except Cancelled as error:
+            raise self._cancelled(error) from error
+        return AsyncFetchedMessages(
+            fetched, subscription, self._rpcs, partial(self._settler, subscription), self._clock
+        )
+
+    def subscription_state(
+        self, subscription: str, **options: Unpack[CallOptions]
+    ) -> pulls.SubscriptionState:
+        """How many messages wait, are leased, come again, and how many calls wait for them.
+
+        Only pullstream's broker tells.
+
+        Raises:
+            NotFound: there is no such subscription.
+            Unimplemented: the server is another one.
+        """
+        response = pulls.SubscriptionState
+        fields = {"subscription": subscription}
+        return self._call("GetSubscriptionState", response, None, options, **fields)
+
+    def set_max_waiting(
+        self, subscription: str, max_waiting: int, **options: Unpack[CallOptions]
+    ) -> pulls.SubscriptionState:
+        """Let so many calls wait on a subscription at a time, 1 to 100,000; by default 512.
+
+        Only pullstream's broker can be told. Raises as `subscription_state`, and:
+
+        Raises:
+            InvalidArgument: the number is out of its range.
+        """
+        fields = {"subscription": subscription, "max_waiting": max_waiting}
+        return self._call("SetMaxWaiting", pulls.SubscriptionState, None, options, **fields)
+
+    def _settler(self, subscription: str) -> Settler:
+        """The one of a subscription; it begins when first asked for.
+
+        Two threads that ask at once may make two, which do as well.
+        """
+        settler = self._settlers.get(subscription)
+        if settler is None:
+            settler = self._keep(lambda: Settler(self._rpcs, subscription, self._clock))
+            self._settlers[subscription] = settler
+        return settler
+
+    @cached_property
+    def _settlers(self) -> dict[str, Settler]:
+        return {}
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise SubscriberClosed(_CLOSED)
+
+    def _cancelled(self, error: Cancelled) -> PullstreamError:
+        """Why a call was cancelled that nobody here gave up: the connection was closed."""
+        return SubscriberClosed(_CLOSED) if self.closed else error

@@ -1,0 +1,41 @@
+"""What is measured of channels: many subscribers that wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .rows import Case, Row
+
+OURS = "pullstream"
+BARE = "bare grpc.aio"
+GROUP = "channels"
+
+
+@dataclass(frozen=True)
+class ListenWork:
+    """A mode of tests/bench/listen_client.py, with so many subscribers."""
+
+    mode: str
+    subscribers: int
+
+    @property
+    def needs_broker(self) -> bool:
+        return self.mode == "latency"
+
+
+LISTEN_CASES = (
+    Case(
+        "listen, publish to callback, 1,000 waiting",
+        GROUP,
+        {OURS: ListenWork("latency", 1_000)},
+        (Row("p50_ms", at_most=2), Row("p99_ms")),
+    ),
+    # What a waiting call costs in gRPC itself is most of it.
+    Case(
+        "listen, 10,000 waiting",
+        GROUP,
+        {OURS: ListenWork("parked", 10_000), BARE: ListenWork("bare", 10_000)},
+        (Row("resident_mebibytes", against=BARE, at_least=0.8),),
+        once=True,
+    ),
+)

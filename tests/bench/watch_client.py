@@ -1,0 +1,157 @@
+"""What a client does with feeds: one mode, measured in a process of its own.
+
+    python -m tests.bench.watch_client watch localhost:PORT --messages 100000
+
+Prints its figures as one JSON object. Of what is counted, each message's data is looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber import SubscriberClient
+from subscriber.feeds import CaughtUp, Frame, Records
+
+from .client import Figures
+from .peers import TIMESTAMP
+from .publisher import TOPIC
+
+BATCH = 1000
+PATIENCE = 60.0
+WARM_UP = 0.5
+
+SIZE = 100
+RECORD = pubsub.PubsubMessage(data=b"x" * SIZE)
+
+
+def fill(client: SubscriberClient, messages: int) -> None:
+    """A feed that keeps all of them."""
+    client.put_feed(topic=TOPIC)
+    for _ in range(0, messages, BATCH):
+        client.append(TOPIC, [RECORD] * BATCH)
+
+
+def watch(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
+    """A backlog, from the first frame that has messages to the last."""
+    count = 0
+    began, ended = [0.0, 0.0], [0.0, 0.0]
+    done = threading.Event()
+
+    def handle(frame: Frame) -> None:
+        nonlocal count
+        if isinstance(frame, Records):
+            if not count:
+                began[:] = time.monotonic(), time.process_time()
+            count += sum(len(one.data) == SIZE for one in frame.messages)
+        elif isinstance(frame, CaughtUp) and count:
+            ended[:] = time.monotonic(), time.process_time()
+            done.set()
+
+    fill(client, arguments.messages)
+    with SubscriberClient(endpoint=arguments.endpoint) as reader:
+        reader.watch({TOPIC: 0}, handle, max_messages=1000)
+        assert done.wait(PATIENCE), "the watch has not caught up"
+    return _rate(count, ended[0] - began[0], ended[1] - began[1])
+
+
+def read(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
+    """The same by one call after the other."""
+    fill(client, arguments.messages)
+    reading = client.read(TOPIC, max_messages=1)
+    began, used = time.monotonic(), time.process_time()
+    count = 0
+    while not reading.caught_up:
+        reading = client.read(TOPIC, reading.position, max_messages=1000)
+        count += sum(len(one.data) == SIZE for one in reading.messages)
+    return _rate(count, time.monotonic() - began, time.process_time() - used)
+
+
+def _rate(count: int, seconds: float, used: float) -> Figures:
+    return {"rate": count / seconds, "cpu_micros": used / count * 1e6}
+
+
+def latency(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
+    """From the publisher's sending to the handler; a publisher must be at work."""
+    times: list[float] = []
+
+    def handle(frame: Frame) -> None:
+        if isinstance(frame, Records):
+            now = time.time()
+            times.extend(now - TIMESTAMP.unpack(one.data)[0] for one in frame.messages)
+
+    client.watch({TOPIC: "tail"}, handle)
+    time.sleep(WARM_UP)
+    times.clear()
+    time.sleep(arguments.seconds)
+    return _percentiles(list(times))
+
+
+def fan_out(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
+    """From one append to the handler of the last of many topics that routers fill."""
+    copies = [f"{TOPIC}-{number:03}" for number in range(arguments.topics)]
+    client.put_feed(topic=TOPIC)
+    for number, copy in enumerate(copies):
+        client.put_feed(topic=copy)
+        name = client.router_path("bench", f"router-{number:03}")
+        client.put_router(router={"name": name, "source": TOPIC, "dest": copy})
+    arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def handle(frame: Frame) -> None:
+        if isinstance(frame, Records):
+            arrived.put(len(frame.messages))
+        elif isinstance(frame, CaughtUp):
+            arrived.put(0)
+
+    client.watch(dict.fromkeys(copies, "tail"), handle)
+    for _ in copies:
+        arrived.get(timeout=PATIENCE)
+    times: list[float] = []
+    warm = time.monotonic() + WARM_UP
+    while (now := time.monotonic()) < warm + arguments.seconds:
+        began = time.perf_counter()
+        client.append(TOPIC, [RECORD])
+        count = 0
+        while count < len(copies):
+            count += arrived.get(timeout=PATIENCE)
+        if now > warm:
+            times.append(time.perf_counter() - began)
+    return _percentiles(times)
+
+
+def _percentiles(times: Sequence[float]) -> Figures:
+    percentiles = statistics.quantiles(times, n=100, method="inclusive")
+    return {"p50_ms": percentiles[49] * 1e3, "p99_ms": percentiles[98] * 1e3}
+
+
+MODES: dict[str, Callable[[SubscriberClient, argparse.Namespace], Figures]] = {
+    "watch": watch,
+    "read": read,
+    "latency": latency,
+    "fan-out": fan_out,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("mode", choices=MODES)
+    parser.add_argument("endpoint")
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--messages", type=int, default=100_000, help="how large a backlog")
+    parser.add_argument("--topics", type=int, default=1, help="watched")
+    arguments = parser.parse_args()
+    with SubscriberClient(endpoint=arguments.endpoint) as client:
+        figures = MODES[arguments.mode](client, arguments)
+    print(json.dumps(figures), flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

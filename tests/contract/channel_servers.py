@@ -1,0 +1,53 @@
+"""Servers that are nothing but publishers of channels, each for as long as a block lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import grpc
+import grpc.aio
+
+from subscriber import ChannelPublisher
+
+
+@contextmanager
+def served(publisher: ChannelPublisher) -> Iterator[str]:
+    """The publisher on a server with threads; gives its endpoint."""
+    server = grpc.server(ThreadPoolExecutor(max_workers=8))
+    publisher.add_to(server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        publisher.close()
+        server.stop(grace=None).wait()
+
+
+@contextmanager
+def served_on_a_loop(publisher: ChannelPublisher) -> Iterator[str]:
+    """The publisher on an event loop in a thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def start() -> tuple[grpc.aio.Server, int]:
+        server = grpc.aio.server()
+        publisher.add_to(server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        return server, port
+
+    server, port = asyncio.run_coroutine_threadsafe(start(), loop).result()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        publisher.close()
+        asyncio.run_coroutine_threadsafe(server.stop(None), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -1,0 +1,43 @@
+"""A broker on a clock that the test moves, and each face to speak to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from emulator import Emulator
+from protocol.clock import ManualClock
+from tests.contract.channel_fixtures import bare as bare
+from tests.contract.channel_fixtures import broker as broker
+from tests.contract.channel_fixtures import client as client
+from tests.contract.channel_fixtures import listener as listener
+from tests.contract.channel_fixtures import recorder as recorder
+from tests.contract.face import Face
+from tests.contract.grpc_face import GrpcFace
+from tests.contract.http_face import HttpFace
+
+FACES: dict[str, Callable[[str], Face]] = {"grpc": GrpcFace, "http": HttpFace}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Iterator[Emulator]:
+    with Emulator(clock=clock, rest=True) as emulator:
+        yield emulator
+
+
+@pytest.fixture(params=FACES)
+def face(request: pytest.FixtureRequest, emulator: Emulator) -> Iterator[Face]:
+    """The broker over one protocol; every test of the suite runs over each."""
+    face = open_face(request.param, emulator)
+    yield face
+    face.close()
+
+
+def open_face(name: str, emulator: Emulator) -> Face:
+    return FACES[name](emulator.endpoint)

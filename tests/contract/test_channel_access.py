@@ -1,0 +1,77 @@
+"""Channels: what tokens open, faults and what a broker with a data directory keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from emulator import Emulator
+from emulator.access import Access, Principal
+from protocol.clock import ManualClock
+from protocol.errors import Unavailable
+from protocol.messages import channels_pb2 as channels
+from protocol.rpcs import BY_METHOD
+from subscriber import Reset, SubscriberClient
+from subscriber.listen.notices import ListenEvent
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+from .channel_peers import BILLS, ORDERS, Heard, create_topics, statistics
+
+
+def test_a_token_opens_the_channels_of_its_projects(clock: ManualClock) -> None:
+    """A batch that names another one is refused as a whole."""
+    access = Access({"t": Principal("tester", frozenset({"test"}))})
+    with Emulator(clock=clock, access=access) as emulator:
+        create_topics(emulator)
+        with grpc.insecure_channel(emulator.endpoint) as channel:
+
+            def call(method: str, request: Any, token: str = "t") -> Any:
+                rpc = BY_METHOD[method]
+                stub: Any = channel.unary_unary(
+                    rpc.path, rpc.request.SerializeToString, rpc.response.FromString
+                )
+                metadata = (("authorization", f"Bearer {token}"),)
+                return stub(request, timeout=PATIENCE, metadata=metadata)
+
+            request = channels.CommandsRequest(subscriber_id="one", batch_no=1, replace=True)
+            request.commands.add(channel=ORDERS, subscribe=True)
+            assert call("Commands", request).applied
+            request.commands.add(channel="projects/other/topics/orders", subscribe=True)
+            foreign = channels.PublishFailureRequest(channel="projects/other/topics/orders")
+            for method, refused in (("Commands", request), ("PublishFailure", foreign)):
+                with pytest.raises(grpc.RpcError) as raised:
+                    call(method, refused)
+                assert isinstance(raised.value, grpc.Call)
+                assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
+            with pytest.raises(grpc.RpcError):
+                call("Poll", channels.PollRequest(subscriber_id="one"), token="other")
+        assert statistics(emulator).interests == 1
+
+
+def test_faults_know_the_channels_of_a_call(broker: Emulator, client: SubscriberClient) -> None:
+    """One that is set for a topic meets the commands that name it, and no others."""
+    fault = broker.faults.error("Commands", Unavailable("not orders"), resource="orders")
+    heard, failed = Heard(), Heard()
+    heard.subscribe(client.listen(), BILLS)
+    failed.subscribe(client.listen(give_up_after=0.2), ORDERS)
+    assert (heard.done, len(failed.failures)) == ([None], 1)
+    assert fault.hits > 0
+
+
+def test_after_a_restart_with_a_data_directory_listeners_go_on(tmp_path: Path) -> None:
+    """The topics are there again; the sessions are not, which is told."""
+    events: list[ListenEvent] = []
+    with Emulator(data_dir=tmp_path) as emulator:
+        create_topics(emulator)
+        with SubscriberClient(endpoint=emulator.endpoint) as client:
+            heard = Heard()
+            heard.subscribe(client.listen(events.append), ORDERS, "a")
+            emulator.stop()
+            emulator.start()
+            eventually(lambda: events == [Reset()])
+            eventually(lambda: statistics(emulator).interests == 1)
+            emulator.publish(ORDERS, "x", ordering_key="a")
+            heard.wait_for("x")

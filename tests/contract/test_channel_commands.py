@@ -1,0 +1,181 @@
+"""Channels: how subscribes and unsubscribes reach the publisher (C0.1 to C0.8)."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from emulator import Emulator
+from protocol.errors import InvalidArgument, Unavailable
+from subscriber import ChannelSubscriber, SubscriberClient
+from tests.subscriber.streaming.fakes import eventually
+
+from .channel_peers import BILLS, ORDERS, BareSubscriber, Heard, Recorder, data_of, statistics
+
+
+def test_c0_1_a_command_names_a_channel_and_a_key_or_none(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
+    """Without a key it is about every key of the channel."""
+    bare.subscribe(ORDERS, "a")
+    bare.subscribe(BILLS, None)
+    for topic, key in ((ORDERS, "a"), (ORDERS, "b"), (BILLS, "b"), (BILLS, "")):
+        broker.publish(topic, f"{topic[-6:]} {key}", ordering_key=key)
+    assert data_of(bare.poll()) == ["orders a", "/bills b", "/bills "]
+    bare.unsubscribe(BILLS, None)
+    assert statistics(broker).interests == 1
+
+
+def test_c0_2_commands_reach_the_publisher_in_the_order_of_the_calls(
+    listener: ChannelSubscriber, recorder: Recorder
+) -> None:
+    """Whatever the batches are that they travel in."""
+    calls = [("a", True), ("b", True), ("a", False), ("c", True), ("b", False), ("a", True)]
+    heard = Heard()
+    for key, subscribe in calls:
+        if subscribe:
+            heard.subscribe(listener, ORDERS, key, wait=False)
+        else:
+            listener.unsubscribe(ORDERS, key)
+    eventually(lambda: len(heard.done) == 4)
+    assert [command for batch in recorder.commands() for command in batch] == calls
+
+
+def test_c0_3_one_batch_is_under_way_at_a_time(
+    broker: Emulator, client: SubscriberClient, recorder: Recorder
+) -> None:
+    """What comes meanwhile waits for its answer, however long that takes."""
+    held = broker.faults.drop("Commands")
+    listener, heard = client.listen(max_batch=3), Heard()
+    heard.subscribe(listener, ORDERS, "0", wait=False)
+    held.wait_for_hits()
+    for number in range(1, 8):
+        heard.subscribe(listener, ORDERS, str(number), wait=False)
+    assert len(recorder.batches) == 1
+    held.lift()
+    eventually(lambda: len(heard.done) == 8)
+    assert recorder.most_batches == 1
+
+
+def test_c0_4_the_first_command_goes_alone_and_the_others_together(
+    broker: Emulator, client: SubscriberClient, recorder: Recorder
+) -> None:
+    """At once, when nothing is under way; then as many as a batch may have, in order."""
+    held = broker.faults.drop("Commands")
+    listener, heard = client.listen(max_batch=3), Heard()
+    for number in range(6):
+        heard.subscribe(listener, ORDERS, str(number), wait=False)
+    held.wait_for_hits()
+    held.lift()
+    eventually(lambda: len(heard.done) == 6)
+    sent = [[key for key, _ in batch] for batch in recorder.commands()]
+    assert sent == [["0"], ["1", "2", "3"], ["4", "5"]]
+
+
+def test_c0_5_the_last_command_wins_though_replies_are_lost(
+    broker: Emulator, listener: ChannelSubscriber
+) -> None:
+    """On both sides. What was carried out and comes again changes nothing."""
+    broker.faults.lose_reply("Commands", times=3)
+    heard = Heard()
+    for _ in range(3):
+        heard.subscribe(listener, ORDERS, "a", wait=False)
+        listener.unsubscribe(ORDERS, "a")
+        heard.subscribe(listener, ORDERS, "b", wait=False)
+    eventually(lambda: len(heard.done) == 4)
+    eventually(lambda: statistics(broker).interests == 1)
+    broker.publish(ORDERS, "no", ordering_key="a")
+    broker.publish(ORDERS, "yes", ordering_key="b")
+    heard.wait_for("yes")
+    assert (listener.is_subscribed(ORDERS, "a"), listener.is_subscribed(ORDERS, "b")) == (
+        False,
+        True,
+    )
+
+
+def test_c0_5_a_batch_that_comes_late_is_not_applied_again(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
+    """Its number tells. So does the number of one that replaces everything."""
+    first = bare.subscribe(ORDERS, "a")
+    bare.unsubscribe(ORDERS, "a")
+    late = bare.subscribe(ORDERS, "a", batch_no=1, replace=True)
+    assert (late.applied, late.incarnation) == (True, first.incarnation)
+    assert statistics(broker).interests == 0
+
+
+def test_c0_5_commands_can_be_repeated(broker: Emulator, bare: BareSubscriber) -> None:
+    """Subscribed twice, delivered once; unsubscribing from what is not there changes nothing."""
+    bare.subscribe(ORDERS, "a")
+    bare.subscribe(ORDERS, "a", "a")
+    bare.unsubscribe(ORDERS, "b", None)
+    bare.unsubscribe("no such channel", "b")
+    broker.publish(ORDERS, "once", ordering_key="a")
+    assert data_of(bare.poll()) == ["once"]
+    bare.unsubscribe(ORDERS, "a")
+    assert statistics(broker).interests == 0
+
+
+def test_c0_6_done_is_told_when_the_batch_is_answered(
+    broker: Emulator, listener: ChannelSubscriber
+) -> None:
+    """Not before, and once for each subscribe."""
+    held = broker.faults.drop("Commands")
+    heard = Heard()
+    heard.subscribe(listener, ORDERS, "a", wait=False)
+    held.wait_for_hits()
+    assert heard.done == []
+    held.lift()
+    eventually(lambda: heard.done == [None])
+
+
+def test_c0_6_done_is_told_of_a_failure_too(broker: Emulator, client: SubscriberClient) -> None:
+    """When it has been tried for long enough, with what the last attempt ended with."""
+    broker.faults.error("Commands", Unavailable("not today"))
+    heard = Heard()
+    heard.subscribe(client.listen(give_up_after=0.2), ORDERS, "a")
+    assert [type(error) for error in heard.done] == [Unavailable]
+
+
+def test_c0_7_a_call_is_effective_at_once(broker: Emulator, listener: ChannelSubscriber) -> None:
+    """On this side, before the publisher knows. Its answer says whether it has changed anything."""
+    broker.faults.drop("Commands")
+    heard = Heard()
+    assert not listener.is_subscribed(ORDERS, "a")
+    assert not listener.unsubscribe(ORDERS, "a")
+    assert heard.subscribe(listener, ORDERS, "a", wait=False)
+    assert listener.is_subscribed(ORDERS, "a")
+    assert not listener.is_subscribed(ORDERS)
+    assert not heard.subscribe(listener, ORDERS, "a", wait=False)
+    assert listener.unsubscribe(ORDERS, "a")
+    assert not listener.is_subscribed(ORDERS, "a")
+
+
+def test_c0_8_an_unknown_channel_is_the_callers_mistake(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
+    """The whole batch is refused, and nothing of it is applied."""
+    bare.subscribe(ORDERS, "a")
+    with pytest.raises(grpc.RpcError) as refused:
+        bare.command((ORDERS, "b"), ("nothing", "a"), subscribe=True)
+    assert isinstance(refused.value, grpc.Call)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.value.details() == "channel: there is no channel 'nothing'."
+    assert statistics(broker).interests == 1
+
+
+def test_c0_8_only_the_subscription_to_an_unknown_channel_fails(
+    broker: Emulator, listener: ChannelSubscriber
+) -> None:
+    """Those that travel in its batch are taken."""
+    good, bad = Heard(), Heard()
+    for number in range(10):
+        good.subscribe(listener, ORDERS, str(number), wait=False)
+        if number == 4:
+            bad.subscribe(listener, "nothing", "a", wait=False)
+    eventually(lambda: len(good.done) == 10)
+    eventually(lambda: len(bad.failures) == 1)
+    assert good.done == [None] * 10
+    assert [type(error) for error in (*bad.done, *bad.failures)] == [InvalidArgument] * 2
+    assert not listener.is_subscribed("nothing", "a")
+    assert statistics(broker).interests == 10

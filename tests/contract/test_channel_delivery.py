@@ -1,0 +1,258 @@
+"""Channels: long polls and what they bring (C0.9 to C0.18)."""
+
+from __future__ import annotations
+
+import threading
+
+from emulator import Emulator
+from protocol.messages import channels_pb2 as channels
+from subscriber import ChannelMessage, ChannelSubscriber
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+from .channel_peers import (
+    BILLS,
+    ORDERS,
+    BareSubscriber,
+    Heard,
+    Recorder,
+    data_of,
+    statistics,
+)
+
+
+def test_c0_9_one_poll_is_under_way_whatever_the_number_of_keys(
+    broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
+) -> None:
+    """It is made again when it was answered, as long as anything is subscribed to."""
+    heard = Heard()
+    assert recorder.polls == []
+    for key in "abcde":
+        heard.subscribe(listener, ORDERS, key)
+    heard.subscribe(listener, BILLS)
+    for key in "abc":
+        broker.publish(ORDERS, key, ordering_key=key)
+        eventually(lambda key=key: heard.data[-1:] == [key])  # type: ignore[misc]
+    eventually(lambda: recorder.polls_open == 1)
+    assert recorder.most_polls == 1
+
+
+def test_c0_9_without_subscriptions_there_is_no_poll(
+    broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
+) -> None:
+    """The one under way is withdrawn; with the next subscription there is one again."""
+    heard = Heard()
+    heard.subscribe(listener, ORDERS, "a")
+    eventually(lambda: recorder.polls_open == 1)
+    listener.unsubscribe(ORDERS, "a")
+    eventually(lambda: recorder.polls_open == 0)
+    eventually(lambda: statistics(broker).interests == 0)
+    heard.subscribe(listener, ORDERS, "b")
+    broker.publish(ORDERS, "x", ordering_key="b")
+    heard.wait_for("x")
+
+
+def test_c0_10_messages_come_in_the_order_of_publishing(
+    broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
+) -> None:
+    """Over all channels and keys, and several with one answer."""
+    held, heard = broker.faults.drop("Poll"), Heard()
+    for topic, key in ((ORDERS, "a"), (BILLS, "b"), (ORDERS, None)):
+        heard.subscribe(listener, topic, key)
+    numbers = [str(number) for number in range(20)]
+    for number in numbers:
+        broker.publish((ORDERS, BILLS)[int(number) % 2], number, ordering_key="ab"[int(number) % 2])
+    held.lift()
+    heard.wait_for(*numbers)
+    assert len(recorder.polls) <= 2
+
+
+def test_c0_11_what_was_published_before_is_lost(
+    broker: Emulator, listener: ChannelSubscriber
+) -> None:
+    """A subscription begins now. Also the second one to a key."""
+    heard = Heard()
+    broker.publish(ORDERS, "before", ordering_key="a")
+    heard.subscribe(listener, ORDERS, "a")
+    broker.publish(ORDERS, "after", ordering_key="a")
+    heard.wait_for("after")
+    listener.unsubscribe(ORDERS, "a")
+    eventually(lambda: statistics(broker).interests == 0)
+    broker.publish(ORDERS, "between", ordering_key="a")
+    heard.subscribe(listener, ORDERS, "a")
+    broker.publish(ORDERS, "again", ordering_key="a")
+    heard.wait_for("after", "again")
+
+
+def test_c0_11_what_waits_for_an_ended_subscription_is_thrown_away(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
+    """It is not for the next subscription to the same key."""
+    bare.subscribe(ORDERS, "a", "b")
+    broker.publish(ORDERS, "for a", ordering_key="a")
+    broker.publish(ORDERS, "for b", ordering_key="b")
+    bare.unsubscribe(ORDERS, "a")
+    bare.subscribe(ORDERS, "a")
+    assert data_of(bare.poll()) == ["for b"]
+
+
+def test_c0_12_a_poll_is_answered_at_once_or_with_the_next_message(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
+    """As there is something, or not yet; nothing of another key ends its wait."""
+    bare.subscribe(ORDERS, "a")
+    broker.publish(ORDERS, "1", ordering_key="a")
+    (first,) = bare.poll()
+    poll = bare.begin_poll(first.seq)
+    eventually(lambda: statistics(broker).parked == 1)
+    broker.publish(ORDERS, "other", ordering_key="b")
+    assert not poll.done()
+    broker.publish(ORDERS, "2", ordering_key="a")
+    assert data_of(poll.result().items) == ["2"]
+
+
+def test_c0_13_a_poll_may_come_before_the_first_commands(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
+    """Both find the same session."""
+    poll = bare.begin_poll()
+    eventually(lambda: statistics(broker).parked == 1)
+    response = bare.subscribe(ORDERS, "a")
+    broker.publish(ORDERS, "x", ordering_key="a")
+    assert data_of(poll.result().items) == ["x"]
+    assert poll.result().incarnation == response.incarnation
+    assert statistics(broker).subscribers == 1
+
+
+def test_c0_14_a_message_reaches_its_keys_and_its_channels_subscribers(
+    broker: Emulator, listener: ChannelSubscriber
+) -> None:
+    """And no others."""
+    of_key, of_channel, of_another = Heard(), Heard(), Heard()
+    of_key.subscribe(listener, ORDERS, "a")
+    of_another.subscribe(listener, BILLS, "a")
+    bare = BareSubscriber(broker.endpoint)
+    bare.subscribe(ORDERS, None)
+    of_channel.subscribe(listener, BILLS)
+    for topic, key in ((ORDERS, "a"), (ORDERS, "b"), (BILLS, "b"), (BILLS, "a"), (BILLS, "")):
+        broker.publish(topic, f"{topic[-6:]} {key}", ordering_key=key)
+    of_channel.wait_for("/bills b", "/bills ")
+    assert of_key.data == ["orders a"]
+    assert of_another.data == ["/bills a"]
+    assert data_of(bare.poll()) == ["orders a", "orders b"]
+    bare.close()
+
+
+def test_c0_14_subscribed_to_both_a_message_comes_once(
+    broker: Emulator, listener: ChannelSubscriber, bare: BareSubscriber
+) -> None:
+    """The key's callback has it; without that the channel's."""
+    of_key, of_channel = Heard(), Heard()
+    of_channel.subscribe(listener, ORDERS)
+    of_key.subscribe(listener, ORDERS, "a")
+    bare.command((ORDERS, "a"), (ORDERS, None), subscribe=True)
+    broker.publish(ORDERS, "1", ordering_key="a")
+    of_key.wait_for("1")
+    assert data_of(bare.poll()) == ["1"]
+    listener.unsubscribe(ORDERS, "a")
+    eventually(lambda: statistics(broker).interests == 2)
+    broker.publish(ORDERS, "2", ordering_key="a")
+    of_channel.wait_for("2")
+    assert of_key.data == ["1"]
+
+
+def test_c0_15_without_subscribers_nothing_is_kept(broker: Emulator, bare: BareSubscriber) -> None:
+    """Neither messages, nor anything of keys that the last subscriber has left."""
+    broker.publish(ORDERS, "x", ordering_key="a")
+    assert (statistics(broker).waiting, statistics(broker).interests) == (0, 0)
+    bare.subscribe(ORDERS, "a", "b", None)
+    broker.publish(ORDERS, "y", ordering_key="a")
+    assert (statistics(broker).waiting, statistics(broker).interests) == (1, 3)
+    bare.unsubscribe(ORDERS, "a", "b", None)
+    left = statistics(broker)
+    assert (left.waiting, left.waiting_bytes, left.interests) == (0, 0, 0)
+
+
+def test_c0_16_an_answer_has_no_more_than_was_asked_for(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
+    """The rest comes with the next poll: by count, and by bytes, but never nothing."""
+    bare.subscribe(ORDERS, None)
+    for number in range(10):
+        broker.publish(ORDERS, str(number) * 1000)
+    by_count = bare.poll(max_messages=5)
+    assert len(by_count) == 5
+    by_bytes = bare.poll(by_count[-1].seq, max_bytes=3500)
+    assert [item.seq for item in by_bytes] == [6, 7, 8]
+    (at_least,) = bare.poll(8, max_bytes=1)
+    assert at_least.seq == 9
+
+
+def test_c0_16_an_answer_stays_below_what_any_client_takes(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
+    """5,000 messages and 4 MB, if the poll does not say."""
+    bare.subscribe(ORDERS, None)
+    for _ in range(3):
+        broker.publish(ORDERS, b"x" * 1_500_000)
+    large = bare.begin_poll().result()
+    assert len(large.items) == 2
+    assert large.ByteSize() < 4 * 1024 * 1024
+    assert len(bare.poll(large.items[-1].seq)) == 1
+
+
+def test_c0_17_a_second_poll_ends_the_first(broker: Emulator, bare: BareSubscriber) -> None:
+    """Which is answered with nothing; the second one gets what comes."""
+    bare.subscribe(ORDERS, "a")
+    first = bare.begin_poll()
+    eventually(lambda: statistics(broker).parked == 1)
+    second = bare.begin_poll()
+    answer: channels.PollResponse = first.result()
+    assert (list(answer.items), answer.incarnation) == ([], bare.incarnation)
+    broker.publish(ORDERS, "x", ordering_key="a")
+    assert data_of(second.result().items) == ["x"]
+
+
+def test_c0_18_after_unsubscribing_no_message_is_told(
+    broker: Emulator, listener: ChannelSubscriber
+) -> None:
+    """Though it has arrived already, and waits for the callback before it."""
+    running, go_on, heard = threading.Event(), threading.Event(), []
+
+    def slow(message: ChannelMessage) -> None:
+        heard.append(message.data)
+        running.set()
+        assert go_on.wait(PATIENCE)
+
+    later = Heard()
+    listener.subscribe(ORDERS, "a", on_message=slow)
+    later.subscribe(listener, ORDERS, "b")
+    broker.publish(ORDERS, "1", ordering_key="a")
+    assert running.wait(PATIENCE)
+    broker.publish(ORDERS, "2", ordering_key="a")
+    # The next poll has acknowledged it.
+    eventually(lambda: statistics(broker).waiting == 0 and statistics(broker).parked == 1)
+    listener.unsubscribe(ORDERS, "a")
+    go_on.set()
+    broker.publish(ORDERS, "3", ordering_key="b")
+    later.wait_for("3")
+    assert heard == [b"1"]
+
+
+def test_c0_18_a_callback_may_unsubscribe(broker: Emulator, listener: ChannelSubscriber) -> None:
+    """Itself, and others; what has come with the same answer is not told any more."""
+    held, heard, other, last = broker.faults.drop("Poll"), [], Heard(), Heard()
+
+    def once(message: ChannelMessage) -> None:
+        heard.append(message.data)
+        listener.unsubscribe(ORDERS, "a")
+        listener.unsubscribe(ORDERS, "b")
+
+    listener.subscribe(ORDERS, "a", on_message=once)
+    other.subscribe(listener, ORDERS, "b")
+    last.subscribe(listener, ORDERS, "c")
+    for key in "aabc":
+        broker.publish(ORDERS, key, ordering_key=key)
+    held.lift()
+    last.wait_for("c")
+    assert (heard, other.data) == ([b"a"], [])
+    eventually(lambda: statistics(broker).interests == 1)

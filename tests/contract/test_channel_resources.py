@@ -1,0 +1,141 @@
+"""Channels: what they cost, their bounds, and that anybody can use them (C0.32 to C0.34)."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+
+import pytest
+
+from emulator import Emulator
+from protocol.errors import FailedPrecondition, InvalidArgument
+from subscriber import ChannelLimits, ChannelPublisher, Dropped, SubscriberClient
+from subscriber.listen.notices import ListenEvent
+from tests.subscriber.streaming.fakes import eventually
+
+from .channel_peers import ORDERS, BareSubscriber, Heard, data_of, statistics
+from .channel_servers import served, served_on_a_loop
+
+
+def test_c0_32_ten_thousand_keys_are_one_waiting_call(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
+    """Which costs what it costs with one key, and less than 64 KiB."""
+    keys = [f"key-{number}" for number in range(10_000)]
+    bare.subscribe(ORDERS, *keys)
+    bare.poll(max_messages=1, incarnation=1)
+    tracemalloc.start()
+    try:
+        poll = bare.begin_poll()
+        eventually(lambda: statistics(broker).parked == 1)
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert statistics(broker).interests == 10_000
+    assert grown < 64 * 1024
+    broker.publish(ORDERS, "x", ordering_key=keys[-1])
+    assert data_of(poll.result().items) == ["x"]
+
+
+def test_c0_33_a_full_mailbox_drops_the_oldest_and_says_so() -> None:
+    """Three messages of 4,000 bytes where there is room for two."""
+    publisher = ChannelPublisher(limits=ChannelLimits(mailbox_bytes=10_000))
+    with served(publisher) as endpoint:
+        bare = BareSubscriber(endpoint)
+        bare.subscribe("c", "a")
+        for number in range(3):
+            publisher.publish("c", "a", str(number) * 4000)
+        dropped, *kept = bare.poll()
+        assert (dropped.dropped, dropped.seq) == (1, 1)
+        assert [data[0] for data in data_of(kept)] == ["1", "2"]
+        # Told again as long as nobody has heard of it, and then no more.
+        assert bare.poll()[0].dropped == 1
+        publisher.publish("c", "a", b"3")
+        assert data_of(bare.poll(3)) == ["3"]
+        bare.close()
+
+
+def test_c0_33_a_message_that_no_mailbox_can_hold_is_refused() -> None:
+    publisher = ChannelPublisher(limits=ChannelLimits(mailbox_bytes=10_000))
+    with served(publisher) as endpoint:
+        bare = BareSubscriber(endpoint)
+        bare.subscribe("c", "a")
+        with pytest.raises(InvalidArgument, match=r"^400 message_size: .* 10000 bytes"):
+            publisher.publish("c", "a", b"x" * 10_000)
+        assert publisher.publish("c", "a", b"small") == 1
+        assert data_of(bare.poll()) == ["small"]
+        bare.close()
+
+
+def test_c0_33_a_listener_is_told_of_what_was_dropped(broker: Emulator) -> None:
+    """In its place among the messages."""
+    publisher = ChannelPublisher(limits=ChannelLimits(mailbox_items=2))
+    events: list[ListenEvent | str] = []
+    running, go_on = threading.Event(), threading.Event()
+
+    def hear(data: str) -> None:
+        events.append(data)
+        running.set()
+        assert go_on.wait(20)
+
+    with served(publisher) as endpoint, SubscriberClient(endpoint=endpoint) as client:
+        listener = client.listen(events.append)
+        done = threading.Event()
+        listener.subscribe(
+            "c",
+            on_message=lambda message: hear(message.data.decode()),
+            on_done=lambda error: done.set(),
+        )
+        assert done.wait(20)
+        publisher.publish("c", None, b"0")
+        assert running.wait(20)
+        # While the callback runs, two more answers are taken in; then no poll is made.
+        sent = 1
+        while publisher.statistics().dropped < 3:
+            publisher.publish("c", None, str(sent))
+            sent += 1
+            eventually(
+                lambda: publisher.statistics().parked == 1 or publisher.statistics().waiting > 0
+            )
+        dropped = publisher.statistics().dropped
+        go_on.set()
+        eventually(lambda: events[-1:] == [str(sent - 1)])
+    lost = [event for event in events if isinstance(event, Dropped)]
+    heard = [int(event) for event in events if isinstance(event, str)]
+    assert sum(event.count for event in lost) + len(heard) == sent
+    assert sum(event.count for event in lost) <= dropped
+    assert heard == sorted(heard)
+
+
+def test_c0_34_any_two_components_can_talk() -> None:
+    """On a server of the publisher's own, with channels that nobody has declared."""
+    publisher = ChannelPublisher()
+    with served(publisher) as endpoint, SubscriberClient(endpoint=endpoint) as client:
+        heard = Heard()
+        heard.subscribe(client.listen(), "jobs", "7")
+        assert publisher.publish("jobs", "8", b"not for us") == 0
+        assert publisher.publish("jobs", "7", b"done", state="well") == 1
+        heard.wait_for("done")
+        (message,) = heard.messages
+        assert (message.channel, message.key, message.message_id) == ("jobs", "7", "2")
+        assert dict(message.attributes) == {"state": "well"}
+        assert publisher.publish_failure("jobs", "7", "over") == 1
+        eventually(lambda: len(heard.failures) == 1)
+    with pytest.raises(FailedPrecondition):
+        publisher.publish("jobs", "7", b"too late")
+
+
+def test_c0_34_an_event_loop_serves_it_too() -> None:
+    """Publishing is allowed from any thread."""
+    publisher = ChannelPublisher(channels={"jobs"})
+    with served_on_a_loop(publisher) as endpoint, SubscriberClient(endpoint=endpoint) as client:
+        listener, heard = client.listen(), Heard()
+        heard.subscribe(listener, "jobs", "7")
+        heard.subscribe(listener, "unknown")
+        assert [type(error) for error in heard.failures] == [InvalidArgument]
+        with pytest.raises(InvalidArgument):
+            publisher.publish("unknown", "7", b"x")
+        publisher.publish("jobs", "7", "over the loop")
+        heard.wait_for("over the loop")
+        publisher.close()
+        assert publisher.statistics().subscribers == 0

@@ -1,0 +1,169 @@
+"""Channels: numbers, what is sent again, and lives of a session (C0.19 to C0.24)."""
+
+from __future__ import annotations
+
+from emulator import Emulator
+from protocol.messages import channels_pb2 as channels
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber import Reset, SubscriberClient
+from subscriber.listen.interest import Interest
+from subscriber.listen.link import Link
+from subscriber.listen.notices import Arrived, ListenEvent
+from subscriber.listen.settings import ListenSettings
+from tests.subscriber.streaming.fakes import eventually
+
+from .channel_peers import BILLS, ORDERS, BareSubscriber, Heard, data_of, statistics
+
+
+def test_c0_19_numbers_count_everything_that_is_published(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
+    """On whatever channel, with whatever key: a subscriber sees holes."""
+    other = BareSubscriber(broker.endpoint, "other")
+    other.subscribe(BILLS, "a")
+    bare.subscribe(ORDERS, "a")
+    for topic, key in ((ORDERS, "a"), (ORDERS, "b"), (BILLS, "a"), (ORDERS, "a"), (BILLS, "a")):
+        broker.publish(topic, "x", ordering_key=key)
+    assert [item.seq for item in bare.poll()] == [1, 4]
+    assert [item.seq for item in other.poll()] == [3, 5]
+    other.close()
+
+
+def test_c0_20_a_poll_that_is_tried_again_gets_everything_again(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
+    """And what was published meanwhile."""
+    bare.subscribe(ORDERS, "a")
+    broker.publish(ORDERS, "1", ordering_key="a")
+    broker.faults.lose_reply("Poll", times=1)
+    assert bare.begin_poll().exception() is not None
+    broker.publish(ORDERS, "2", ordering_key="a")
+    assert data_of(bare.poll()) == ["1", "2"]
+
+
+def test_c0_21_a_message_is_kept_until_its_number_is_acknowledged(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
+    """Its own number is enough, and sending it is not."""
+    bare.subscribe(ORDERS, None)
+    for number in range(3):
+        broker.publish(ORDERS, str(number))
+    assert data_of(bare.poll()) == ["0", "1", "2"]
+    assert statistics(broker).waiting == 3
+    assert data_of(bare.poll(1)) == ["1", "2"]
+    assert statistics(broker).waiting == 2
+    poll = bare.begin_poll(3)
+    eventually(lambda: statistics(broker).waiting == 0)
+    poll.cancel()
+
+
+def test_c0_22_what_comes_again_is_told_once(broker: Emulator, client: SubscriberClient) -> None:
+    """And the next poll says how far it came."""
+    listener, heard = client.listen(), Heard()
+    heard.subscribe(listener, ORDERS, "a")
+    lost = broker.faults.lose_reply("Poll", times=1)
+    broker.publish(ORDERS, "1", ordering_key="a")
+    lost.wait_for_hits()
+    broker.publish(ORDERS, "2", ordering_key="a")
+    heard.wait_for("1", "2")
+    eventually(lambda: statistics(broker).waiting == 0)
+    broker.publish(ORDERS, "3", ordering_key="a")
+    heard.wait_for("1", "2", "3")
+
+
+def test_c0_22_what_is_out_of_order_is_dropped() -> None:
+    """Of 1, 2, 1, 2 the second two; of 4, 3 the 3; the next poll acknowledges 4."""
+    link = Link(ListenSettings(), new_id=lambda: "s")
+    link.subscribe(Interest(ORDERS, "a", on_message=print))
+    told = []
+    for numbers in ((1, 2), (1, 2), (4, 3)):
+        told += [item.seq for item in polled(link, *numbers)]
+    assert told == [1, 2, 4]
+    upcoming = link.next_poll(0.0)
+    assert upcoming is not None
+    assert upcoming[1].max_processed_seq == 4
+
+
+def test_c0_23_a_poll_of_another_life_acknowledges_nothing(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
+    """It is answered at once, so that its caller learns of the present one."""
+    bare.subscribe(ORDERS, "a")
+    stranger = bare.begin_poll(100, incarnation=bare.incarnation ^ 1).result()
+    assert (list(stranger.items), stranger.incarnation) == ([], bare.incarnation)
+    broker.publish(ORDERS, "1", ordering_key="a")
+    answer = bare.begin_poll(100, incarnation=bare.incarnation ^ 1).result()
+    assert data_of(answer.items) == ["1"]
+    assert data_of(bare.poll(0)) == ["1"]
+    poll = bare.begin_poll(1)
+    eventually(lambda: statistics(broker).waiting == 0)
+    poll.cancel()
+
+
+def test_c0_23_commands_of_another_life_are_not_applied(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
+    """Unless they replace everything: then any life will do."""
+    bare.subscribe(ORDERS, "a")
+    present = bare.incarnation
+    answer = bare.subscribe(ORDERS, "b", incarnation=present ^ 1)
+    assert (answer.applied, answer.incarnation) == (False, present)
+    assert statistics(broker).interests == 1
+    answer = bare.subscribe(ORDERS, "b", "c", incarnation=present ^ 1, replace=True)
+    assert (answer.applied, answer.incarnation) == (True, present)
+    broker.publish(ORDERS, "1", ordering_key="a")
+    broker.publish(ORDERS, "2", ordering_key="b")
+    assert data_of(bare.poll()) == ["2"]
+
+
+def test_c0_23_with_a_new_life_numbers_begin_anew() -> None:
+    """What has number 1 now was not processed then."""
+    link = Link(ListenSettings(), new_id=lambda: "s")
+    link.subscribe(Interest(ORDERS, "a", on_message=print))
+    assert [item.seq for item in polled(link, 1, 2)] == [1, 2]
+    assert [item.seq for item in polled(link, 1, incarnation=8)] == [1]
+
+
+def test_c0_24_after_a_restart_everything_is_subscribed_anew(
+    broker: Emulator, client: SubscriberClient
+) -> None:
+    """The listener is told of it, and nobody is deaf."""
+    events: list[ListenEvent] = []
+    listener, heard = client.listen(events.append), Heard()
+    for key in ("a", "b", None):
+        heard.subscribe(listener, ORDERS, key)
+    broker.stop()
+    broker.start()
+    eventually(lambda: events == [Reset()])
+    eventually(lambda: statistics(broker).interests == 3)
+    for key in "abc":
+        broker.publish(ORDERS, key, ordering_key=key)
+    heard.wait_for("a", "b", "c")
+    assert heard.failures == []
+    assert len(heard.done) == 3
+
+
+def test_c0_24_a_reset_of_the_broker_is_told_too(
+    broker: Emulator, client: SubscriberClient
+) -> None:
+    """What is subscribed to is gone with it, and each subscription fails."""
+    listener, heard = client.listen(), Heard()
+    heard.subscribe(listener, ORDERS, "a")
+    broker.reset()
+    eventually(lambda: len(heard.failures) == 1)
+    assert not listener.is_subscribed(ORDERS, "a")
+
+
+def polled(link: Link, *numbers: int, incarnation: int = 7) -> list[channels.PollResponse.Item]:
+    """What a link tells of an answer with messages of these numbers."""
+    upcoming = link.next_poll(0.0)
+    assert upcoming is not None
+    token, request = upcoming
+    message = pubsub.PubsubMessage(data=b"x")
+    items = [
+        channels.PollResponse.Item(seq=number, channel=ORDERS, key="a", message=message)
+        for number in numbers
+    ]
+    response = channels.PollResponse(incarnation=incarnation, items=items)
+    told = link.poll_answered(token, request.incarnation, response)
+    return [notice.item for notice in told if isinstance(notice, Arrived)]

@@ -1,0 +1,214 @@
+"""The recipes of seed 002, as printed there, run with curl against `pullstream emulator`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.contract.face import PATIENCE
+from tests.emulator.program import running
+from tests.emulator.rest_client import RestClient
+from tests.optional_tools import missing
+
+MAKE_THE_FEED = """\
+curl -X PUT $TOPICS/v0/topics/notifications \\
+  -H 'content-type: application/json' \\
+  -d '{ "ttl_ms": 5000, "cap_records": 10000, "discard": "old", "durable": false }'
+"""
+FAN_OUT = """\
+curl -X PUT $TOPICS/v0/topics/notifications:web    -d '{ "ttl_ms": 5000, "cap_records": 10000 }'
+curl -X PUT $TOPICS/v0/topics/notifications:mobile -d '{ "ttl_ms": 5000, "cap_records": 10000 }'
+curl -X PUT $TOPICS/v0/routers/notifications-to-web \
+  -d '{ "source": "notifications", "dest": "notifications:web" }'
+curl -X PUT $TOPICS/v0/routers/notifications-to-mobile \
+  -d '{ "source": "notifications", "dest": "notifications:mobile" }'
+"""
+PUBLISH = """\
+curl -X POST $TOPICS/v0/topics/notifications \\
+  -H 'content-type: application/json' \\
+  -d '{ "records": [ { "data": { "type": "comment", "post": "p-123", "actor": "user-1042" },
+        "tag": "user-1042:msg-5" } ] }'
+"""
+SUBSCRIBE = """\
+curl -X POST $TOPICS/v0/watch \\
+  -H 'content-type: application/json' \\
+  -d '{ "topics": { "notifications:web": { "tail": true } } }'
+"""
+OPEN = "curl -N $TOPICS/v0/watch/$WID"
+
+# Not printed in the seed: a topic that is soon full.
+MAKE_A_SMALL_FEED = "curl -X PUT $TOPICS/v0/topics/notifications:web -d '{ \"cap_records\": 2 }'"
+
+SETTINGS = {
+    "ttl_ms": 5000, "cap_records": 10000, "cap_bytes": 0, "discard": "old", "durable": False,
+    "durability": "disk", "auto_create": True, "idempotency_window_ms": 120000,
+    "dedupe_node": True,
+}  # fmt: skip
+
+
+class Shell:
+    """Runs commands as a reader of the seed would, who has set $TOPICS."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._environment = {**os.environ, "TOPICS": f"http://{endpoint}"}
+
+    def run(self, commands: str) -> list[Any]:
+        """What each of them prints."""
+        ran = subprocess.run(
+            ["sh", "-ec", commands],
+            env=self._environment,
+            capture_output=True,
+            check=True,
+            timeout=PATIENCE,
+        )
+        return [json.loads(line) for line in ran.stdout.splitlines()]
+
+    def subscribe(self, command: str = SUBSCRIBE) -> None:
+        """Begin a watch; `stream` opens it."""
+        (begun,) = self.run(command)
+        assert re.fullmatch(r"wid_[A-Za-z0-9_-]{22}", begun["wid"])
+        assert begun["stream_url"] == f"/v0/watch/{begun['wid']}"
+        self._environment["WID"] = begun["wid"]
+
+    def stream(self) -> Stream:
+        return Stream(self._environment)
+
+
+class Stream:
+    """What curl prints of a stream, event by event."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._curl = subprocess.Popen(
+            ["sh", "-c", f"exec {OPEN}"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self.next() == ["retry: 2000"]
+
+    def next(self) -> list[str]:
+        """The lines of the next event."""
+        printed = self._curl.stdout
+        assert printed is not None
+        return list(iter(lambda: printed.readline().rstrip("\n"), ""))
+
+    def next_of(self, event: str) -> Any:
+        """The content of the next event of this name, all of whose lines are as they should be."""
+        while True:
+            first, name, data = self.next()
+            assert re.fullmatch(r"id: [A-Za-z0-9_-]+", first)
+            if name == f"event: {event}":
+                return data.removeprefix("data: ")
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._curl.kill()
+        self._curl.communicate()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def curl() -> None:
+    if shutil.which("curl") is None:
+        missing("curl", "the recipes need curl")
+
+
+@pytest.fixture(scope="module")
+def endpoint(curl: None) -> Iterator[str]:
+    with running() as (_, endpoint):
+        yield endpoint
+
+
+@pytest.fixture
+def shell(endpoint: str) -> Shell:
+    """At an empty broker."""
+    shell = Shell(endpoint)
+    RestClient(endpoint).raw("POST", "/reset")
+    return shell
+
+
+def test_c2_1_the_feed_is_made_as_printed(shell: Shell) -> None:
+    (made,) = shell.run(MAKE_THE_FEED)
+    assert made.pop("performance").keys() == {"server_total_ms"}
+    assert made == {"topic": "notifications", "created": True, "config": SETTINGS}
+
+
+def test_c2_9_the_routers_are_made_as_printed(shell: Shell) -> None:
+    shell.run(MAKE_THE_FEED)
+    web, mobile, *routers = shell.run(FAN_OUT)
+    assert (web["topic"], mobile["topic"]) == ("notifications:web", "notifications:mobile")
+    for router, dest in zip(routers, ("web", "mobile"), strict=True):
+        assert router.pop("performance").keys() == {"server_total_ms"}
+        assert router == {
+            "router": f"notifications-to-{dest}", "created": True, "source": "notifications",
+            "dest": f"notifications:{dest}", "preserve_node": True, "preserve_tag": True,
+            "filter": None, "allow_cycle": False,
+        }  # fmt: skip
+
+
+def test_c2_6_a_record_is_published_as_printed(shell: Shell) -> None:
+    shell.run(MAKE_THE_FEED)
+    (published,) = shell.run(PUBLISH)
+    assert published.pop("performance").keys() == {"server_total_ms"}
+    assert published == {
+        "topic": "notifications", "first_seq": 1, "last_seq": 1, "seqs": [1], "head_seq": 1,
+        "count": 1, "created": False, "deduped": False,
+    }  # fmt: skip
+
+
+def test_c2_17_the_stream_brings_the_record_as_printed(shell: Shell) -> None:
+    shell.run(MAKE_THE_FEED + FAN_OUT)
+    shell.subscribe()
+    with shell.stream() as stream:
+        shell.run(PUBLISH)
+        told = stream.next_of("record")
+    time = json.loads(told)["records"][0]["$ts"]
+    assert told == (
+        '{"topic":"notifications:web","records":[{"$seq":1,"$ts":'
+        + str(time)
+        + ',"data":{"type":"comment","post":"p-123","actor":"user-1042"}}],'
+        '"from_seq":0,"to_seq":1,"head_seq":1}'
+    )
+
+
+def test_c2_19_the_tombstone_comes_as_printed(shell: Shell) -> None:
+    """To a subscriber that was away while its topic overflowed."""
+    shell.run(MAKE_THE_FEED + FAN_OUT + MAKE_A_SMALL_FEED)
+    shell.subscribe()
+    shell.run(PUBLISH * 5)
+    with shell.stream() as stream:
+        assert stream.next_of("tombstone") == (
+            '{"topic":"notifications:web","reason":"cap","gap_from":1,"gap_to":3,'
+            '"earliest_seq":4,"head_seq":5}'
+        )
+        assert [record["$seq"] for record in json.loads(stream.next_of("record"))["records"]] == [
+            4, 5,
+        ]  # fmt: skip
+
+
+def test_c2_22_a_silent_stream_has_bare_heartbeats(shell: Shell) -> None:
+    """After the shortest time that there is."""
+    shell.run(MAKE_THE_FEED + FAN_OUT)
+    shell.subscribe(SUBSCRIBE.replace('{ "topics"', '{ "heartbeat_ms": 1000, "topics"'))
+    with shell.stream() as stream:
+        assert stream.next()[1] == "event: caught-up"
+        assert stream.next() == [": hb"]
+
+
+@pytest.mark.parametrize(("ceiling", "status"), [(150, 429), (0, 200)])
+def test_c2_4_the_ceiling_is_set_in_the_environment(ceiling: int, status: int) -> None:
+    """0 is none."""
+    with running(TOPICS_MAX_TOTAL_BYTES=str(ceiling)) as (_, endpoint):
+        shell = Shell(endpoint)
+        shell.run(PUBLISH)
+        (again,) = shell.run(PUBLISH.replace("curl", "curl -so /dev/null -w '%{http_code}\n'"))
+    assert again == status

@@ -1,0 +1,113 @@
+"""Seed 002, durability: routers and what they had not forwarded yet, over restarts and crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.conftest import FACES
+from tests.contract.face import Face, texts
+from tests.contract.lives import Lives
+
+
+@pytest.fixture(params=FACES)
+def lives(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lives]:
+    lives = Lives(tmp_path / "data", request.param, durability="fsync")
+    yield lives
+    lives.end()
+
+
+def data_in(face: Face, topic: str, **params: Any) -> list[Any]:
+    return [record["data"] for record in face.read(topic, **params)["records"]]
+
+
+def test_c2_10_a_router_goes_on_after_a_restart(lives: Lives) -> None:
+    """With all its settings and numbers, and without copying anything twice."""
+    face = lives.face
+    face.put_topic("feed")
+    face.put_router("feed-to-web", source="feed", dest="web", filter=["tag", "Glob", "a*"])
+    face.append("feed", [{"data": 1, "tag": "a"}, {"data": 2, "tag": "b"}])
+    before = face.get_router("feed-to-web")
+    face = lives.restart()
+    assert face.get_router("feed-to-web") == before
+    face.append("feed", [{"data": 3, "tag": "aa"}])
+    assert data_in(face, "web") == [1, 3]
+
+
+def test_c2_11_what_waited_for_room_is_copied_after_a_restart(lives: Lives) -> None:
+    """The router remembers where it stopped."""
+    face = lives.face
+    face.put_topic("feed")
+    face.put_topic("web", cap_records=1, discard="reject")
+    face.put_router("feed-to-web", source="feed", dest="web")
+    face.append("feed", texts(1, 2, 3))
+    face = lives.restart()
+    assert data_in(face, "web") == [1]
+    face.put_topic("web", cap_records=9, discard="reject")
+    assert data_in(face, "web") == [1, 2, 3]
+
+
+def test_c2_13_a_source_trim_is_told_after_a_restart(lives: Lives) -> None:
+    """One that happened before, and one that the restart itself has made."""
+    face = lives.face
+    face.put_topic("feed", cap_records=1)
+    face.put_topic("web", cap_records=1, discard="reject")
+    face.put_router("feed-to-web", source="feed", dest="web")
+    for number in range(1, 5):
+        face.append("feed", texts(number))
+    face.put_topic("web", cap_records=2, discard="reject")
+    told = face.read("web", from_seq=1)
+    gap = told["tombstone"]
+    assert (gap["gap_from"], gap["gap_to"], gap["reason"]) == (2, 3, "source_trim")
+    face = lives.restart()
+    assert face.read("web", from_seq=1) == told
+    assert data_in(face, "web", from_seq=0) == [1]
+
+
+def test_c2_13_what_a_source_in_memory_lost_with_the_broker_is_a_source_trim(lives: Lives) -> None:
+    """The destination's readers learn of it, and of how much it was."""
+    face = lives.face
+    face.put_topic("feed", durability="memory")
+    face.put_topic("web", cap_records=1, discard="reject")
+    face.put_router("feed-to-web", source="feed", dest="web")
+    face.append("feed", texts(1, 2, 3))
+    face = lives.restart()
+    face.put_topic("web", cap_records=9, discard="reject")
+    face.append("feed", texts(4))
+    gap = face.read("web", from_seq=1)["tombstone"]
+    assert (gap["gap_from"], gap["gap_to"], gap["reason"]) == (2, 3, "source_trim")
+    assert data_in(face, "web", from_seq=3) == [4]
+
+
+def test_c2_10_after_a_crash_everything_is_copied_at_least_once(lives: Lives) -> None:
+    """In order, also through a chain."""
+    face = lives.face
+    face.put_topic("feed")
+    face.put_router("feed-to-web", source="feed", dest="web")
+    face.put_topic("web")
+    face.put_router("web-to-mail", source="web", dest="mail")
+    numbers = []
+    for life in range(3):
+        for number in range(life * 10, life * 10 + 10):
+            face.append("feed", texts(number))
+            numbers.append(number)
+        face = lives.crash()
+        for topic in ("web", "mail"):
+            copied = data_in(face, topic)
+            assert list(dict.fromkeys(copied)) == numbers
+            assert face.read(topic, from_seq=1)["tombstone"] is None
+
+
+def test_c2_10_deleted_routers_stay_deleted(lives: Lives) -> None:
+    """One by name, and one with its topic."""
+    face = lives.face
+    for topic in ("feed", "other"):
+        face.put_topic(topic)
+        face.put_router(f"{topic}-copies", source=topic, dest=f"{topic}-copy")
+    face.delete_router("feed-copies")
+    face.delete_topic("other")
+    face = lives.restart()
+    assert not face.list_routers()

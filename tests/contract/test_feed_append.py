@@ -1,0 +1,103 @@
+"""Appending: C2.6, C2.7."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.clock import ManualClock
+from tests.contract.face import Face, FaceError, texts
+
+KEY = "4f9c"
+
+
+def test_c2_6_records_get_numbers_from_one_without_holes(face: Face) -> None:
+    first = face.append("orders", [{"data": {"type": "comment"}, "tag": "user-1042:msg-5"}])
+    assert {key: first[key] for key in ("topic", "first_seq", "last_seq", "seqs")} == {
+        "topic": "orders",
+        "first_seq": 1,
+        "last_seq": 1,
+        "seqs": [1],
+    }
+    assert {key: first[key] for key in ("head_seq", "count", "created", "deduped")} == {
+        "head_seq": 1,
+        "count": 1,
+        "created": True,
+        "deduped": False,
+    }
+    second = face.append("orders", texts(2, 3, 4))
+    assert (second["seqs"], second["head_seq"], second["count"]) == ([2, 3, 4], 4, 3)
+
+
+def test_c2_7_a_key_is_answered_with_the_first_numbers_and_appends_nothing(face: Face) -> None:
+    first = face.append("orders", texts("a", "b"), idempotency_key=KEY)
+    face.append("orders", texts("c"))
+    again = face.append("orders", texts("a", "b"), idempotency_key=KEY)
+    assert (again["seqs"], again["deduped"]) == (first["seqs"], True)
+    assert (again["head_seq"], face.get_topic("orders")["count"]) == (3, 3)
+
+
+def test_c2_7_after_the_window_a_key_is_forgotten(face: Face, clock: ManualClock) -> None:
+    face.append("orders", texts("a"), idempotency_key=KEY)
+    clock.advance(119.9)
+    assert face.append("orders", texts("a"), idempotency_key=KEY)["deduped"] is True
+    clock.advance(0.2)
+    later = face.append("orders", texts("a"), idempotency_key=KEY)
+    assert (later["deduped"], later["seqs"]) == (False, [2])
+
+
+def test_c2_7_the_window_is_a_setting_and_zero_remembers_nothing(face: Face) -> None:
+    face.put_topic("orders", idempotency_window_ms=0)
+    face.append("orders", texts("a"), idempotency_key=KEY)
+    assert face.append("orders", texts("a"), idempotency_key=KEY)["seqs"] == [2]
+
+
+def test_c2_7_keys_are_each_topics_own(face: Face) -> None:
+    face.append("one", texts("a"), idempotency_key=KEY)
+    assert face.append("two", texts("a"), idempotency_key=KEY)["deduped"] is False
+
+
+def test_c2_7_a_refused_append_does_not_use_up_its_key(face: Face, clock: ManualClock) -> None:
+    face.put_topic("orders", cap_records=1, ttl_ms=1000, discard="reject")
+    face.append("orders", texts("a"))
+    with pytest.raises(FaceError):
+        face.append("orders", texts("b"), idempotency_key=KEY)
+    clock.advance(2)
+    assert face.append("orders", texts("b"), idempotency_key=KEY)["deduped"] is False
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, 0, -1.5, "", 'ä\n\u2028"', [], {}, {"a": [1, {"b": None}]}]
+)
+def test_c2_7_data_is_any_json_and_comes_back_as_it_was(face: Face, value: Any) -> None:
+    face.append("orders", [{"data": value, "tag": "t", "node": "n"}])
+    (record,) = face.read("orders", include_tags=True)["records"]
+    assert (record["data"], record["$tag"], record["$node"]) == (value, "t", "n")
+
+
+def test_c2_7_a_batch_is_appended_whole_or_not_at_all(face: Face) -> None:
+    face.append("orders", texts("first"))
+    with pytest.raises(FaceError) as refused:
+        face.append("orders", [{"data": 1}, {"data": 2, "tag": "t" * 257}, {"data": 3}])
+    assert refused.value.status == 400
+    assert face.get_topic("orders")["head_seq"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fits", "does_not"),
+    [
+        ([{"data": 1, "tag": "t" * 256}], [{"data": 1, "tag": "t" * 257}]),
+        ([{"data": 1, "node": "n" * 128}], [{"data": 1, "node": "n" * 129}]),
+        # A string's quotes are part of its text.
+        (texts("x" * (2**20 - 2)), texts("x" * (2**20 - 1))),
+        (texts(*[0] * 10_000), texts(*[0] * 10_001)),
+    ],
+    ids=["tag", "node", "record", "batch"],
+)
+def test_c2_7_limits_are_kept(face: Face, fits: Any, does_not: Any) -> None:
+    assert face.append("orders", fits)["count"] == len(fits)
+    with pytest.raises(FaceError) as refused:
+        face.append("orders", does_not)
+    assert refused.value.status in (400, 413)
+    assert face.get_topic("orders")["head_seq"] == len(fits)

@@ -1,0 +1,151 @@
+"""Reading by position: C2.28, and what C2.20 says of reads."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from protocol.clock import ManualClock
+from tests.contract.face import Face, FaceError, texts
+
+
+def numbers(answer: dict[str, list[dict[str, int]]]) -> list[int]:
+    return [record["$seq"] for record in answer["records"]]
+
+
+def test_c2_28_a_read_has_what_follows_the_position_and_says_where_to_go_on(face: Face) -> None:
+    face.append("orders", texts(*range(5)))
+    answer = face.read("orders", from_seq=1, limit=2)
+    assert (numbers(answer), answer["next_from_seq"]) == ([2, 3], 3)
+    assert {key: answer[key] for key in ("head_seq", "earliest_seq", "caught_up", "lag")} == {
+        "head_seq": 5,
+        "earliest_seq": 1,
+        "caught_up": False,
+        "lag": 2,
+    }
+    answer = face.read("orders", from_seq=answer["next_from_seq"])
+    assert (numbers(answer), answer["caught_up"], answer["lag"]) == ([4, 5], True, 0)
+    assert answer["tombstone"] is None
+
+
+def test_c2_28_without_a_limit_256_come_and_never_more_than_1000(face: Face) -> None:
+    face.append("orders", texts(*range(2000)))
+    assert len(face.read("orders")["records"]) == 256
+    assert len(face.read("orders", limit=1000)["records"]) == 1000
+    assert len(face.read("orders", limit=1500)["records"]) == 1000
+
+
+def test_c2_28_a_large_record_is_read_whatever_the_limit_of_bytes(face: Face) -> None:
+    face.append("orders", texts("x" * 2000, "y" * 2000, "z"))
+    assert numbers(face.read("orders", max_batch_bytes=1000)) == [1]
+
+
+def test_c2_28_the_next_position_is_the_last_that_was_examined(face: Face) -> None:
+    """Also of records that a filter or a node kept back, so that nobody looks at them again."""
+    face.append("orders", [{"data": 1, "node": "a"}, {"data": 2, "node": "b"}], node="a")
+    face.append("orders", [{"data": n, "node": "a"} for n in range(3)])
+    answer = face.read("orders", node="a")
+    assert (numbers(answer), answer["next_from_seq"], answer["caught_up"]) == ([2], 5, True)
+
+
+def test_c2_28_a_tail_begins_at_the_head(face: Face) -> None:
+    face.append("orders", texts(1, 2))
+    answer = face.read("orders", tail=True)
+    assert (numbers(answer), answer["next_from_seq"], answer["caught_up"]) == ([], 2, True)
+
+
+def test_c2_28_a_waiting_read_is_answered_by_the_next_record(face: Face) -> None:
+    face.append("orders", texts(1))
+    answers = []
+    reader = threading.Thread(
+        target=lambda: answers.append(face.read("orders", tail=True, wait_ms=20_000))
+    )
+    reader.start()
+    # More than one: nothing tells from outside when the read has begun to wait.
+    while reader.is_alive():
+        face.append("orders", texts("news"))
+        reader.join(0.02)
+    assert answers[0]["records"][0]["data"] == "news"
+
+
+def test_c2_28_a_waiting_read_is_answered_at_its_end(face: Face) -> None:
+    face.append("orders", texts(1))
+    answer = face.read("orders", from_seq=1, wait_ms=50)
+    assert (numbers(answer), answer["next_from_seq"], answer["caught_up"]) == ([], 1, True)
+
+
+def test_c2_28_a_waiting_read_ends_when_the_topic_is_deleted(face: Face) -> None:
+    face.append("orders", texts(1))
+    refusals = []
+
+    def wait() -> None:
+        with pytest.raises(FaceError) as refused:
+            face.read("orders", from_seq=1, wait_ms=20_000)
+        refusals.append(refused.value.status)
+
+    reader = threading.Thread(target=wait)
+    reader.start()
+    while reader.is_alive():
+        # A read that had not come yet finds no topic either.
+        face.delete_topic("orders")
+        reader.join(0.02)
+    assert refusals == [404]
+
+
+def test_c2_28_earliest_never_goes_back(face: Face, clock: ManualClock) -> None:
+    face.put_topic("orders", cap_records=3, ttl_ms=5000)
+    seen = [face.get_topic("orders")["earliest_seq"]]
+    for step in (
+        lambda: face.append("orders", texts(*range(5))),
+        lambda: clock.advance(6),
+        lambda: face.append("orders", texts(6)),
+        lambda: face.put_topic("orders", cap_records=100),
+        lambda: face.append("orders", texts(7)),
+        lambda: face.delete_records("orders", before_seq=7),
+        lambda: face.put_topic("orders", cap_records=1),
+    ):
+        step()
+        seen.append(face.get_topic("orders")["earliest_seq"])
+    assert seen == [1, 3, 6, 6, 6, 6, 7, 7]
+
+
+def test_c2_28_a_topic_made_again_is_told_to_who_knew_the_old_one(face: Face) -> None:
+    """By the epoch, or by a number that the new one has not given yet."""
+    face.append("orders", texts(*range(5)))
+    before = face.read("orders")
+    face.delete_topic("orders")
+    face.append("orders", texts("new", "newer"))
+    for position in ({"epoch": before["epoch"], "from_seq": 1}, {"from_seq": 5}):
+        answer = face.read("orders", **position)
+        assert answer["tombstone"]["reason"] == "recreated"
+        assert numbers(answer) == [1, 2]
+        assert answer["epoch"] != before["epoch"]
+
+
+def test_c2_20_a_read_behind_a_loss_is_told_its_exact_range(face: Face) -> None:
+    face.put_topic("orders", cap_records=3)
+    face.append("orders", texts(*range(10)))
+    answer = face.read("orders", from_seq=2)
+    assert answer["tombstone"] == {
+        "reason": "cap",
+        "gap_from": 3,
+        "gap_to": 7,
+        "earliest_seq": 8,
+        "head_seq": 10,
+    }
+    assert numbers(answer) == [8, 9, 10]
+    # The number before the oldest has lost nothing.
+    assert face.read("orders", from_seq=7)["tombstone"] is None
+
+
+def test_c2_20_deletes_are_silent_and_for_good(face: Face) -> None:
+    face.append("orders", [{"data": n, "tag": "odd" if n % 2 else "even"} for n in range(1, 7)])
+    assert face.delete_records("orders", before_seq=3)["deleted"] == 2
+    answer = face.read("orders")
+    assert (answer["tombstone"], numbers(answer)) == (None, [3, 4, 5, 6])
+    assert face.delete_records("orders", match=["tag", "Eq", "odd"])["deleted"] == 2
+    answer = face.read("orders")
+    assert (answer["tombstone"], numbers(answer), answer["earliest_seq"]) == (None, [4, 6], 4)
+    assert face.delete_records("orders", match=["tag", "Glob", "e*"])["deleted"] == 2
+    assert (numbers(face.read("orders")), face.get_topic("orders")["earliest_seq"]) == ([], 7)

@@ -1,0 +1,121 @@
+"""What a topic keeps: C2.2 to C2.4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from emulator import Emulator
+from protocol.clock import ManualClock
+from tests.contract.conftest import FACES, open_face
+from tests.contract.face import Face, FaceError, texts
+
+
+def kept(face: Face, name: str = "orders") -> list[int]:
+    """The numbers that can be read."""
+    return [record["$seq"] for record in face.read(name, limit=1000)["records"]]
+
+
+def test_c2_2_at_most_cap_records_are_kept(face: Face) -> None:
+    face.put_topic("orders", cap_records=3)
+    for number in range(1, 8):
+        face.append("orders", texts(number))
+        assert kept(face) == list(range(max(1, number - 2), number + 1))
+    assert face.get_topic("orders")["count"] == 3
+
+
+def test_c2_2_a_cap_of_bytes_counts_whole_records(face: Face) -> None:
+    face.append("orders", texts("x" * 100))
+    size = face.get_topic("orders")["bytes"]
+    face.put_topic("orders", cap_bytes=3 * size)
+    for _ in range(5):
+        face.append("orders", texts("x" * 100))
+    assert kept(face) == [4, 5, 6]
+
+
+def test_c2_2_older_records_are_not_delivered(face: Face, clock: ManualClock) -> None:
+    """Exactly: a record of the age ttl_ms is, one that is older is not."""
+    face.put_topic("orders", ttl_ms=5000)
+    face.append("orders", texts("old"))
+    clock.advance(1)
+    face.append("orders", texts("young"))
+    clock.advance(4)
+    assert kept(face) == [1, 2]
+    clock.advance(0.001)
+    assert kept(face) == [2]
+    assert face.get_topic("orders")["earliest_seq"] == 2
+    clock.advance(60)
+    assert kept(face) == []
+    assert face.get_topic("orders")["earliest_seq"] == 3
+
+
+def test_c2_2_times_never_go_back(face: Face, clock: ManualClock) -> None:
+    for _ in range(3):
+        face.append("orders", texts(1, 2))
+        clock.advance(0.5)
+    times = [record["$ts"] for record in face.read("orders")["records"]]
+    assert times == sorted(times)
+    assert times[-1] - times[0] == 1000
+
+
+def test_c2_3_discard_old_makes_room_and_the_write_succeeds(face: Face) -> None:
+    face.put_topic("orders", cap_records=2, discard="old")
+    appended = face.append("orders", texts(1, 2, 3))
+    assert (appended["first_seq"], appended["last_seq"]) == (1, 3)
+    assert kept(face) == [2, 3]
+
+
+def test_c2_3_discard_reject_refuses_the_whole_write_before_it_has_numbers(face: Face) -> None:
+    face.put_topic("orders", cap_records=3, discard="reject")
+    face.append("orders", texts(1, 2))
+    with pytest.raises(FaceError) as refused:
+        face.append("orders", texts(3, 4))
+    assert (refused.value.status, refused.value.code) == (422, "topic_full")
+    assert (kept(face), face.get_topic("orders")["head_seq"]) == ([1, 2], 2)
+    assert face.append("orders", texts("fits"))["first_seq"] == 3
+
+
+def test_c2_3_a_full_topic_has_room_again_when_records_are_too_old(
+    face: Face, clock: ManualClock
+) -> None:
+    face.put_topic("orders", cap_records=1, ttl_ms=1000, discard="reject")
+    face.append("orders", texts("old"))
+    clock.advance(1.001)
+    assert face.append("orders", texts("new"))["first_seq"] == 2
+
+
+def test_c2_4_memory_is_bounded_by_cap_and_ttl(
+    face: Face, emulator: Emulator, clock: ManualClock
+) -> None:
+    """What left the window is gone, also with nobody there to ask for it."""
+    face.put_topic("orders", cap_records=10, ttl_ms=5000)
+    for _ in range(50):
+        face.append("orders", texts(*["x" * 1000] * 10))
+    bytes_kept = emulator.inspect(lambda engine: engine.kept_bytes)
+    assert bytes_kept == face.get_topic("orders")["bytes"] < 15_000
+    clock.advance(5.001)
+    assert emulator.inspect(lambda engine: engine.kept_bytes) == 0
+
+
+@pytest.fixture(params=FACES)
+def small(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Face]:
+    """A broker that may keep 10,000 bytes in all."""
+    with Emulator(clock=clock, max_bytes=10_000, rest=request.param == "http") as emulator:
+        face = open_face(request.param, emulator)
+        yield face
+        face.close()
+
+
+def test_c2_4_a_write_beyond_the_servers_ceiling_is_throttled(small: Face) -> None:
+    small.put_topic("one", cap_records=2)
+    small.put_topic("two")
+    small.append("one", texts("x" * 4000, "x" * 4000))
+    with pytest.raises(FaceError) as refused:
+        small.append("two", texts("x" * 4000))
+    assert (refused.value.status, refused.value.code) == (429, "throttled")
+    assert small.get_topic("two")["head_seq"] == 0
+    # Only writes are checked.
+    assert small.read("one")["head_seq"] == 2
+    small.delete_records("one", before_seq=2)
+    assert small.append("two", texts("x" * 4000))["first_seq"] == 1

@@ -1,0 +1,113 @@
+"""Topics and their settings: C2.1, C2.8."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.contract.face import Face, FaceError, texts
+
+DEFAULTS = {
+    "ttl_ms": 0,
+    "cap_records": 0,
+    "cap_bytes": 0,
+    "discard": "old",
+    "durable": False,
+    "auto_create": True,
+    "idempotency_window_ms": 120_000,
+    "dedupe_node": True,
+}
+
+
+def test_c2_1_a_put_makes_the_topic_and_tells_all_its_settings(face: Face) -> None:
+    made = face.put_topic("notifications", ttl_ms=5000, cap_records=10_000, discard="old")
+    assert (made["topic"], made["created"]) == ("notifications", True)
+    expected = DEFAULTS | {"ttl_ms": 5000, "cap_records": 10_000}
+    assert made["config"] == expected | {"durability": made["config"]["durability"]}
+
+
+def test_c2_1_not_durable_is_the_class_disk_and_durable_is_fsync(face: Face) -> None:
+    assert face.put_topic("one", durable=False)["config"]["durability"] == "disk"
+    assert face.put_topic("two", durable=True)["config"]["durability"] == "fsync"
+    assert face.put_topic("three", durability="memory")["config"]["durability"] == "memory"
+
+
+def test_c2_1_the_same_put_changes_nothing(face: Face) -> None:
+    first = face.put_topic("notifications", cap_records=3)
+    face.append("notifications", texts(1, 2))
+    again = face.put_topic("notifications", cap_records=3)
+    assert (again["created"], again["config"]) == (False, first["config"])
+    assert face.get_topic("notifications")["count"] == 2
+
+
+def test_c2_1_another_put_changes_the_settings_from_now_on(face: Face) -> None:
+    face.put_topic("notifications", ttl_ms=5000, cap_records=10)
+    face.append("notifications", texts(*range(5)))
+    changed = face.put_topic("notifications", cap_records=2)
+    # All of a put counts: what it leaves out has its default again.
+    assert (changed["created"], changed["config"]["ttl_ms"]) == (False, 0)
+    assert face.get_topic("notifications")["earliest_seq"] == 4
+
+
+def test_c2_1_zero_is_no_limit(face: Face) -> None:
+    face.put_topic("notifications", ttl_ms=0, cap_records=0, cap_bytes=0)
+    for _ in range(3):
+        face.append("notifications", texts(*range(1000)))
+    assert face.get_topic("notifications")["count"] == 3000
+
+
+@pytest.mark.parametrize("name", ["9lives", "x", "goog-topic", "a b" * 200])
+def test_c2_1_a_bad_name_is_refused(face: Face, name: str) -> None:
+    with pytest.raises(FaceError) as refused:
+        face.put_topic(name)
+    assert refused.value.status == 400
+
+
+@pytest.mark.parametrize("config", [{"cap_records": -1}, {"cap_bytes": -1}, {"ttl_ms": -1}])
+def test_c2_1_bad_settings_are_refused_and_make_nothing(face: Face, config: Any) -> None:
+    with pytest.raises(FaceError) as refused:
+        face.put_topic("notifications", **config)
+    assert refused.value.status == 400
+    assert face.list_topics() == []
+
+
+def test_c2_1_topics_are_listed_with_their_numbers(face: Face) -> None:
+    face.put_topic("bbb")
+    face.append("aaa", texts(1, 2, 3))
+    listed = face.list_topics()
+    assert [(topic["topic"], topic["head_seq"]) for topic in listed] == [("aaa", 3), ("bbb", 0)]
+    assert listed[0] == face.get_topic("aaa")
+
+
+def test_c2_8_a_write_makes_the_topic(face: Face) -> None:
+    assert face.append("orders", texts(1))["created"] is True
+    assert face.append("orders", texts(2))["created"] is False
+    assert face.get_topic("orders")["count"] == 2
+
+
+def test_c2_8_a_write_can_ask_not_to(face: Face) -> None:
+    with pytest.raises(FaceError) as refused:
+        face.append("orders", texts(1), create=False)
+    assert refused.value.status == 404
+    assert face.list_topics() == []
+
+
+def test_c2_8_a_write_that_is_refused_makes_no_topic(face: Face) -> None:
+    with pytest.raises(FaceError) as refused:
+        face.append("orders", [])
+    assert refused.value.status == 400
+    assert face.list_topics() == []
+
+
+def test_c2_8_reading_and_watching_never_make_a_topic(face: Face) -> None:
+    for attempt in (
+        lambda: face.read("orders"),
+        lambda: face.watch({"orders": {"tail": True}}),
+        lambda: face.get_topic("orders"),
+        lambda: face.delete_records("orders", before_seq=1),
+    ):
+        with pytest.raises(FaceError) as refused:
+            attempt()
+        assert refused.value.status == 404
+    assert face.list_topics() == []

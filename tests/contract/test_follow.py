@@ -1,0 +1,387 @@
+"""The durable subscription, C1.1 to C1.15: a follower and a real broker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emulator import Emulator
+from protocol.clock import SYSTEM_CLOCK
+from protocol.errors import NotFound, Unavailable
+from subscriber.feeds import GapReason
+from subscriber.follow import (
+    CaughtUp,
+    Checkpoint,
+    Closed,
+    CloseReason,
+    FellBehind,
+    FollowState,
+    Gap,
+    Record,
+    ServerCursor,
+)
+from tests.contract.following import Followed, Held, followed, until, until_live
+
+CURSOR = "projects/test-project/cursors/billing"
+
+
+@pytest.fixture
+def here(emulator: Emulator) -> Iterator[Followed]:
+    with followed(emulator) as here:
+        yield here
+
+
+# ---- state ---------------------------------------------------------------------------------------
+
+
+def test_c1_1_what_was_published_while_away_is_there_on_return(
+    here: Followed, tmp_path: Path
+) -> None:
+    """The next follower begins where the last one was."""
+    here.append(3)
+    here.live(checkpoint=tmp_path / "positions.db").close()
+    here.append(4)
+    follower = here.follow(checkpoint=tmp_path / "positions.db")
+    here.diary.wait_for(lambda: len(here.diary.seqs) == 4)
+    follower.close()
+    assert here.diary.seqs == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_c1_2_the_server_keeps_the_position_acknowledged_every_n(
+    here: Followed, every: int
+) -> None:
+    """A follower that is gone without a word has up to N again."""
+    handled = threading.Semaphore(0)
+    go_on = threading.Semaphore(0)
+
+    def handle(record: Record) -> None:
+        handled.release()
+        go_on.acquire()
+
+    here.append(8)
+    options = {"checkpoint": ServerCursor(CURSOR), "checkpoint_every": every}
+    follower = here.follow(handler=handle, checkpoint_seconds=1000, **options)
+    for _ in range(7):
+        handled.acquire()
+        go_on.release()
+    handled.acquire()
+    kept = here.client.get_cursor(name=CURSOR)
+    follower.begin_close()
+    go_on.release(100)
+    assert kept.topic == here.topic
+    assert 7 - every < kept.seq <= 7
+
+
+def test_c1_2_the_subscriber_keeps_the_position(here: Followed) -> None:
+    """In whatever way: here by a function, and `after` at the next start."""
+    kept: list[Checkpoint] = []
+    here.append(5)
+    here.live(checkpoint=kept.append).close()
+    here.append(1)
+    here.live(after=kept[-1])
+    assert here.diary.seqs == [6]
+
+
+def test_c1_3_a_reader_that_crashes_is_nothing_to_the_publisher(here: Followed) -> None:
+    """It pulls at its own pace, and leaves nothing behind; live, it has the push's latency."""
+    here.append(2000)
+    held = Held(here)
+    follower = here.follow(handler=held)
+    here.diary.wait_for(lambda: here.diary.seqs == [1])
+    assert here.client.get_feed(topic=here.topic).watchers == 0
+    follower.begin_close()
+    held.gate.set()
+    assert follower.result()
+    here.live(after=2000)
+    began = SYSTEM_CLOCK.monotonic()
+    here.append()
+    here.diary.wait_for(lambda: here.diary.seqs == [2001])
+    assert SYSTEM_CLOCK.monotonic() - began < 1.0
+
+
+# ---- the algorithm -------------------------------------------------------------------------------
+
+
+def test_c1_4_it_begins_with_a_pull(here: Followed) -> None:
+    """Also when there is nothing to pull."""
+    here.client.put_feed(topic=here.topic)
+    here.live()
+    assert here.wire.reads == ["Read", "Watch"]
+
+
+def test_c1_5_it_pulls_until_nothing_is_left(here: Followed) -> None:
+    """By as many reads as that takes, and only then asks for a stream."""
+    here.append(2500)
+    here.live()
+    assert here.wire.reads == ["Read", "Read", "Read", "Read", "Watch"]
+    assert here.diary.seqs == list(range(1, 2501))
+
+
+def test_c1_6_what_is_pushed_meanwhile_waits_in_a_buffer(here: Followed) -> None:
+    """The handler gets it after what the last pull brings."""
+    states: list[FollowState] = []
+
+    def append_and_see() -> None:
+        here.append(2)
+        until(lambda: follower.statistics().buffered == 2)
+        states.append(follower.state)
+
+    here.append(3)
+    here.wire.before("Watch", lambda: here.append(4))
+    here.wire.before("Read", lambda: None)
+    here.wire.before("Read", append_and_see)
+    follower = here.follow()
+    here.diary.wait_for(lambda: len(here.diary.seqs) == 9)
+    assert states == [FollowState.LAST_PULL]
+    assert here.diary.seqs == list(range(1, 10))
+
+
+def test_c1_7_one_last_pull_covers_what_came_before_the_stream(here: Followed) -> None:
+    """Appended after the pull that found nothing, and before the stream began."""
+    here.append(3)
+    here.wire.before("Watch", lambda: here.append(4))
+    here.follow()
+    here.diary.wait_for_turn(1)
+    assert here.diary.seqs == list(range(1, 8))
+    assert here.wire.reads == ["Read", "Watch", "Read"]
+
+
+def test_c1_8_what_comes_by_both_ways_is_handled_once(here: Followed) -> None:
+    """The last pull reads on beyond the stream's beginning; the buffer is checked against it."""
+
+    def append_and_wait() -> None:
+        here.append(5)
+        until(lambda: follower.statistics().buffered == 5)
+
+    here.append(1)
+    here.wire.before("Watch", lambda: here.append(1))
+    here.wire.before("Read", lambda: None)
+    here.wire.before("Read", append_and_wait)
+    follower = here.follow()
+    here.diary.wait_for_turn(1)
+    here.append(1)
+    here.diary.wait_for(lambda: 8 in here.diary.seqs)
+    assert here.diary.seqs == list(range(1, 9))
+
+
+def test_c1_9_then_it_lives_on_the_stream_alone(here: Followed) -> None:
+    """Whatever is appended: no read is made."""
+    here.append(1)
+    here.live()
+    for _ in range(20):
+        here.append(10)
+    here.diary.wait_for(lambda: len(here.diary.seqs) == 201)
+    assert here.wire.reads == ["Read", "Watch"]
+    assert here.diary.turns == ["CaughtUp"]
+
+
+def test_c1_10_one_that_lags_leaves_the_stream_and_holds_little(here: Followed) -> None:
+    """Its buffer keeps to its limit, and the broker holds nothing for it."""
+    held = Held(here)
+    here.append(1)
+    follower = here.live(after=1, handler=held, live_buffer=10)
+    here.overtake(follower, 41)
+    assert follower.statistics().buffered == 10
+    held.gate.set()
+    here.diary.wait_for_turn(3)
+    assert here.diary.turns == ["CaughtUp", "FellBehind", "CaughtUp"]
+    assert here.diary.seqs == list(range(2, 42))
+
+
+def test_c1_11_after_an_overflow_it_pulls_again(here: Followed) -> None:
+    """Without loss or duplicate, and catches up."""
+    held = Held(here, open=True)
+    here.append(5)
+    follower = here.live(handler=held, live_buffer=10)
+    held.gate.clear()
+    here.overtake(follower, 30)
+    held.gate.set()
+    here.diary.wait_for_turn(3)
+    until_live(follower)
+    here.append(1)
+    here.diary.wait_for(lambda: 31 in here.diary.seqs)
+    assert here.diary.seqs == list(range(1, 32))
+    assert cause_of_fall(here) == "overflow"
+
+
+def test_c1_11_after_its_stream_was_dropped_it_pulls_again(here: Followed) -> None:
+    """By the broker or on the way."""
+    here.append(5)
+    here.live()
+    here.wire.cut_stream()
+    here.append(100)
+    here.diary.wait_for_turn(3)
+    here.diary.wait_for(lambda: len(here.diary.seqs) >= 105)
+    assert here.diary.seqs == list(range(1, 106))
+    assert cause_of_fall(here) == "stream lost"
+
+
+def test_c1_11_after_the_broker_was_away_it_pulls_again(here: Followed) -> None:
+    """For as long as that takes."""
+    here.append(5)
+    here.live()
+    here.emulator.stop()
+    here.diary.wait_for_turn(2)
+    here.emulator.start()
+    here.diary.wait_for_turn(3)
+    here.append(100)
+    here.diary.wait_for(lambda: len(here.diary.seqs) >= 105)
+    assert here.diary.seqs == list(range(1, 106))
+
+
+def test_c1_12_in_order_never_two_at_once_and_kept_after_the_handler(here: Followed) -> None:
+    """The position is that of the last record that the handler has returned from."""
+    kept: list[int] = []
+    running = threading.Lock()
+    seen: list[tuple[int, list[int]]] = []
+
+    def handle(record: Record) -> None:
+        assert running.acquire(blocking=False)
+        seen.append((record.seq, list(kept)))
+        running.release()
+
+    here.append(30)
+    here.live(
+        handler=handle,
+        checkpoint=lambda checkpoint: kept.append(checkpoint.seq),
+        checkpoint_every=1,
+        after=10,
+    )
+    assert [seq for seq, _ in seen] == list(range(11, 31))
+    assert all(before[-1:] == ([seq - 1] if seq > 11 else []) for seq, before in seen)
+
+
+def test_c1_13_caught_up_and_fell_behind_take_turns(here: Followed) -> None:
+    """Each with position and time."""
+    here.append(3)
+    before = SYSTEM_CLOCK.now()
+    follower = here.live()
+    here.wire.cut_stream()
+    here.diary.wait_for_turn(3)
+    follower.close()
+    assert here.diary.turns == ["CaughtUp", "FellBehind", "CaughtUp"]
+    for event in here.diary.events[:3]:
+        assert isinstance(event, (CaughtUp, FellBehind))
+        assert event.position.seq == 3
+        assert before <= event.time <= SYSTEM_CLOCK.now()
+
+
+@pytest.mark.parametrize(("count", "after"), [(0, 0), (0, "tail"), (3, "tail"), (3, 3)])
+def test_c1_13_at_the_end_it_has_caught_up_at_once(
+    here: Followed, count: int, after: object
+) -> None:
+    """On an empty topic, too, where the position is before the first record."""
+    here.client.put_feed(topic=here.topic)
+    here.append(count) if count else None
+    here.live(after=after)
+    (event,) = here.diary.events
+    assert isinstance(event, CaughtUp)
+    assert event.position.seq == count
+    assert here.diary.seqs == []
+
+
+def test_c1_14_the_reason_of_the_end_is_told_once_and_last(here: Followed) -> None:
+    """The user's stop."""
+    here.append(2)
+    follower = here.live()
+    assert follower.close()
+    follower.close()
+    here.append(5)
+    assert (here.diary.closed.reason, here.diary.closed.error) == (CloseReason.STOPPED, None)
+    assert isinstance(here.diary.entries[-1], Closed)
+    assert here.diary.seqs == [1, 2]
+    assert follower.result() is True
+
+
+def test_c1_14_a_handler_that_raises_ends_it_before_the_record(
+    here: Followed, tmp_path: Path
+) -> None:
+    """With that error; the position is not moved, so the record comes again."""
+    here.append(5)
+
+    def handle(record: Record) -> None:
+        if record.seq == 3:
+            raise ValueError("three")
+
+    follower = here.follow(handler=handle, checkpoint=tmp_path / "positions.db")
+    error = follower.exception()
+    assert isinstance(error, ValueError)
+    assert here.diary.closed.reason is CloseReason.HANDLER_ERROR
+    assert here.diary.closed.error is error
+    assert follower.position.seq == 2
+    here.live(checkpoint=tmp_path / "positions.db")
+    assert here.diary.seqs == [3, 4, 5]
+
+
+def test_c1_14_a_server_that_is_gone(here: Followed) -> None:
+    """For longer than `give_up_after`."""
+    here.append(1)
+    follower = here.live(give_up_after=0.3)
+    here.emulator.stop()
+    assert isinstance(follower.exception(20), Unavailable)
+    assert here.diary.closed.reason is CloseReason.SERVER_GONE
+
+
+def test_c1_14_a_topic_that_is_deleted(here: Followed) -> None:
+    """While it is followed."""
+    here.append(2)
+    follower = here.live()
+    here.delete()
+    assert isinstance(follower.exception(20), NotFound)
+    assert here.diary.closed.reason is CloseReason.TOPIC_DELETED
+    assert here.diary.seqs == [1, 2]
+
+
+def test_c1_14_an_overflow_is_no_end(here: Followed) -> None:
+    """It is told as FellBehind, with its cause, and the follower goes on."""
+    held = Held(here)
+    here.append(1)
+    follower = here.live(after=1, handler=held, live_buffer=10)
+    here.overtake(follower, 30)
+    held.gate.set()
+    here.diary.wait_for_turn(3)
+    until_live(follower)
+    assert cause_of_fall(here) == "overflow"
+    assert not follower.done()
+
+
+def test_c1_15_a_loss_is_told_before_the_records_behind_it(
+    here: Followed,
+) -> None:
+    """What the topic's limits have removed: exactly which, and why."""
+    here.client.put_feed(topic=here.topic, config={"cap_records": 10})
+    here.append(25)
+    here.live()
+    gap, *records = here.diary.entries[:11]
+    assert isinstance(gap, Gap)
+    assert (gap.from_seq, gap.to_seq, gap.reason) == (1, 15, GapReason.CAP)
+    assert [record.seq for record in records if isinstance(record, Record)] == list(range(16, 26))
+
+
+def test_c1_15_a_loss_while_the_handler_is_at_work_is_told(here: Followed) -> None:
+    """A live follower whose window passes by: what it was not handed, it was told of."""
+    held = Held(here, open=True)
+    here.client.put_feed(topic=here.topic, config={"cap_records": 10})
+    here.append(1)
+    follower = here.live(handler=held, live_buffer=5)
+    held.gate.clear()
+    here.overtake(follower, 2)
+    here.append(40)
+    until(lambda: follower.statistics().falls == 1)
+    held.gate.set()
+    here.diary.wait_for(lambda: 42 in here.diary.seqs)
+    (gap,) = here.diary.gaps
+    assert here.diary.seqs == [*range(1, gap.from_seq), *range(gap.to_seq + 1, 43)]
+    assert gap.to_seq == 32
+    behind = here.diary.entries[here.diary.entries.index(gap) + 1]
+    assert isinstance(behind, Record)
+    assert behind.seq == 33
+
+
+def cause_of_fall(here: Followed) -> str:
+    (fell,) = (event for event in here.diary.events if isinstance(event, FellBehind))
+    return fell.cause

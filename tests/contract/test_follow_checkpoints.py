@@ -1,0 +1,202 @@
+"""Where a follower keeps its position, and what happens when it cannot."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emulator import Emulator
+from protocol.errors import Unavailable
+from subscriber import CheckpointFile, ServerCursor
+from subscriber.feeds import GapReason
+from subscriber.follow import Checkpoint, CheckpointError, CloseReason
+from tests.contract.following import TOPIC, Followed, Held, followed, kept_in, until
+
+CURSOR = "projects/test-project/cursors/billing"
+
+
+@pytest.fixture
+def here(emulator: Emulator) -> Iterator[Followed]:
+    with followed(emulator) as here:
+        yield here
+
+
+def test_c1_2_several_followers_share_a_file(here: Followed, tmp_path: Path) -> None:
+    """Each under its name."""
+    path = tmp_path / "positions.db"
+    here.append(5)
+    here.live(checkpoint=CheckpointFile(path, "billing"), after=2)
+    billing = here.diary
+    here.live(checkpoint=CheckpointFile(path, "audit"))
+    here.append(1)
+    here.diary.wait_for(lambda: 6 in here.diary.seqs)
+    billing.wait_for(lambda: billing.seqs == [3, 4, 5, 6])
+    here.client.close()
+    assert kept_in(path) == {"audit": 6, "billing": 6}
+
+
+def test_c1_2_a_name_is_for_one_follower_at_a_time(here: Followed, tmp_path: Path) -> None:
+    """A second one is refused, in this process as in another, until the first has ended."""
+    path = tmp_path / "positions.db"
+    here.append(1)
+    first = here.live(checkpoint=path)
+    second = here.follow(checkpoint=path)
+    assert isinstance(second.exception(20), CheckpointError)
+    assert here.diary.closed.reason is CloseReason.CHECKPOINT_ERROR
+    assert here.diary.seqs == []
+    first.close()
+    here.live(checkpoint=path)
+
+
+def test_c1_2_a_position_is_of_one_topic(here: Followed, tmp_path: Path) -> None:
+    """In a file as with the broker."""
+    stores = [CheckpointFile(tmp_path / "positions.db", "billing"), ServerCursor(CURSOR)]
+    here.append(1)
+    with followed(here.emulator, TOPIC + "-2") as other:
+        other.append(1)
+        for store in stores:
+            here.live(checkpoint=store).close()
+            assert isinstance(other.follow(checkpoint=store).exception(20), CheckpointError)
+
+
+def test_c1_2_a_file_that_cannot_be_used(here: Followed, tmp_path: Path) -> None:
+    """Ends the follower before it begins; no record is handled that could not be remembered."""
+    here.append(1)
+    (tmp_path / "text").write_text("This is no database, and long enough for SQLite to see that.")
+    for path in (tmp_path / "no folder" / "positions.db", tmp_path / "text"):
+        assert isinstance(here.follow(checkpoint=path).exception(20), CheckpointError)
+        assert here.diary.seqs == []
+
+
+class Fickle:
+    """A store of a user's own, which fails as a test wants."""
+
+    def __init__(self, kept: Checkpoint | None = None) -> None:
+        self.kept = kept
+        self.errors: list[Exception] = []
+        self.closed = threading.Event()
+
+    def open(self, topic: str) -> Checkpoint | None:
+        self._fail()
+        return self.kept
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        self._fail()
+        self.kept = checkpoint
+
+    def close(self) -> None:
+        self.closed.set()
+
+    def _fail(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+def test_c1_2_a_store_of_ones_own(here: Followed) -> None:
+    """What it has counts, and not `after`."""
+    here.append(5)
+    store = Fickle(Checkpoint(3))
+    follower = here.live(checkpoint=store, after=1)
+    assert here.diary.seqs == [4, 5]
+    follower.close()
+    assert store.kept is not None
+    assert store.kept.seq == 5
+    assert store.closed.is_set()
+
+
+def test_c1_2_a_store_that_is_away_for_a_while_is_asked_again(here: Followed) -> None:
+    """For the position at the beginning as for keeping it."""
+    store = Fickle()
+    store.errors = [Unavailable("away"), Unavailable("away")]
+    here.append(5)
+    here.live(checkpoint=store, checkpoint_every=1, checkpoint_seconds=0.01)
+    store.errors = [Unavailable("away")]
+    here.append(1)
+    until(lambda: store.kept is not None and store.kept.seq == 6)
+    assert here.diary.seqs == [1, 2, 3, 4, 5, 6]
+
+
+def test_c1_2_a_store_that_fails_for_good_ends_the_follower(here: Followed) -> None:
+    """To go on would be to do all of it again after a crash."""
+    store = Fickle()
+    here.append(5)
+    follower = here.live(checkpoint=store, checkpoint_every=1)
+    store.errors = [OSError("disk full")]
+    here.append(10)
+    error = follower.exception(20)
+    assert isinstance(error, CheckpointError)
+    assert "disk full" in str(error)
+    assert here.diary.closed.reason is CloseReason.CHECKPOINT_ERROR
+    assert here.diary.seqs == [1, 2, 3, 4, 5, 6]
+
+
+def test_c1_12_what_is_handled_is_kept_after_a_while(here: Followed) -> None:
+    """Without another record, and far from the number at which it would be."""
+    kept: list[int] = []
+    here.append(1)
+    here.live(checkpoint=lambda checkpoint: kept.append(checkpoint.seq), checkpoint_seconds=0.05)
+    until(lambda: kept[-1:] == [1])
+    here.append(1)
+    until(lambda: kept[-1:] == [2])
+
+
+def test_c1_1_a_start_at_the_end_is_kept(here: Followed, tmp_path: Path) -> None:
+    """What comes while it is away then is not skipped by the next start, at the end again."""
+    here.append(3)
+    here.live("tail", checkpoint=tmp_path / "positions.db").close()
+    here.append(2)
+    here.live("tail", checkpoint=tmp_path / "positions.db")
+    assert here.diary.seqs == [4, 5]
+
+
+@pytest.mark.parametrize("cursor", [False, True])
+def test_c1_15_a_topic_made_anew_is_told_and_begins_anew(
+    here: Followed, tmp_path: Path, cursor: bool
+) -> None:
+    """The position knows of which life of the topic it is. (A cursor goes with its topic.)"""
+    store = ServerCursor(CURSOR) if cursor else tmp_path / "positions.db"
+    here.append(9)
+    here.live(checkpoint=store).close()
+    here.delete()
+    here.append(4)
+    here.live(checkpoint=store)
+    assert here.diary.seqs == [1, 2, 3, 4]
+    reasons = [gap.reason for gap in here.diary.gaps]
+    assert reasons == ([] if cursor else [GapReason.RECREATED])
+    here.append(1)
+    here.diary.wait_for(lambda: 5 in here.diary.seqs)
+
+
+def test_c1_15_a_topic_made_anew_while_it_is_followed(here: Followed) -> None:
+    """Its stream ends, and the next read tells."""
+    held = Held(here)
+    here.append(2)
+    here.follow(handler=held)
+    here.diary.wait_for(lambda: here.diary.seqs == [1])
+    here.delete()
+    here.append(1)
+    held.gate.set()
+    here.diary.wait_for(lambda: here.diary.seqs == [1, 2, 1])
+    assert [gap.reason for gap in here.diary.gaps] == [GapReason.RECREATED]
+
+
+def test_c1_1_positions_outlive_the_broker(tmp_path: Path) -> None:
+    """With a data directory: the same life of the topic, and nothing again."""
+    with (
+        Emulator(data_dir=tmp_path / "broker", durability="fsync") as emulator,
+        followed(emulator) as here,
+    ):
+        here.append(4)
+        follower = here.live(checkpoint=tmp_path / "positions.db")
+        emulator.stop()
+        here.diary.wait_for_turn(2)
+        emulator.start()
+        here.diary.wait_for_turn(3)
+        here.append(2)
+        here.diary.wait_for(lambda: 6 in here.diary.seqs)
+        follower.close()
+        assert here.diary.seqs == [1, 2, 3, 4, 5, 6]
+        assert here.diary.gaps == []

@@ -1,0 +1,44 @@
+"""A follower that is killed at any moment: nothing lost, and few records twice."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from emulator import Emulator
+from tests.contract.following import followed, until
+from tests.contract.killable_follower import KillableFollower
+
+TOTAL = 1000
+EVERY = 20
+KILLS = 4
+
+
+@pytest.mark.parametrize("store", ["file", "cursor"])
+def test_c1_2_a_killed_follower_has_at_most_n_records_again(
+    emulator: Emulator, tmp_path: Path, store: str
+) -> None:
+    """SIGKILL while it catches up and while it is live; then another goes on."""
+    dice = random.Random(1)
+    with (
+        followed(emulator) as here,
+        KillableFollower(emulator.endpoint, here.topic, tmp_path, store, EVERY) as killable,
+    ):
+        here.append(TOTAL // 2)
+        for life in range(KILLS):
+            process = killable.start()
+            killable.wait_for(len(killable.handled) + dice.randrange(1, TOTAL // KILLS // 2))
+            killable.kill(process)
+            if life == KILLS // 2:
+                here.append(TOTAL // 2)
+        process = killable.start()
+        until(lambda: TOTAL in killable.handled[-1:])
+        killable.kill(process)
+    handled = killable.handled
+    assert set(handled) == set(range(1, TOTAL + 1))
+    back = [before - after + 1 for before, after in pairwise(handled) if after != before + 1]
+    assert 0 < len(back) <= KILLS
+    assert all(0 < again <= EVERY for again in back)

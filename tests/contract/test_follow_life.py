@@ -1,0 +1,256 @@
+"""A follower in a program: its end, its client's, forks, and streams that will not stand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emulator import Emulator
+from protocol.errors import Unavailable
+from subscriber import AsyncSubscriberClient, SubscriberClosed
+from subscriber.follow import CloseReason, FellBehind, Follower, FollowState, Record
+from subscriber.follow.follow import Follow
+from subscriber.follow.settings import Rules, Settings
+from subscriber.follow.source import Source
+from subscriber.follow.stores import Nowhere
+from tests.contract.face import PATIENCE
+from tests.contract.following import TOPIC, Followed, Held, followed, kept_in, until
+from tests.subscriber.program import start_program
+
+
+@pytest.fixture
+def here(emulator: Emulator) -> Iterator[Followed]:
+    with followed(emulator) as here:
+        yield here
+
+
+def test_its_client_ends_it(here: Followed) -> None:
+    """And waits for the handler."""
+    held = Held(here)
+    here.append(2)
+    follower = here.follow(handler=held)
+    here.diary.wait_for(lambda: here.diary.seqs == [1])
+    here.client.close(timeout=0)
+    assert not follower.done()
+    held.gate.set()
+    assert follower.result() is True
+    assert here.diary.seqs == [1]
+    with pytest.raises(SubscriberClosed):
+        here.follow()
+
+
+def test_it_can_be_closed_by_its_own_handler(here: Followed) -> None:
+    """Which then is done with its record, and gets no other."""
+    followers: list[Follower] = []
+
+    def handle(record: Record) -> None:
+        here.diary.handle(record)
+        until(lambda: bool(followers))
+        assert not followers[0].close()
+
+    here.append(3)
+    followers.append(here.follow(handler=handle))
+    assert followers[0].result() is True
+    assert here.diary.seqs == [1]
+    assert followers[0].position.seq == 1
+    assert followers[0].state is FollowState.CLOSED
+
+
+def test_an_event_that_cannot_be_told_changes_nothing(here: Followed) -> None:
+    """It is logged."""
+
+    def tell(event: object) -> None:
+        here.diary.tell(event)  # type: ignore[arg-type]
+        raise ValueError("tell")
+
+    here.append(1)
+    here.live(on_event=tell)
+    here.append(1)
+    here.diary.wait_for(lambda: here.diary.seqs == [1, 2])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"topic": 3},
+        {"handler": None},
+        {"handler": asyncio.sleep},
+        {"after": -1},
+        {"after": "soon"},
+        {"on_event": 1},
+        {"checkpoint": 5},
+        {"checkpoint_every": 0},
+        {"checkpoint_seconds": -1},
+        {"live_buffer": 0},
+        {"give_up_after": 0},
+    ],
+)
+def test_arguments_that_do_not_fit_are_told_at_once(here: Followed, wrong: dict[str, Any]) -> None:
+    """By name, and nothing has begun."""
+    arguments: dict[str, Any] = {"topic": TOPIC, "handler": print, **wrong}
+    name = next(iter(wrong)).removeprefix("after") or "a start"
+    with pytest.raises((TypeError, ValueError), match=name):
+        here.client.follow(**arguments)
+    assert here.wire.calls == []
+
+
+# Forks a child that waits for its standard input's end, so that it outlives the follower.
+FORKING = """
+import os, sys, threading
+from subscriber import ForkedProcess, SubscriberClient
+
+topic, path = {topic!r}, {path!r}
+client = SubscriberClient(endpoint=sys.argv[1])
+seen = []
+came = threading.Semaphore(0)
+
+def handle(record):
+    seen.append(record.seq)
+    came.release()
+
+follower = client.follow(topic, handle, checkpoint=path)
+assert came.acquire(timeout=20)
+reader, writer = os.pipe()
+child = os.fork()
+if not child:
+    os.close(writer)
+    refused = 0
+    again = lambda: client.follow(topic, handle)
+    for use in (follower.close, follower.result, follower.statistics, again):
+        try:
+            use()
+        except ForkedProcess:
+            refused += 1
+    os.read(reader, 1)
+    os._exit(refused)
+client.append(topic, ["two"])
+assert came.acquire(timeout=20)
+assert follower.close(20)
+follower = client.follow(topic, handle, checkpoint=path)
+client.append(topic, ["three"])
+assert came.acquire(timeout=20)
+os.close(writer)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), seen)
+"""
+
+
+def test_a_forked_child_cannot_use_it_and_the_parent_goes_on(
+    here: Followed, tmp_path: Path
+) -> None:
+    """As with a subscription. The child does not hold the follower's name, either."""
+    here.append(1)
+    program = FORKING.format(topic=TOPIC, path=str(tmp_path / "positions.db"))
+    with start_program(program, here.emulator.endpoint) as running:
+        printed, errors = running.communicate(timeout=60)
+    assert (running.returncode, printed) == (0, "4 [1, 2, 3]\n"), errors
+
+
+def test_whatever_a_handler_raises_ends_it(here: Followed) -> None:
+    """Also what is no Exception: the future is done in any case."""
+
+    def handle(record: Record) -> None:
+        raise SystemExit(3)
+
+    here.append(1)
+    follower = here.follow(handler=handle)
+    assert isinstance(follower.exception(PATIENCE), SystemExit)
+    assert here.diary.closed.reason is CloseReason.HANDLER_ERROR
+
+
+def test_a_program_that_ends_without_closing_it_keeps_its_position(
+    here: Followed, tmp_path: Path
+) -> None:
+    """At the interpreter's exit the follower is ended in order, and quickly."""
+    here.append(3)
+    program = f"""
+import sys, threading
+from subscriber import SubscriberClient
+
+caught_up = threading.Event()
+client = SubscriberClient(endpoint=sys.argv[1])
+client.follow(
+    {TOPIC!r}, lambda record: None, checkpoint={str(tmp_path / "positions.db")!r},
+    checkpoint_seconds=1000, on_event=lambda event: caught_up.set(),
+)
+caught_up.wait()
+"""
+    with start_program(program, here.emulator.endpoint) as running:
+        _, errors = running.communicate(timeout=PATIENCE)
+    assert (running.returncode, errors) == (0, "")
+    assert kept_in(tmp_path / "positions.db")[TOPIC] == 3
+
+
+def test_c1_11_a_stream_that_falls_silent_is_left(here: Followed) -> None:
+    """Not even heartbeats come: FellBehind, and another stream."""
+    here.append(1)
+    rules = Rules(patience=0.2)
+    settings = Settings(TOPIC, rules=rules)
+    follow = Follow(
+        Source(here.client._rpcs, settings),
+        Nowhere(),
+        here.diary.handle,
+        here.diary.tell,
+        None,
+        settings,
+    )
+    follow.start()
+    here.diary.wait_for_turn(3)
+    follow.stop()
+    follow.future.result(PATIENCE)
+    fell = here.diary.events[1]
+    assert isinstance(fell, FellBehind)
+    assert fell.cause == "silence"
+
+
+def test_c1_11_where_no_stream_stands_it_polls(here: Followed) -> None:
+    """After three falls within a minute. Records come all the same, and the user is told so."""
+    here.append(1)
+    follower = here.live()
+    for falls in (1, 2, 3):
+        until(lambda: follower.state is FollowState.LIVE)
+        here.wire.cut_stream()
+        here.diary.wait_for_turn(1 + 2 * falls)
+    assert follower.state is FollowState.POLL
+    here.append(2)
+    here.diary.wait_for(lambda: here.diary.seqs == [1, 2, 3])
+    assert here.diary.turns == ["CaughtUp", "FellBehind"] * 3 + ["CaughtUp"]
+    assert follower.close()
+
+
+def test_c1_14_a_server_that_never_was(here: Followed) -> None:
+    """Nobody listens: with `give_up_after` that is the end, also before the first answer."""
+    here.emulator.stop()
+    follower = here.follow(give_up_after=0.2)
+    assert isinstance(follower.exception(PATIENCE), Unavailable)
+    assert here.diary.closed.reason is CloseReason.SERVER_GONE
+    assert [type(event).__name__ for event in here.diary.events] == ["Closed"]
+
+
+def test_coroutines_follow_on_their_event_loop(here: Followed) -> None:
+    """One record at a time; what they raise ends the follower."""
+    seen: list[int] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def handle(record: Record) -> None:
+            assert asyncio.get_running_loop() is loop
+            await asyncio.sleep(0)
+            seen.append(record.seq)
+            if record.seq == 3:
+                raise ValueError("three")
+
+        async with AsyncSubscriberClient(endpoint=here.emulator.endpoint) as client:
+            with pytest.raises(TypeError, match="handler"):
+                client.follow(TOPIC, print)  # type: ignore[arg-type]
+            follower = client.follow(TOPIC, handle)
+            with pytest.raises(ValueError, match="three"):
+                await asyncio.wrap_future(follower)
+
+    here.append(5)
+    asyncio.run(main())
+    assert seen == [1, 2, 3]

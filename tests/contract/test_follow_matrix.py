@@ -1,0 +1,207 @@
+"""Every kind of log, every start, everything that may happen then: what is handed and told.
+
+After the scenarios with which EventStore tests its stream subscriptions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+import pytest
+
+from emulator import Emulator
+from protocol.clock import ManualClock
+from protocol.errors import NotFound
+from subscriber.feeds import GapReason
+from subscriber.follow import Checkpoint, CloseReason, Gap, Record
+from tests.contract.following import Followed, followed, until, until_live
+
+Kind = Literal[
+    "empty", "existing", "partly deleted", "all deleted", "capped", "expired", "recreated"
+]
+Start = Literal["first", "before last", "last", "beyond", "tail"]
+Happening = Literal["more comes", "the topic is deleted", "it falls behind"]
+
+KINDS: tuple[Kind, ...] = (
+    "empty", "existing", "partly deleted", "all deleted", "capped", "expired", "recreated",
+)  # fmt: skip
+STARTS: tuple[Start, ...] = ("first", "before last", "last", "beyond", "tail")
+HAPPENINGS: tuple[Happening, ...] = ("more comes", "the topic is deleted", "it falls behind")
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A log: its newest number, up to where it has lost records, and what can be read.
+
+    life: of which an earlier reader knows a position; None: of this one.
+    """
+
+    last: int
+    lost: int
+    readable: range
+    reason: GapReason = GapReason.UNKNOWN
+    life: int | None = None
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Emulator]:
+    with Emulator(clock=ManualClock()) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def here(broker: Emulator) -> Iterator[Followed]:
+    topic = f"projects/test-project/topics/case-{next(_numbers)}"
+    with followed(broker, topic) as here:
+        yield here
+
+
+def make(here: Followed, kind: Kind) -> Kept:
+    """Make the topic, with eight records where there are any."""
+    client, topic = here.client, here.topic
+    config: dict[str, object] = {}
+    if kind == "capped":
+        config = {"cap_records": 3}
+    elif kind == "expired":
+        config = {"ttl": timedelta(seconds=5)}
+    epoch = client.put_feed(topic=topic, config=config).epoch
+    if kind == "empty":
+        return Kept(0, 0, range(1, 1))
+    here.append(8)
+    if kind == "partly deleted":
+        client.delete_messages(topic, before_seq=6)
+        return Kept(8, 0, range(6, 9))
+    if kind == "all deleted":
+        client.delete_messages(topic, before_seq=9)
+        return Kept(8, 0, range(9, 9))
+    if kind == "capped":
+        return Kept(8, 5, range(6, 9), GapReason.CAP)
+    if kind == "expired":
+        here.emulator.clock.advance(6)
+        return Kept(8, 8, range(9, 9), GapReason.TTL)
+    if kind == "recreated":
+        here.delete()
+        client.put_feed(topic=topic)
+        here.append(2)
+        return Kept(2, 0, range(1, 3), GapReason.RECREATED, life=epoch)
+    return Kept(8, 0, range(1, 9))
+
+
+def number(start: Start, kept: Kept) -> int:
+    last = 8 if kept.life else kept.last
+    starts = {"first": 0, "before last": max(last - 1, 0), "last": last, "beyond": last + 2}
+    return kept.last if start == "tail" else starts[start]
+
+
+@pytest.mark.parametrize("happening", HAPPENINGS)
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_c1_13_a_follower_of_any_log_from_any_start(
+    here: Followed, kind: Kind, start: Start, happening: Happening
+) -> None:
+    """The numbers exactly, gaps exactly, one CaughtUp until it falls behind."""
+    kept = make(here, kind)
+    after = number(start, kept)
+    follower = here.live("tail" if start == "tail" else Checkpoint(after, kept.life or 0))
+    was_recreated = kept.life is not None and start != "tail"
+    expected = [seq for seq in kept.readable if seq > after or was_recreated]
+    assert here.diary.seqs == expected
+    check_gaps(here, kept, after, was_recreated)
+    assert here.diary.turns == ["CaughtUp"]
+
+    if happening == "the topic is deleted":
+        here.delete()
+        assert isinstance(follower.exception(20), NotFound)
+        assert here.diary.closed.reason is CloseReason.TOPIC_DELETED
+        assert here.diary.seqs == expected
+        return
+    if happening == "it falls behind":
+        here.wire.cut_stream()
+        here.diary.wait_for_turn(3)
+        until_live(follower)
+    here.append(3)
+    came = range(kept.last + 1, kept.last + 4)
+    expected += [seq for seq in came if seq > after or was_recreated]
+    here.diary.wait_for(lambda: here.diary.seqs[-1:] == [kept.last + 3])
+    assert here.diary.seqs == expected
+    turns = ["CaughtUp", "FellBehind", "CaughtUp"]
+    assert here.diary.turns == (turns if happening == "it falls behind" else turns[:1])
+
+
+def check_gaps(here: Followed, kept: Kept, after: int, was_recreated: bool) -> None:
+    """One gap where something is lost, before the first record; none where nothing is."""
+    gaps = [(gap.from_seq, gap.to_seq, gap.reason) for gap in here.diary.gaps]
+    if was_recreated:
+        assert gaps == [(1, 0, GapReason.RECREATED)]
+    elif after < kept.lost:
+        assert gaps == [(after + 1, kept.lost, kept.reason)]
+    else:
+        assert gaps == []
+    kinds = [type(entry) for entry in here.diary.entries]
+    if Gap in kinds and Record in kinds:
+        assert kinds.index(Gap) < kinds.index(Record)
+
+
+def test_c1_14_a_topic_that_does_not_exist_is_an_error(here: Followed) -> None:
+    """Told at once, and the topic is not made."""
+    follower = here.follow()
+    assert isinstance(follower.exception(20), NotFound)
+    assert here.diary.closed.reason is CloseReason.TOPIC_DELETED
+    with pytest.raises(NotFound):
+        here.client.get_feed(topic=here.topic)
+
+
+def test_c1_13_a_topic_that_does_not_exist_is_made_on_request(here: Followed) -> None:
+    """And one that exists is left as it is."""
+    here.live(create=True)
+    here.append(2)
+    here.diary.wait_for(lambda: here.diary.seqs == [1, 2])
+    here.live(create=True)
+    assert here.diary.seqs == [1, 2]
+
+
+def test_c1_1_records_of_google_publishers_are_followed_too(here: Followed) -> None:
+    """A feed is a topic; they publish into it."""
+    here.client.put_feed(topic=here.topic)
+    here.live()
+    ids = [here.emulator.publish(here.topic, b"paid", ordering_key="k", kind="a") for _ in "12"]
+    here.diary.wait_for(lambda: len(here.diary.seqs) == 2)
+    first = here.diary.entries[1]
+    assert isinstance(first, Record)
+    assert (first.message_id, first.data, first.ordering_key) == (ids[0], b"paid", "k")
+    assert dict(first.attributes) == {"kind": "a"}
+    assert repr(first) == "Record(seq=1, data=b'paid', attributes={'kind': 'a'})"
+
+
+@pytest.mark.parametrize("mine", ["filter", "exclude_node"])
+def test_c1_12_what_a_filter_keeps_back_moves_the_position(here: Followed, mine: str) -> None:
+    """So that it is not looked at again; in the past as in what is pushed."""
+    options = {
+        "filter": {"filter": 'attributes.node = "b"'},
+        "exclude_node": {"exclude_node": "a"},
+    }[mine]
+    here.append(3, node="a")
+    follower = here.live(**options)
+    assert follower.position.seq == 3
+    here.append(2, node="a")
+    here.append(1, node="b")
+    here.append(2, node="a")
+    here.diary.wait_for(lambda: here.diary.seqs == [6])
+    until(lambda: follower.position.seq == 8)
+    assert here.diary.turns == ["CaughtUp"]
+
+
+def test_c1_12_much_that_a_filter_keeps_back_is_no_gap(here: Followed) -> None:
+    """More than the broker looks at for one frame."""
+    here.append(1, node="b")
+    here.live(exclude_node="a")
+    here.append(2500, node="a")
+    here.append(1, node="b")
+    here.diary.wait_for(lambda: here.diary.seqs == [1, 2502])
+    assert here.diary.turns == ["CaughtUp"]

@@ -1,0 +1,77 @@
+"""Seed 003 over the real broker: how a fetch ends that gets nothing, and what it says then."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from subscriber import PullTimeout, SubscriberClient, SubscriberClosed
+from tests.contract.pull_world import PATIENCE, SUBSCRIPTION, PullWorld, texts
+from tests.contract.pull_world import world as world
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [(SUBSCRIPTION + "-missing", NotFound), ("billing", InvalidArgument)],
+)
+def test_c3_11_what_the_server_refuses_is_an_error(
+    world: PullWorld, name: str, error: type[Exception]
+) -> None:
+    """Never a message."""
+    with pytest.raises(error):
+        world.client.fetch(name)
+
+
+def test_c3_11_a_server_that_goes_away_is_an_error_at_once(world: PullWorld) -> None:
+    """UNAVAILABLE, and no hang."""
+    waiting = world.start_fetch()
+    world.emulator.stop()
+    assert isinstance(waiting.exception(PATIENCE), Unavailable)
+
+
+def test_c3_11_what_was_received_before_an_error_is_given_back(world: PullWorld) -> None:
+    """The one that waited for two more is there for the next."""
+    world.publish("a")
+    waiting = world.start_fetch(max_messages=3, min_messages=3)
+    world.emulator.inspect(lambda engine: engine.disconnect(FailedPrecondition("no more")))
+    assert isinstance(waiting.exception(PATIENCE), FailedPrecondition)
+    assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
+
+
+def test_c3_16_a_timeout_tells_whether_the_server_was_heard(world: PullWorld) -> None:
+    """One that says that there is nothing is told apart from one that says nothing."""
+    with pytest.raises(PullTimeout, match=r"no message came from .* within 0\.2 s") as raised:
+        world.client.fetch(SUBSCRIPTION, timeout=0.2)
+    assert raised.value.answered
+    with (
+        world.emulator.faults.drop("Pull"),
+        pytest.raises(PullTimeout, match=r"no answer about .* within 0\.2 s") as raised,
+    ):
+        world.client.fetch(SUBSCRIPTION, timeout=0.2)
+    assert not raised.value.answered
+    with (
+        world.emulator.faults.drop("Pull"),
+        pytest.raises(PullTimeout, match="no answer about"),
+    ):
+        world.client.fetch(SUBSCRIPTION, timeout=0.2, no_wait=True)
+
+
+def test_c3_17_a_closed_client_fetches_nothing_and_messages_stay(world: PullWorld) -> None:
+    """They are for others."""
+    client = SubscriberClient(endpoint=world.emulator.endpoint)
+    waiting = world.start(client.fetch, SUBSCRIPTION, timeout=None)
+    world.wait_until_waiting(1)
+    client.close()
+    assert isinstance(waiting.exception(PATIENCE), SubscriberClosed)
+    world.publish("a")
+    with pytest.raises(SubscriberClosed, match="this client is closed"):
+        client.fetch(SUBSCRIPTION)
+    assert texts(world.client.fetch(SUBSCRIPTION)) == ["a"]
+
+
+def test_c3_17_deleting_the_subscription_ends_waiting_fetches(world: PullWorld) -> None:
+    """At once, with NOT_FOUND."""
+    waiting = [world.start_fetch() for _ in range(3)]
+    world.client.delete_subscription(subscription=SUBSCRIPTION)
+    for fetch in waiting:
+        assert isinstance(fetch.exception(PATIENCE), NotFound)

@@ -1,0 +1,293 @@
+"""Seed 003 over the real broker: what a fetch asks for, how long it waits, and what it returns."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+import grpc
+import pytest
+
+from protocol.clock import SYSTEM_CLOCK
+from protocol.errors import Cancelled, DeadlineExceeded
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber import PullTimeout, SubscriberClient
+from tests.contract.pull_world import (
+    PATIENCE,
+    SUBSCRIPTION,
+    PullWorld,
+    Recorder,
+    seconds_of,
+    texts,
+)
+from tests.contract.pull_world import world as world
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def client(world: PullWorld, recorder: Recorder) -> SubscriberClient:
+    """A client whose calls are noted."""
+    return world.another_client(recorder)
+
+
+def pulls(recorder: Recorder) -> list[tuple[bool, int]]:
+    """Of each Pull that was sent: whether it was immediate, and how many it asked for."""
+    return [
+        (request.return_immediately, request.max_messages)
+        for request, _ in recorder.sent
+        if isinstance(request, pubsub.PullRequest)
+    ]
+
+
+# ---- the request ---------------------------------------------------------------------------------
+
+
+def test_c3_1_a_fetch_takes_one_message_and_lingers_by_default(world: PullWorld) -> None:
+    """Of two that come it gets the first."""
+    waiting = world.start(world.client.fetch, SUBSCRIPTION)
+    world.wait_until_waiting(1)
+    world.publish("a", "b")
+    assert texts(waiting.result(PATIENCE)) == ["a"]
+
+
+def test_c3_1_a_batch_may_be_larger_than_any_response(world: PullWorld) -> None:
+    """Nor is the list cut at the broker's thousand messages a response."""
+    for _ in range(3):
+        world.publish(*["x"] * 800)
+    fetched = world.client.fetch(SUBSCRIPTION, 5000)
+    assert (len(fetched), fetched.reason) == (2400, "drained")
+
+
+def test_c3_1_large_messages_come_in_several_responses_and_one_list(world: PullWorld) -> None:
+    """A response ends before it is too large for a client; a number has no limit but its own."""
+    for _ in range(3):
+        world.publish("x" * 1_900_000)
+    assert len(world.client.fetch(SUBSCRIPTION, 10**12)) == 3
+
+
+def test_c3_2_no_wait_comes_before_a_time_to_wait(world: PullWorld) -> None:
+    """Whatever the timeout: the answer comes at once."""
+    assert seconds_of(lambda: world.client.fetch(SUBSCRIPTION, timeout=30, no_wait=True)) < 5
+    assert world.client.fetch(SUBSCRIPTION, timeout=None, no_wait=True, min_messages=1) == []
+    request = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=1, return_immediately=True)
+    assert seconds_of(lambda: world.client.pull(request=request, timeout=30)) < 5
+
+
+def test_c3_3_no_wait_returns_what_is_there_or_nothing(world: PullWorld) -> None:
+    """Also when more was asked for."""
+    nothing = world.client.fetch(SUBSCRIPTION, 5, no_wait=True)
+    assert (texts(nothing), nothing.reason) == ([], "drained")
+    world.publish("a", "b")
+    some = world.client.fetch(SUBSCRIPTION, 5, no_wait=True, min_messages=3)
+    assert (texts(some), some.reason) == (["a", "b"], "drained")
+
+
+def test_c3_4_a_lingering_pull_ends_when_messages_come(world: PullWorld) -> None:
+    """It is filled by what is published."""
+    waiting = world.start_fetch()
+    world.publish("a")
+    assert waiting.result(PATIENCE).reason == "filled"
+
+
+def test_c3_4_a_lingering_pull_ends_when_its_time_is_up(world: PullWorld) -> None:
+    """Not earlier, but for the margin; and then nobody waits."""
+    began = SYSTEM_CLOCK.monotonic()
+    with pytest.raises(PullTimeout):
+        world.client.fetch(SUBSCRIPTION, timeout=0.4)
+    assert SYSTEM_CLOCK.monotonic() - began > 0.3
+    assert world.waiting == 0
+
+
+def test_c3_4_a_lingering_pull_ends_when_its_caller_leaves(world: PullWorld) -> None:
+    """The connection's end is enough."""
+    channel = grpc.insecure_channel(world.emulator.endpoint)
+    waiting = world.start(SubscriberClient(channel=channel).fetch, SUBSCRIPTION, timeout=None)
+    world.wait_until_waiting(1)
+    channel.close()
+    world.wait_until_waiting(0)
+    assert isinstance(waiting.exception(PATIENCE), Cancelled)
+
+
+def test_c3_8_what_is_there_is_asked_for_first(
+    world: PullWorld, client: SubscriberClient, recorder: Recorder
+) -> None:
+    """And nothing else, if that is enough."""
+    world.publish("a", "b")
+    assert texts(client.fetch(SUBSCRIPTION, 5)) == ["a", "b"]
+    assert pulls(recorder) == [(True, 5)]
+
+
+def test_c3_8_only_then_a_request_lingers_for_the_time_that_is_left(
+    world: PullWorld, client: SubscriberClient, recorder: Recorder
+) -> None:
+    """Its deadline is that time, and the broker answers before it: the caller sees no error."""
+    with pytest.raises(PullTimeout) as raised:
+        client.fetch(SUBSCRIPTION, 5, timeout=1.2)
+    assert raised.value.answered
+    assert pulls(recorder) == [(True, 5), (False, 5)]
+    (_, first), (_, second) = recorder.sent
+    assert second <= first <= 1.2
+
+
+def test_c3_9_a_fetch_returns_at_least_one_and_at_most_as_many_as_asked_for(
+    world: PullWorld,
+) -> None:
+    """In the order of publishing; `reason` says why there were not more."""
+    world.publish(*"abcdefg")
+    first = world.client.fetch(SUBSCRIPTION, 5)
+    assert (texts(first), first.reason) == (list("abcde"), "filled")
+    second = world.client.fetch(SUBSCRIPTION, 5)
+    assert (texts(second), second.reason) == (list("fg"), "drained")
+    with pytest.raises(PullTimeout):
+        world.client.fetch(SUBSCRIPTION, 5, timeout=0.1)
+
+
+def test_c3_9_one_that_is_there_is_returned_without_waiting_for_two_more(world: PullWorld) -> None:
+    """Waiting for more is `min_messages`' business."""
+    world.publish("a")
+    assert seconds_of(lambda: world.client.fetch(SUBSCRIPTION, 3, timeout=30)) < 5
+
+
+def test_c3_12_one_message_costs_an_immediate_request_and_at_most_a_lingering_one(
+    world: PullWorld, client: SubscriberClient, recorder: Recorder
+) -> None:
+    """One if it is there, two if it comes."""
+    world.publish("a")
+    client.fetch(SUBSCRIPTION)
+    assert pulls(recorder) == [(True, 1)]
+    waiting = world.start(client.fetch, SUBSCRIPTION)
+    world.wait_until_waiting(1)
+    world.publish("b")
+    assert texts(waiting.result(PATIENCE)) == ["b"]
+    assert pulls(recorder)[1:] == [(True, 1), (False, 1)]
+
+
+def test_c3_12_fetchers_of_one_client_do_not_get_each_others_answers(world: PullWorld) -> None:
+    """Each subscription has its own messages."""
+    even = world.create(SUBSCRIPTION + "-even", filter='attributes.kind = "even"')
+    odd = world.create(SUBSCRIPTION + "-odd", filter='attributes.kind = "odd"')
+    waiting: dict[str, Future[Any]] = {
+        name: world.start(world.client.fetch, name, 10, PATIENCE, 10) for name in (even, odd)
+    }
+    for number in range(20):
+        world.publish(str(number), kind="odd" if number % 2 else "even")
+    assert texts(waiting[even].result(PATIENCE)) == [str(n) for n in range(0, 20, 2)]
+    assert texts(waiting[odd].result(PATIENCE)) == [str(n) for n in range(1, 20, 2)]
+
+
+def test_c3_13_a_message_is_what_was_published_and_can_be_acknowledged(world: PullWorld) -> None:
+    """Nothing of the way that it came shows."""
+    name = world.create(SUBSCRIPTION + "-in-order", enable_message_ordering=True)
+    world.publish("a", key="k", tag="x")
+    (message,) = world.client.fetch(name)
+    assert (message.data, dict(message.attributes), message.ordering_key) == (
+        b"a",
+        {"tag": "x"},
+        "k",
+    )
+    assert message.message_id == "1"
+    message.ack_with_response().result(PATIENCE)
+    assert world.emulator.backlog(name) == 0
+
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"max_messages": 0}, ValueError, "max_messages is 0; it must be 1 or more"),
+        ({"max_messages": -1}, ValueError, "max_messages is -1"),
+        ({"max_messages": 1.5}, TypeError, "max_messages is 1.5; it must be a whole number"),
+        ({"min_messages": 0}, ValueError, "min_messages is 0"),
+        ({"min_messages": 2}, ValueError, "it must not be above max_messages, which is 1"),
+        ({"timeout": 0}, ValueError, "timeout is 0; it must be above 0 seconds"),
+        ({"timeout": -1.0}, ValueError, "timeout is -1.0"),
+        ({"timeout": float("nan")}, ValueError, "timeout is nan"),
+        ({"timeout": 0, "no_wait": True}, ValueError, "timeout is 0"),
+        ({"subscription": None}, TypeError, "subscription is None; it must be the full name"),
+    ],
+)
+def test_c3_14_a_bad_argument_is_an_error_and_nothing_is_sent(
+    client: SubscriberClient,
+    recorder: Recorder,
+    arguments: dict[str, Any],
+    error: type[Exception],
+    text: str,
+) -> None:
+    """The text names the argument and its value."""
+    with pytest.raises(error, match=text.replace(".", r"\.")):
+        client.fetch(**{"subscription": SUBSCRIPTION, **arguments})
+    assert recorder.sent == []
+
+
+def test_c3_14_no_timeout_waits_for_ever(world: PullWorld) -> None:
+    """Its requests are renewed when the broker has answered that there is nothing."""
+    with world.emulator.faults.error("Pull", DeadlineExceeded("nothing"), times=3) as fault:
+        waiting = world.start(world.client.fetch, SUBSCRIPTION, timeout=None)
+        fault.wait_for_hits(3)
+        world.wait_until_waiting(1)
+        world.publish("a")
+        assert texts(waiting.result(PATIENCE)) == ["a"]
+
+
+def test_c3_14_the_second_request_has_the_remaining_time(
+    world: PullWorld, client: SubscriberClient, recorder: Recorder
+) -> None:
+    """What the first one took is not given twice."""
+    with (
+        world.emulator.faults.delay("Pull", 0.3, times=1),
+        pytest.raises(PullTimeout),
+    ):
+        client.fetch(SUBSCRIPTION, timeout=0.8)
+    (_, first), (_, second) = recorder.sent
+    assert second < first - 0.29
+
+
+def test_c3_14_there_is_no_second_request_with_less_than_the_margin_left(
+    world: PullWorld, client: SubscriberClient, recorder: Recorder
+) -> None:
+    """A tenth of a time below a second."""
+    with (
+        world.emulator.faults.delay("Pull", 0.38, times=1),
+        pytest.raises(PullTimeout),
+    ):
+        client.fetch(SUBSCRIPTION, timeout=0.4)
+    assert pulls(recorder) == [(True, 1)]
+
+
+# ---- more than what is there ---------------------------------------------------------------------
+
+
+def test_min_messages_are_waited_for(world: PullWorld) -> None:
+    """Those that are there are part of them; the lingering requests ask for the rest."""
+    world.publish("a")
+    waiting = world.start_fetch(max_messages=4, min_messages=3)
+    world.publish("b")
+    world.wait_until_waiting(1)
+    world.publish("c")
+    fetched = waiting.result(PATIENCE)
+    assert (texts(fetched), fetched.reason) == (["a", "b", "c"], "drained")
+    assert fetched.unsettled == fetched
+
+
+def test_fewer_than_min_messages_are_returned_when_the_time_is_up(world: PullWorld) -> None:
+    """They say that they are fewer."""
+    world.publish("a")
+    fetched = world.client.fetch(SUBSCRIPTION, 4, timeout=0.2, min_messages=3)
+    assert (texts(fetched), fetched.reason) == (["a"], "timed_out")
+
+
+def test_a_fetch_after_one_that_timed_out_gets_what_comes_right_then(world: PullWorld) -> None:
+    """No request of the first is left to take it (nats.py #933)."""
+    with pytest.raises(PullTimeout):
+        world.client.fetch(SUBSCRIPTION, 5, timeout=0.2)
+    publisher = threading.Timer(0.05, world.publish, ["a"])
+    publisher.start()
+    assert texts(world.client.fetch(SUBSCRIPTION, 5, timeout=1)) == ["a"]
+    publisher.join()

@@ -1,0 +1,48 @@
+"""Seed 002: routers in a broker that has no room left for anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from emulator import Emulator
+from protocol.clock import ManualClock
+from tests.contract.conftest import FACES, open_face
+from tests.contract.face import Face, FaceError, texts
+
+# For five records with their wrapping, and not for six.
+MAX_BYTES = 2250
+LARGE = "x" * 400
+
+
+@pytest.fixture(params=FACES)
+def face(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Face]:
+    with Emulator(clock=clock, rest=True, max_bytes=MAX_BYTES) as emulator:
+        face = open_face(request.param, emulator)
+        yield face
+        face.close()
+
+
+def test_c2_4_c2_11_a_full_broker_holds_routers_back_and_loses_nothing(
+    face: Face, clock: ManualClock
+) -> None:
+    """A write past the ceiling is refused, a forward waits, and goes on when there is room."""
+    face.put_topic("feed", cap_records=100)
+    face.put_router("feed-to-web", source="feed", dest="web")
+    for number in range(3):
+        face.append("feed", texts(f"{number}{LARGE}"))
+    with pytest.raises(FaceError) as refused:
+        face.append("feed", texts(LARGE))
+    assert refused.value.status == 429
+    told = face.get_router("feed-to-web")
+    assert (told["forwarded_total"], told["position"]) == (2, 2)
+    clock.advance(1)
+    assert face.get_router("feed-to-web") == told
+    face.delete_records("feed", before_seq=3)
+    clock.advance(0.2)
+    told = face.get_router("feed-to-web")
+    assert (told["forwarded_total"], told["position"]) == (3, 3)
+    answer = face.read("web")
+    assert [record["data"] for record in answer["records"]] == [f"{n}{LARGE}" for n in range(3)]
+    assert answer["tombstone"] is None

@@ -1,0 +1,345 @@
+"""Seed 002, routers: what is appended to one topic is copied to another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from emulator import Emulator
+from protocol.clock import ManualClock
+from tests.contract.face import Face, FaceError, Json, data_of, texts
+
+
+def route(face: Face, source: str, dest: str, name: str = "", **config: Any) -> Json:
+    return face.put_router(name or f"{source}-to-{dest}", source=source, dest=dest, **config)
+
+
+def data_in(face: Face, topic: str, **params: Any) -> list[Any]:
+    return [record["data"] for record in face.read(topic, **params)["records"]]
+
+
+def test_c2_9_a_new_router_says_so_and_has_its_defaults(face: Face) -> None:
+    """And only what is appended from then on is copied."""
+    face.append("feed", texts("before"))
+    made = route(face, "feed", "web")
+    assert made == {
+        "router": "feed-to-web",
+        "created": True,
+        "source": "feed",
+        "dest": "web",
+        "preserve_node": True,
+        "preserve_tag": True,
+        "filter": None,
+        "allow_cycle": False,
+    }
+    face.append("feed", texts("one", "two"))
+    face.append("feed", texts("three"))
+    assert data_in(face, "web") == ["one", "two", "three"]
+
+
+def test_c2_9_what_a_google_publisher_sends_is_copied_too(face: Face, emulator: Emulator) -> None:
+    """A publish is an append."""
+    face.put_topic("feed")
+    route(face, "feed", "web")
+    emulator.publish("projects/default/topics/feed", '"hello"')
+    assert data_in(face, "web") == ["hello"]
+
+
+def test_c2_10_a_destination_is_made_when_the_first_record_comes(face: Face) -> None:
+    """With the defaults of a topic; not before."""
+    face.put_topic("feed")
+    route(face, "feed", "web")
+    with pytest.raises(FaceError) as refused:
+        face.get_topic("web")
+    assert refused.value.status == 404
+    face.append("feed", texts(1))
+    made = face.get_topic("web")
+    assert (made["count"], made["config"]["ttl_ms"]) == (1, 0)
+
+
+def test_c2_10_without_create_dest_the_destination_must_exist(face: Face) -> None:
+    """Otherwise the router is refused."""
+    face.put_topic("feed")
+    with pytest.raises(FaceError) as refused:
+        route(face, "feed", "web", create_dest=False)
+    assert refused.value.status == 404
+    face.put_topic("web")
+    assert route(face, "feed", "web", create_dest=False)["created"]
+
+
+def test_c2_10_a_missing_source_is_not_made(face: Face) -> None:
+    """Who routes from a topic that nobody has made has mistaken its name."""
+    with pytest.raises(FaceError) as refused:
+        route(face, "feed", "web")
+    assert refused.value.status == 404
+    with pytest.raises(FaceError):
+        face.get_topic("feed")
+
+
+def test_c2_10_the_order_of_the_source_is_that_of_the_copies(face: Face) -> None:
+    """Over many appends, for each of several destinations."""
+    face.put_topic("feed")
+    for dest in ("web", "mobile", "mail"):
+        route(face, "feed", dest)
+    for first in range(0, 60, 6):
+        face.append("feed", texts(*range(first, first + 6)))
+    for dest in ("web", "mobile", "mail"):
+        assert data_in(face, dest) == list(range(60))
+
+
+def test_c2_10_the_same_router_again_changes_nothing(face: Face) -> None:
+    """It goes on where it was; other settings hold from then on."""
+    face.put_topic("feed")
+    route(face, "feed", "web")
+    face.append("feed", texts(1))
+    assert not route(face, "feed", "web")["created"]
+    changed = route(face, "feed", "web", filter=["tag", "Eq", "yes"])
+    assert (changed["created"], changed["filter"]) == (False, ["tag", "Eq", "yes"])
+    face.append("feed", [{"data": 2, "tag": "no"}, {"data": 3, "tag": "yes"}])
+    assert data_in(face, "web") == [1, 3]
+    told = face.get_router("feed-to-web")
+    assert (told["forwarded_total"], told["position"]) == (2, 3)
+
+
+def test_c2_10_a_deleted_router_copies_no_more(face: Face) -> None:
+    """What was copied stays, and to delete it again is fine."""
+    face.put_topic("feed")
+    route(face, "feed", "web")
+    face.append("feed", texts(1))
+    assert face.delete_router("feed-to-web")["deleted"]
+    assert not face.delete_router("feed-to-web")["deleted"]
+    face.append("feed", texts(2))
+    assert data_in(face, "web") == [1]
+    with pytest.raises(FaceError) as refused:
+        face.get_router("feed-to-web")
+    assert refused.value.status == 404
+
+
+@pytest.mark.parametrize("deleted", ["feed", "web"])
+def test_c2_10_a_deleted_topic_takes_its_routers_along(face: Face, deleted: str) -> None:
+    """Those from it and those to it; one that is made again has none."""
+    face.put_topic("feed")
+    face.put_topic("web")
+    route(face, "feed", "web")
+    face.put_topic("other")
+    route(face, "other", "elsewhere")
+    face.delete_topic(deleted)
+    assert [router["router"] for router in face.list_routers()] == ["other-to-elsewhere"]
+    face.put_topic(deleted)
+    face.append("feed", texts(1))
+    assert not data_in(face, "web")
+
+
+def test_c2_10_routers_are_listed_by_either_end(face: Face) -> None:
+    """Or all of a project."""
+    for topic in ("feed", "mobile"):
+        face.put_topic(topic)
+    route(face, "feed", "web")
+    route(face, "feed", "mobile")
+    route(face, "mobile", "mail")
+    assert len(face.list_routers()) == 3
+    assert [r["dest"] for r in face.list_routers(source="feed")] == ["mobile", "web"]
+    assert [r["source"] for r in face.list_routers(dest="mail")] == ["mobile"]
+
+
+def test_c2_11_a_full_destination_with_discard_old_loses_its_oldest(face: Face) -> None:
+    """The forward succeeds; its slow reader gets a tombstone, and no other topic is touched."""
+    face.put_topic("feed")
+    face.put_topic("web", cap_records=2)
+    face.put_topic("mobile")
+    for dest in ("web", "mobile"):
+        route(face, "feed", dest)
+    watch = face.watch({"web": {"from_seq": 0}})
+    assert watch.next()[0] == "caught-up"
+    watch.close()
+    face.append("feed", texts(1, 2, 3, 4, 5))
+    watch.reopen()
+    kind, _, gap = watch.next()
+    assert (kind, gap["gap_from"], gap["gap_to"]) == ("tombstone", 1, 3)
+    assert data_of(watch.next()) == [4, 5]
+    watch.close()
+    assert data_in(face, "mobile") == [1, 2, 3, 4, 5]
+
+
+def test_c2_11_a_full_destination_with_discard_reject_is_waited_for(
+    face: Face, clock: ManualClock
+) -> None:
+    """Nothing is dropped, the source takes more all the time, and other routers go on."""
+    face.put_topic("feed")
+    face.put_topic("web", cap_records=2, discard="reject")
+    for dest in ("web", "mobile"):
+        route(face, "feed", dest)
+    for number in range(1, 6):
+        face.append("feed", texts(number))
+    assert data_in(face, "web") == [1, 2]
+    assert data_in(face, "mobile") == [1, 2, 3, 4, 5]
+    assert face.get_router("feed-to-web")["position"] == 2
+    face.delete_records("web", before_seq=2)
+    assert data_in(face, "web") == [2, 3]
+    face.put_topic("web", cap_records=100, discard="reject")
+    assert data_in(face, "web") == [2, 3, 4, 5]
+
+
+def test_c2_11_room_that_comes_by_age_is_used(face: Face, clock: ManualClock) -> None:
+    """A destination that refuses makes room as its records expire."""
+    face.put_topic("feed")
+    face.put_topic("web", cap_records=1, discard="reject", ttl_ms=1000)
+    route(face, "feed", "web")
+    face.append("feed", texts(1, 2, 3))
+    seen = []
+    for _ in range(3):
+        seen += data_in(face, "web", from_seq=face.get_topic("web")["earliest_seq"] - 1)
+        clock.advance(1.2)
+    assert seen == [1, 2, 3]
+
+
+def test_c2_11_copies_have_numbers_and_times_of_their_own(face: Face, clock: ManualClock) -> None:
+    """The time to live counts from the forward."""
+    face.put_topic("feed")
+    face.append("feed", texts("only in the source"))
+    face.put_topic("web", ttl_ms=5000, cap_records=1, discard="reject")
+    route(face, "feed", "web")
+    face.append("feed", texts("first", "second"))
+    (first,) = face.read("web")["records"]
+    original = face.read("feed")["records"][1]
+    assert (first["$seq"], original["$seq"]) == (1, 2)
+    clock.advance(5.2)
+    (second,) = face.read("web", from_seq=1)["records"]
+    assert (second["data"], second["$seq"]) == ("second", 2)
+    assert second["$ts"] >= first["$ts"] + 5000
+    clock.advance(4)
+    assert data_in(face, "web", from_seq=1) == ["second"]
+
+
+def test_c2_12_only_what_a_filter_lets_pass_is_copied(face: Face) -> None:
+    """The whole language of a subscription's filter is there; seed 002 has Eq and Glob."""
+    face.put_topic("feed")
+    route(face, "feed", "web", filter=["tag", "Glob", "public:*"])
+    route(face, "feed", "mail", filter=["tag", "Eq", "public:mail"])
+    tags = ["public:mail", "private:mail", "public:", None, "public"]
+    records = [{"data": tag, **({"tag": tag} if tag else {})} for tag in tags]
+    face.append("feed", records)
+    assert data_in(face, "web") == ["public:mail", "public:"]
+    assert data_in(face, "mail") == ["public:mail"]
+    told = face.get_router("feed-to-web")
+    assert (told["forwarded_total"], told["position"]) == (2, 5)
+
+
+@pytest.mark.parametrize("broken", [["tag", "Glob", "a*b"], ["tag", "Like", "x"], ["colour"]])
+def test_c2_12_another_filter_is_refused(face: Face, broken: Any) -> None:
+    """And there is no router then."""
+    face.put_topic("feed")
+    with pytest.raises(FaceError) as refused:
+        route(face, "feed", "web", filter=broken)
+    assert refused.value.status == 400
+    assert not face.list_routers()
+
+
+def test_c2_13_a_topic_cannot_be_routed_to_itself(face: Face) -> None:
+    """Not even with allow_cycle."""
+    face.put_topic("feed")
+    for allow in (False, True):
+        with pytest.raises(FaceError) as refused:
+            route(face, "feed", "feed", allow_cycle=allow)
+        assert refused.value.status == 400
+
+
+def test_c2_13_a_router_that_closes_a_cycle_is_refused_with_the_path(face: Face) -> None:
+    """Nothing changes."""
+    for topic in ("red", "green", "blue"):
+        face.put_topic(topic)
+    route(face, "red", "green")
+    route(face, "green", "blue")
+    with pytest.raises(FaceError) as refused:
+        route(face, "blue", "red")
+    assert refused.value.status == 409
+    assert "red -> green -> blue -> red" in refused.value.message
+    assert len(face.list_routers()) == 2
+
+
+def test_c2_13_an_allowed_cycle_ends_after_eight_hops(face: Face) -> None:
+    """Each topic has what came by, and the broker is not kept busy for ever."""
+    for topic in ("red", "green"):
+        face.put_topic(topic)
+    route(face, "red", "green")
+    route(face, "green", "red", allow_cycle=True)
+    face.append("red", texts("round"))
+    assert data_in(face, "red") == ["round"] * 5
+    assert data_in(face, "green") == ["round"] * 4
+    face.append("green", texts("again"))
+    assert data_in(face, "green", from_seq=4) == ["again"] * 5
+
+
+def test_c2_13_a_second_source_into_a_topic_is_refused(face: Face) -> None:
+    """A destination has the order of one source, and its gaps have one cause."""
+    for topic in ("feed", "other"):
+        face.put_topic(topic)
+    route(face, "feed", "web")
+    with pytest.raises(FaceError) as refused:
+        route(face, "other", "web")
+    assert refused.value.status == 409
+    face.delete_router("feed-to-web")
+    assert route(face, "other", "web")["created"]
+
+
+def test_c2_13_c2_20_what_the_source_lost_before_its_forward_is_a_source_trim(face: Face) -> None:
+    """The destination's readers are told of as many as were lost, in their place."""
+    face.put_topic("feed", cap_records=3)
+    face.put_topic("web", cap_records=2, discard="reject")
+    route(face, "feed", "web")
+    face.append("feed", texts(1, 2))
+    face.append("feed", texts(*range(3, 11)))
+    watch = face.watch({"web": {"from_seq": 0}})
+    assert data_of(watch.next()) == [1, 2]
+    assert watch.next()[0] == "caught-up"
+    face.put_topic("web", cap_records=100, discard="reject")
+    kind, token, gap = watch.next()
+    assert (kind, gap["reason"]) == ("tombstone", "source_trim")
+    assert (gap["gap_from"], gap["gap_to"]) == (3, 7)
+    kind, _, records = watch.next()
+    assert [record["data"] for record in records["records"]] == [8, 9, 10]
+    watch.reopen(token)
+    assert data_of(watch.next()) == [8, 9, 10]
+    watch.close()
+
+
+def test_c2_13_what_was_deleted_in_the_source_on_purpose_is_no_gap(face: Face) -> None:
+    """Neither is what a filter would have kept back."""
+    face.put_topic("feed")
+    face.put_topic("web", cap_records=1, discard="reject")
+    route(face, "feed", "web")
+    face.append("feed", texts(1, 2, 3, 4))
+    face.delete_records("feed", before_seq=4)
+    face.put_topic("web", cap_records=10, discard="reject")
+    answer = face.read("web")
+    assert [record["data"] for record in answer["records"]] == [1, 4]
+    assert answer["tombstone"] is None
+
+
+def test_c2_14_a_node_does_not_get_its_own_records_through_a_router(face: Face) -> None:
+    """Two masters with a topic each, and routers both ways: no echo, and the cursor goes on."""
+    for topic in ("east", "west"):
+        face.put_topic(topic)
+    route(face, "east", "west")
+    route(face, "west", "east", allow_cycle=True)
+    face.append("east", texts("from east"), node="east")
+    face.append("west", texts("from west"), node="west")
+    for node, other in (("east", "west"), ("west", "east")):
+        answer = face.read(node, node=node)
+        assert {record["data"] for record in answer["records"]} == {f"from {other}"}
+        assert answer["next_from_seq"] == answer["head_seq"]
+
+
+def test_c2_14_node_and_tag_are_dropped_on_request(face: Face) -> None:
+    """Each for itself."""
+    face.put_topic("feed")
+    route(face, "feed", "no-node", preserve_node=False)
+    route(face, "feed", "no-tag", preserve_tag=False)
+    route(face, "feed", "both")
+    face.append("feed", [{"data": 1, "tag": "t", "node": "n"}])
+    shown = {}
+    for topic in ("no-node", "no-tag", "both"):
+        (record,) = face.read(topic, include_tags=True)["records"]
+        shown[topic] = (record.get("$node"), record.get("$tag"))
+    assert shown == {"no-node": (None, "t"), "no-tag": ("n", None), "both": ("n", "t")}

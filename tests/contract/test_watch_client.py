@@ -1,0 +1,314 @@
+"""`client.watch` and `client.read` on a real broker: section 1.2 as a client meets it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from emulator import Emulator
+from protocol.clock import ManualClock
+from protocol.errors import NotFound
+from subscriber import SubscriberClient, types
+from subscriber.feeds import CaughtUp, Gap, GapReason, Opened, Records, TopicDeleted
+from tests.contract.watching import Frames, Held
+
+NEWS = "projects/p/topics/news"
+OLDS = "projects/p/topics/olds"
+
+
+@pytest.fixture
+def client(emulator: Emulator) -> Iterator[SubscriberClient]:
+    with SubscriberClient(endpoint=emulator.endpoint) as client:
+        client.put_feed(topic=NEWS, config={"cap_records": 10})
+        client.put_feed(topic=OLDS)
+        yield client
+
+
+def numbers(first: int, last: int) -> list[str]:
+    return [str(number) for number in range(first, last + 1)]
+
+
+# ---- opening ---------------------------------------------------------------------------------
+
+
+def test_c2_15_one_watch_follows_256_topics_each_from_a_place_of_its_own(
+    client: SubscriberClient,
+) -> None:
+    """By one call: a broker that has no room for two streams would not notice."""
+    topics = [f"projects/p/topics/many-{number:03}" for number in range(256)]
+    for topic in topics:
+        client.append(topic, ["1", "2"])
+    frames = Frames()
+    client.watch({topic: n % 3 for n, topic in enumerate(topics)}, frames)
+    frames.wait_for(lambda: len(frames.of(CaughtUp)) == 256)
+    for n, topic in enumerate(topics):
+        assert frames.seqs(topic) == [1, 2][n % 3 :]
+    assert len(frames.of(Opened)) == 1
+
+
+def test_c2_15_more_topics_or_none_are_refused_before_anything_is_sent(
+    client: SubscriberClient,
+) -> None:
+    """The limit is named."""
+    with pytest.raises(ValueError, match="257 topics; a watch has 1 to 256"):
+        client.watch({f"{NEWS}-{number}": 0 for number in range(257)}, print)
+    with pytest.raises(ValueError, match="0 topics"):
+        client.watch({}, print)
+
+
+def test_c2_15_an_unknown_topic_is_the_result(client: SubscriberClient) -> None:
+    """It is not tried again."""
+    frames = Frames()
+    with pytest.raises(NotFound):
+        client.watch({NEWS: 0, "projects/p/topics/none": 0}, frames).result(10)
+    assert frames.all == []
+
+
+def test_c2_16_a_tail_has_only_what_comes_after_it(client: SubscriberClient) -> None:
+    """And 0 has all that there still is."""
+    client.append(NEWS, numbers(1, 3))
+    tail, whole = Frames(), Frames()
+    client.watch({NEWS: "tail"}, tail)
+    client.watch({NEWS: 0}, whole)
+    tail.wait_for_caught_up()
+    client.append(NEWS, ["4"])
+    tail.wait_for_seqs(4)
+    whole.wait_for_seqs(1, 2, 3, 4)
+
+
+def test_c2_17_frames_keep_to_the_limit(client: SubscriberClient) -> None:
+    """Each says which numbers were looked at for it."""
+    client.append(NEWS, numbers(1, 5))
+    frames = Frames()
+    client.watch({NEWS: 0}, frames, max_messages=2)
+    frames.wait_for_caught_up()
+    some = frames.of(Records)
+    assert [len(one.messages) for one in some] == [2, 2, 1]
+    assert [(one.from_seq, one.to_seq, one.head_seq) for one in some] == [
+        (0, 2, 5),
+        (2, 4, 5),
+        (4, 5, 5),
+    ]
+
+
+# ---- gaps ------------------------------------------------------------------------------------
+
+
+def test_c2_19_a_slow_handler_is_told_its_gap_before_the_next_records(
+    client: SubscriberClient,
+) -> None:
+    """Every number is accounted for, once, in order."""
+    held = Held()
+    frames = Frames(held)
+    client.watch({NEWS: 0}, frames)
+    frames.wait_for_caught_up()
+    # So much that the window of the connection is full, and the feed goes on without the reader.
+    for _ in range(60):
+        client.append(NEWS, ["x" * 20_000] * 10)
+    held.wait()
+    held.release()
+    frames.wait_for(lambda: 600 in frames.seqs())
+    assert frames.accounted() == list(range(1, 601))
+    assert frames.of(Gap)
+    assert {gap.reason for gap in frames.of(Gap)} == {GapReason.CAP}
+
+
+def test_c2_20_a_start_that_is_too_old_is_told_as_such(client: SubscriberClient) -> None:
+    """With what had removed the messages."""
+    client.append(NEWS, numbers(1, 30))
+    frames = Frames()
+    client.watch({NEWS: 5}, frames)
+    frames.wait_for_seqs(*range(21, 31))
+    (gap,) = frames.of(Gap)
+    assert gap == Gap(NEWS, 6, 20, GapReason.FROM_SEQ_TOO_OLD, GapReason.CAP, 21, 30)
+
+
+def test_c2_20_a_topic_made_again_is_told_to_who_knew_the_old_one(
+    client: SubscriberClient, emulator: Emulator
+) -> None:
+    """By a position with its epoch, of a read or of a cursor."""
+    client.append(NEWS, numbers(1, 3))
+    position = client.read(NEWS).position
+    emulator.inspect(lambda engine: engine.delete_topic(NEWS))
+    client.append(NEWS, numbers(1, 2))
+    frames = Frames()
+    client.watch({NEWS: position}, frames)
+    frames.wait_for_seqs(1, 2)
+    (gap,) = frames.of(Gap)
+    assert gap.reason is GapReason.RECREATED
+
+
+def test_c2_21_a_slow_handler_costs_other_readers_nothing(client: SubscriberClient) -> None:
+    """Nor another watch of the same client."""
+    held = Held()
+    slow, fast = Frames(held), Frames()
+    client.watch({NEWS: 0}, slow)
+    client.watch({NEWS: 0, OLDS: 0}, fast)
+    slow.wait_for_caught_up()
+    for number in range(1, 31):
+        client.append(NEWS, ["x" * 20_000])
+        fast.wait_for(lambda number=number: number in fast.seqs(NEWS))  # type: ignore[misc]
+    client.append(OLDS, ["a"])
+    fast.wait_for_seqs(1, topic=OLDS)
+    assert fast.seqs(NEWS) == list(range(1, 31))
+    held.wait()
+    assert slow.seqs() == [1]
+    held.release()
+    slow.wait_for(lambda: 30 in slow.seqs())
+    assert slow.accounted() == list(range(1, 31))
+
+
+def test_c2_23_a_handler_that_stands_still_has_less_than_1_mib_on_its_way(
+    client: SubscriberClient,
+) -> None:
+    """Whatever was appended meanwhile: the rest is where it was, or lost and told."""
+    held = Held()
+    frames = Frames(held)
+    client.watch({NEWS: 0}, frames)
+    frames.wait_for_caught_up()
+    for _ in range(100):
+        client.append(NEWS, ["x" * 20_000] * 10)
+    held.wait()
+    held.release()
+    frames.wait_for(lambda: 1000 in frames.seqs())
+    on_its_way = itertools.takewhile(lambda frame: not isinstance(frame, Gap), frames.all)
+    some = [frame for frame in on_its_way if isinstance(frame, Records)]
+    assert sum(len(one.data) for frame in some for one in frame.messages) < 2**20
+    assert frames.of(Gap)
+
+
+def test_c2_23_a_handler_that_was_slow_gets_fewer_larger_frames(client: SubscriberClient) -> None:
+    """What gathered meanwhile comes together."""
+    held = Held()
+    frames = Frames(held)
+    client.watch({OLDS: 0}, frames)
+    frames.wait_for_caught_up()
+    for number in range(200):
+        client.append(OLDS, [f"{number:>4}" + "x" * 10_000])
+    held.wait()
+    held.release()
+    frames.wait_for(lambda: 200 in frames.seqs())
+    assert frames.seqs() == list(range(1, 201))
+    assert max(len(one.messages) for one in frames.of(Records)) >= 10
+
+
+# ---- what is in the frames -------------------------------------------------------------------
+
+
+def test_c2_25_without_data_come_numbers_tags_and_nodes(client: SubscriberClient) -> None:
+    """For whoever wants to know only that there is something."""
+    attributes = {"tag": "public", "node": "a", "other": "x"}
+    client.append(NEWS, [{"data": b"large", "attributes": attributes}])
+    frames = Frames()
+    client.watch({NEWS: 0}, frames, include_data=False)
+    frames.wait_for_seqs(1)
+    (message,) = frames.of(Records)[0].messages
+    assert (message.data, dict(message.attributes)) == (b"", {"tag": "public", "node": "a"})
+
+
+def test_c2_26_caught_up_comes_after_the_backlog_of_each_topic(client: SubscriberClient) -> None:
+    """With the number and the time."""
+    client.append(NEWS, numbers(1, 3))
+    frames = Frames()
+    client.watch({NEWS: 0, OLDS: 0}, frames)
+    frames.wait_for_caught_up(2)
+    assert {one.topic: one.head_seq for one in frames.of(CaughtUp)} == {NEWS: 3, OLDS: 0}
+    news = [frame for frame in frames.all if getattr(frame, "topic", NEWS) == NEWS]
+    assert [type(frame) for frame in news] == [Opened, Records, CaughtUp]
+
+
+def test_c2_26_a_deleted_topic_ends_for_itself_and_the_last_one_ends_the_watch(
+    client: SubscriberClient, emulator: Emulator
+) -> None:
+    """The others go on."""
+    frames = Frames()
+    future = client.watch({NEWS: 0, OLDS: 0}, frames)
+    frames.wait_for_caught_up(2)
+    emulator.inspect(lambda engine: engine.delete_topic(NEWS))
+    frames.wait_for(lambda: frames.of(TopicDeleted) == [TopicDeleted(NEWS)])
+    client.append(OLDS, ["a"])
+    frames.wait_for_seqs(1, topic=OLDS)
+    assert future.running()
+    emulator.inspect(lambda engine: engine.delete_topic(OLDS))
+    assert future.result(10)
+
+
+def test_c2_26_who_names_its_node_gets_nothing_of_its_own(client: SubscriberClient) -> None:
+    """Only that it has caught up."""
+    client.append(NEWS, [{"data": b"mine", "attributes": {"node": "me"}}])
+    frames = Frames()
+    future = client.watch({NEWS: 0}, frames, exclude_node="me")
+    frames.wait_for_caught_up()
+    client.append(NEWS, [{"data": b"yours", "attributes": {"node": "you"}}])
+    frames.wait_for_seqs(2)
+    assert frames.of(Gap) == []
+    assert future.close()
+
+
+def test_c2_27_one_topic_serves_many_watches(client: SubscriberClient) -> None:
+    """Each has its own filter."""
+    some, other = Frames(), Frames()
+    public = types.Position(after_seq=0, filter='attributes.tag = "public"')
+    client.watch({NEWS: public}, some)
+    client.watch({NEWS: 0}, other)
+    for tag in ("public", "private"):
+        client.append(NEWS, [{"data": tag.encode(), "attributes": {"tag": tag}}])
+    other.wait_for_seqs(1, 2)
+    some.wait_for_seqs(1)
+
+
+# ---- reading ---------------------------------------------------------------------------------
+
+
+def test_c2_28_reading_on_from_a_position_reads_everything_once(client: SubscriberClient) -> None:
+    """With its filter, and until it is caught up."""
+    client.append(
+        OLDS,
+        [{"data": b"x", "attributes": {"tag": "ab"[number % 2]}} for number in range(10)],
+    )
+    reading = client.read(OLDS, filter='attributes.tag = "a"', max_messages=2)
+    seqs = [message.message_id for message in reading.messages]
+    while not reading.caught_up:
+        reading = client.read(OLDS, after=reading.position, max_messages=2)
+        seqs += [message.message_id for message in reading.messages]
+    assert seqs == ["1", "3", "5", "7", "9"]
+    assert (reading.position.after_seq, reading.head_seq) == (10, 10)
+
+
+def test_c2_28_a_read_behind_a_loss_has_a_gap(client: SubscriberClient) -> None:
+    """Before the messages; without a loss there is none."""
+    client.append(NEWS, numbers(1, 12))
+    reading = client.read(NEWS)
+    assert reading.gap is not None
+    assert (reading.gap.from_seq, reading.gap.to_seq, reading.gap.reason) == (1, 2, GapReason.CAP)
+    assert reading.messages[0].message_id == "3"
+    assert client.read(NEWS, after=2).gap is None
+
+
+def test_c2_28_a_waiting_read_is_answered_by_the_next_message(client: SubscriberClient) -> None:
+    """From the tail, say, whose position the first read tells."""
+    start = client.read(NEWS, after="tail")
+    assert (list(start.messages), start.caught_up) == ([], True)
+    client.append(NEWS, ["a"])
+    assert client.read(NEWS, after=start.position, wait=20).messages[0].data == b"a"
+
+
+def test_c2_7_an_append_with_a_key_is_carried_out_once(
+    client: SubscriberClient, clock: ManualClock
+) -> None:
+    """Within 120 s."""
+    first = client.append(NEWS, ["a", b"b"], idempotency_key="k")
+    again = client.append(NEWS, ["a", b"b"], idempotency_key="k")
+    assert (first.first_seq, first.last_seq, first.deduped) == (1, 2, False)
+    assert (again.first_seq, again.last_seq, again.deduped, again.head_seq) == (1, 2, True, 2)
+    clock.advance(121)
+    assert client.append(NEWS, ["a"], idempotency_key="k").first_seq == 3
+
+
+def test_c2_8_an_append_can_ask_for_a_topic_that_exists(client: SubscriberClient) -> None:
+    """Otherwise it makes it."""
+    with pytest.raises(NotFound):
+        client.append("projects/p/topics/none", ["a"], create=False)
+    assert client.append("projects/p/topics/none", ["a"]).created

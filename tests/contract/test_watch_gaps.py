@@ -1,0 +1,150 @@
+"""Losses, which are always told: C2.19 to C2.21."""
+
+from __future__ import annotations
+
+from protocol.clock import ManualClock
+from tests.contract.face import Face, WatchHandle, data_of, expect, next_records, texts
+from tests.contract.test_watch_resume import leave
+
+
+def caught_up_and_gone(face: Face, topic: str = "orders") -> WatchHandle:
+    """A watch that has everything, and whose reader is away."""
+    watch = face.watch({topic: {"from_seq": 0}})
+    while watch.next()[0] != "caught-up":
+        pass
+    leave(face, watch, topic)
+    return watch
+
+
+def test_c2_19_a_gap_is_told_before_the_next_records(face: Face) -> None:
+    face.put_topic("orders", cap_records=3)
+    face.append("orders", texts(1, 2))
+    watch = caught_up_and_gone(face)
+    face.append("orders", texts(*range(3, 11)))
+    watch.reopen()
+    tombstone, record, _ = expect(watch, "tombstone", "record", "caught-up")
+    assert tombstone[2] == {
+        "topic": "orders",
+        "reason": "cap",
+        "gap_from": 3,
+        "gap_to": 7,
+        "earliest_seq": 8,
+        "head_seq": 10,
+    }
+    assert (record[2]["from_seq"], data_of(record)) == (7, [8, 9, 10])
+
+
+def test_c2_19_the_id_of_a_gap_is_past_it(face: Face) -> None:
+    """Whoever resumes with it is not told twice."""
+    face.put_topic("orders", cap_records=1)
+    face.append("orders", texts(1, 2, 3))
+    watch = face.watch({"orders": {"from_seq": 0}})
+    tombstone, _ = expect(watch, "tombstone", "record")
+    watch.reopen(last_event_id=tombstone[1])
+    assert data_of(watch.next()) == [3]
+
+
+def test_c2_20_the_reason_is_cap_ttl_or_both(face: Face, clock: ManualClock) -> None:
+    face.put_topic("orders", cap_records=2, ttl_ms=5000)
+    watch = caught_up_and_gone(face)
+    face.append("orders", texts(1, 2, 3))
+    watch.reopen()
+    tombstone, *_ = expect(watch, "tombstone", "record", "caught-up")
+    assert (tombstone[2]["reason"], tombstone[2]["gap_to"]) == ("cap", 1)
+    leave(face, watch)
+    clock.advance(1)
+    face.append("orders", texts(4))
+    clock.advance(5.5)
+    watch.reopen()
+    tombstone, _ = expect(watch, "tombstone", "caught-up")
+    assert (tombstone[2]["reason"], tombstone[2]["gap_to"]) == ("ttl", 4)
+    leave(face, watch)
+    face.append("orders", texts(5, 6, 7))
+    clock.advance(6)
+    watch.reopen()
+    tombstone, _ = expect(watch, "tombstone", "caught-up")
+    assert (tombstone[2]["reason"], tombstone[2]["gap_to"]) == ("mixed", 7)
+
+
+def test_c2_20_a_position_that_was_too_old_when_it_came_is_told_as_such(face: Face) -> None:
+    """With the true reason beside it; 0 too, where the oldest there was is gone."""
+    face.put_topic("orders", cap_records=2)
+    face.append("orders", texts(1, 2, 3, 4))
+    for position, gap_from in ((0, 1), (1, 2)):
+        watch = face.watch({"orders": {"from_seq": position}})
+        tombstone, record = expect(watch, "tombstone", "record")
+        assert tombstone[2]["reason"] == "from_seq_too_old"
+        assert tombstone[2]["cause"] == "cap"
+        assert (tombstone[2]["gap_from"], tombstone[2]["gap_to"]) == (gap_from, 2)
+        assert data_of(record) == [3, 4]
+
+
+def test_c2_20_the_number_before_the_oldest_has_lost_nothing(face: Face) -> None:
+    face.put_topic("orders", cap_records=2)
+    face.append("orders", texts(1, 2, 3, 4))
+    expect(face.watch({"orders": {"from_seq": 2}}), "record", "caught-up")
+
+
+def test_c2_20_one_gap_is_told_once(face: Face) -> None:
+    face.put_topic("orders", cap_records=1)
+    watch = caught_up_and_gone(face)
+    for number in range(10):
+        face.append("orders", texts(number))
+    watch.reopen()
+    expect(watch, "tombstone", "record", "caught-up")
+
+
+def test_c2_20_deletes_are_never_told(face: Face) -> None:
+    face.append("orders", [{"data": n, "tag": str(n)} for n in range(1, 7)])
+    face.delete_records("orders", before_seq=3)
+    face.delete_records("orders", match=["tag", "Eq", "5"])
+    watch = face.watch({"orders": {"from_seq": 0}})
+    record, _ = expect(watch, "record", "caught-up")
+    assert data_of(record) == [3, 4, 6]
+
+
+def test_c2_20_records_that_a_node_is_spared_are_never_told(face: Face) -> None:
+    face.put_topic("orders", cap_records=2)
+    watch = face.watch({"orders": {"tail": True}}, node="a")
+    expect(watch, "caught-up")
+    for number in range(5):
+        face.append("orders", [{"data": number, "node": "a"}])
+        event = watch.next()
+        assert event[0] == "caught-up"
+    leave(face, watch)
+    watch.reopen(last_event_id=event[1])
+    expect(watch, "caught-up")
+
+
+def test_c2_20_a_topic_made_again_is_told_to_a_position_of_the_old_one(face: Face) -> None:
+    face.append("orders", texts(*range(5)))
+    known = face.read("orders")
+    face.delete_topic("orders")
+    face.append("orders", texts("new"))
+    start = {"from_seq": known["next_from_seq"], "epoch": known["epoch"]}
+    tombstone, record = expect(face.watch({"orders": start}), "tombstone", "record")
+    assert (tombstone[2]["reason"], data_of(record)) == ("recreated", ["new"])
+
+
+def test_c2_21_a_loss_in_one_topic_leaves_the_others_whole(face: Face) -> None:
+    face.put_topic("small", cap_records=1)
+    face.put_topic("large")
+    watch = face.watch({"small": {"tail": True}, "large": {"tail": True}})
+    quick = face.watch({"small": {"tail": True}})
+    expect(watch, "caught-up", "caught-up")
+    expect(quick, "caught-up")
+    watch.close()
+    while face.get_topic("large")["watchers"]:
+        pass
+    for number in range(4):
+        face.append("small", texts(number))
+        face.append("large", texts(number))
+        # A reader that keeps up has lost nothing.
+        assert next_records(quick, 1) == [number]
+    watch.reopen()
+    events = [watch.next() for _ in range(5)]
+    of_small = [event[0] for event in events if event[2]["topic"] == "small"]
+    of_large = [event for event in events if event[2]["topic"] == "large"]
+    assert of_small == ["tombstone", "record", "caught-up"]
+    assert [event[0] for event in of_large] == ["record", "caught-up"]
+    assert data_of(of_large[0]) == [0, 1, 2, 3]

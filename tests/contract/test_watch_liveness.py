@@ -1,0 +1,55 @@
+"""Heartbeats: C2.22."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.clock import ManualClock
+from tests.contract.face import Face, WatchHandle, data_of, expect, texts
+
+
+def idle_watch(face: Face, **options: Any) -> WatchHandle:
+    """A watch that has just said that there is no more."""
+    face.put_topic("orders")
+    watch = face.watch({"orders": {"tail": True}}, **options)
+    expect(watch, "caught-up")
+    return watch
+
+
+def test_c2_22_after_15_s_of_silence_comes_a_heartbeat(face: Face, clock: ManualClock) -> None:
+    watch = idle_watch(face)
+    clock.advance(14.9)
+    face.append("orders", texts("data"))
+    assert data_of(watch.next()) == ["data"]
+    # That was a sign of life as well.
+    clock.advance(14.9)
+    face.append("orders", texts("more"))
+    assert data_of(watch.next()) == ["more"]
+    for _ in range(2):
+        clock.advance(15)
+        expect(watch, "hb")
+
+
+def test_c2_22_a_heartbeat_has_no_id_and_moves_nothing(face: Face, clock: ManualClock) -> None:
+    watch = idle_watch(face)
+    clock.advance(15)
+    assert watch.next() == ("hb", "", None)
+    face.append("orders", texts("next"))
+    assert watch.next()[2]["from_seq"] == 0
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "seconds"), [(5000, 5), (1, 1), (1000, 1), (60_000, 60), (600_000, 60)]
+)
+def test_c2_22_the_interval_is_between_1_s_and_60_s(
+    face: Face, clock: ManualClock, asked_ms: int, seconds: float
+) -> None:
+    watch = idle_watch(face, heartbeat_ms=asked_ms)
+    clock.advance(seconds - 0.01)
+    # What comes first shows that no heartbeat has.
+    face.append("orders", texts("first"))
+    assert data_of(watch.next()) == ["first"]
+    clock.advance(seconds)
+    expect(watch, "hb")

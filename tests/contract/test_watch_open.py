@@ -1,0 +1,186 @@
+"""Beginning a watch, and its frames: C2.15 to C2.17, C2.25 to C2.27."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract.face import Face, FaceError, data_of, expect, next_records, texts
+
+
+def test_c2_15_a_watch_has_an_id_and_a_cursor_of_its_own_in_each_topic(face: Face) -> None:
+    face.append("one", texts(1, 2))
+    face.append("two", texts("a", "b", "c"))
+    watch = face.watch({"one": {"from_seq": 1}, "two": {"tail": True}})
+    assert len(watch.wid) >= 16
+    assert watch.topics == {
+        "one": {"from_seq": 1, "head_seq": 2, "earliest_seq": 1},
+        "two": {"from_seq": 3, "head_seq": 3, "earliest_seq": 1},
+    }
+    events = [watch.next() for _ in range(3)]
+    assert [(event[0], event[2]["topic"]) for event in events] == [
+        ("record", "one"),
+        ("caught-up", "two"),
+        ("caught-up", "one"),
+    ]
+
+
+def test_c2_15_a_watch_has_up_to_256_topics(face: Face) -> None:
+    names = [f"topic-{number}" for number in range(257)]
+    for name in names:
+        face.put_topic(name)
+    watch = face.watch({name: {"tail": True} for name in names[:256]})
+    assert len(watch.topics) == 256
+    assert {watch.next()[2]["topic"] for _ in range(256)} == set(names[:256])
+    face.append(names[200], texts("found"))
+    assert data_of(watch.next()) == ["found"]
+    with pytest.raises(FaceError) as refused:
+        face.watch({name: {"tail": True} for name in names})
+    assert refused.value.status == 400
+
+
+def test_c2_15_a_watch_of_nothing_is_refused(face: Face) -> None:
+    with pytest.raises(FaceError) as refused:
+        face.watch({})
+    assert refused.value.status == 400
+
+
+def test_c2_15_one_unknown_topic_refuses_the_watch(face: Face) -> None:
+    face.put_topic("known")
+    with pytest.raises(FaceError) as refused:
+        face.watch({"known": {"tail": True}, "unknown": {"tail": True}})
+    assert refused.value.status == 404
+
+
+def test_c2_16_a_tail_has_only_what_comes_after_it(face: Face) -> None:
+    face.append("orders", texts("before"))
+    watch = face.watch({"orders": {"tail": True}})
+    expect(watch, "caught-up")
+    face.append("orders", texts("after"))
+    assert data_of(watch.next()) == ["after"]
+
+
+def test_c2_16_a_position_is_exclusive_and_zero_is_the_oldest(face: Face) -> None:
+    face.append("orders", texts(1, 2, 3))
+    assert next_records(face.watch({"orders": {"from_seq": 0}}), 3) == [1, 2, 3]
+    assert next_records(face.watch({"orders": {"from_seq": 2}}), 1) == [3]
+
+
+def test_c2_17_a_record_event_has_its_records_and_where_they_stand(face: Face) -> None:
+    face.append("orders", texts("a", "b"))
+    watch = face.watch({"orders": {"from_seq": 0}})
+    name, token, content = watch.next()
+    assert (name, bool(token)) == ("record", True)
+    assert {key: content[key] for key in ("topic", "from_seq", "to_seq", "head_seq")} == {
+        "topic": "orders",
+        "from_seq": 0,
+        "to_seq": 2,
+        "head_seq": 2,
+    }
+    assert [(record["$seq"], record["data"]) for record in content["records"]] == [
+        (1, "a"),
+        (2, "b"),
+    ]
+    assert all(isinstance(record["$ts"], int) for record in content["records"])
+
+
+def test_c2_17_an_event_has_no_more_records_than_the_limit(face: Face) -> None:
+    face.append("orders", texts(*range(600)))
+    watch = face.watch({"orders": {"from_seq": 0}})
+    assert [len(data_of(event)) for event in expect(watch, "record", "record", "record")] == [
+        256,
+        256,
+        88,
+    ]
+    watch = face.watch({"orders": {"from_seq": 0}}, limit=500)
+    assert [len(data_of(event)) for event in expect(watch, "record", "record")] == [500, 100]
+
+
+def test_c2_17_an_event_has_no_more_bytes_than_the_limit_but_one_record(face: Face) -> None:
+    face.append("orders", texts(*["x" * 1000] * 4, "y" * 5000, "z"))
+    watch = face.watch({"orders": {"from_seq": 0}}, max_batch_bytes=2500)
+    events = expect(watch, "record", "record", "record", "record", "caught-up")
+    assert [len(data_of(event)) for event in events[:4]] == [2, 2, 1, 1]
+
+
+def test_c2_17_256_kib_are_the_limit_of_bytes_without_one(face: Face) -> None:
+    face.append("orders", texts(*["x" * 100_000] * 4))
+    watch = face.watch({"orders": {"from_seq": 0}})
+    assert [len(data_of(event)) for event in expect(watch, "record", "record")] == [2, 2]
+
+
+def test_c2_25_without_data_come_number_time_tag_and_node(face: Face) -> None:
+    face.append("orders", [{"data": {"large": 1}, "tag": "t", "node": "n", "meta": {"k": "v"}}])
+    watch = face.watch({"orders": {"from_seq": 0}}, include_data=False)
+    (record,) = watch.next()[2]["records"]
+    time = record.pop("$ts")
+    assert record == {"$seq": 1, "$tag": "t", "$node": "n"}
+    assert isinstance(time, int)
+
+
+def test_c2_25_tags_come_only_when_asked_for(face: Face) -> None:
+    face.append("orders", [{"data": 1, "tag": "t"}])
+    (record,) = face.watch({"orders": {"from_seq": 0}}).next()[2]["records"]
+    assert "$tag" not in record
+    watch = face.watch({"orders": {"from_seq": 0}}, include_tags=True)
+    (record,) = watch.next()[2]["records"]
+    assert record["$tag"] == "t"
+
+
+def test_c2_26_caught_up_comes_when_the_backlog_ends_and_not_with_each_record(face: Face) -> None:
+    face.append("orders", texts(1, 2))
+    watch = face.watch({"orders": {"from_seq": 0}})
+    events = expect(watch, "record", "caught-up")
+    assert events[1][2] == {"topic": "orders", "head_seq": 2}
+    for number in (3, 4):
+        face.append("orders", texts(number))
+        assert data_of(watch.next()) == [number]
+    # Behind again, by more than one event has room for.
+    face.append("orders", texts(*range(300)))
+    expect(watch, "record", "record", "caught-up")
+
+
+def test_c2_26_a_topic_without_records_is_caught_up_at_once(face: Face) -> None:
+    face.put_topic("orders")
+    watch = face.watch({"orders": {"from_seq": 0}})
+    assert watch.next()[2] == {"topic": "orders", "head_seq": 0}
+
+
+def test_c2_26_a_deleted_topic_ends_for_itself_alone(face: Face) -> None:
+    face.put_topic("doomed")
+    face.put_topic("other")
+    watch = face.watch({"doomed": {"tail": True}, "other": {"tail": True}})
+    expect(watch, "caught-up", "caught-up")
+    face.delete_topic("doomed")
+    assert watch.next()[::2] == ("topic-deleted", {"topic": "doomed"})
+    # One that is made again under the name is another.
+    face.append("doomed", texts("new life"))
+    face.append("other", texts("goes on"))
+    assert data_of(watch.next()) == ["goes on"]
+
+
+def test_c2_26_who_names_its_node_gets_nothing_of_its_own(face: Face) -> None:
+    face.append("orders", [{"data": 1, "node": "a"}, {"data": 2, "node": "a"}])
+    watch = face.watch({"orders": {"from_seq": 0}}, node="a")
+    assert watch.next()[::2] == ("caught-up", {"topic": "orders", "head_seq": 2})
+    face.append("orders", [{"data": 3, "node": "a"}])
+    # Nothing to read, but it may resume behind it.
+    assert watch.next()[::2] == ("caught-up", {"topic": "orders", "head_seq": 3})
+    face.append("orders", [{"data": 4, "node": "b"}])
+    assert data_of(watch.next()) == [4]
+
+
+def test_c2_26_a_topic_can_be_set_to_spare_nobody(face: Face) -> None:
+    face.put_topic("orders", dedupe_node=False)
+    face.append("orders", [{"data": 1, "node": "a"}])
+    assert next_records(face.watch({"orders": {"from_seq": 0}}, node="a"), 1) == [1]
+
+
+def test_c2_27_one_topic_serves_many_watches_each_at_its_own_pace(face: Face) -> None:
+    face.append("orders", texts(1, 2))
+    watches = [face.watch({"orders": {"from_seq": seq}}) for seq in (0, 1)]
+    assert [next_records(watches[0], 2), next_records(watches[1], 1)] == [[1, 2], [2]]
+    for watch in watches:
+        expect(watch, "caught-up")
+    face.append("orders", texts(3))
+    assert [data_of(watch.next()) for watch in watches] == [[3], [3]]
+    assert face.get_topic("orders")["watchers"] == 2

@@ -1,0 +1,224 @@
+"""`client.watch` when its stream breaks: nothing is lost, and nothing comes twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from emulator import Emulator
+from protocol.clock import ManualClock
+from protocol.messages import feeds_pb2 as feeds
+from protocol.rpcs import BY_METHOD
+from subscriber import SubscriberClient, WatchFuture
+from subscriber.feeds import Opened
+from subscriber.feeds.watch import Watch, frame_calls
+from subscriber.feeds.watch_session import WatchSession
+from subscriber.streaming.state import SubscriptionState
+from tests.contract.watching import Frames, Held
+from tests.subscriber.streaming.fakes import eventually
+
+NEWS = "projects/p/topics/news"
+OLDS = "projects/p/topics/olds"
+
+
+def append(emulator: Emulator, topic: str, *data: str) -> None:
+    """Append by somebody who is connected anew."""
+    with SubscriberClient(endpoint=emulator.endpoint) as client:
+        client.append(topic, data)
+
+
+@contextmanager
+def watched(emulator: Emulator, frames: Frames) -> Iterator[WatchFuture]:
+    """A watch of the tails of two feeds, which has begun."""
+    with SubscriberClient(endpoint=emulator.endpoint) as client:
+        client.put_feed(topic=NEWS)
+        client.put_feed(topic=OLDS)
+        future = client.watch({NEWS: "tail", OLDS: "tail"}, frames)
+        frames.wait_for_caught_up(2)
+        yield future
+        assert future.state is SubscriptionState.STREAMING
+        assert future.close()
+
+
+def test_c2_24_a_watch_goes_on_when_its_broker_is_back() -> None:
+    """In the same session. What was appended meanwhile is there, and the handler was told."""
+    frames = Frames()
+    with Emulator() as emulator, watched(emulator, frames):
+        append(emulator, NEWS, "1", "2")
+        frames.wait_for_seqs(1, 2, topic=NEWS)
+        emulator.stop()
+        emulator.start()
+        append(emulator, NEWS, "3")
+        append(emulator, OLDS, "1")
+        frames.wait_for_seqs(1, 2, 3, topic=NEWS)
+        frames.wait_for_seqs(1, topic=OLDS)
+        assert len(frames.of(Opened)) == 2
+
+
+def test_c2_24_a_watch_goes_on_when_its_broker_has_forgotten_it(tmp_path: Path) -> None:
+    """A restart on a data directory ends all sessions: another begins behind the last handled
+    frame, and one that has handled none where the first began."""
+    held = Held()
+    frames, slow = Frames(), Frames(held)
+    with (
+        Emulator(data_dir=tmp_path) as emulator,
+        watched(emulator, frames),
+        watched(emulator, slow),
+    ):
+        append(emulator, NEWS, "1")
+        append(emulator, OLDS, "1")
+        frames.wait_for_seqs(1, topic=NEWS)
+        frames.wait_for_seqs(1, topic=OLDS)
+        held.wait()
+        emulator.stop()
+        emulator.start()
+        append(emulator, NEWS, "2", "3")
+        held.release()
+        for each in (frames, slow):
+            each.wait_for_seqs(1, 2, 3, topic=NEWS)
+            each.wait_for_seqs(1, topic=OLDS)
+            assert len(each.of(Opened)) == 2
+
+
+@contextmanager
+def timed(emulator: Emulator, clock: ManualClock, frames: Frames) -> Iterator[Watch]:
+    """A watch of one feed, whose client has the broker's clock; heartbeats come after 15 s."""
+    append(emulator, NEWS, "1")
+    with grpc.insecure_channel(emulator.endpoint) as channel:
+        spec = feeds.WatchSpec()
+        spec.topics[NEWS].after_seq = 0
+        watch = Watch(frame_calls(channel), WatchSession(spec), frames, heartbeat=15, clock=clock)
+        watch.start()
+        frames.wait_for_caught_up()
+        yield watch
+        assert watch.future.close()
+
+
+def test_c2_22_a_watch_leaves_a_stream_that_is_silent_for_two_heartbeats(
+    clock: ManualClock,
+) -> None:
+    """The broker is there, and nothing comes through; then it comes by another stream."""
+    frames = Frames()
+    with (
+        Emulator(clock=clock, relay=True) as emulator,
+        timed(emulator, clock, frames) as watch,
+    ):
+        eventually(lambda: waits_since(watch, clock.monotonic()))
+        hole = emulator.faults.black_hole()
+        clock.advance(29)
+        assert watch.state is SubscriptionState.STREAMING
+        clock.advance(1)
+        eventually(lambda: watch.state is SubscriptionState.RECONNECTING)
+        hole.lift()
+        clock.advance(2)
+        append(emulator, NEWS, "2")
+        frames.wait_for_seqs(1, 2)
+        assert len(frames.of(Opened)) == 2
+
+
+def test_c2_22_heartbeats_keep_a_silent_watch(clock: ManualClock) -> None:
+    """Each begins the time of the watchdog anew, and the handler hears nothing of it."""
+    frames = Frames()
+    with Emulator(clock=clock) as emulator, timed(emulator, clock, frames) as watch:
+        told = len(frames.all)
+        for _ in range(4):
+            eventually(lambda: waits_since(watch, clock.monotonic()))
+            clock.advance(15)
+        assert watch.state is SubscriptionState.STREAMING
+        assert len(frames.all) == told
+
+
+def waits_since(watch: Watch, moment: float) -> bool:
+    """Whether something has come at this moment, and the watch waits for more."""
+    return watch._watchdog._waiting_since == moment
+
+
+def test_c2_23_a_handler_that_stood_still_for_long_comes_back(
+    emulator: Emulator, clock: ManualClock
+) -> None:
+    """After 30 s the broker has ended its stream. Every number comes, or is told to be lost."""
+    held = Held()
+    frames = Frames(held)
+    with SubscriberClient(endpoint=emulator.endpoint) as client:
+        client.put_feed(topic=NEWS, config={"cap_records": 10})
+        future = client.watch({NEWS: 0}, frames)
+        frames.wait_for_caught_up()
+        for _ in range(60):
+            client.append(NEWS, ["x" * 20_000] * 10)
+        held.wait()
+        clock.advance(5)
+        clock.advance(25)
+        eventually(lambda: client.get_feed(topic=NEWS).watchers == 0)
+        held.release()
+        frames.wait_for(lambda: 600 in frames.seqs())
+        assert frames.accounted() == list(range(1, 601))
+        assert len(frames.of(Opened)) == 2
+        assert future.close()
+
+
+def test_c2_18_a_token_resumes_in_another_program() -> None:
+    """Behind the last frame that was handled, in every topic."""
+    frames, others = Frames(), Frames()
+    with Emulator() as emulator:
+        with watched(emulator, frames) as future:
+            append(emulator, NEWS, "1", "2")
+            frames.wait_for_seqs(1, 2, topic=NEWS)
+        append(emulator, NEWS, "3")
+        append(emulator, OLDS, "1")
+        with SubscriberClient(endpoint=emulator.endpoint) as client:
+            client.watch({NEWS: 0, OLDS: 0}, others, resume_token=future.resume_token)
+            others.wait_for_seqs(3, topic=NEWS)
+            others.wait_for_seqs(1, topic=OLDS)
+
+
+# ---- frames that were sent, and lost with their stream -------------------------------------------
+
+
+@contextmanager
+def raw_watches(emulator: Emulator) -> Iterator[Callable[..., Any]]:
+    """What begins Watch calls, whose frames are left as they are."""
+    rpc = BY_METHOD["Watch"]
+    with grpc.insecure_channel(emulator.endpoint) as channel:
+        begin: Any = channel.unary_stream(
+            rpc.path,
+            request_serializer=feeds.WatchRequest.SerializeToString,
+            response_deserializer=feeds.Frame.FromString,
+        )
+        yield lambda **fields: begin(feeds.WatchRequest(**fields))
+
+
+def test_c2_24_a_deleted_topic_is_told_again_on_the_next_stream(emulator: Emulator) -> None:
+    """The reader may not have heard of it."""
+    append(emulator, NEWS, "1")
+    append(emulator, OLDS, "1")
+    with raw_watches(emulator) as watch:
+        first = watch(spec=feeds.WatchSpec(topics={NEWS: feeds.Position(), OLDS: feeds.Position()}))
+        frames = [next(first) for _ in range(5)]
+        emulator.inspect(lambda engine: engine.delete_topic(NEWS))
+        assert next(first).topic_deleted.topic == NEWS
+        first.cancel()
+        second = watch(watch_id=frames[0].opened.watch_id, resume_token=frames[-1].resume_token)
+        assert NEWS in [next(second).topic_deleted.topic for _ in range(3)]
+        second.cancel()
+
+
+def test_c2_20_a_topic_made_again_is_told_again_on_the_next_stream(emulator: Emulator) -> None:
+    """Nor does the session go on ahead of a token of the topic's former life."""
+    append(emulator, NEWS, "1", "2")
+    with SubscriberClient(endpoint=emulator.endpoint) as client:
+        position = client.read(NEWS).position
+    emulator.inspect(lambda engine: engine.delete_topic(NEWS))
+    append(emulator, NEWS, "1")
+    with raw_watches(emulator) as watch:
+        first = watch(spec=feeds.WatchSpec(topics={NEWS: position}))
+        opening, gap, records = (next(first) for _ in range(3))
+        assert (gap.gap.reason, len(records.messages.messages)) == (feeds.RECREATED, 1)
+        first.cancel()
+        second = watch(watch_id=opening.opened.watch_id, resume_token=opening.resume_token)
+        next(second)
+        assert (next(second).gap, len(next(second).messages.messages)) == (gap.gap, 1)
+        second.cancel()

@@ -1,0 +1,185 @@
+"""Coming back: C2.18, C2.24."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from emulator import Emulator
+from protocol.clock import ManualClock
+from tests.contract.face import Face, FaceError, WatchHandle, data_of, expect, next_records, texts
+
+
+def leave(face: Face, watch: WatchHandle, topic: str = "orders") -> None:
+    """End the stream, and wait until the broker knows."""
+    watch.close()
+    while face.get_topic(topic)["watchers"]:
+        pass
+
+
+def by_topic(watch: WatchHandle) -> dict[str, list[Any]]:
+    """What comes until both topics are caught up."""
+    found: dict[str, list[Any]] = {"one": [], "two": []}
+    caught_up: set[str] = set()
+    while len(caught_up) < 2:
+        name, _, content = watch.next()
+        if name == "caught-up":
+            caught_up.add(content["topic"])
+        else:
+            found[content["topic"]] += [record["data"] for record in content["records"]]
+    return found
+
+
+def test_c2_18_an_id_stands_for_the_positions_in_all_topics(face: Face) -> None:
+    face.append("one", texts(1, 2, 3))
+    face.append("two", texts("a", "b", "c"))
+    watch = face.watch({"one": {"from_seq": 0}, "two": {"from_seq": 0}}, limit=1)
+    # One of each in turn.
+    events = expect(watch, "record", "record", "record")
+    assert [data_of(event) for event in events] == [[1], ["a"], [2]]
+    watch.reopen(last_event_id=events[2][1])
+    assert by_topic(watch) == {"one": [3], "two": ["b", "c"]}
+    watch.reopen(last_event_id=events[0][1])
+    assert by_topic(watch) == {"one": [2, 3], "two": ["a", "b", "c"]}
+
+
+def test_c2_18_each_event_resumes_exactly_behind_itself(face: Face) -> None:
+    face.append("orders", texts(*range(1, 7)))
+    watch = face.watch({"orders": {"from_seq": 0}}, limit=2)
+    events = expect(watch, "record", "record", "record", "caught-up")
+    for position, event in zip((2, 4, 6), events, strict=False):
+        watch.reopen(last_event_id=event[1])
+        assert next_records(watch, 6 - position) == list(range(position + 1, 7))
+        expect(watch, "caught-up")
+
+
+def test_c2_18_an_id_takes_back_and_never_ahead(face: Face) -> None:
+    """The session's own positions are what counts."""
+    face.append("orders", texts(1))
+    watch = face.watch({"orders": {"from_seq": 0}})
+    expect(watch, "record", "caught-up")
+    leave(face, watch)
+    face.append("orders", texts(2, 3))
+    ahead, _ = expect(face.watch({"orders": {"from_seq": 0}}), "record", "caught-up")
+    watch.reopen(last_event_id=ahead[1])
+    assert next_records(watch, 2) == [2, 3]
+
+
+def test_c2_18_without_an_id_the_session_goes_on_where_it_was(face: Face) -> None:
+    face.append("orders", texts(1, 2))
+    watch = face.watch({"orders": {"from_seq": 0}})
+    expect(watch, "record", "caught-up")
+    leave(face, watch)
+    face.append("orders", texts(3))
+    watch.reopen()
+    assert next_records(watch, 1) == [3]
+
+
+def test_c2_18_what_is_no_id_is_refused_and_changes_nothing(face: Face) -> None:
+    face.append("orders", texts(1))
+    watch = face.watch({"orders": {"from_seq": 0}})
+    expect(watch, "record", "caught-up")
+    for nonsense in ("???", "bm9uc2Vuc2U", "W10", "eyJhIjoxfQ"):
+        with pytest.raises(FaceError) as refused:
+            watch.reopen(last_event_id=nonsense)
+        assert refused.value.status == 400
+    face.append("orders", texts(2))
+    watch.reopen()
+    assert next_records(watch, 1) == [2]
+
+
+def test_c2_18_another_stream_of_a_session_ends_the_first(face: Face) -> None:
+    face.append("orders", texts(1))
+    watch = face.watch({"orders": {"from_seq": 0}})
+    expect(watch, "record", "caught-up")
+    watch.reopen()
+    expect(watch, "caught-up")
+    face.append("orders", texts(2))
+    assert next_records(watch, 1) == [2]
+    assert face.get_topic("orders")["watchers"] == 1
+
+
+def test_c2_24_a_session_survives_its_stream_and_loses_nothing(
+    face: Face, clock: ManualClock
+) -> None:
+    face.put_topic("orders")
+    watch = face.watch({"orders": {"tail": True}})
+    assert watch.session_ttl_ms == 300_000
+    expect(watch, "caught-up")
+    leave(face, watch)
+    face.append("orders", texts(*range(1000)))
+    clock.advance(299)
+    watch.reopen()
+    assert next_records(watch, 1000) == list(range(1000))
+
+
+def test_c2_24_after_its_time_a_session_is_not_found(face: Face, clock: ManualClock) -> None:
+    face.put_topic("orders")
+    watch = face.watch({"orders": {"tail": True}})
+    expect(watch, "caught-up")
+    leave(face, watch)
+    clock.advance(300)
+    with pytest.raises(FaceError) as refused:
+        watch.reopen()
+    assert refused.value.status == 404
+
+
+def test_c2_24_an_unknown_session_is_not_found(face: Face) -> None:
+    face.put_topic("orders")
+    watch = face.watch({"orders": {"tail": True}})
+    watch.wid += "x"
+    with pytest.raises(FaceError) as refused:
+        watch.reopen()
+    assert refused.value.status == 404
+
+
+def test_c2_24_the_time_counts_from_the_end_of_the_stream(face: Face, clock: ManualClock) -> None:
+    """An open stream never expires, and each new one begins the time anew."""
+    face.put_topic("orders")
+    watch = face.watch({"orders": {"tail": True}})
+    expect(watch, "caught-up")
+    for _ in range(2):
+        clock.advance(1000)
+        expect(watch, "hb")
+        leave(face, watch)
+        clock.advance(299)
+        watch.reopen()
+        expect(watch, "caught-up")
+    face.append("orders", texts("still there"))
+    assert next_records(watch, 1) == ["still there"]
+
+
+def test_c2_24_a_resumed_session_is_told_what_was_lost_meanwhile(face: Face) -> None:
+    face.put_topic("orders", cap_records=2)
+    watch = face.watch({"orders": {"tail": True}})
+    expect(watch, "caught-up")
+    leave(face, watch)
+    face.append("orders", texts(1, 2, 3, 4, 5))
+    watch.reopen()
+    tombstone, record, _ = expect(watch, "tombstone", "record", "caught-up")
+    assert (tombstone[2]["gap_from"], tombstone[2]["gap_to"]) == (1, 3)
+    assert (tombstone[2]["reason"], data_of(record)) == ("cap", [4, 5])
+
+
+def test_c2_24_a_broker_that_stops_ends_its_streams_for_a_while(
+    face: Face, emulator: Emulator
+) -> None:
+    """Clients take it for a reason to come back."""
+    face.put_topic("orders")
+    watch = face.watch({"orders": {"tail": True}})
+    expect(watch, "caught-up")
+    emulator.stop()
+    with pytest.raises(FaceError) as ended:
+        watch.next()
+    assert ended.value.status == 503
+
+
+def test_c2_24_a_reset_ends_streams_and_sessions(face: Face, emulator: Emulator) -> None:
+    face.put_topic("orders")
+    watch = face.watch({"orders": {"tail": True}})
+    expect(watch, "caught-up")
+    emulator.reset()
+    with pytest.raises(FaceError) as ended:
+        watch.next()
+    assert ended.value.status == 404

@@ -1,0 +1,73 @@
+"""docs/fetch.md keeps its word: its programs run, its tables are complete."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from emulator import Emulator
+from protocol.messages import pubsub_pb2 as pubsub
+from protocol.messages import pulls_pb2 as pulls
+from subscriber.fetch import Reason
+from tests.subscriber.command_line import pullstream
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "fetch.md").read_text(encoding="utf-8")
+TOPIC = "projects/shop/topics/orders"
+SUBSCRIPTION = "projects/shop/subscriptions/billing"
+
+
+@pytest.fixture
+def shop(pubsub_emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator:
+    """The guide's subscription, on the broker that the environment names."""
+    monkeypatch.setenv("PUBSUB_PROJECT_ID", "shop")
+    config = pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC)
+    pubsub_emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=TOPIC)))
+    pubsub_emulator.inspect(lambda engine: engine.create_subscription(config))
+    return pubsub_emulator
+
+
+def test_its_programs_run_one_after_the_other(
+    shop: Emulator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each finds a message, and the last one a subscription."""
+    names: dict[str, Any] = {}
+    programs = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    for program in programs:
+        shop.publish(TOPIC, "a book", customer="anna")
+        exec(program, names)
+    names["client"].close()
+    assert len(programs) == 4
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["b'a book' {'customer': 'anna'}", "1 messages, drained", "2000 0"]
+    # Published before the last one, which does not fetch.
+    assert shop.backlog(SUBSCRIPTION) == 1
+
+
+def test_its_commands_are_understood(shop: Emulator) -> None:
+    """All but the one that goes on for ever."""
+    commands = re.findall(r"^pullstream (.*?)(?: +#.*)?$", GUIDE, re.MULTILINE)
+    assert len(commands) == 5
+    shop.publish(TOPIC, "a book")
+    for command in commands:
+        if "--repeat" not in command:
+            result = pullstream(*shlex.split(command))
+            assert result.code == 0, (command, result.stderr)
+
+
+def test_every_reason_stands_in_it() -> None:
+    """By the name that the code has."""
+    named = re.findall(r'^\| `"(\w+)"` \|', GUIDE, re.MULTILINE)
+    assert set(named) == set(get_args(Reason))
+
+
+def test_every_number_of_the_state_stands_in_it() -> None:
+    """But for the subscription's name."""
+    rows = GUIDE.partition("\n| field |")[2].partition("\n\n")[0]
+    cells = [row.split("|")[1] for row in rows.splitlines()[2:]]
+    named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    fields = {field.name for field in pulls.SubscriptionState.DESCRIPTOR.fields}
+    assert named == fields - {"subscription"}

@@ -1,0 +1,43 @@
+"""docs/follow.md keeps its word: its programs run, its tables are complete."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from emulator import Emulator
+from subscriber.follow import CloseReason, FollowState
+from subscriber.follow.events import FallCause
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "follow.md").read_text(encoding="utf-8")
+
+
+def test_its_programs_run_one_after_the_other(
+    pubsub_emulator: Emulator,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each goes on with what the ones before have made."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    programs = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    for program in programs:
+        exec(program, names)
+    assert len(programs) == 4
+    printed = capsys.readouterr().out
+    assert "2 b'a pen' {}" in printed
+    assert "caught up at 2" in printed
+    assert "over: stopped None" in printed
+    names["with_patience"](names["Record"](pubsub_emulator.messages(names["TOPIC"])[0], "topic"))
+
+
+def test_every_state_reason_and_cause_stands_in_it() -> None:
+    """By the name that the code has."""
+    assert all(f"**{state.name}**" in GUIDE or state.name in GUIDE for state in FollowState)
+    named = re.findall(r"^\| `([A-Z_]+)`", GUIDE, re.MULTILINE)
+    assert named == [reason.name for reason in CloseReason]
+    assert all(f'`"{cause}"`' in GUIDE for cause in get_args(FallCause))

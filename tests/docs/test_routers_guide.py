@@ -1,0 +1,31 @@
+"""docs/routers.md keeps its word: its program prints what it says, its limits are the broker's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from emulator.feeds.copying import HOPS, MAX_HOPS
+from emulator.feeds.forwarding import MESSAGES_PER_TURN, RETRY
+from emulator.feeds.routers import MAX_ROUTERS
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "routers.md").read_text(encoding="utf-8")
+
+
+def test_its_program_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    exec(program, {})
+    assert f"It prints `{capsys.readouterr().out.strip()}`" in GUIDE
+
+
+def test_its_numbers_are_the_brokers() -> None:
+    for claim in (
+        f"up to {MESSAGES_PER_TURN:,} copies",
+        f"every {RETRY * 1000:.0f} ms",
+        f"more than {MAX_ROUTERS:,} routers",
+        f"`{HOPS}`",
+    ):
+        assert claim in GUIDE
+    assert MAX_HOPS == 8

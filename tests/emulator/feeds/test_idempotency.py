@@ -1,0 +1,40 @@
+"""Keys of appends: how long they are remembered, and how many."""
+
+from __future__ import annotations
+
+import pytest
+
+from emulator.feeds import idempotency
+from emulator.feeds.idempotency import Appended, IdempotencyKeys
+from protocol.errors import ResourceExhausted
+from tests.emulator.feeds.driver import Driver
+
+
+def test_a_key_is_known_for_its_window() -> None:
+    keys = IdempotencyKeys()
+    keys.remember("a", Appended(1, 3), now=10)
+    assert keys.find("a", now=129.9, window=120) == (1, 3)
+    assert keys.find("b", now=129.9, window=120) is None
+    assert keys.find("a", now=130, window=120) is None
+    assert len(keys) == 0
+
+
+def test_a_shorter_window_holds_for_older_keys_too() -> None:
+    keys = IdempotencyKeys()
+    keys.remember("a", Appended(1, 1), now=0)
+    assert keys.find("a", now=50, window=10) is None
+
+
+def test_more_keys_than_can_be_remembered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is forgotten before its time, which nobody would be told of."""
+    monkeypatch.setattr(idempotency, "MAX_KEYS", 2)
+    driver = Driver()
+    driver.put()
+    for key in ("a", "b"):
+        driver.append("x", key=key)
+    with pytest.raises(ResourceExhausted, match="2 idempotency keys"):
+        driver.append("x", key="c")
+    assert driver.append("again", key="a") == [1]
+    assert driver.append("no key") == [3]
+    driver.advance(120)
+    assert driver.append("x", key="c") == [4]

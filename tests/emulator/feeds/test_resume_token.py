@@ -1,0 +1,56 @@
+"""Tokens: what was encoded comes back, and nothing else is taken."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emulator.feeds import resume_token
+from protocol.errors import InvalidArgument
+
+PLACES = st.dictionaries(
+    st.text(max_size=20),
+    st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**64 - 1)),
+    max_size=5,
+)
+
+
+@given(PLACES)
+def test_positions_come_back_as_they_were(places: dict[str, tuple[int, int]]) -> None:
+    entries = (resume_token.entry(name, *place) for name, place in places.items())
+    token = resume_token.encode(entries)
+    assert resume_token.decode(token) == places
+    # It may stand in a header or in a line of an event stream.
+    assert token.isascii()
+    assert token.isprintable()
+    assert " " not in token
+
+
+def test_no_token_stands_for_no_position() -> None:
+    assert resume_token.decode("") == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "[]", '{"a":1}', '{"a":[1]}', '{"a":[1,2,3]}', '{"a":[-1,2]}', '{"a":[true,1]}',
+             '{"a":[1.5,2]}', "[" * 100_000, '{"a":"b"}']
+)  # fmt: skip
+def test_what_no_frame_has_brought_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="resume_token"):
+        resume_token.decode(base64.urlsafe_b64encode(text.encode()).decode())
+
+
+@given(st.text(min_size=1, max_size=30))
+def test_any_text_is_refused_or_stands_for_positions(text: str) -> None:
+    try:
+        places = resume_token.decode(text)
+    except InvalidArgument:
+        return
+    assert isinstance(places, dict)
+
+
+def test_a_token_too_long_for_any_watch_is_refused_unread() -> None:
+    with pytest.raises(InvalidArgument):
+        resume_token.decode("A" * (resume_token.MAX_BYTES + 1))

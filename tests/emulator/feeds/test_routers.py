@@ -1,0 +1,252 @@
+"""Routers in a broker without a wire: turns, sharing, and what they do not accept."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from emulator.broker import Broker
+from emulator.engine import Consumer
+from emulator.feeds import routers
+from emulator.feeds.copying import HOPS
+from emulator.feeds.forwarding import MESSAGES_PER_TURN, RETRY
+from protocol.clock import ManualClock
+from protocol.errors import FailedPrecondition, InvalidArgument, ResourceExhausted
+from protocol.messages import feeds_pb2 as feeds
+from protocol.messages import pubsub_pb2 as pubsub
+from protocol.messages import schema_pb2 as schema
+
+PROJECT = "projects/p"
+SOURCE = f"{PROJECT}/topics/source"
+
+
+def topic(name: str) -> str:
+    return f"{PROJECT}/topics/{name}"
+
+
+@pytest.fixture
+def broker() -> Broker:
+    broker = Broker(ManualClock())
+    broker.call("put_feed", feeds.PutFeedRequest(topic=SOURCE))
+    return broker
+
+
+def route(broker: Broker, source: str, dest: str, **config: Any) -> feeds.Router:
+    name = f"{PROJECT}/routers/{source}-to-{dest}"
+    config = {"name": name, **config}
+    router = feeds.Router(source=topic(source), dest=topic(dest), **config)
+    made = broker.call("put_router", feeds.PutRouterRequest(router=router))
+    assert isinstance(made, feeds.Router)
+    return made
+
+
+def state(broker: Broker, source: str, dest: str) -> feeds.Router:
+    request = feeds.GetRouterRequest(name=f"{PROJECT}/routers/{source}-to-{dest}")
+    found = broker.call("get_router", request)
+    assert isinstance(found, feeds.Router)
+    return found
+
+
+def append(broker: Broker, *data: str, to: str = SOURCE, **attributes: str) -> None:
+    messages = [pubsub.PubsubMessage(data=d.encode(), attributes=attributes) for d in data]
+    broker.call("append", feeds.AppendRequest(topic=to, messages=messages))
+
+
+def messages_in(broker: Broker, dest: str) -> list[pubsub.PubsubMessage]:
+    return [record.message() for record in broker.feeds.feed(topic(dest)).records()]
+
+
+def data_in(broker: Broker, dest: str) -> list[str]:
+    return [message.data.decode() for message in messages_in(broker, dest)]
+
+
+# ---- turns ---------------------------------------------------------------------------------------
+
+
+def test_one_turn_copies_so_much_and_then_others_have_theirs(broker: Broker) -> None:
+    """The owner is asked to go on; who has not had his turn loses nothing by it."""
+    dests = [f"dest-{number}" for number in range(MESSAGES_PER_TURN // 1000 + 2)]
+    asked: list[None] = []
+    broker.dependents.routers.on_more = lambda: asked.append(None)
+    broker.call(
+        "put_feed", feeds.PutFeedRequest(topic=SOURCE, config=feeds.FeedConfig(cap_records=1))
+    )
+    for dest in dests:
+        route(broker, "source", dest)
+    append(broker, *map(str, range(1000)))
+    done = [state(broker, "source", dest).forwarded for dest in dests]
+    assert done == [1000] * (len(dests) - 2) + [0, 0]
+    assert len(asked) == 1
+    broker.dependents.routers.work()
+    assert len(asked) == 1
+    assert all(len(data_in(broker, dest)) == 1000 for dest in dests)
+
+
+def test_a_long_chain_takes_one_append(broker: Broker) -> None:
+    """However long: no copy is made within another's."""
+    names = ["source", *(f"link-{number}" for number in range(300))]
+    for source, dest in itertools.pairwise(names):
+        broker.call("put_feed", feeds.PutFeedRequest(topic=topic(dest)))
+        route(broker, source, dest)
+    append(broker, "all the way")
+    assert data_in(broker, names[-1]) == ["all the way"]
+
+
+def test_a_full_destination_is_tried_again_by_time(broker: Broker) -> None:
+    """Also when nobody says that there is room: a broker has it when others acknowledge."""
+    config = feeds.FeedConfig(cap_records=1, discard=feeds.REJECT)
+    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("dest"), config=config))
+    route(broker, "source", "dest")
+    append(broker, "1", "2")
+    due = broker.engine.next_due()
+    assert due is not None
+    assert due - broker.clock.monotonic() == pytest.approx(RETRY)
+    broker.clock.advance(RETRY)
+    broker.engine.advance()
+    assert data_in(broker, "dest") == ["1"]
+    again = broker.engine.next_due()
+    assert again == pytest.approx(due + RETRY)
+
+
+# ---- copies --------------------------------------------------------------------------------------
+
+
+def test_equal_copies_are_the_same_bytes(broker: Broker) -> None:
+    """As long as destinations are fed by the source alone, and give the same numbers."""
+    for dest in ("one", "two", "three"):
+        route(broker, "source", dest)
+    append(broker, "first", to=topic("three"))
+    append(broker, "x")
+    one, two, three = (next(iter(_last(broker, dest))) for dest in ("one", "two", "three"))
+    assert one is two
+    assert pubsub.PubsubMessage.FromString(three).message_id == "2"
+
+
+def _last(broker: Broker, dest: str) -> list[bytes]:
+    return [list(broker.feeds.feed(topic(dest)).records())[-1].encoded]
+
+
+def test_a_copy_has_everything_of_its_original_but_number_and_time(broker: Broker) -> None:
+    """Data, attributes and ordering key."""
+    route(broker, "source", "dest")
+    append(broker, "elsewhere", to=topic("dest"))
+    broker.clock.advance(5)
+    original = pubsub.PubsubMessage(data=b"\x00", attributes={"a": "b"}, ordering_key="key")
+    broker.call("append", feeds.AppendRequest(topic=SOURCE, messages=[original]))
+    copy = messages_in(broker, "dest")[-1]
+    assert copy.message_id == "2"
+    assert copy.publish_time.seconds == int(broker.clock.now())
+    assert (copy.data, dict(copy.attributes), copy.ordering_key) == (b"\x00", {"a": "b"}, "key")
+
+
+def test_subscriptions_of_a_destination_get_copies(broker: Broker) -> None:
+    """Those that their own filters let pass."""
+    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("dest")))
+    subscription = pubsub.Subscription(
+        name=f"{PROJECT}/subscriptions/sub", topic=topic("dest"), filter='attributes.k = "v"'
+    )
+    broker.call("create_subscription", subscription)
+    route(broker, "source", "dest")
+    append(broker, "yes", k="v")
+    append(broker, "no")
+    consumer = Consumer(ack_deadline=10, wake=lambda: None)
+    joined = broker.engine.join(subscription.name, consumer)
+    taken = [d.record.message().data for _, d in broker.engine.take(joined, consumer)]
+    assert taken == [b"yes"]
+
+
+def test_hops_are_counted_on_a_cycle_only(broker: Broker) -> None:
+    """What leaves the cycle does not tell, and a publisher cannot end it early by nonsense."""
+    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("back")))
+    route(broker, "source", "back")
+    route(broker, "back", "source", allow_cycle=True)
+    route(broker, "back", "out")
+    append(broker, "x", **{HOPS: "many"})
+    told = [message.attributes[HOPS] for message in messages_in(broker, "back")]
+    assert told == ["1", "3", "5", "7"]
+    assert not any(HOPS in message.attributes for message in messages_in(broker, "out"))
+
+
+# ---- settings ------------------------------------------------------------------------------------
+
+
+def test_a_destination_with_a_schema_is_refused(broker: Broker) -> None:
+    """And one that is given a schema later is waited for."""
+    avro = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
+    made = broker.call(
+        "create_schema",
+        schema.CreateSchemaRequest(
+            parent=PROJECT,
+            schema_id="numbers",
+            schema=schema.Schema(type=schema.Schema.AVRO, definition=avro),
+        ),
+    )
+    checked = pubsub.Topic(name=topic("checked"))
+    checked.schema_settings.schema = made.name
+    checked.schema_settings.encoding = schema.JSON
+    broker.call("create_topic", checked)
+    with pytest.raises(FailedPrecondition, match="has a schema") as refused:
+        route(broker, "source", "checked")
+    assert refused.value.reason == "ROUTER_DEST_HAS_SCHEMA"
+
+    route(broker, "source", "dest")
+    append(broker, "1")
+    change = pubsub.UpdateTopicRequest(topic=checked)
+    change.topic.name = topic("dest")
+    change.update_mask.paths.append("schema_settings")
+    broker.call("update_topic", change)
+    append(broker, "not a record")
+    assert data_in(broker, "dest") == ["1"]
+    change.topic.ClearField("schema_settings")
+    broker.call("update_topic", change)
+    broker.clock.advance(RETRY)
+    broker.engine.advance()
+    assert data_in(broker, "dest") == ["1", "not a record"]
+
+
+def test_other_ends_make_another_router(broker: Broker) -> None:
+    """It begins at the head of its source, and the old ends are free."""
+    route(broker, "source", "first", name=f"{PROJECT}/routers/moves")
+    append(broker, "1")
+    moved = route(broker, "source", "second", name=f"{PROJECT}/routers/moves")
+    assert (moved.created, moved.forwarded, moved.position) == (False, 0, 1)
+    append(broker, "2")
+    assert (data_in(broker, "first"), data_in(broker, "second")) == (["1"], ["2"])
+    route(broker, "source", "first")
+
+
+def test_a_refused_change_changes_nothing(broker: Broker) -> None:
+    """A router that would close a cycle in its new place stays where it is."""
+    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("middle")))
+    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("other")))
+    route(broker, "source", "middle")
+    before = route(broker, "other", "end", name=f"{PROJECT}/routers/stays")
+    with pytest.raises(FailedPrecondition, match="cycle"):
+        route(broker, "middle", "source", name=f"{PROJECT}/routers/stays")
+    with pytest.raises(InvalidArgument, match="filter"):
+        route(broker, "other", "end", name=f"{PROJECT}/routers/stays", filter="x" * 257)
+    found = broker.call("get_router", feeds.GetRouterRequest(name=before.name))
+    before.created = False
+    assert found == before
+
+
+def test_leave_for_a_cycle_cannot_be_taken_back_while_there_is_one(broker: Broker) -> None:
+    """To put the settings that it has is fine."""
+    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("back")))
+    route(broker, "source", "back")
+    route(broker, "back", "source", allow_cycle=True)
+    route(broker, "source", "back", filter='attributes.a = "b"')
+    with pytest.raises(FailedPrecondition, match="cycle"):
+        route(broker, "back", "source")
+
+
+def test_there_is_a_limit_of_routers(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each project; what there is can still be changed."""
+    monkeypatch.setattr(routers, "MAX_ROUTERS", 2)
+    route(broker, "source", "one")
+    route(broker, "source", "two")
+    with pytest.raises(ResourceExhausted, match="routers-per-project"):
+        route(broker, "source", "three")
+    route(broker, "source", "one", filter='attributes.a = "b"')

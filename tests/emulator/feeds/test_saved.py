@@ -1,0 +1,108 @@
+"""What storage keeps of a feed, and what becomes of it after a broker's end."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emulator.engine import Record
+from emulator.feeds.floors import Floors
+from emulator.feeds.lost import Lost
+from emulator.feeds.saved import FeedNote, FeedValue, Remains, remains
+from protocol.messages import feeds_pb2 as feeds
+
+NO_VALUE = FeedValue(feeds.FeedConfig(), 7)
+UNTOLD = feeds.FROM_SEQ_TOO_OLD
+
+
+def records(*seqs: int) -> dict[int, Record]:
+    return {seq: Record(seq, "", b"data", 0) for seq in seqs}
+
+
+def left(
+    *seqs: int,
+    head: int,
+    floors: Floors | None = None,
+    silent: tuple[tuple[int, int], ...] = (),
+    lost: tuple[Lost, ...] = (),
+    all_was_kept: bool = False,
+) -> Remains:
+    return remains(
+        NO_VALUE._replace(silent=silent),
+        FeedNote(floors or Floors(), lost),
+        records(*seqs),
+        head,
+        all_was_kept=all_was_kept,
+    )
+
+
+def test_a_value_is_what_it_was() -> None:
+    config = feeds.FeedConfig(cap_records=5, discard=feeds.REJECT)
+    value = FeedValue(config, 2**63 + 5, [(3, 9), (11, 11)])
+    assert FeedValue.decode(value.encode()) == value
+
+
+def test_a_note_is_what_it_was() -> None:
+    note = FeedNote(Floors(1, cap=2, ttl=3, source=4), [Lost(5, 6, feeds.SOURCE_TRIM)])
+    back = FeedNote.decode(note.encode())
+    assert back.lost == note.lost
+    floors = back.floors
+    assert (floors.start, floors.cap, floors.ttl, floors.source) == (1, 2, 3, 4)
+
+
+def test_nothing_is_missing_after_an_orderly_end() -> None:
+    """Also where the oldest rows that there are were not the window's any more."""
+    found = left(3, 4, 5, 6, head=6, floors=Floors(cap=4))
+    assert [record.seq for record in found.records] == [5, 6]
+    assert (found.lost, found.silent) == ([], [])
+
+
+def test_what_has_no_record_and_no_reason_was_lost_with_the_broker() -> None:
+    """In the middle and at the end; of what is behind the last that is known nobody knows."""
+    found = left(3, 5, head=9, floors=Floors(cap=2))
+    assert found.lost == [Lost(4, 4, UNTOLD), Lost(6, 9, UNTOLD)]
+
+
+def test_numbers_that_nobody_was_told_of_are_no_loss() -> None:
+    """They are remembered as such, as the next broker would miss them again."""
+    found = left(3, 5, head=9, floors=Floors(cap=2), all_was_kept=True)
+    assert found.lost == [Lost(4, 4, UNTOLD)]
+    assert found.silent == [(6, 9)]
+    again = left(3, 5, 10, head=10, floors=Floors(cap=2), silent=((6, 9),), all_was_kept=True)
+    assert again.lost == [Lost(4, 4, UNTOLD)]
+
+
+def test_what_was_deleted_does_not_come_back() -> None:
+    """Its row may still be there, among others that are wanted."""
+    found = left(1, 2, 3, 4, head=4, silent=((1, 1), (3, 3)))
+    assert [record.seq for record in found.records] == [2, 4]
+    assert found.lost == []
+
+
+def test_a_loss_that_was_told_is_told_again() -> None:
+    """With its own reason."""
+    trimmed = Lost(3, 4, feeds.SOURCE_TRIM)
+    found = left(1, 2, 5, head=5, lost=(trimmed,))
+    assert found.lost == [trimmed]
+
+
+RUNS = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 4)), max_size=4)
+
+
+@given(st.sets(st.integers(1, 30)), RUNS, st.integers(0, 10), st.integers(0, 10), st.booleans())
+def test_every_number_is_accounted_for_once(
+    seqs: set[int], runs: list[tuple[int, int]], floor: int, beyond: int, all_was_kept: bool
+) -> None:
+    """It is below a floor, has a record, is silent, or lost."""
+    silent = tuple((first, first + length) for first, length in runs)
+    head = max([*seqs, floor, *(last for _, last in silent)], default=0) + beyond
+    found = left(
+        *seqs, head=head, floors=Floors(ttl=floor), silent=silent, all_was_kept=all_was_kept
+    )
+    kept = {record.seq for record in found.records}
+    quiet = {seq for first, last in found.silent for seq in range(first, last + 1)}
+    lost = {seq for each in found.lost for seq in range(each.first, each.last + 1)}
+    assert kept.isdisjoint(quiet | lost)
+    assert lost.isdisjoint(quiet)
+    assert kept | lost | quiet | set(range(1, floor + 1)) >= set(range(1, head + 1))
+    assert kept <= seqs

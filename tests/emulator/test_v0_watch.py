@@ -1,0 +1,407 @@
+"""Watches of /v0: sessions, and their streams of server-sent events."""
+
+from __future__ import annotations
+
+import json
+import socket
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from emulator import Emulator
+from protocol.clock import ManualClock
+from protocol.messages import feeds_pb2 as feeds
+from protocol.rpcs import BY_METHOD
+from tests.emulator.event_reader import Event
+from tests.emulator.v0_client import TOPIC, V0
+from tests.emulator.wire import PATIENCE
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Iterator[Emulator]:
+    with Emulator(clock=clock, rest=True) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def v0(emulator: Emulator) -> V0:
+    return V0(emulator.endpoint)
+
+
+def wait_for_watchers(v0: V0, count: int) -> None:
+    """The broker learns a moment later that a client has hung up."""
+    for _ in range(1000):
+        if v0.ok("GET", TOPIC)["watchers"] == count:
+            return
+    raise AssertionError(f"there are not {count} watchers")
+
+
+# ---- sessions ----------------------------------------------------------------------------------
+
+
+def test_a_session_tells_where_it_begins(v0: V0) -> None:
+    """In each topic, under the name that its creator has for it."""
+    v0.append("a", "b")
+    v0.append("c", topic="/v0/topics/orders:eu")
+    topics = {"orders": {"from_seq": 1}, "orders:eu": {"tail": True}}
+    told = v0.ok("POST", "/v0/watch", {"topics": topics})
+    for name in topics:
+        assert told["topics"][name].pop("epoch") == v0.ok("GET", f"/v0/topics/{name}")["epoch"]
+    assert told["wid"].startswith("wid_")
+    assert told == {
+        "wid": told["wid"],
+        "stream_url": f"/v0/watch/{told['wid']}",
+        "session_ttl_ms": 300_000,
+        "topics": {
+            "orders": {"from_seq": 1, "head_seq": 2, "earliest_seq": 1},
+            "orders:eu": {"from_seq": 1, "head_seq": 1, "earliest_seq": 1},
+        },
+    }
+
+
+def test_a_session_of_a_topic_that_is_missing_is_refused(v0: V0) -> None:
+    """And the topic is not made."""
+    content: Any = {"topics": {"orders": {}, "missing": {}}}
+    v0.append("a")
+    assert v0.refused("POST", "/v0/watch", content) == (404, "not_found")
+    assert v0.refused("GET", "/v0/topics/missing") == (404, "not_found")
+
+
+def test_a_session_that_was_ended_is_over(v0: V0) -> None:
+    """Its stream ends with the reason; to end it again is no error."""
+    v0.append("a")
+    path = v0.watch()
+    wid = path.rpartition("/")[2]
+    with v0.stream(path) as stream:
+        stream.next_of("caught-up")
+        assert v0.ok("DELETE", path) == {"wid": wid, "deleted": True}
+        (event,) = stream.rest()
+        assert (event.name, event.id, event.data["code"]) == ("error", None, "not_found")
+    assert v0.ok("DELETE", path) == {"wid": wid, "deleted": False}
+    assert v0.refused("GET", path) == (404, "not_found")
+
+
+def test_a_session_outlives_its_stream_for_its_time(v0: V0, clock: ManualClock) -> None:
+    """Not longer; and an open stream keeps it for ever."""
+    v0.append("a")
+    path = v0.watch()
+    with v0.stream(path) as stream:
+        stream.next_of("caught-up")
+        for _ in range(10):
+            clock.advance(60)
+            stream.next_of("hb")
+    wait_for_watchers(v0, 0)
+    clock.advance(299)
+    with v0.stream(path) as stream:
+        v0.append("b")
+        assert stream.next_of("record").data["records"][0]["data"] == "b"
+    wait_for_watchers(v0, 0)
+    clock.advance(300)
+    assert v0.refused("GET", path) == (404, "not_found")
+
+
+# ---- streams -----------------------------------------------------------------------------------
+
+
+def test_a_stream_begins_with_how_to_come_back(v0: V0) -> None:
+    """After headers that keep what is between from storing or collecting it."""
+    v0.append("a")
+    with v0.stream(v0.watch()) as stream:
+        assert stream.answer.headers["Content-Type"] == "text/event-stream; charset=UTF-8"
+        assert stream.answer.headers["Cache-Control"] == "no-store"
+        assert stream.answer.headers["X-Accel-Buffering"] == "no"
+        stream.next()
+        assert stream.retry == 2000
+
+
+def test_a_stream_brings_what_there_is_and_what_comes(v0: V0) -> None:
+    """Each event with all its fields, and an id."""
+    v0.append("a", "b", node="n", tag="t")
+    with v0.stream(v0.watch()) as stream:
+        name, event_id, content = stream.next()
+        assert (name, bool(event_id)) == ("record", True)
+        times = [record.pop("$ts") for record in content["records"]]
+        assert times == sorted(times)
+        assert content == {
+            "topic": "orders",
+            "records": [
+                {"$seq": 1, "$node": "n", "data": "a"}, {"$seq": 2, "$node": "n", "data": "b"}
+            ],
+            "from_seq": 0, "to_seq": 2, "head_seq": 2,
+        }  # fmt: skip
+        assert stream.next() == Event("caught-up", event_id, {"topic": "orders", "head_seq": 2})
+        v0.append("c")
+        told = stream.next()
+        assert (told.name, told.data["from_seq"], told.data["to_seq"]) == ("record", 2, 3)
+        assert told.id != event_id
+
+
+def test_the_lines_of_an_event_are_those_that_the_guide_shows(v0: V0) -> None:
+    """To the byte, but for number and time."""
+    v0.append({"type": "comment"}, tag="t")
+    path = v0.watch(heartbeat_ms=1000)
+    host, port = v0.endpoint.split(":")
+    with socket.create_connection((host, int(port)), PATIENCE) as connection:
+        connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        text = b""
+        while b"caught-up" not in text:
+            text += connection.recv(65536)
+    lines = text.decode().partition("\r\n\r\n")[2].split("\n")
+    time = json.loads(lines[4].removeprefix("data: "))["records"][0]["$ts"]
+    assert lines[:3] == ["retry: 2000", "", lines[2]]
+    assert lines[2].startswith("id: ")
+    assert lines[3:6] == [
+        "event: record",
+        f'data: {{"topic":"orders","records":[{{"$seq":1,"$ts":{time},'
+        '"data":{"type":"comment"}}],"from_seq":0,"to_seq":1,"head_seq":1}',
+        "",
+    ]
+
+
+def test_a_silent_stream_has_heartbeats(v0: V0, clock: ManualClock) -> None:
+    """Comments without an id, and none while there is something to say."""
+    v0.append("a")
+    with v0.stream(v0.watch(heartbeat_ms=2000)) as stream:
+        stream.next_of("caught-up")
+        clock.advance(1.9)
+        v0.append("b")
+        assert stream.next().name == "record"
+        clock.advance(1.9)
+        v0.append("c")
+        assert stream.next().name == "record"
+        clock.advance(2)
+        assert stream.next() == Event("hb")
+
+
+def test_a_loss_is_told_before_what_follows(v0: V0) -> None:
+    """The tombstone's own id is already behind the gap."""
+    v0.ok("PUT", TOPIC, {"cap_records": 2})
+    v0.append("a", "b")
+    path = v0.watch()
+    with v0.stream(path) as stream:
+        stream.next_of("caught-up")
+    wait_for_watchers(v0, 0)
+    v0.append("c", "d", "e")
+    with v0.stream(path) as stream:
+        name, event_id, content = stream.next()
+        assert (name, content) == (
+            "tombstone",
+            {
+                "topic": "orders", "reason": "cap", "gap_from": 3, "gap_to": 3, "earliest_seq": 4,
+                "head_seq": 5,
+            },
+        )  # fmt: skip
+        assert [record["data"] for record in stream.next().data["records"]] == ["d", "e"]
+    wait_for_watchers(v0, 0)
+    assert event_id is not None
+    with v0.stream(path, **{"Last-Event-ID": event_id}) as stream:
+        assert [record["data"] for record in stream.next().data["records"]] == ["d", "e"]
+
+
+def test_a_position_that_came_too_late_says_why(v0: V0) -> None:
+    """Beside the reason that tells that it did."""
+    v0.ok("PUT", TOPIC, {"cap_records": 1})
+    v0.append("a", "b")
+    with v0.stream(v0.watch()) as stream:
+        content = stream.next_of("tombstone").data
+    assert (content["reason"], content["cause"]) == ("from_seq_too_old", "cap")
+
+
+def test_a_stream_resumes_where_its_client_was(v0: V0) -> None:
+    """An id takes it back; it never takes it ahead of what was sent."""
+    v0.append("a")
+    path = v0.watch(limit=1)
+    with v0.stream(path) as stream:
+        first = stream.next_of("record").id
+        v0.append("b", "c")
+        assert stream.next_of("record").data["to_seq"] == 2
+        third = stream.next_of("record")
+        assert third.data["to_seq"] == 3
+    assert first is not None
+    assert third.id is not None
+    wait_for_watchers(v0, 0)
+    with v0.stream(path, **{"Last-Event-ID": first}) as stream:
+        assert stream.next_of("record").data["from_seq"] == 1
+    wait_for_watchers(v0, 0)
+    other = v0.watch()
+    with v0.stream(other, **{"Last-Event-ID": third.id}) as stream:
+        assert stream.next_of("record").data["from_seq"] == 0
+
+
+def test_another_session_may_go_on_where_one_was(v0: V0) -> None:
+    """By the last id, for the topics that it knows; others begin where they are told to."""
+    v0.append("a", "b")
+    with v0.stream(v0.watch(limit=1)) as stream:
+        cursor = stream.next().id
+    v0.append("c", topic="/v0/topics/others")
+    topics = {"orders": {"tail": True}, "others": {"from_seq": 0}}
+    with v0.stream(v0.watch(topics=topics, cursor=cursor)) as stream:
+        came = [stream.next_of("record").data["records"][0]["data"] for _ in topics]
+    assert sorted(came) == ["b", "c"]
+
+
+def test_an_id_that_no_stream_has_sent_is_refused(v0: V0) -> None:
+    """Before anything is sent."""
+    v0.append("a")
+    headers = {"Last-Event-ID": "made up"}
+    assert v0.refused("GET", v0.watch(), **headers) == (400, "invalid_request")
+
+
+def test_there_is_one_stream_at_a_time(v0: V0) -> None:
+    """The next ends the one before it, and says so there."""
+    v0.append("a")
+    path = v0.watch()
+    with v0.stream(path) as first, v0.stream(path) as second:
+        assert first.rest()[-1].data["code"] == "conflict"
+        v0.append("b")
+        assert second.next_of("record").data["records"][-1]["data"] == "b"
+
+
+def test_a_deleted_topic_ends_for_itself_only(v0: V0) -> None:
+    """The others of the stream go on."""
+    v0.append("a")
+    v0.append("b", topic="/v0/topics/others")
+    with v0.stream(v0.watch(topics={"orders": {}, "others": {}})) as stream:
+        v0.ok("DELETE", "/v0/topics/orders")
+        event = stream.next_of("topic-deleted")
+        assert event.data == {"topic": "orders"}
+        v0.append("c", topic="/v0/topics/others")
+        while [record["data"] for record in stream.next_of("record").data["records"]] != ["c"]:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({}, {"$node", "data", "meta"}),
+        ({"include_tags": True, "include_meta": False}, {"$tag", "$node", "data"}),
+        ({"include_data": False}, {"$tag", "$node"}),
+    ],
+)
+def test_a_watch_says_how_much_of_records_it_wants(
+    v0: V0, wanted: dict[str, bool], told: set[str]
+) -> None:
+    """As a diff does."""
+    v0.append("a", tag="t", node="n", key="k", meta={"m": "1"})
+    with v0.stream(v0.watch(**wanted)) as stream:
+        (record,) = stream.next().data["records"]
+    assert set(record) - {"$key"} == {"$seq", "$ts", *told}
+    assert ("$key" in record) == ("data" in told)
+
+
+def test_a_watch_filters_by_topic_and_node(v0: V0) -> None:
+    """What it does not want it does not get."""
+    v0.append("mine", node="me", tag="x:1")
+    v0.append("yours", node="you", tag="x:1")
+    v0.append("other", tag="y")
+    topics = {"orders": {"filter": ["tag", "Glob", "x:*"]}}
+    with v0.stream(v0.watch(topics=topics, node="me")) as stream:
+        content = stream.next_of("record").data
+    assert [record["data"] for record in content["records"]] == ["yours"]
+    assert content["to_seq"] == 3
+
+
+# ---- who may have a stream ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "accept", ["text/event-stream", "*/*", "text/*", "application/json, text/event-stream;q=0.5"]
+)
+def test_a_client_that_accepts_events_gets_them(v0: V0, accept: str) -> None:
+    """However it says so."""
+    v0.append("a")
+    with v0.stream(v0.watch(), Accept=accept) as stream:
+        assert stream.next().name == "record"
+
+
+@pytest.mark.parametrize(
+    "accept", ["application/json", "text/html", "text/event-stream;q=0, application/json", ";;,"]
+)
+def test_a_client_that_accepts_no_events_is_refused(v0: V0, accept: str) -> None:
+    """It would wait for the end."""
+    v0.append("a")
+    assert v0.refused("GET", v0.watch(), Accept=accept) == (406, "not_acceptable")
+
+
+def test_a_client_that_hangs_up_leaves_its_session(v0: V0) -> None:
+    """Nobody is counted as watching then."""
+    v0.append("a")
+    with v0.stream(v0.watch()) as stream:
+        stream.next_of("caught-up")
+        assert v0.ok("GET", TOPIC)["watchers"] == 1
+    wait_for_watchers(v0, 0)
+
+
+def test_a_reader_that_stands_still_is_given_up(
+    v0: V0, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its connection is closed, and what its topic still has is there when it comes back."""
+    v0.ok("PUT", TOPIC, {"cap_records": 100})
+    path = v0.watch()
+    with socket.socket() as connection:
+        # Small, so that it is soon full.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        host, port = v0.endpoint.split(":")
+        connection.settimeout(PATIENCE)
+        connection.connect((host, int(port)))
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        wait_for_watchers(v0, 1)
+        for _ in range(20):
+            v0.append("x" * 100_000)
+        clock.advance(5)
+        clock.advance(25)
+        wait_for_watchers(v0, 0)
+        received = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert len(received) < 1_000_000
+    # Cut off, and not brought to an end that somebody would have to read first.
+    assert not received.endswith(b"0\r\n\r\n")
+    assert "has taken nothing for 5 s" in caplog.text
+    with v0.stream(path) as stream:
+        assert stream.next().data["to_seq"] > 0
+
+
+def test_streams_end_with_the_broker(clock: ManualClock) -> None:
+    """They say why, and the broker does not wait for their clients."""
+    with Emulator(clock=clock, rest=True) as emulator:
+        v0 = V0(emulator.endpoint)
+        v0.append("a")
+        with v0.stream(v0.watch()) as stream:
+            stream.next_of("caught-up")
+            emulator.stop()
+            assert [event.data["code"] for event in stream.rest()] == ["unavailable"]
+
+
+def test_a_session_of_grpc_does_not_open_here(emulator: Emulator, v0: V0) -> None:
+    """It was not made for it: nobody has said what of records it wants."""
+    v0.append("a")
+    spec = feeds.WatchSpec()
+    spec.topics["projects/default/topics/orders"].SetInParent()
+    rpc = BY_METHOD["Watch"]
+    with grpc.insecure_channel(emulator.endpoint) as channel:
+        watch: Any = channel.unary_stream(
+            rpc.path, rpc.request.SerializeToString, rpc.response.FromString
+        )
+        call = watch(feeds.WatchRequest(spec=spec), timeout=PATIENCE)
+        watch_id = next(call).opened.watch_id
+        assert v0.refused("GET", f"/v0/watch/{watch_id}") == (404, "not_found")
+        call.cancel()
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b'{\r\n"a":\n[1]}', {"a": [1]}),
+        (b"\xff\n", {"$bytes": b64encode(b"\xff\n").decode()}),
+    ],
+)
+def test_no_data_breaks_the_lines_of_an_event(v0: V0, data: bytes, told: Any) -> None:
+    """Also of a publisher that knows nothing of events."""
+    v0.ok("PUT", TOPIC)
+    messages = [{"data": b64encode(data).decode()}]
+    v0.rest.ok("POST", "/v1/projects/default/topics/orders:publish", {"messages": messages})
+    with v0.stream(v0.watch()) as stream:
+        (record,) = stream.next().data["records"]
+    assert record["data"] == told

@@ -1,0 +1,42 @@
+"""The index: who is subscribed to which key, and to whole channels."""
+
+from __future__ import annotations
+
+from protocol.channels.index import Index
+
+
+def test_a_key_has_its_subscribers_and_those_of_its_channel() -> None:
+    """Each once, those of the key first."""
+    index: Index[str] = Index()
+    index.add("one", ("c", "a"))
+    index.add("two", ("c", None))
+    index.add("one", ("c", None))
+    index.add("three", ("c", "b"))
+    assert list(index.of_key("c", "a")) == ["one", "two"]
+    assert list(index.of_key("c", "z")) == ["two", "one"]
+    assert list(index.of_key("d", "a")) == []
+    assert index.only_key("c", "a") == ["one"]
+    assert sorted(index.of_channel("c")) == ["one", "three", "two"]
+
+
+def test_adding_twice_and_removing_what_is_not_there_change_nothing() -> None:
+    index: Index[str] = Index()
+    index.add("one", ("c", "a"))
+    index.add("one", ("c", "a"))
+    index.remove("two", ("c", "a"))
+    index.remove("one", ("c", "b"))
+    index.remove("one", ("d", "a"))
+    assert list(index.of_key("c", "a")) == ["one"]
+    assert len(index) == 1
+
+
+def test_nothing_is_left_of_what_is_empty() -> None:
+    """Neither the key nor the channel."""
+    index: Index[str] = Index()
+    for interest in (("c", "a"), ("c", None), ("d", "a")):
+        index.add("one", interest)
+    for interest in (("c", "a"), ("c", None)):
+        index.remove("one", interest)
+    assert ("c" in index, "d" in index, len(index)) == (False, True, 1)
+    index.remove("one", ("d", "a"))
+    assert len(index) == 0

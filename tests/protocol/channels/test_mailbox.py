@@ -1,0 +1,131 @@
+"""The mailbox: what is kept, what is dropped, and that it is told exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.channels import ChannelLimits
+from protocol.channels.item import Item
+from protocol.channels.mailbox import Mailbox
+from protocol.messages import channels_pb2 as channels
+
+ALL = 10_000
+
+
+def item(seq: int, key: str = "a", size: int = 10) -> Item:
+    return Item.of_message(seq, "c", key, b"\x0a" + bytes([size]) + b"x" * size)
+
+
+def told(mailbox: Mailbox, max_items: int = ALL, max_bytes: int = 10**9) -> list[tuple[int, int]]:
+    """Number and count of drops of each item of a reply; 0 for a message."""
+    parse = channels.PollResponse.Item.FromString
+    items = [parse(each) for each in mailbox.next_items(max_items, max_bytes)]
+    return [(each.seq, each.dropped) for each in items]
+
+
+def filled(seqs: Sequence[int], **limits: int) -> Mailbox:
+    mailbox = Mailbox(ChannelLimits(**limits))
+    for seq in seqs:
+        mailbox.add(item(seq))
+    return mailbox
+
+
+def test_what_is_acknowledged_goes() -> None:
+    """And nothing else does, though it was sent."""
+    mailbox = filled([1, 3, 5])
+    assert told(mailbox) == [(1, 0), (3, 0), (5, 0)]
+    mailbox.acknowledge(3)
+    assert told(mailbox) == [(5, 0)]
+    mailbox.acknowledge(5)
+    assert (len(mailbox), mailbox.size, mailbox.has_news) == (0, 0, False)
+
+
+def test_the_oldest_are_dropped_and_told_of_until_that_is_acknowledged() -> None:
+    mailbox = filled([1, 2, 3, 4], mailbox_items=2)
+    assert told(mailbox) == [(2, 2), (3, 0), (4, 0)]
+    assert told(mailbox) == [(2, 2), (3, 0), (4, 0)]
+    mailbox.acknowledge(4)
+    assert told(mailbox) == []
+
+
+def test_what_was_sent_and_then_dropped_is_not_told_to_who_has_it() -> None:
+    """It is told to whom the reply did not reach."""
+    mailbox = filled([1, 2], mailbox_items=2)
+    assert told(mailbox) == [(1, 0), (2, 0)]
+    mailbox.add(item(3))
+    lost = filled([1, 2], mailbox_items=2)
+    told(lost)
+    lost.add(item(3))
+    assert told(lost) == [(1, 1), (2, 0), (3, 0)]
+    mailbox.acknowledge(2)
+    assert told(mailbox) == [(3, 0)]
+
+
+def test_the_newest_has_a_place_whatever_its_size() -> None:
+    mailbox = Mailbox(ChannelLimits(mailbox_bytes=300))
+    mailbox.add(item(1))
+    assert mailbox.add(item(2, size=120)) == 1
+    assert told(mailbox) == [(1, 1), (2, 0)]
+
+
+def test_a_reply_has_one_item_at_least() -> None:
+    assert told(filled([1, 2]), max_bytes=1) == [(1, 0)]
+
+
+def test_of_each_key_the_newest_may_be_all_that_is_kept() -> None:
+    """In the order of publishing; a failure is no message of its key."""
+    mailbox = filled([])
+    mailbox.keep_newest_only()
+    for seq, key in enumerate("abac", start=1):
+        mailbox.add(item(seq, key))
+    mailbox.add(Item.of_failure(5, "c", "a", "over"))
+    assert told(mailbox) == [(2, 0), (3, 0), (4, 0), (5, 0)]
+    mailbox.acknowledge(3)
+    assert told(mailbox) == [(4, 0), (5, 0)]
+
+
+def test_what_was_there_before_is_thinned_out_too() -> None:
+    """Commands that ask for it may come after the first poll."""
+    mailbox = filled([1, 2, 3])
+    mailbox.keep_newest_only()
+    assert told(mailbox) == [(3, 0)]
+    assert mailbox.size == item(3).size
+
+
+@pytest.mark.parametrize("newest_only", [False, True])
+@given(steps=st.lists(st.sampled_from(["add", "send", "lose", "acknowledge"]), max_size=40))
+def test_a_reader_accounts_for_every_message(newest_only: bool, steps: list[str]) -> None:
+    """What it has, and what it was told was dropped, are all there was; with one of each key kept
+    none is dropped that has no newer one."""
+    mailbox = Mailbox(ChannelLimits(mailbox_items=3))
+    if newest_only:
+        mailbox.keep_newest_only()
+    added = processed = dropped = 0
+    received: list[int] = []
+    for step in [*steps, "send", "acknowledge"]:
+        if step == "add":
+            added += 1
+            mailbox.add(item(added, key="a" if newest_only else str(added)))
+        elif step == "send":
+            # A poll says what has come by the earlier ones.
+            mailbox.acknowledge(processed)
+            for seq, count in told(mailbox):
+                if seq > processed:
+                    processed = seq
+                    dropped += count
+                    received += [] if count else [seq]
+        elif step == "lose":
+            mailbox.acknowledge(processed)
+            told(mailbox)
+        else:
+            mailbox.acknowledge(processed)
+    assert received == sorted(set(received))
+    if newest_only:
+        assert received[-1:] == ([added] if added else [])
+    else:
+        assert len(received) + dropped == added
+    assert len(mailbox) == mailbox.size == 0

@@ -1,0 +1,94 @@
+"""ChannelPublisher: any thread publishes, and time passes by its clock."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+from protocol.channels import ChannelPublisher
+from protocol.clock import ManualClock
+from protocol.errors import FailedPrecondition, Unavailable
+from protocol.messages import channels_pb2 as channels
+from protocol.messages import pubsub_pb2 as pubsub
+
+
+def subscribe(publisher: ChannelPublisher, key: str | None = None) -> None:
+    request = channels.CommandsRequest(subscriber_id="one", batch_no=1, replace=True)
+    request.commands.add(channel="c", key=key, subscribe=True)
+    publisher.commands(request)
+
+
+def items(publisher: ChannelPublisher) -> list[channels.PollResponse.Item]:
+    poll = publisher.begin_poll(channels.PollRequest(subscriber_id="one"), lambda: None)
+    encoded = publisher.finish_poll(poll).SerializeToString()
+    return list(channels.PollResponse.FromString(encoded).items)
+
+
+def test_threads_may_publish_beside_each_other() -> None:
+    """Each message has a number of its own."""
+    publisher = ChannelPublisher()
+    subscribe(publisher)
+
+    def publish() -> None:
+        for _ in range(200):
+            publisher.publish("c", "a", b"x")
+
+    threads = [threading.Thread(target=publish) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [item.seq for item in items(publisher)] == list(range(1, 801))
+
+
+def test_a_message_is_completed() -> None:
+    """By what it lacks; the caller's own stays as it is."""
+    publisher = ChannelPublisher(clock=ManualClock(start=1_000.5))
+    subscribe(publisher)
+    whole = pubsub.PubsubMessage(data=b"x", message_id="mine", ordering_key="k")
+    publisher.publish("c", None, whole)
+    publisher.publish("c", "b", "text", color="red")
+    first, second = (item.message for item in items(publisher))
+    assert (first.message_id, first.ordering_key) == ("mine", "k")
+    assert not whole.HasField("publish_time")
+    assert (second.message_id, second.ordering_key, second.data) == ("2", "b", b"text")
+    assert dict(second.attributes) == {"color": "red"}
+    assert second.publish_time.ToMilliseconds() == 1_000_500
+
+
+def test_a_whole_message_has_its_own_attributes() -> None:
+    with pytest.raises(TypeError, match="attributes"):
+        ChannelPublisher().publish("c", "a", pubsub.PubsubMessage(), color="red")
+
+
+def test_who_is_gone_is_forgotten_as_time_passes() -> None:
+    """A thread looks for them, from `add_to` to `close`."""
+    clock = ManualClock()
+    publisher = ChannelPublisher(clock=clock)
+    server = grpc.server(ThreadPoolExecutor(1))
+    publisher.add_to(server)
+    subscribe(publisher)
+    clock.advance(300)
+    assert publisher.statistics().subscribers == 0
+    publisher.close()
+    publisher.close()
+    server.stop(None).wait()
+    assert "pullstream-sweeper" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_closed_publisher_does_nothing_more() -> None:
+    """Those who wait are sent away, so that they look for another."""
+    publisher = ChannelPublisher()
+    woken = threading.Event()
+    poll = publisher.begin_poll(channels.PollRequest(subscriber_id="one"), woken.set)
+    publisher.close()
+    assert woken.is_set()
+    with pytest.raises(Unavailable):
+        publisher.finish_poll(poll)
+    with pytest.raises(Unavailable):
+        subscribe(publisher)
+    with pytest.raises(FailedPrecondition):
+        publisher.publish_failure("c", "a", "over")

@@ -1,0 +1,105 @@
+"""Frames as a broker sends them, and streams of them that a test plays by hand."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Mapping
+
+from protocol.errors import Cancelled, RpcError
+from protocol.messages import feeds_pb2 as feeds
+from protocol.messages import pubsub_pb2 as pubsub
+from tests.failed_call import FailedCall
+from tests.subscriber.streaming.fakes import PATIENCE
+
+NEWS = "projects/p/topics/news"
+OLDS = "projects/p/topics/olds"
+
+
+def opened(
+    starts: Mapping[str, int], *, watch_id: str = "w-1", epoch: int = 7, token: str = ""
+) -> feeds.Frame:
+    """A first frame: the number after which each topic begins."""
+    topics = {
+        topic: feeds.Frame.Start(after_seq=seq, head_seq=seq, earliest_seq=1, epoch=epoch)
+        for topic, seq in starts.items()
+    }
+    frame = feeds.Frame.Opened(watch_id=watch_id, topics=topics)
+    return feeds.Frame(opened=frame, resume_token=token)
+
+
+def records(topic: str, *seqs: int) -> feeds.Frame:
+    """Messages with these numbers; the token tells the last of them."""
+    return feeds.Frame(
+        resume_token=f"{topic}@{seqs[-1]}",
+        messages=feeds.Frame.Messages(
+            topic=topic,
+            messages=[pubsub.PubsubMessage(message_id=str(seq)) for seq in seqs],
+            from_seq=seqs[0] - 1,
+            to_seq=seqs[-1],
+            head_seq=seqs[-1],
+        ),
+    )
+
+
+def gap(topic: str, first: int, last: int, reason: feeds.GapReason) -> feeds.Frame:
+    return feeds.Frame(
+        resume_token=f"{topic}@{last}",
+        gap=feeds.Gap(topic=topic, from_seq=first, to_seq=last, reason=reason),
+    )
+
+
+def deleted(topic: str) -> feeds.Frame:
+    return feeds.Frame(
+        resume_token=f"{topic}@gone", topic_deleted=feeds.Frame.TopicDeleted(topic=topic)
+    )
+
+
+HEARTBEAT = feeds.Frame(heartbeat=feeds.Frame.Heartbeat())
+
+
+class Stream:
+    """One Watch call: what a test sends comes out of it, until the test or the reader ends it."""
+
+    def __init__(self, request: feeds.WatchRequest) -> None:
+        self.request = request
+        self.is_cancelled = False
+        self._events: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
+
+    def send(self, *frames: feeds.Frame) -> None:
+        for frame in frames:
+            self._events.put(frame.SerializeToString())
+
+    def send_bytes(self, encoded: bytes) -> None:
+        self._events.put(encoded)
+
+    def end(self, error: RpcError | None = None) -> None:
+        """End it as the server does: with this error, or with OK."""
+        self._events.put(StopIteration() if error is None else FailedCall.of(error))
+
+    def __next__(self) -> bytes:
+        event = self._events.get()
+        if isinstance(event, Exception):
+            raise event
+        return event
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self._events.put(FailedCall.of(Cancelled("Locally cancelled by application!")))
+
+
+class Streams:
+    """Begins Watch calls, and hands them to the test in the order in which they were begun."""
+
+    def __init__(self) -> None:
+        self._begun: queue.SimpleQueue[Stream] = queue.SimpleQueue()
+
+    def __call__(self, request: feeds.WatchRequest) -> Stream:
+        copy = feeds.WatchRequest()
+        copy.CopyFrom(request)
+        stream = Stream(copy)
+        self._begun.put(stream)
+        return stream
+
+    def next(self) -> Stream:
+        """The next call that is begun; fails when none is."""
+        return self._begun.get(timeout=PATIENCE)

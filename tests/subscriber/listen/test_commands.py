@@ -1,0 +1,114 @@
+"""The queue of commands: batches, refusals, and beginning anew."""
+
+from __future__ import annotations
+
+from subscriber.listen.commands import Command, CommandQueue
+from subscriber.listen.interest import Interest
+
+
+def command(key: str, *, subscribe: bool = True) -> Command:
+    return Command(Interest("c", key, on_message=print), subscribe)
+
+
+def sent(queue: CommandQueue) -> list[str]:
+    """The keys of the batch that is to be sent, which is under way from now on."""
+    assert queue.batch is not None
+    queue.batch.is_sent = True
+    return [str(each.interest.key) for each in queue.batch.commands]
+
+
+def queue_of(keys: str, max_batch: int = 10) -> CommandQueue:
+    queue = CommandQueue(max_batch)
+    for key in keys:
+        queue.add(command(key))
+    return queue
+
+
+def test_the_first_goes_alone_and_the_others_as_many_as_may() -> None:
+    queue, batches = queue_of("abcdef", max_batch=3), []
+    while queue.batch is not None:
+        batches.append(sent(queue))
+        queue.applied()
+    assert batches == [["a"], ["b", "c", "d"], ["e", "f"]]
+    queue.add(command("g"))
+    assert sent(queue) == ["g"]
+
+
+def test_only_the_first_batch_replaces_and_numbers_grow() -> None:
+    queue = queue_of("ab")
+    kinds = []
+    for _ in range(2):
+        assert queue.batch is not None
+        kinds.append((queue.batch.number, queue.batch.replace))
+        queue.applied()
+    assert kinds == [(1, True), (2, False)]
+
+
+def test_a_batch_that_is_tried_again_is_the_same() -> None:
+    """By its number the publisher knows whether it has applied it."""
+    queue = queue_of("a")
+    first = queue.batch
+    sent(queue)
+    queue.failed()
+    assert queue.batch is first
+    assert first is not None
+    assert not first.is_sent
+
+
+def test_a_refused_batch_is_cut_in_two_until_the_culprit_is_found() -> None:
+    """The others are applied, in order."""
+    queue, applied, culprits = queue_of("-abcdefgh"), [], []
+    while queue.batch is not None:
+        keys = sent(queue)
+        if "f" in keys:
+            culprit = queue.refused()
+            culprits += [] if culprit is None else [culprit.interest.key]
+        else:
+            applied += [each.interest.key for each in queue.applied()]
+    assert (applied, culprits) == (list("-abcdegh"), ["f"])
+
+
+def test_a_refused_first_batch_leaves_the_next_to_replace() -> None:
+    """Nothing was replaced by it."""
+    queue = queue_of("ab")
+    sent(queue)
+    queue.refused()
+    assert queue.batch is not None
+    assert queue.batch.replace
+
+
+def test_to_begin_anew_is_to_send_everything() -> None:
+    """What is under way is waited for, and does not matter."""
+    queue = queue_of("abc")
+    sent(queue)
+    everything = [Interest("c", key, on_message=print) for key in "xy"]
+    queue.reset(everything)
+    assert queue.batch is not None
+    assert queue.batch.is_superseded
+    assert queue.applied() == []
+    assert queue.batch.replace
+    assert sent(queue) == ["x", "y"]
+
+
+def test_a_batch_that_waits_to_be_tried_again_is_forgotten_by_beginning_anew() -> None:
+    queue = queue_of("a")
+    sent(queue)
+    queue.failed()
+    queue.reset([Interest("c", "x", on_message=print)])
+    assert sent(queue) == ["x"]
+
+
+def test_a_superseded_batch_is_not_tried_again() -> None:
+    queue = queue_of("a")
+    sent(queue)
+    queue.reset([Interest("c", "x", on_message=print)])
+    queue.failed()
+    assert sent(queue) == ["x"]
+
+
+def test_superseded_and_refused_has_no_culprit() -> None:
+    queue = queue_of("a")
+    sent(queue)
+    queue.reset([Interest("c", "x", on_message=print)])
+    assert queue.refused() is None
+    assert sent(queue) == ["x"]

@@ -1,0 +1,168 @@
+"""The link's corners: answers that come late, lives of a session, and the end of a publisher."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol.errors import Aborted, Cancelled, InvalidArgument, NotFound, Unavailable
+from protocol.messages import channels_pb2 as channels
+from subscriber.listen.interest import Interest
+from subscriber.listen.link import Link
+from subscriber.listen.notices import Answered, Arrived, Failed, Notice, Reset
+from subscriber.listen.retries import Retries
+from subscriber.listen.settings import ListenSettings
+
+FIRST, SECOND = 7, 8
+
+
+class Peer:
+    """A link, and answers of a publisher as a test wants them."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._ids = iter("stuvwxyz")
+        self.link = Link(ListenSettings(**settings), new_id=lambda: next(self._ids))
+
+    def subscribe(self, key: str | None = "a") -> Interest:
+        interest = Interest("c", key, on_message=print)
+        assert self.link.subscribe(interest)
+        return interest
+
+    def send(self) -> tuple[Any, channels.CommandsRequest]:
+        upcoming = self.link.next_batch(100.0)
+        assert upcoming is not None
+        return upcoming
+
+    def answer(
+        self, sent: tuple[Any, channels.CommandsRequest], incarnation: int, *, applied: bool = True
+    ) -> list[Notice]:
+        batch, request = sent
+        response = channels.CommandsResponse(incarnation=incarnation, applied=applied)
+        return self.link.batch_answered(batch, request.incarnation, response)
+
+    def poll(self) -> tuple[object, channels.PollRequest]:
+        upcoming = self.link.next_poll(100.0)
+        assert upcoming is not None
+        return upcoming
+
+    def bring(
+        self, polled: tuple[object, channels.PollRequest], incarnation: int, *seqs: int
+    ) -> list[Notice]:
+        token, request = polled
+        response = channels.PollResponse(incarnation=incarnation)
+        for seq in seqs:
+            response.items.add(seq=seq, channel="c", key="a").message.data = b"x"
+        return self.link.poll_answered(token, request.incarnation, response)
+
+
+def known(peer: Peer) -> Interest:
+    """One subscription that the publisher has taken."""
+    interest = peer.subscribe()
+    assert peer.answer(peer.send(), FIRST) == [Answered(interest, None)]
+    return interest
+
+
+def test_a_late_answer_of_an_earlier_life_is_of_no_account() -> None:
+    """Its messages are lost, and that was told."""
+    peer = Peer()
+    known(peer)
+    late = peer.poll()
+    peer.subscribe("b")
+    assert peer.answer(peer.send(), SECOND, applied=False) == [Reset()]
+    assert peer.bring(late, FIRST, 1, 2) == []
+    assert [type(each) for each in peer.bring(peer.poll(), SECOND, 1)] == [Arrived]
+
+
+def test_what_nobody_has_confirmed_cannot_be_lost() -> None:
+    """Of a session that was forgotten while nothing was subscribed to no reset is told."""
+    peer = Peer()
+    known(peer)
+    peer.link.unsubscribe("c", "a")
+    peer.answer(peer.send(), FIRST)
+    again = peer.subscribe()
+    assert peer.answer(peer.send(), SECOND, applied=False) == []
+    _, request = sent = peer.send()
+    assert (request.replace, request.incarnation) == (True, SECOND)
+    assert peer.answer(sent, SECOND) == [Answered(again, None)]
+
+
+def test_a_subscribe_that_nobody_waits_for_any_more_is_answered_too() -> None:
+    """When a new life begins, what is not wanted is not sent again."""
+    peer = Peer()
+    known(peer)
+    given_up = peer.subscribe("b")
+    sent = peer.send()
+    peer.link.unsubscribe("c", "b")
+    reset, answered = peer.answer(sent, SECOND, applied=False)
+    assert reset == Reset()
+    assert isinstance(answered, Answered)
+    assert answered.interest is given_up
+    assert isinstance(answered.error, Aborted)
+
+
+def test_without_subscriptions_a_poll_under_way_is_of_no_account() -> None:
+    """What it brings is not said to have come, and comes again to who may want it."""
+    peer = Peer()
+    known(peer)
+    polled = peer.poll()
+    peer.link.unsubscribe("c", "a")
+    assert peer.link.next_poll(100.0) is None
+    assert peer.bring(polled, FIRST, 1) == []
+    peer.subscribe()
+    assert peer.poll()[1].max_processed_seq == 0
+
+
+def test_a_publisher_that_is_given_up_never_hears_of_us_again_under_that_name() -> None:
+    """It may be there all the same, and keep what we would take for new."""
+    peer = Peer(give_up_after=5.0)
+    interest = known(peer)
+    token, request = peer.poll()
+    assert peer.link.poll_failed(token, Unavailable("gone"), 0.0) == []
+    token, _ = peer.poll()
+    error = Unavailable("still gone")
+    assert peer.link.poll_failed(token, error, 5.0) == [Failed(interest, error)]
+    peer.subscribe()
+    _, anew = peer.send()
+    assert anew.subscriber_id != request.subscriber_id
+    assert (anew.incarnation, anew.replace) == (0, True)
+
+
+def test_an_error_that_another_attempt_cannot_mend_is_final() -> None:
+    peer = Peer(give_up_after=None)
+    interest = known(peer)
+    token, _ = peer.poll()
+    error = NotFound("no such service")
+    assert peer.link.poll_failed(token, error, 0.0) == [Failed(interest, error)]
+    assert len(peer.link) == 0
+
+
+def test_a_refused_subscription_is_told_first_as_answered_then_as_failed() -> None:
+    peer = Peer()
+    interest = peer.subscribe()
+    batch, _ = peer.send()
+    error = InvalidArgument("no")
+    assert peer.link.batch_failed(batch, error, 0.0) == [
+        Answered(interest, error),
+        Failed(interest, error),
+    ]
+
+
+def test_closing_answers_what_waits_for_an_answer() -> None:
+    peer = Peer()
+    interest = peer.subscribe()
+    (answered,) = peer.link.close()
+    assert isinstance(answered, Answered)
+    assert answered.interest is interest
+    assert isinstance(answered.error, Cancelled)
+    assert not interest.is_wanted
+
+
+def test_pauses_grow_and_the_last_attempt_is_at_the_limit() -> None:
+    retries = Retries(give_up_after=1.0)
+    now, attempts = 0.0, 0
+    while (due := retries.failed(Unavailable("x"), now)) is not None:
+        assert now < due <= 1.0
+        now, attempts = due, attempts + 1
+    assert now == 1.0
+    assert attempts > 3
+    retries.succeeded()
+    assert retries.failed(Unavailable("x"), 50.0) is not None

@@ -1,0 +1,210 @@
+"""The listener as a whole: its threads, its end, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from emulator import Emulator
+from subscriber import ChannelMessage, ChannelSubscriber, ForkedProcess, SubscriberClient
+from subscriber.exceptions import SubscriberClosed
+from tests.contract.channel_peers import ORDERS, Heard, create_topics, statistics
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+
+@pytest.fixture
+def broker() -> Iterator[Emulator]:
+    with Emulator() as emulator:
+        create_topics(emulator)
+        yield emulator
+
+
+@pytest.fixture
+def client(broker: Emulator) -> Iterator[SubscriberClient]:
+    with SubscriberClient(endpoint=broker.endpoint) as client:
+        yield client
+
+
+@pytest.fixture
+def listener(client: SubscriberClient) -> ChannelSubscriber:
+    return client.listen()
+
+
+def wait_until_heard(broker: Emulator) -> None:
+    """The broker knows of a subscription, and a poll waits. Either may come first."""
+    eventually(lambda: statistics(broker).interests == 1 and statistics(broker).parked == 1)
+
+
+def test_a_callback_that_raises_is_logged_and_the_next_one_runs(
+    broker: Emulator, listener: ChannelSubscriber, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[bytes] = []
+
+    def handle(message: ChannelMessage) -> None:
+        heard.append(message.data)
+        raise RuntimeError("not to my taste")
+
+    done = threading.Event()
+    listener.subscribe(ORDERS, on_message=handle, on_done=lambda error: done.set())
+    assert done.wait(PATIENCE)
+    broker.publish(ORDERS, "1")
+    broker.publish(ORDERS, "2")
+    eventually(lambda: heard == [b"1", b"2"])
+    eventually(lambda: caplog.messages == ["a callback of a listener raised"] * 2)
+
+
+def test_a_slow_callback_leaves_messages_with_the_publisher(
+    broker: Emulator, listener: ChannelSubscriber
+) -> None:
+    """Two answers wait for it at most; when it goes on, everything comes."""
+    go_on, heard = threading.Event(), []
+
+    def handle(message: ChannelMessage) -> None:
+        assert go_on.wait(PATIENCE)
+        heard.append(message.data)
+
+    done = threading.Event()
+    listener.subscribe(ORDERS, on_message=handle, on_done=lambda error: done.set())
+    assert done.wait(PATIENCE)
+    numbers = [str(number).encode() for number in range(20)]
+    for number in numbers:
+        broker.publish(ORDERS, number)
+        eventually(lambda: statistics(broker).parked == 1 or statistics(broker).waiting > 0)
+    assert statistics(broker).waiting >= 10
+    go_on.set()
+    eventually(lambda: heard == numbers)
+    eventually(lambda: statistics(broker).waiting == 0)
+
+
+def test_closing_waits_for_the_callback_that_runs(
+    broker: Emulator, listener: ChannelSubscriber
+) -> None:
+    """For so long as it may; nothing begins afterwards, and the publisher knows at once."""
+    running, go_on, heard = threading.Event(), threading.Event(), []
+
+    def handle(message: ChannelMessage) -> None:
+        heard.append(message.data)
+        running.set()
+        assert go_on.wait(PATIENCE)
+
+    listener.subscribe(ORDERS, on_message=handle)
+    wait_until_heard(broker)
+    broker.publish(ORDERS, "1")
+    assert running.wait(PATIENCE)
+    broker.publish(ORDERS, "2")
+    listener.begin_close()
+    eventually(lambda: statistics(broker).subscribers == 0)
+    assert not listener.done()
+    go_on.set()
+    assert listener.result(PATIENCE)
+    assert heard == [b"1"]
+    with pytest.raises(SubscriberClosed):
+        listener.subscribe(ORDERS, "a", on_message=print)
+
+
+def test_closing_does_not_wait_longer_than_it_may(
+    broker: Emulator, client: SubscriberClient
+) -> None:
+    go_on, running = threading.Event(), threading.Event()
+
+    def handle(message: ChannelMessage) -> None:
+        running.set()
+        assert go_on.wait(PATIENCE)
+
+    listener = client.listen()
+    listener.subscribe(ORDERS, on_message=handle)
+    wait_until_heard(broker)
+    broker.publish(ORDERS, "1")
+    assert running.wait(PATIENCE)
+    assert listener.close(timeout=0.05)
+    go_on.set()
+
+
+def test_a_callback_may_close(broker: Emulator, client: SubscriberClient) -> None:
+    """Also the client, which ends with the listener."""
+    listener = client.listen()
+    listener.subscribe(ORDERS, on_message=lambda message: client.close())
+    wait_until_heard(broker)
+    broker.publish(ORDERS, "1")
+    assert listener.result(PATIENCE)
+    assert client.closed
+
+
+def test_closing_answers_a_subscribe_that_has_none(
+    broker: Emulator, listener: ChannelSubscriber
+) -> None:
+    """It is told before the end."""
+    broker.faults.drop("Commands")
+    heard = Heard()
+    heard.subscribe(listener, ORDERS, "a", wait=False)
+    assert listener.close()
+    assert [str(error) for error in heard.done] == [
+        "499 it was closed before the publisher had answered"
+    ]
+    assert heard.failures == []
+
+
+def test_a_poll_without_an_answer_is_made_again(broker: Emulator, client: SubscriberClient) -> None:
+    """After the time in which a publisher that is there would have answered."""
+    broker.faults.drop("Poll", times=1)
+    listener, heard = client.listen(poll_timeout=0.1), Heard()
+    heard.subscribe(listener, ORDERS, "a")
+    broker.publish(ORDERS, "x", ordering_key="a")
+    heard.wait_for("x")
+    assert heard.failures == []
+
+
+def test_no_thread_is_left_behind(broker: Emulator, client: SubscriberClient) -> None:
+    Heard().subscribe(client.listen(), ORDERS, "a")
+    client.close()
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith("pullstream-listen")]
+
+
+async def a_coroutine(message: ChannelMessage) -> None:
+    """What a listener does not run."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"channel": ""}, "channel"),
+        ({"channel": b"c"}, "channel"),
+        ({"key": 7}, "key"),
+        ({"on_message": None}, "on_message"),
+        ({"on_message": a_coroutine}, "on_message"),
+        ({"on_failure": 1}, "on_failure"),
+        ({"on_done": 1}, "on_done"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(
+    listener: ChannelSubscriber, arguments: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(TypeError, match=f"^{named} is "):
+        listener.subscribe(**{"channel": ORDERS, "on_message": print, **arguments})
+
+
+@pytest.mark.parametrize("settings", [{"give_up_after": 0}, {"poll_timeout": -1}, {"max_batch": 0}])
+def test_settings_out_of_range_are_refused(
+    client: SubscriberClient, settings: dict[str, Any]
+) -> None:
+    (named,) = settings
+    with pytest.raises(ValueError, match=f"^{named} is "):
+        client.listen(**settings)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_in_a_forked_child_it_says_so(
+    listener: ChannelSubscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a client does."""
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    with pytest.raises(ForkedProcess):
+        listener.subscribe(ORDERS, on_message=print)
+    with pytest.raises(ForkedProcess):
+        listener.unsubscribe(ORDERS)
+    monkeypatch.undo()

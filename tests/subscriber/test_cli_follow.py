@@ -1,0 +1,153 @@
+"""`pullstream follow`: prints a topic from a position on, which it keeps."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emulator import Emulator
+from protocol import names
+from subscriber import SubscriberClient
+from tests.contract.following import kept_in
+from tests.subscriber.command_line import pullstream
+
+TOPIC = names.topic_path("test-project", "orders")
+CURSOR = "projects/test-project/cursors/billing"
+
+
+@pytest.fixture(autouse=True)
+def orders(pubsub_emulator: Emulator) -> None:
+    append("one", "two")
+
+
+def append(*records: str) -> None:
+    with SubscriberClient() as client:
+        client.append(TOPIC, records)
+
+
+def until_caught_up(*options: str) -> list[str]:
+    result = pullstream("follow", "orders", "--until-caught-up", *options)
+    assert result.code == 0
+    return result.lines
+
+
+def test_each_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+    """By the positions in a file: under the topic's name, or another."""
+    file = str(tmp_path / "positions.db")
+    assert until_caught_up("--checkpoint", file) == ["one", "two"]
+    append("three")
+    assert until_caught_up("--checkpoint", file) == ["three"]
+    assert until_caught_up("--checkpoint", file, "--name", "b") == ["one", "two", "three"]
+    assert kept_in(Path(file)) == {TOPIC: 3, "b": 3}
+
+
+def test_the_broker_keeps_the_position_as_a_cursor() -> None:
+    """Under a name."""
+    assert until_caught_up("--cursor", "billing") == ["one", "two"]
+    append("three")
+    assert until_caught_up("--cursor", "billing") == ["three"]
+    with SubscriberClient() as client:
+        assert client.get_cursor(name=CURSOR).seq == 3
+
+
+def test_it_stops_at_the_number_asked_for(tmp_path: Path) -> None:
+    """And the next run has the rest."""
+    file = str(tmp_path / "positions.db")
+    result = pullstream("follow", "orders", "--max-messages", "1", "--checkpoint", file)
+    assert (result.code, result.lines, result.stderr) == (0, ["one"], "stopped after 1\n")
+    assert until_caught_up("--checkpoint", file) == ["two"]
+
+
+def test_people_are_told_on_the_side() -> None:
+    """How far it is, and what is gone."""
+    with SubscriberClient() as client:
+        client.put_feed(topic=TOPIC, config={"cap_records": 1})
+    result = pullstream("follow", "orders", "--until-caught-up")
+    gap, caught_up, stopped = result.stderr.splitlines()
+    assert gap == "gap: 1 to 1 are gone (cap)"
+    assert caught_up.startswith("caught up at 2, 20")
+    assert stopped == "stopped after 2"
+
+
+def test_machines_get_an_object_for_each_record_and_event() -> None:
+    """All of it on stdout, in order."""
+    result = pullstream("follow", "orders", "--until-caught-up", "--after", "1", "--json")
+    record, caught_up, closed = result.objects
+    assert (record["messageId"], record["data"]) == ("2", "two")
+    assert (caught_up["event"], caught_up["seq"]) == ("caught-up", 2)
+    assert (closed["event"], closed["reason"], closed["seq"]) == ("closed", "stopped", 2)
+    assert result.stderr == ""
+
+
+def test_a_filter_and_a_node_leave_records_out() -> None:
+    """As for every reader."""
+    with SubscriberClient() as client:
+        client.append(TOPIC, [{"data": b"mine", "attributes": {"node": "a"}}])
+    assert until_caught_up("--exclude-node", "a") == ["one", "two"]
+    assert until_caught_up("--message-filter", 'attributes.node = "a"') == ["mine"]
+
+
+def test_a_topic_that_does_not_exist() -> None:
+    """Is a failure, told in one line; or is made."""
+    result = pullstream("follow", "nothing", "--until-caught-up")
+    assert result.code == 1
+    assert "Error: NOT_FOUND: " in result.stderr
+    result = pullstream("follow", "nothing", "--until-caught-up", "--create")
+    assert (result.code, result.stdout) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--checkpoint", "a", "--cursor", "b"], "not both"),
+        (["--name", "a"], "--checkpoint"),
+        (["--after", "soon"], "tail"),
+    ],
+)
+def test_options_that_do_not_fit(options: list[str], complaint: str) -> None:
+    """Are told before anything is done."""
+    result = pullstream("follow", "orders", *options)
+    assert result.code == 2
+    assert complaint in result.stderr
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The program as a process of its own."""
+    options = ["--checkpoint", str(tmp_path / "positions.db")]
+    command = [sys.executable, "-m", "subscriber.cli", "follow", "orders", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        yield running
+        running.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_in_good_order(
+    number: int, code: int, process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    """The position after what was printed is kept, and there is no traceback."""
+    assert process.stdout is not None
+    assert [process.stdout.readline(), process.stdout.readline()] == [b"one\n", b"two\n"]
+    process.send_signal(number)
+    _, stderr = process.communicate()
+    assert process.returncode == code
+    assert stderr.decode().splitlines()[-1] == "stopped after 2"
+    assert kept_in(tmp_path / "positions.db")[TOPIC] == 2
+
+
+def test_a_reader_that_leaves_ends_it(process: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    """As in `pullstream follow | head -1`. The position stays before what nobody read."""
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.readline()
+    process.stdout.close()
+    append("three")
+    assert process.wait() == 1
+    assert process.stderr is not None
+    assert b"Traceback" not in process.stderr.read()
+    assert kept_in(tmp_path / "positions.db")[TOPIC] == 2

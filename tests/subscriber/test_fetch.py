@@ -1,0 +1,240 @@
+"""The rules of a fetch, without a thread and without a server: steps out, answers in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.clock import ManualClock
+from protocol.errors import DeadlineExceeded, NotFound, RpcError, Unavailable
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber import PullTimeout
+from subscriber.fetch.rules import EXTENSION, LONGEST_LINGER, Fetch, Fetched, Wanted
+from subscriber.steps import Call, Pause
+
+NAME = "projects/p/subscriptions/s"
+
+
+class Script:
+    """Runs a fetch; each Pull takes so many seconds, then brings so many messages, or an error.
+
+    When the script is at its end, each Pull takes all its time and brings nothing.
+    """
+
+    def __init__(self, *answers: tuple[float, int | BaseException]) -> None:
+        self.clock = ManualClock()
+        self.calls: list[Call] = []
+        self.given_back: list[str] = []
+        self.extended: list[tuple[float, int]] = []
+        self.pauses = 0
+        self._answers = list(answers)
+        self.count = 0
+
+    def run(self, **wanted: Any) -> Fetched:
+        steps = Fetch(Wanted(NAME, **wanted), self.clock).steps()
+        raised: BaseException | None = None
+        while True:
+            try:
+                step = next(steps) if raised is None else steps.throw(raised)
+            except StopIteration as end:
+                fetched: Fetched = end.value
+                return fetched
+            raised = None
+            try:
+                self._carry_out(step)
+            except BaseException as error:
+                raised = error
+
+    def outcome(self, **wanted: Any) -> Fetched | PullTimeout | RpcError:
+        """What it returns, or raises."""
+        try:
+            return self.run(**wanted)
+        except (PullTimeout, RpcError) as error:
+            return error
+
+    def _carry_out(self, step: Call | Pause) -> None:
+        if isinstance(step, Pause):
+            self.pauses += 1
+            self.clock.advance(max(step.until - self.clock.monotonic(), 0))
+            return
+        request: Any = step.request
+        if step.method == "ModifyAckDeadline":
+            if request.ack_deadline_seconds:
+                self.extended.append((self.clock.monotonic(), request.ack_deadline_seconds))
+            else:
+                self.given_back += request.ack_ids
+            return
+        assert step.timeout is not None
+        assert step.timeout > 0
+        self.calls.append(step)
+        takes, brings = self._next(step)
+        self.clock.advance(min(takes, step.timeout))
+        if isinstance(brings, BaseException):
+            raise brings
+        if takes > step.timeout:
+            raise DeadlineExceeded("too late")
+        step.response = self._response(min(brings, request.max_messages))
+
+    def _next(self, step: Call) -> tuple[float, int | BaseException]:
+        if self._answers:
+            return self._answers.pop(0)
+        request: Any = step.request
+        if request.return_immediately:
+            return 0.0, 0
+        assert step.timeout is not None
+        return max(step.timeout - 0.1, step.timeout * 0.9), 0
+
+    def _response(self, count: int) -> pubsub.PullResponse:
+        ids = [str(self.count + i) for i in range(count)]
+        self.count += count
+        return pubsub.PullResponse(received_messages=[{"ack_id": each} for each in ids])
+
+    def asked(self) -> Sequence[tuple[bool, int, float]]:
+        """Of each Pull: whether it was immediate, for how many, with what time."""
+        requests: list[tuple[Any, float]] = [
+            (call.request, round(call.timeout or 0, 3)) for call in self.calls
+        ]
+        return [(r.return_immediately, r.max_messages, timeout) for r, timeout in requests]
+
+
+def ids(fetched: Fetched) -> list[str]:
+    return [m.ack_id for _, response in fetched.responses for m in response.received_messages]
+
+
+def test_the_lingering_request_has_what_the_immediate_one_has_left() -> None:
+    """Of five seconds, half a second is gone."""
+    script = Script((0.5, 0), (1.0, 2))
+    fetched = script.run(max_messages=3)
+    assert script.asked() == [(True, 3, 5.0), (False, 3, 4.5)]
+    assert (ids(fetched), fetched.reason) == (["0", "1"], "drained")
+
+
+@pytest.mark.parametrize(("timeout", "takes"), [(5.0, 4.91), (0.5, 0.46), (0.01, 0.0095)])
+def test_less_than_the_margin_is_not_asked_for(timeout: float, takes: float) -> None:
+    """100 ms, or a tenth of a time below a second."""
+    script = Script((takes, 0))
+    with pytest.raises(PullTimeout):
+        script.run(timeout=timeout)
+    assert len(script.calls) == 1
+
+
+@pytest.mark.parametrize("timeout", [0.05, 1.0, 5.0, 60.0])
+def test_an_answer_shortly_before_the_end_is_the_last(timeout: float) -> None:
+    """The margin that a server keeps is not filled with another request."""
+    script = Script()
+    with pytest.raises(PullTimeout) as raised:
+        script.run(timeout=timeout)
+    assert len(script.calls) == 2
+    assert raised.value.answered
+
+
+def test_a_long_wait_is_renewed() -> None:
+    """No call waits for more than a server lets it."""
+    script = Script()
+    with pytest.raises(PullTimeout):
+        script.run(timeout=200.0)
+    assert [timeout for _, _, timeout in script.asked()][1:3] == [LONGEST_LINGER, LONGEST_LINGER]
+    assert 199 < script.clock.monotonic() <= 200
+
+
+def test_a_full_response_is_followed_by_another_immediate_request() -> None:
+    """There may be more than one response can hold."""
+    script = Script((0, 1000), (0, 1000), (0, 10))
+    fetched = script.run(max_messages=2500)
+    assert [asked[:2] for asked in script.asked()] == [(True, 2500), (True, 1500), (True, 500)]
+    assert (len(ids(fetched)), fetched.reason) == (2010, "drained")
+
+
+def test_a_server_that_does_not_wait_is_not_asked_in_a_loop() -> None:
+    """Growing pauses are between the requests."""
+    script = Script(*[(0.0, 0)] * 1000)
+    with pytest.raises(PullTimeout):
+        script.run(timeout=5.0)
+    assert script.pauses >= 5
+    assert len(script.calls) < 20
+
+
+def test_what_waits_for_more_keeps_its_lease() -> None:
+    """It is extended within the shortest lease that there is, then within the extension."""
+    script = Script((0, 1))
+    fetched = script.run(max_messages=2, min_messages=2, timeout=120.0)
+    assert (ids(fetched), fetched.reason) == (["0"], "timed_out")
+    times = [when for when, seconds in script.extended if seconds == EXTENSION]
+    assert 7 < times[0] <= 8
+    assert all(later - earlier < EXTENSION for earlier, later in pairwise(times))
+    assert 120 - times[-1] < EXTENSION
+
+
+def test_a_short_wait_for_more_changes_no_lease() -> None:
+    """The subscription's own deadline may be longer."""
+    script = Script((0, 1))
+    script.run(max_messages=2, min_messages=2, timeout=5.0)
+    assert script.extended == []
+
+
+@pytest.mark.parametrize("error", [NotFound("gone"), KeyboardInterrupt(), Unavailable("away")])
+def test_what_was_received_before_an_error_is_given_back(error: BaseException) -> None:
+    """The error is what the caller sees."""
+    script = Script((0, 2), (1.0, error))
+    with pytest.raises(type(error)):
+        script.run(max_messages=5, min_messages=5)
+    assert script.given_back == ["0", "1"]
+
+
+def test_what_came_with_an_interruption_is_given_back() -> None:
+    """The answer was there when the wait for it ended."""
+    steps = Fetch(Wanted(NAME), ManualClock()).steps()
+    call = next(steps)
+    assert isinstance(call, Call)
+    call.response = pubsub.PullResponse(received_messages=[pubsub.ReceivedMessage(ack_id="a")])
+    give_back = steps.throw(KeyboardInterrupt())
+    assert isinstance(give_back, Call)
+    request: Any = give_back.request
+    assert (request.ack_ids, request.ack_deadline_seconds) == (["a"], 0)
+    # In vain, if the server is away. The caller sees the interruption all the same.
+    with pytest.raises(KeyboardInterrupt):
+        steps.throw(Unavailable("away"))
+
+
+answers = st.tuples(st.floats(0, 3), st.one_of(st.integers(0, 1200), st.just(Unavailable("away"))))
+
+
+@given(
+    script=st.lists(answers, max_size=6),
+    max_messages=st.integers(1, 3000),
+    min_part=st.floats(0, 1),
+    timeout=st.floats(0.05, 30),
+    no_wait=st.booleans(),
+)
+def test_every_fetch_keeps_its_promises(
+    script: list[tuple[float, int | BaseException]],
+    max_messages: int,
+    min_part: float,
+    timeout: float,
+    no_wait: bool,
+) -> None:
+    """Within its time; as many as it says; nothing is both returned and given back."""
+    run = Script(*script)
+    least = max(1, int(max_messages * min_part))
+    fetched = run.outcome(
+        max_messages=max_messages, min_messages=least, timeout=timeout, no_wait=no_wait
+    )
+    if isinstance(fetched, Fetched):
+        count = len(ids(fetched))
+        assert run.given_back == []
+        assert count <= max_messages
+        assert (fetched.reason == "filled") == (count == max_messages)
+        if not no_wait:
+            assert count >= (1 if fetched.reason == "timed_out" else least)
+    else:
+        received = [str(number) for number in range(run.count)]
+        assert run.given_back == received
+        assert not isinstance(fetched, PullTimeout) or not received
+    assert run.clock.monotonic() <= timeout + 1e-6
+    if no_wait:
+        assert all(immediate for immediate, _, _ in run.asked())

@@ -1,0 +1,271 @@
+"""What becomes of fetched messages: settled as a list or one by one, leased while worked on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from emulator import Emulator
+from protocol.clock import ManualClock
+from protocol.errors import NotFound, RpcError, Unavailable
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber import (
+    AcknowledgeError,
+    AcknowledgeStatus,
+    SubscriberClient,
+    SubscriberClosed,
+)
+from subscriber.fetch.settler import LONGEST_LEASE, Settler, Verdicts
+from subscriber.message import Batch
+from subscriber.rpc import Rpcs
+from tests.subscriber.scripted_server import Call, ScriptedServer
+from tests.subscriber.streaming.fakes import eventually
+
+TOPIC = "projects/test-project/topics/orders"
+NAME = "projects/test-project/subscriptions/billing"
+PATIENCE = 20.0
+
+
+class Server:
+    """Has three messages, a, b and c; refuses acknowledgements and the like as it is told."""
+
+    def __init__(self) -> None:
+        self.refusals: list[RpcError] = []
+        self.scripted = ScriptedServer(self._answer)
+
+    def _answer(self, call: Call) -> Any:
+        if call.method == "Pull":
+            return pubsub.PullResponse(
+                received_messages=[
+                    pubsub.ReceivedMessage(
+                        ack_id=each, message=pubsub.PubsubMessage(message_id=each)
+                    )
+                    for each in "abc"
+                ]
+            )
+        if self.refusals:
+            raise self.refusals.pop(0)
+        return None
+
+    @property
+    def settled(self) -> list[tuple[str, int | None]]:
+        """Ack ids and deadline (None: acknowledged) of each call that settles or extends."""
+        return [
+            ("".join(call.request.ack_ids), getattr(call.request, "ack_deadline_seconds", None))
+            for call in self.scripted.calls
+            if call.method != "Pull"
+        ]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    with server.scripted:
+        yield server
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[SubscriberClient]:
+    with SubscriberClient(endpoint=server.scripted.endpoint) as client:
+        yield client
+
+
+@pytest.fixture
+def broker() -> Iterator[Emulator]:
+    with Emulator() as emulator, SubscriberClient(endpoint=emulator.endpoint) as client:
+        emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=TOPIC)))
+        client.create_subscription(name=NAME, topic=TOPIC)
+        yield emulator
+
+
+# ---- as a list -----------------------------------------------------------------------------------
+
+
+def test_a_list_is_acknowledged_by_one_call(client: SubscriberClient, server: Server) -> None:
+    """When it returns the server has answered, and a second time does nothing."""
+    messages = client.fetch(NAME, 3)
+    messages.ack()
+    assert server.settled == [("abc", None)]
+    assert messages.unsettled == []
+    messages.ack()
+    messages.nack()
+    assert len(server.settled) == 1
+
+
+def test_a_list_is_given_back_or_extended_by_one_call(
+    client: SubscriberClient, server: Server
+) -> None:
+    """What is extended is not settled by that."""
+    messages = client.fetch(NAME, 3)
+    messages.modify_ack_deadline(30)
+    messages.nack(delay=2.5)
+    assert server.settled == [("abc", 30), ("abc", 3)]
+    assert messages.unsettled == []
+
+
+@pytest.mark.parametrize(
+    ("method", "seconds", "text"),
+    [
+        ("nack", -1, "delay is -1; it must be between 0 and 600"),
+        ("nack", 601, "delay is 601"),
+        ("modify_ack_deadline", 0, "seconds is 0; it must be between 1 and 600"),
+    ],
+)
+def test_seconds_out_of_their_range_are_an_error(
+    client: SubscriberClient, server: Server, method: str, seconds: int, text: str
+) -> None:
+    """Nothing is sent."""
+    messages = client.fetch(NAME, 3)
+    with pytest.raises(ValueError, match=text):
+        getattr(messages, method)(seconds)
+    assert server.settled == []
+
+
+def test_the_server_may_be_away_for_a_moment(client: SubscriberClient, server: Server) -> None:
+    """The call is made again."""
+    server.refusals = [Unavailable("away"), Unavailable("away")]
+    client.fetch(NAME, 3).ack()
+    assert server.settled == [("abc", None)] * 3
+
+
+def test_those_that_are_not_taken_are_told(broker: Emulator) -> None:
+    """With exactly-once delivery the server names them; the others are settled."""
+    name = NAME + "-once"
+    with SubscriberClient(endpoint=broker.endpoint) as client:
+        client.create_subscription(
+            request={"name": name, "topic": TOPIC, "enable_exactly_once_delivery": True}
+        )
+        for data in ("a", "b", "c"):
+            broker.publish(TOPIC, data)
+        messages = client.fetch(name, 3)
+        broker.inspect(lambda engine: engine.expire(name, [messages[1].ack_id]))
+        with pytest.raises(AcknowledgeError, match="1 of 3 messages were not taken") as raised:
+            messages.ack()
+        assert raised.value.error_code is AcknowledgeStatus.INVALID_ACK_ID
+        assert messages.unsettled == [messages[1]]
+
+
+# ---- one by one ----------------------------------------------------------------------------------
+
+
+def test_a_single_verdict_is_sent_in_the_background(
+    client: SubscriberClient, server: Server
+) -> None:
+    """The future of one that asks for it tells the server's answer."""
+    a, b, c = client.fetch(NAME, 3)
+    a.ack()
+    assert b.nack_with_response().result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert c.modify_ack_deadline_with_response(20).result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    eventually(lambda: sorted(server.settled, key=str) == [("a", None), ("b", 0), ("c", 20)])
+
+
+def test_a_verdict_that_is_refused_says_so(client: SubscriberClient, server: Server) -> None:
+    """In the future, and in the log."""
+    server.refusals = [NotFound("gone")]
+    (message, *_) = client.fetch(NAME, 3)
+    with pytest.raises(AcknowledgeError, match="gone"):
+        message.ack_with_response().result(PATIENCE)
+
+
+def test_closing_the_client_sends_what_was_decided(server: Server) -> None:
+    """Nobody has to wait for it."""
+    with SubscriberClient(endpoint=server.scripted.endpoint) as client:
+        for message in client.fetch(NAME, 3):
+            message.ack()
+    assert "".join(sorted("".join(ids for ids, _ in server.settled))) == "abc"
+
+
+def test_a_verdict_after_the_end_is_no_success(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The future says so; where there is none, the log does."""
+    with SubscriberClient(endpoint=server.scripted.endpoint) as client:
+        a, b, _ = messages = client.fetch(NAME, 3)
+    with pytest.raises(AcknowledgeError, match="this client is closed"):
+        a.ack_with_response().result(PATIENCE)
+    with caplog.at_level(logging.WARNING, "pullstream.fetch"):
+        b.ack()
+    assert "ack of b: OTHER: this client is closed" in caplog.text
+    with pytest.raises(SubscriberClosed):
+        messages.ack()
+
+
+# ---- while they are worked on --------------------------------------------------------------------
+
+
+def test_a_block_extends_and_gives_back_what_is_not_settled(
+    client: SubscriberClient, server: Server
+) -> None:
+    """What was decided in it has been answered at its end."""
+    with client.fetch(NAME, 3) as messages:
+        eventually(lambda: ("abc", 60) in server.settled)
+        messages[1].ack()
+    assert server.settled[0] == ("abc", 60)
+    assert sorted(server.settled[1:], key=str) == [("ac", 0), ("b", None)]
+
+
+def test_a_block_that_raises_gives_back_and_raises_that(
+    client: SubscriberClient, server: Server
+) -> None:
+    """Even when giving back fails."""
+
+    def work() -> None:
+        with client.fetch(NAME, 3):
+            eventually(lambda: ("abc", 60) in server.settled)
+            server.refusals = [NotFound("gone")]
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        work()
+    assert server.settled[1] == ("abc", 0)
+
+
+def test_a_block_tells_what_the_server_did_not_take(
+    client: SubscriberClient, server: Server
+) -> None:
+    """An acknowledgement that was refused is an error at the block's end."""
+
+    def work() -> None:
+        with client.fetch(NAME, 3) as messages:
+            eventually(lambda: ("abc", 60) in server.settled)
+            server.refusals = [NotFound("gone")]
+            for message in messages:
+                message.ack()
+
+    with pytest.raises(AcknowledgeError, match="gone"):
+        work()
+
+
+def test_a_block_is_not_entered_twice(client: SubscriberClient) -> None:
+    """Not while it lasts."""
+    with client.fetch(NAME, 3) as messages, pytest.raises(RuntimeError, match="already"):
+        messages.__enter__()
+
+
+def test_leases_are_kept_until_they_are_let_go_or_an_hour_has_passed(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each time after four fifths of a minute; of what is settled no more."""
+    clock = ManualClock()
+    with grpc.insecure_channel(server.scripted.endpoint) as channel:
+        settler = Settler(Rpcs(channel), NAME, clock)
+        received = [pubsub.ReceivedMessage(ack_id=each) for each in "ab"]
+        messages = Batch(Verdicts(lambda: settler), 0, 0, received).messages()
+        settler.hold(messages)
+        eventually(lambda: server.settled == [("ab", 60)])
+        messages[0].ack_with_response().result(PATIENCE)
+        clock.advance(48)
+        eventually(lambda: server.settled[2:] == [("b", 60)])
+        with caplog.at_level(logging.WARNING, "pullstream.fetch"):
+            clock.advance(LONGEST_LEASE)
+            eventually(lambda: "the leases of 1 fetched messages" in caplog.text)
+        number = settler.hold(messages)
+        settler.let_go(number)
+        clock.advance(48)
+        settler.begin_close()
+        settler.wait_for_end()
+    assert server.settled[3:] == [("b", 60)]

@@ -1,0 +1,83 @@
+"""Fetching on an event loop: the same rules, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from emulator import Emulator
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber import AsyncSubscriberClient, PullTimeout, SubscriberClient
+
+TOPIC = "projects/test-project/topics/orders"
+NAME = "projects/test-project/subscriptions/billing"
+
+
+@pytest.fixture
+def broker() -> Iterator[Emulator]:
+    with Emulator() as emulator, SubscriberClient(endpoint=emulator.endpoint) as client:
+        emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=TOPIC)))
+        client.create_subscription(name=NAME, topic=TOPIC)
+        yield emulator
+
+
+def test_a_coroutine_fetches_and_acknowledges(broker: Emulator) -> None:
+    """The list's methods are awaited; the block gives back."""
+
+    async def main() -> None:
+        async with AsyncSubscriberClient(endpoint=broker.endpoint) as client:
+            waiting = asyncio.create_task(client.fetch(NAME, 3, min_messages=3))
+            for data in ("a", "b", "c"):
+                broker.publish(TOPIC, data)
+            messages = await waiting
+            assert [message.data for message in messages] == [b"a", b"b", b"c"]
+            await messages.modify_ack_deadline(30)
+            messages[0].ack()
+            async with messages:
+                messages[1].ack()
+            (again,) = fetched = await client.fetch(NAME, 3)
+            assert again.data == b"c"
+            await fetched.nack()
+            await (await client.fetch(NAME)).ack()
+            assert await client.fetch(NAME, no_wait=True) == []
+            with pytest.raises(PullTimeout):
+                await client.fetch(NAME, timeout=0.05)
+
+    asyncio.run(main())
+    assert broker.backlog(NAME) == 0
+
+
+def test_a_cancelled_coroutine_withdraws_at_once(broker: Emulator) -> None:
+    """What it held while it waited for more is given back."""
+
+    async def main() -> None:
+        async with AsyncSubscriberClient(endpoint=broker.endpoint) as client:
+            broker.publish(TOPIC, "a")
+            waiting = asyncio.create_task(client.fetch(NAME, 2, timeout=None, min_messages=2))
+            while not broker.inspect(lambda engine: engine.waiting_pulls(NAME)):
+                await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert [m.data for m in await client.fetch(NAME)] == [b"a"]
+
+    asyncio.run(main())
+    assert broker.inspect(lambda engine: engine.waiting_pulls(NAME)) == 0
+
+
+def test_many_coroutines_wait_beside_each_other(broker: Emulator) -> None:
+    """A thread each would be too many."""
+
+    async def main() -> None:
+        async with AsyncSubscriberClient(endpoint=broker.endpoint) as client:
+            waiting = [asyncio.create_task(client.fetch(NAME, timeout=None)) for _ in range(200)]
+            while broker.inspect(lambda engine: engine.waiting_pulls(NAME)) < len(waiting):
+                await asyncio.sleep(0)
+            for number in range(len(waiting)):
+                broker.publish(TOPIC, str(number))
+            got = [int(messages[0].data) for messages in await asyncio.gather(*waiting)]
+            assert sorted(got) == list(range(len(waiting)))
+
+    asyncio.run(main())
