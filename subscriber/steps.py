@@ -40,10 +40,10 @@ class Call:
     def __init__(
         self, method: str, request: Message, timeout: float | None, *, lingers: bool = False
     ) -> None:
-        self.method = method
-        self.request = request
-        self.timeout = timeout
-        self.lingers = lingers
+        self.method: str = method
+        self.request: Message = request
+        self.timeout: float | None = timeout
+        self.lingers: bool = lingers
         self.response: Any = None
 
     def make(self, rpcs: Rpcs) -> None:
@@ -86,7 +86,7 @@ class Pause:
     __slots__ = ("until",)
 
     def __init__(self, until: float) -> None:
-        self.until = until
+        self.until: float = until
 
 
 Step = Call | Pause

@@ -134,7 +134,7 @@ class Watch:
         self._watchdog = Watchdog(clock, self._silence, self._fell_silent)
         # Only to interrupt a pause.
         self._inbox: Inbox[None] = Inbox(clock)
-        self.future = WatchFuture(self)
+        self.future: WatchFuture = WatchFuture(self)
         # A daemon: a program may end without having closed its watches.
         self._thread = threading.Thread(target=self._run, name="pullstream-watch", daemon=True)
 

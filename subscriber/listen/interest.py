@@ -33,10 +33,10 @@ class Interest:
         on_failure: OnFailure | None = None,
         on_done: OnDone | None = None,
     ) -> None:
-        self.channel = channel
-        self.key = key
-        self.on_message = on_message
-        self.on_failure = on_failure
-        self.on_done = on_done
-        self.is_wanted = True
-        self.is_answered = False
+        self.channel: str = channel
+        self.key: str | None = key
+        self.on_message: OnMessage = on_message
+        self.on_failure: OnFailure | None = on_failure
+        self.on_done: OnDone | None = on_done
+        self.is_wanted: bool = True
+        self.is_answered: bool = False

@@ -52,11 +52,11 @@ class Link:
 
     def _begin_anew(self) -> None:
         """As one of whom the publisher has never heard: what it has for the old one is not ours."""
-        self.subscriber_id = self._new_id()
+        self.subscriber_id: str = self._new_id()
         # Of our session at the publisher; 0: not known yet.
         self._incarnation = 0
         # Whether the publisher may have one.
-        self.is_known = False
+        self.is_known: bool = False
         self._processed = 0
         self._queue = CommandQueue(self._settings.max_batch)
         self._batch_due = 0.0

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from subscriber.background import BackgroundClient
-from subscriber.listen import ChannelSubscriber, ListenEvent
 from subscriber.streaming.callbacks import is_coroutine_function
 
+from .channel_subscriber import ChannelSubscriber
+from .notices import ListenEvent
 from .settings import ListenSettings
 
 

@@ -20,9 +20,15 @@ from subscriber import (
     AcknowledgeStatus,
     AsyncFetchedMessages,
     AsyncSubscriberClient,
+    ChannelFailure,
+    ChannelLimits,
+    ChannelMessage,
+    ChannelPublisher,
+    ChannelSubscriber,
     CheckpointFile,
     CoroutineScheduler,
     Dedupe,
+    Dropped,
     FeedsClient,
     FetchedMessages,
     FlowControl,
@@ -36,6 +42,7 @@ from subscriber import (
     MessageStream,
     PullTimeout,
     Reading,
+    Reset,
     Scheduler,
     ServerCursor,
     StateChange,
@@ -279,6 +286,40 @@ async def watch_frames(client: AsyncSubscriberClient) -> None:
     await client.close()
 
 
+def hear(message: ChannelMessage) -> None:
+    """What a channel's listener is called with."""
+    assert_type(message.channel, str)
+    assert_type(message.key, str)
+    assert_type(message.data, bytes)
+
+
+def note_failure(error: Exception) -> None:
+    """Why a listener's subscription is over."""
+    if isinstance(error, ChannelFailure):
+        assert_type(str(error), str)
+
+
+def note_loss(event: Reset | Dropped) -> None:
+    """What a listener may have missed."""
+    if isinstance(event, Dropped):
+        assert_type(event.count, int)
+
+
+def listen(client: SubscriberClient) -> None:
+    """Over one call to the broker, and from a publisher in this process."""
+    listener = client.listen(note_loss, newest_only=True)
+    assert_type(listener, ChannelSubscriber)
+    jobs = client.topic_path("project", "orders")
+    started = listener.subscribe(jobs, "job-7", on_message=hear, on_failure=note_failure)
+    assert_type(started, bool)
+    assert_type(listener.is_subscribed(jobs, "job-7"), bool)
+    assert_type(listener.unsubscribe(jobs, "job-7"), bool)
+    assert_type(listener.close(timeout=PATIENCE), bool)
+    publisher = ChannelPublisher(limits=ChannelLimits(mailbox_items=10))
+    assert_type(publisher.publish("jobs", "job-7", b"done", by="worker"), int)
+    publisher.close()
+
+
 def manage(client: SubscriberClient, topics: TopicAdminClient, project: str) -> str:
     """Topics and subscriptions; returns the subscription's name."""
     topic = topics.create_topic(name=topics.topic_path(project, "orders"))
@@ -313,6 +354,7 @@ def main() -> None:
             with TemporaryDirectory() as folder:
                 follow_news(client, folder)
             asyncio.run(watch_frames(AsyncSubscriberClient(endpoint=endpoint)))
+            listen(client)
             receive_in_other_ways(client, subscription)
             assert_type(broker.backlog(subscription), int)
 
