@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -13,7 +12,6 @@ from .engine import Engine
 from .engine.observer import Resource
 from .feeds import Feeds
 from .feeds.dependents import Dependents
-from .feeds.restoring import restore as restore_feed
 from .history import History
 from .observers import Observers
 from .policies import Policies
@@ -90,6 +88,7 @@ class Broker:
             observer=self.dependents,
         )
         self.schemas.on_deleted = self.engine.forget_schema
+        self.engine.topics.on_deleted = self.dependents.topic_deleted
         head_start = HeadStart(storage.newest_barrier) if storage else HeadStart()
         self.services: tuple[object, ...] = (
             PublisherService(self.engine, head_start),
@@ -144,7 +143,7 @@ class Broker:
         limits = storage.resources(Resource.PULLS)
         routers, positions = storage.resources(Resource.ROUTER), storage.notes(Resource.ROUTER)
         cursors = storage.resources(Resource.CURSOR)
-        storage.restore(self.engine, partial(restore_feed, self.feeds.book, self.dependents))
+        storage.restore(self.engine, self.feeds.book.restore)
         for name, value in routers.items():
             self.dependents.routers.restore(value, positions.get(name))
         for value in cursors.values():

@@ -42,6 +42,10 @@ _OPTIONS = (
     # Official clients ping every 30 s; without this the server takes their pings for an attack.
     ("grpc.http2.min_ping_interval_without_data_ms", 5000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # Thousands of listeners poll again at the same moment when all of them have been answered. More
+    # calls than this that nobody has begun to serve are cancelled; by default 1,000.
+    ("grpc.server.max_pending_requests", 20_000),
+    ("grpc.server.max_pending_requests_hard_limit", 20_000),
 )
 
 

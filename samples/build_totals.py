@@ -10,6 +10,7 @@ the program is killed, both are there or neither. It stops when there are no mor
 import sqlite3
 import sys
 import threading
+from contextlib import closing
 
 from subscriber import SubscriberClient
 from subscriber.follow import CaughtUp, Checkpoint, Event, Record
@@ -65,7 +66,7 @@ with SubscriberClient() as client:
     follower.close()
     follower.result()
 
-with sqlite3.connect(path) as database:
+with closing(sqlite3.connect(path)) as database:
     for customer, cents in database.execute("SELECT * FROM totals ORDER BY customer"):
         print(f"{customer}: {cents}")
 print(f"{follower.statistics().handled} orders in this run")

@@ -56,6 +56,8 @@ def main(feed: str) -> None:
         watch = client.watch(dict.fromkeys(copies, 0), handle)
         done.wait(timeout=10)
         watch.close()
+        # Raises what ended it, if that was not us.
+        watch.result()
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python samples/tail_topic.py http://localhost:8085 orders
     curl -X POST localhost:8085/v0/topics/orders -d '{"records": [{"data": "hello"}]}'
 
-It begins with the oldest record that there is, comes back by itself when the connection breaks, and
-tells what it has missed. It ends when the topic is deleted.
+It begins with the oldest record that there is, as soon as there is the topic. It comes back by
+itself when the connection breaks, tells what it has missed, and ends when the topic is deleted.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from urllib.request import Request, urlopen
 WATCHDOG = 30.0
 PAUSE = 2.0
 
+# No such topic yet, or the broker has forgotten the watch; it has no room; it stops.
+PASSING = (404, 429, 503)
 
-def begin(base: str, topic: str, cursor: str = "") -> str:
-    """Begin a watch, where the cursor says; returns the address of its stream."""
+
+def begin(base: str, topic: str, cursor: str) -> str:
+    """Begin a watch, where the cursor says if there is one; returns the address of its stream."""
     body = json.dumps({"topics": {topic: {"from_seq": 0}}, "cursor": cursor}).encode()
     with urlopen(Request(f"{base}/v0/watch", body), timeout=WATCHDOG) as answer:
         path: str = json.load(answer)["stream_url"]
@@ -46,9 +49,10 @@ def events(address: str, last_event_id: str) -> Iterator[tuple[str, str, Any]]:
 
 
 def tail(base: str, topic: str) -> None:
-    address, last_event_id = begin(base, topic), ""
+    address = last_event_id = ""
     while True:
         try:
+            address = address or begin(base, topic, last_event_id)
             for event, event_id, content in events(address, last_event_id):
                 if event == "record":
                     for record in content["records"]:
@@ -60,13 +64,12 @@ def tail(base: str, topic: str) -> None:
                     return
                 # An event is behind us when it was handled, not before.
                 last_event_id = event_id or last_event_id
-        except HTTPError as error:
-            if error.code != 404:
-                raise
-            # The broker has forgotten the watch.
-            address = begin(base, topic, last_event_id)
         except (OSError, HTTPException) as error:
-            print(f"again in {PAUSE:g} s: {error}", file=sys.stderr)
+            if isinstance(error, HTTPError):
+                if error.code not in PASSING:
+                    raise
+                address = ""
+            print(f"again in {PAUSE:g} s: {error}", file=sys.stderr, flush=True)
         time.sleep(PAUSE)
 
 

@@ -11,7 +11,7 @@ from . import message as message
 from . import scheduler as scheduler
 from . import subscriber as subscriber
 from . import types as types
-from .async_client import AsyncSubscriberClient, MessageStream
+from .async_client import AsyncSubscriberClient
 from .client import SubscriberClient
 from .coroutines import CoroutineScheduler
 from .dedupe import Dedupe
@@ -30,6 +30,7 @@ from .futures import AckFuture, StreamingPullFuture
 from .hooks import Hooks, StateChange
 from .listen import ChannelFailure, ChannelMessage, ChannelSubscriber, Dropped, Reset
 from .message import Message, MessageBatch
+from .message_stream import MessageStream
 from .scheduler import Scheduler, ThreadScheduler
 from .statistics import Latency, Statistics
 from .streaming.state import SubscriptionState

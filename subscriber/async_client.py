@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -24,9 +24,8 @@ from .follow.following import FollowOptions
 from .follow.record import Record
 from .futures import ShutdownMode, StreamingPullFuture
 from .hooks import Hooks
-from .mailbox import Mailbox
 from .message import Message
-from .scheduler import Scheduler
+from .message_stream import MessageStream
 from .streaming.callbacks import is_coroutine_function
 from .streaming.manager import ReleaseAfter
 
@@ -183,7 +182,8 @@ class AsyncSubscriberClient:
         topic, one after the other; see `SubscriberClient.follow`.
 
         `on_event` is called on a thread of its own, not on the loop. To wait for the end:
-        `await asyncio.wrap_future(follower)`.
+        `follower.cancel()`, if it is to end, and `await asyncio.wrap_future(follower)`. On the loop
+        `close()` does not wait.
         """
         if not is_coroutine_function(handler):
             raise TypeError(f"handler is {handler!r}; it must be an async def of one record")
@@ -191,7 +191,10 @@ class AsyncSubscriberClient:
         return self._client.follow(topic, on_loop, after, **options)
 
     async def close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
-        """As `SubscriberClient.close`, without blocking the event loop."""
+        """As `SubscriberClient.close`, without blocking the event loop.
+
+        Inside the handler of a follower it does not wait either.
+        """
         closed = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -201,8 +204,12 @@ class AsyncSubscriberClient:
             finally:
                 loop.call_soon_threadsafe(closed.set)
 
-        # A thread of its own: the loop's pool may be full of threads that wait for messages.
-        threading.Thread(target=close, name="pullstream-close", daemon=True).start()
+        # In the caller's context, which tells whether it is a handler, for which nobody may wait. A
+        # thread of its own: the loop's pool may be full of threads that wait for messages.
+        context = copy_context()
+        threading.Thread(
+            target=context.run, args=(close,), name="pullstream-close", daemon=True
+        ).start()
         await closed.wait()
 
     async def __aenter__(self) -> Self:
@@ -216,95 +223,3 @@ class AsyncSubscriberClient:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
-
-
-class MessageStream:
-    """The messages of one subscription; see `AsyncSubscriberClient.stream`.
-
-    The subscription begins with the iteration and ends with it. One iteration at a time.
-    """
-
-    def __init__(
-        self,
-        client: SubscriberClient,
-        subscription: str,
-        flow_control: FlowControl | tuple[Any, ...],
-        **options: Any,
-    ) -> None:
-        self._client = client
-        self._subscription = subscription
-        self._flow_control = flow_control
-        self._options = options
-        self._future: StreamingPullFuture | None = None
-
-    @property
-    def future(self) -> StreamingPullFuture:
-        """The running subscription, for its state, its statistics, and to end it from elsewhere.
-
-        Raises:
-            RuntimeError: the iteration has not begun.
-        """
-        if self._future is None:
-            raise RuntimeError("the stream has not begun; iterate over it")
-        return self._future
-
-    async def __aiter__(self) -> AsyncGenerator[Message, None]:
-        if self._future is not None and not self._future.done():
-            raise RuntimeError("this stream is being iterated over; ask the client for another")
-        mailbox: Mailbox[Message] = Mailbox(asyncio.get_running_loop())
-        self._future = future = self._client.subscribe(
-            self._subscription,
-            mailbox.put,
-            self._flow_control,
-            scheduler=_InPlace(),
-            release_after="ack",
-            **self._options,
-        )
-        future.add_done_callback(lambda _: mailbox.wake())
-        try:
-            while True:
-                message = await mailbox.get(until=future.done)
-                if message is None:
-                    # Raises what ended the subscription, if it was not the user.
-                    future.result()
-                    return
-                if message.settled is None:
-                    yield message
-        finally:
-            future.cancel()
-            while not future.done():
-                await mailbox.wait()
-
-
-class _InPlace(Scheduler):
-    """Runs a callback where it is scheduled, for one that only passes its message on.
-
-    A callback that schedules another does not run it inside itself but after itself, or a long row
-    of messages of one key would end in a stack overflow.
-    """
-
-    def __init__(self) -> None:
-        self._work: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
-        self._lock = threading.Lock()
-        self._busy = False
-        self._closed = False
-
-    def schedule(self, callback: Callable[..., Any], *args: Any) -> None:
-        if self._closed:
-            raise RuntimeError("this scheduler is shut down; each subscription needs its own")
-        self._work.append((callback, args))
-        with self._lock:
-            if self._busy:
-                return
-            self._busy = True
-        while True:
-            with self._lock:
-                if not self._work:
-                    self._busy = False
-                    return
-                run, arguments = self._work.popleft()
-            run(*arguments)
-
-    def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
-        self._closed = True
-        return []

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
+from protocol.clock import SYSTEM_CLOCK
+
 from .connection import ClientOptions
 from .exceptions import SubscriberClosed, forked
 from .futures import RunningFuture, ShutdownMode
@@ -69,9 +71,11 @@ class BackgroundClient(ServiceClient):
             future.begin_close(timeout, mode)
         if any(future.runs_here() for future in running):
             return
+        due = None if timeout is None else SYSTEM_CLOCK.monotonic() + timeout
         for future in running:
+            left = None if due is None else max(due - SYSTEM_CLOCK.monotonic(), 0.0)
             # Its error, if it ended with one, belongs to whoever holds the future.
-            future.wait_for_end(timeout)
+            future.wait_for_end(left)
         super().close()
 
     def _keep(self, start: Callable[[], F]) -> F:

@@ -43,6 +43,14 @@ class Mailbox(Generic[T]):
         await self._news.wait()
         self._news.clear()
 
+    def withdraw(self) -> bool:
+        """From any thread: take the oldest item out again; whether nobody had got it yet."""
+        try:
+            self._items.popleft()
+        except IndexError:
+            return False
+        return True
+
     async def get(self, *, until: Callable[[], bool]) -> T | None:
         """The next item; None when there is none and `until` holds."""
         while not self._items:

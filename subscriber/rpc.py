@@ -16,7 +16,14 @@ import grpc
 from google.protobuf.message import Message
 
 from protocol.clock import SYSTEM_CLOCK, Clock
-from protocol.errors import Aborted, RpcError, Unauthenticated, Unavailable, from_rpc_error
+from protocol.errors import (
+    Aborted,
+    RpcError,
+    Unauthenticated,
+    Unavailable,
+    Unimplemented,
+    from_rpc_error,
+)
 from protocol.rpcs import BY_METHOD
 
 from .exceptions import forked
@@ -125,7 +132,7 @@ class Rpcs:
             try:
                 return stub(request, timeout=left, metadata=headers)
             except grpc.RpcError as error:
-                raise to_error(error) from error
+                raise to_error(error, method) from error
 
         if retry is DEFAULT_RETRY:
             return self._persist(attempt, deadline) if _repeatable(method, request) else attempt()
@@ -144,12 +151,23 @@ class Rpcs:
                 wait_until(self._clock, due)
 
 
-def to_error(error: grpc.RpcError) -> RpcError:
-    """The exception for a failed call. A token that cannot be had is Unauthenticated."""
+def to_error(error: grpc.RpcError, method: str = "") -> RpcError:
+    """The exception for a failed call of `method`. A token that cannot be had is Unauthenticated;
+    of a call that only pullstream's broker has, Unimplemented says so."""
     converted = from_rpc_error(error)
+    if isinstance(converted, Unimplemented) and _is_ours(method):
+        return Unimplemented(
+            f"this server has no {method}, which is a call of pullstream's broker "
+            f"(the server said: {converted.message})"
+        )
     if isinstance(converted, Unavailable) and converted.message.startswith(_NO_TOKEN):
         return Unauthenticated(converted.message)
     return converted
+
+
+def _is_ours(method: str) -> bool:
+    """Whether it is a call of a service that Google Cloud does not have."""
+    return method in BY_METHOD and BY_METHOD[method].path.startswith("/pullstream.")
 
 
 def _repeatable(method: str, request: Message) -> bool:

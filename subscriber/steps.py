@@ -35,7 +35,7 @@ class Call:
     response: what the server answered. It may be there although the wait for it was interrupted.
     """
 
-    __slots__ = ("lingers", "method", "request", "response", "timeout")
+    __slots__ = ("_future", "_withdrawn", "lingers", "method", "request", "response", "timeout")
 
     def __init__(
         self, method: str, request: Message, timeout: float | None, *, lingers: bool = False
@@ -45,6 +45,8 @@ class Call:
         self.timeout: float | None = timeout
         self.lingers: bool = lingers
         self.response: Any = None
+        self._future: Any = None
+        self._withdrawn = False
 
     def make(self, rpcs: Rpcs) -> None:
         """Make the call on this thread, to its end. An interruption cancels it."""
@@ -55,7 +57,10 @@ class Call:
 
     def begin(self, rpcs: Rpcs) -> Any:
         """Start the call; gRPC's future."""
-        return self._invoke(rpcs.stub(self.method).future)
+        self._future = future = self._invoke(rpcs.stub(self.method).future)
+        if self._withdrawn:
+            future.cancel()
+        return future
 
     def _invoke(self, function: Callable[..., Any]) -> Any:
         headers = (routing_header(self.request),)
@@ -74,9 +79,16 @@ class Call:
         except grpc.FutureCancelledError as error:
             raise Cancelled("the call was cancelled on this side") from error
 
-    def withdraw(self, future: Any) -> None:
-        """Nobody waits any more: the server is told. What has come already is in `response`."""
-        if not future.cancel() and future.code() is grpc.StatusCode.OK:
+    def withdraw(self) -> None:
+        """Nobody waits any more for a call that `begin` has started, or is about to: the server is
+        told. What has come already is in `response`. From any thread.
+
+        `begin` notes the call, then looks at the flag; here it is the other way round. So whoever
+        comes second sees the other.
+        """
+        self._withdrawn = True
+        future = self._future
+        if future is not None and not future.cancel() and future.code() is grpc.StatusCode.OK:
             self.response = future.result()
 
 
@@ -137,10 +149,6 @@ def _linger(step: Call, rpcs: Rpcs) -> None:
         except Exception as error:
             started.set_exception(error)
 
-    def withdraw(started: Future[Any]) -> None:
-        if started.exception() is None:
-            step.withdraw(started.result())
-
     try:
         if threading.current_thread() is threading.main_thread():
             threading.Thread(target=start, name="pullstream-fetch", daemon=True).start()
@@ -150,8 +158,7 @@ def _linger(step: Call, rpcs: Rpcs) -> None:
     except Exception:
         raise
     except BaseException:
-        # At once, if it has been started already.
-        started.add_done_callback(withdraw)
+        step.withdraw()
         raise
 
 
@@ -188,6 +195,6 @@ async def _await(step: Step, rpcs: Rpcs, clock: Clock) -> None:
     try:
         await done.wait()
     except BaseException:
-        step.withdraw(future)
+        step.withdraw()
         raise
     step.end(future)

@@ -81,7 +81,7 @@ RESOURCE_FIELDS = MappingProxyType(
         "ListCursorsRequest": _PROJECT,
         "DeleteCursorRequest": _NAME,
         "CommandsRequest": ("commands.channel",),
-        # These name a subscriber, whose id only he knows who was let in with the commands.
+        # These name a subscriber, of whom none but his own principal has a session.
         "PollRequest": (),
         "UnregisterRequest": (),
         "PublishFailureRequest": ("channel",),

@@ -30,6 +30,9 @@ class TopicFeed(Protocol):
     def settle(self, records: Sequence[Record]) -> None:
         """Everybody holds what he wants of them: let go of what is too much, tell readers."""
 
+    def reconfigured(self) -> None:
+        """The topic has other settings, which are kept already."""
+
     def close(self) -> None:
         """The topic is deleted: let go of everything, for good."""
 

@@ -38,6 +38,7 @@ class Topics:
         is applied; it raises InvalidArgument, or completes their attributes.
     check_settings: called with schema settings that are about to be stored.
     max_bytes: most bytes of kept messages in the engine; None for no limit.
+    on_deleted: called with the name of a topic that is gone, before anybody else learns of it.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Topics:
         self.validate = validate
         self.check_settings = check_settings
         self._max_bytes = max_bytes
+        self.on_deleted: Callable[[str], None] = lambda name: None
 
     def create(self, config: pubsub.Topic) -> pubsub.Topic:
         names.validate("topics", config.name)
@@ -78,6 +80,8 @@ class Topics:
         self._finish(config, topic.config.schema_settings)
         topic.config = config
         self._registry.saved(topic)
+        if topic.feed is not None:
+            topic.feed.reconfigured()
         self._retain(topic)
         for subscription in topic.subscriptions.values():
             shown = deepcopy(subscription.config)
@@ -116,6 +120,7 @@ class Topics:
         topic = registry.topic(name)
         del registry.topics[name]
         topic.log.is_deleted = True
+        self.on_deleted(name)
         if topic.feed is not None:
             topic.feed.close()
         topic.log.keep_for(_OWN, None)
@@ -155,7 +160,7 @@ class Topics:
         if self.validate is not None and topic.config.HasField("schema_settings"):
             self.validate(topic.config, messages)
         if self._max_bytes is not None:
-            self._check_room(size, self._max_bytes)
+            self.check_room(size)
         return self.append(topic, messages)
 
     def append(
@@ -185,6 +190,15 @@ class Topics:
             return sys.maxsize
         return self._max_bytes - self._registry.usage.bytes
 
+    def check_room(self, size: int) -> None:
+        """Refuse a request of so many bytes if there is no room for it."""
+        if size > self.room:
+            raise errors.ResourceExhausted(
+                f"The broker keeps {self._registry.usage.bytes} bytes of messages and may keep "
+                f"{self._max_bytes}; there is no room for this request. Acknowledge messages, or "
+                "let feeds keep less."
+            )
+
     def _watch(self, topic: Topic, now: Moment) -> None:
         """Something was appended to a topic."""
         timetable = self._registry.timetable
@@ -193,14 +207,6 @@ class Topics:
         for subscription in topic.subscriptions.values():
             if subscription.due_is_nearer:
                 timetable.watch(subscription, now)
-
-    def _check_room(self, size: int, max_bytes: int) -> None:
-        kept = self._registry.usage.bytes
-        if kept + size > max_bytes:
-            raise errors.ResourceExhausted(
-                f"The broker keeps {kept} bytes of messages and may keep {max_bytes}; there is no "
-                "room for this request. Acknowledge messages, or let feeds keep less."
-            )
 
     def _finish(self, config: pubsub.Topic, checked: pubsub.SchemaSettings) -> None:
         settings.finish_topic(config)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from emulator.engine import Engine
+from emulator.engine import Engine, Record
 from emulator.engine.topic import Topic
 from emulator.storage.durability import Durability, durability_of
 from protocol.errors import InvalidArgument
@@ -13,6 +13,7 @@ from protocol.messages import feeds_pb2 as feeds
 
 from .feed import Feed
 from .observer import FeedObserver
+from .saved import FeedNote, FeedValue, remains
 from .settings import DEFAULTS, Settings
 
 
@@ -52,19 +53,48 @@ class FeedBook:
         """A topic's feed; one that is made has these settings."""
         if isinstance(topic.feed, Feed):
             return topic.feed
-        feed = self.enter(topic, settings, self._new_epoch())
+        feed = self._enter(topic, settings, self._new_epoch())
         self._observer.configured(feed)
         return feed
 
-    def enter(self, topic: Topic, settings: Settings, epoch: int) -> Feed:
-        """Give a topic a feed, of which no observer is told."""
+    def restore(
+        self, value: bytes, note: bytes, topic: Topic, records: Mapping[int, Record]
+    ) -> None:
+        """Give a topic back the feed that storage has kept; see engine.saved.RestoreFeed.
+
+        The observer is told only if something was lost, or may have been.
+        """
+        kept, noted = FeedValue.decode(value), FeedNote.decode(note)
+        all_was_kept = self.durability_of(topic) is Durability.FSYNC
+        left = remains(kept, noted, records, topic.log.head_seq, all_was_kept=all_was_kept)
+        feed = self._enter(topic, Settings.of(kept.config), kept.epoch)
+        feed.restore(left.records, left.floors, left.lost)
+        if (left.silent, left.lost) != (kept.silent, noted.lost):
+            self._observer.configured(feed)
+
+    def gone(self, name: str, epoch: int) -> Feed:
+        """The feed of a topic that was deleted: all that it has is its end."""
+        registry = self._registry
+        feed = Feed(
+            name,
+            registry.new_log(name),
+            Settings(),
+            epoch,
+            now=registry.now,
+            timetable=registry.timetable,
+            observer=FeedObserver(),
+        )
+        feed.close()
+        return feed
+
+    def _enter(self, topic: Topic, settings: Settings, epoch: int) -> Feed:
         topic.feed = feed = Feed(
             topic.config.name,
             topic.log,
             settings,
             epoch,
             now=self._registry.now,
-            expect=self._registry.timetable.watch,
+            timetable=self._registry.timetable,
             observer=self._observer,
         )
         return feed

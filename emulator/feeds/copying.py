@@ -44,7 +44,7 @@ class Batch:
     def __init__(self, records: Sequence[Record]) -> None:
         self.first = records[0].seq
         self.last = records[-1].seq
-        self._records = records
+        self.records = records
         self._messages: Sequence[pubsub.PubsubMessage] = ()
         self._chosen: dict[Form, Chosen] = {}
 
@@ -53,8 +53,8 @@ class Batch:
         chosen = self._chosen.get(form)
         if chosen is None:
             if not self._messages:
-                self._messages = [record.message() for record in self._records]
-            chosen = self._chosen[form] = _choose(self._records, self._messages, form, accepts)
+                self._messages = [record.message() for record in self.records]
+            chosen = self._chosen[form] = _choose(self.records, self._messages, form, accepts)
         return chosen
 
 

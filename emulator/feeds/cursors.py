@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import NamedTuple
 
 from google.protobuf.empty_pb2 import Empty
 
@@ -15,31 +14,26 @@ from protocol import names
 from protocol.errors import FailedPrecondition
 from protocol.messages import feeds_pb2 as feeds
 
+from .feed import Feed
+
 # How many a project may have.
 MAX_CURSORS = 10_000
-
-
-class Place(NamedTuple):
-    """How far a feed goes: its epoch, and the newest number of it."""
-
-    epoch: int
-    head_seq: int
 
 
 class Cursors:
     """All cursors of a broker. Single owner, as the engine.
 
-    place: tells of a feed by its topic; raises NotFound if there is none. wall: seconds.
+    feed_of: gives the feed of a topic; raises NotFound if there is no topic. wall: seconds.
     """
 
     def __init__(
         self,
         *,
-        place: Callable[[str], Place],
+        feed_of: Callable[[str], Feed],
         wall: Callable[[], float],
         observer: Observer | None = None,
     ) -> None:
-        self._place = place
+        self._feed_of = feed_of
         self._wall = wall
         self._observer = observer or Observer()
         self._cursors: dict[str, feeds.Cursor] = {}
@@ -61,7 +55,6 @@ class Cursors:
         given = request.cursor
         names.validate("cursors", given.name)
         names.validate("topics", given.topic)
-        place = self._place(given.topic)
         if given.seq < 0:
             raise too_small("cursor.seq", given.seq, 0)
         known = self._cursors.get(given.name)
@@ -71,17 +64,18 @@ class Cursors:
                 f"{given.topic}; delete it first.",
                 reason="CURSOR_OF_OTHER_TOPIC",
             )
-        if given.epoch not in (0, place.epoch):
+        feed = self._feed_of(given.topic)
+        if given.epoch not in (0, feed.epoch):
             raise FailedPrecondition(
                 f"The position is of epoch {given.epoch}; {names.short_id(given.topic)} was "
-                f"deleted and made again, and is in epoch {place.epoch}.",
+                f"deleted and made again, and is in epoch {feed.epoch}.",
                 reason="CURSOR_OF_OTHER_EPOCH",
             )
-        if given.seq > place.head_seq:
-            raise too_large("cursor.seq", given.seq, place.head_seq)
+        if given.seq > feed.head:
+            raise too_large("cursor.seq", given.seq, feed.head)
         if known is None:
             self._check_room(given.name)
-        cursor = feeds.Cursor(name=given.name, topic=given.topic, seq=given.seq, epoch=place.epoch)
+        cursor = feeds.Cursor(name=given.name, topic=given.topic, seq=given.seq, epoch=feed.epoch)
         cursor.update_time.FromMilliseconds(int(self._wall() * 1000))
         self._enter(cursor)
         self._observer.saved(Resource.CURSOR, cursor.name, cursor.SerializeToString())
@@ -124,11 +118,6 @@ class Cursors:
     def restore(self, value: bytes) -> None:
         """Take up a cursor that an observer was told of; tells the observer nothing."""
         self._enter(feeds.Cursor.FromString(value))
-
-    def clear(self) -> None:
-        """Remove all."""
-        for name in list(self._cursors):
-            self._remove(name)
 
     def _enter(self, cursor: feeds.Cursor) -> None:
         self._cursors[cursor.name] = cursor

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from emulator.engine import Engine, Record
 from emulator.engine.observer import Observer, Resource
 
-from .cursors import Cursors, Place
+from .cursors import Cursors
 from .feed import Feed
-from .feed_ends import FeedEnds
 from .observer import FeedObserver
+from .route_ends import Ends
 from .routers import Routers
 from .saved import FeedNote, FeedValue
 
@@ -19,7 +19,7 @@ class Dependents(FeedObserver):
     """The routers and cursors of a broker, and what storage is told of its feeds.
 
     Args:
-        feed_of: gives the feed of a topic; see FeedEnds.
+        feed_of: gives the feed of a topic; see Ends.
         observer: of the broker's resources; None: nothing is kept.
     """
 
@@ -30,17 +30,12 @@ class Dependents(FeedObserver):
         self._observer = observer
         now = engine.registry.now
         self.routers = Routers(
-            FeedEnds(engine, feed_of),
+            Ends(engine, feed_of),
             now=now,
             timetable=engine.registry.timetable,
             observer=observer,
         )
-
-        def place(topic: str) -> Place:
-            feed = feed_of(topic)
-            return Place(feed.epoch, feed.head)
-
-        self.cursors = Cursors(place=place, wall=lambda: now().wall, observer=observer)
+        self.cursors = Cursors(feed_of=feed_of, wall=lambda: now().wall, observer=observer)
 
     def configured(self, feed: Feed) -> None:
         # In this order: no feed is on disk without its note.
@@ -66,15 +61,19 @@ class Dependents(FeedObserver):
         self._note(feed)
         self.routers.freed(feed.name)
 
+    def topic_deleted(self, name: str) -> None:
+        """Also one that is no feed: a router may be about to copy to it."""
+        self.routers.deleted(name)
+        self.cursors.deleted(name)
+
     def closed(self, feed: Feed) -> None:
-        self.routers.deleted(feed.name)
-        self.cursors.deleted(feed.name)
         if self._observer is not None:
             self._observer.removed(Resource.FEED, feed.name)
 
     def _save(self, feed: Feed) -> None:
         if self._observer is not None:
-            value = FeedValue(feed.settings.config(), feed.epoch, list(feed.missing()))
+            config, silent = feed.settings.config(), list(feed.missing())
+            value = FeedValue(config, feed.epoch, feed.head, silent)
             self._observer.saved(Resource.FEED, feed.name, value.encode())
 
     def _note(self, feed: Feed) -> None:

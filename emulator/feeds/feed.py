@@ -9,14 +9,13 @@ from itertools import accumulate
 from emulator.engine import Record
 from emulator.engine.log import Log
 from emulator.engine.moment import Moment
-from emulator.engine.timetable import TimedTask
+from emulator.engine.timetable import TimedTask, Timetable
 from protocol.errors import FailedPrecondition
 from protocol.messages import feeds_pb2 as feeds
 
-from .floors import Floors
 from .idempotency import IdempotencyKeys
 from .listeners import Listeners
-from .lost import Lost, LostRanges
+from .lost import Floors, Lost, LostRanges
 from .observer import FeedObserver
 from .settings import Settings
 from .window import Window
@@ -40,7 +39,7 @@ class Feed(TimedTask):
         log: of the topic; the feed begins at its head.
         epoch: of this life of the topic; no other has it.
         now: reads the clocks.
-        expect: announces that the feed has something to do at its next moment.
+        timetable: where it announces when its oldest record is too old.
         observer: told of every change.
     """
 
@@ -52,21 +51,21 @@ class Feed(TimedTask):
         epoch: int,
         *,
         now: Callable[[], Moment],
-        expect: Callable[[TimedTask, Moment], None] = lambda feed, now: None,
-        observer: FeedObserver | None = None,
+        timetable: Timetable,
+        observer: FeedObserver,
     ) -> None:
         self.name = name
         self.epoch = epoch
         self.settings = settings
         self.floors = Floors(start=log.head_seq)
-        self.keys = IdempotencyKeys()
+        self.keys = IdempotencyKeys(settings.idempotency_window)
         self.watchers = 0
         # The topic was deleted: there is nothing any more.
         self.is_closed = False
         self._log = log
         self._now = now
-        self._expect = expect
-        self._observer = observer or FeedObserver()
+        self._timetable = timetable
+        self._observer = observer
         self._window = Window(log.head_seq + 1)
         self._lost = LostRanges()
         self._listeners = Listeners()
@@ -115,11 +114,10 @@ class Feed(TimedTask):
         A reader asks for `gap` first. Both want what is too old to be gone: see `trim`.
         """
         records = self._window.after(seq, limit)
-        if self._lost:
-            next_lost = self._lost.next_first(seq)
-            if next_lost is not None:
-                return records[: bisect_right(records, next_lost, key=lambda record: record.seq)]
-        return records
+        next_lost = self._lost.next_first(seq)
+        if next_lost is None:
+            return records
+        return records[: bisect_right(records, next_lost, key=lambda record: record.seq)]
 
     def examined(self, seq: int, records: Sequence[Record], limit: int) -> int:
         """Up to which number `after` looked: it returned `records` for these arguments."""
@@ -177,8 +175,7 @@ class Feed(TimedTask):
         settings = self.settings
         if not settings.rejects:
             return len(sizes)
-        room = settings.most_bytes - self.bytes
-        fitting = sum(1 for total in accumulate(sizes) if total <= room)
+        fitting = sum(self.bytes + total <= settings.most_bytes for total in accumulate(sizes))
         return max(0, min(fitting, settings.most_records - self.count))
 
     def hold(self, records: Sequence[Record]) -> None:
@@ -189,15 +186,20 @@ class Feed(TimedTask):
     def settle(self, records: Sequence[Record]) -> None:
         has_trimmed = self._enforce_caps()
         if self.settings.ttl:
-            self._expect(self, self._now())
+            self._timetable.watch(self, self._now())
         self._listeners.wake_all()
         self._observer.appended(self, records)
         # Last: whoever learns of room may fill it at once.
         if has_trimmed:
             self._observer.trimmed(self)
 
+    def reconfigured(self) -> None:
+        self._observer.configured(self)
+
     def close(self) -> None:
         self.is_closed = True
+        self._timetable.forget(self)
+        self._timetable.forget(self.keys)
         self._log.release(list(self._window))
         self._window = Window(self.head + 1)
         self._lost.clear()
@@ -211,11 +213,12 @@ class Feed(TimedTask):
         """Take other settings; they hold for what is there, too."""
         now = self._now()
         self.settings = settings
+        self.keys.window = settings.idempotency_window
         self._observer.configured(self)
         if self._enforce_caps():
             self._observer.trimmed(self)
         self.trim(now)
-        self._expect(self, now)
+        self._timetable.watch(self, now)
 
     def delete(self, seqs: Iterable[int]) -> int:
         """Take records out for good; returns how many there were. No reader is told."""
@@ -248,6 +251,7 @@ class Feed(TimedTask):
             self.hold(records)
         self._window.skip(self.head + 1 - self._window.end)
         self._lost.fold(self.earliest, self.floors)
+        self._timetable.watch(self, self._now())
 
     # ---- limits --------------------------------------------------------------------------------
 

@@ -24,11 +24,11 @@ from .feed import Feed
 from .idempotency import Appended
 from .listeners import Wake
 from .observer import FeedObserver
+from .place import check_position, place_of
 from .reading import Reading
 from .selection import Limits, Selection, filter_of
 from .sessions import Sessions
 from .settings import DEFAULTS, DURABILITIES, Settings
-from .start import check_position, place_of
 from .waiting import Waiting
 from .watch import Watch
 from .watched import Watched
@@ -95,7 +95,8 @@ class Feeds:
         topic = self._registry.topic(request.topic)
         if not isinstance(topic.feed, Feed):
             raise NotFound(
-                f"The topic {request.topic} is not a feed: nobody has put, read or watched it."
+                f"The topic {request.topic} is not a feed yet: it becomes one when it is put, "
+                "read, watched, routed or appended to."
             )
         return self.book.state(topic.feed)
 
@@ -133,31 +134,29 @@ class Feeds:
             return self._append(name, request)
         if request.HasField("create") and not request.create:
             raise NotFound(f"There is no topic {name}, and the request says not to make it.")
+        # Nothing else can refuse it: a topic that was made in vain would have to be deleted, and
+        # with it the routers that wait for one of this name.
+        self._topics.check_room(request.ByteSize())
         self._topics.create(pubsub.Topic(name=name))
-        try:
-            appended = self._append(name, request)
-        except RpcError:
-            self._topics.delete(name)
-            raise
+        appended = self._append(name, request)
         appended.created = True
         return appended
 
     def _append(self, name: str, request: feeds.AppendRequest) -> feeds.AppendResponse:
         topic = self._registry.topic(name)
         feed = self.book.of(topic, DEFAULTS)
-        key, now = request.idempotency_key, self._registry.now().monotonic
-        window = feed.settings.idempotency_window
-        feed.keys.forget(now, window)
-        earlier = feed.keys.find(key, now, window) if key else None
-        if earlier is not None:
-            return _appended(feed, earlier, deduped=True)
+        key, now = request.idempotency_key, self._registry.now()
         if key:
+            earlier = feed.keys.find(key, now.monotonic)
+            if earlier is not None:
+                return _appended(feed, earlier, deduped=True)
             feed.keys.check_room()
         first = feed.head + 1
         self._topics.append_checked(topic, request.messages, request.ByteSize())
         appended = Appended(first, feed.head)
         if key:
-            feed.keys.remember(key, appended, now)
+            feed.keys.remember(key, appended, now.monotonic)
+            self._registry.timetable.watch(feed.keys, now)
         return _appended(feed, appended)
 
     def delete_messages(self, request: feeds.DeleteMessagesRequest) -> feeds.DeleteMessagesResponse:
@@ -168,6 +167,8 @@ class Feeds:
             raise invalid_argument("one of before_seq and filter must be set")
         accepts = filter_of(request.filter)
         feed = self.feed(request.topic)
+        # What was too old before is none of this: readers are told of it.
+        feed.trim(self._registry.now())
         end = request.before_seq or feed.head + 1
         seqs = [
             record.seq
@@ -199,8 +200,11 @@ class Feeds:
     def create(self, spec: feeds.WatchSpec, token: str = "") -> Watch:
         """Begin a session. What `token` says of a topic goes before what `spec` says.
 
+        A topic that the token knows and that is gone ends in the session, as it would have if its
+        reader had been there.
+
         Raises:
-            NotFound: one of the topics does not exist.
+            NotFound: one of the other topics does not exist.
         """
         places = resume_token.decode(token)
         if not spec.topics:
@@ -216,14 +220,19 @@ class Feeds:
         }
         for name, position in spec.topics.items():
             check_position(position)
-            self._registry.topic(name)
+            if name not in places:
+                self._registry.topic(name)
         self._sessions.check_room()
         now = self._registry.now()
         watched = {}
         for name in sorted(spec.topics):
-            feed = self.feed(name)
+            place = places.get(name)
+            if place is not None and name not in self._registry.topics:
+                feed = self.book.gone(name, place.epoch)
+            else:
+                feed = self.feed(name)
             feed.trim(now)
-            place = places.get(name) or place_of(spec.topics[name], feed)
+            place = place or place_of(spec.topics[name], feed)
             watched[name] = Watched(feed, place, selections[name])
         watch = Watch(
             f"wid_{secrets.token_urlsafe(16)}",

@@ -9,7 +9,7 @@ from emulator.engine.moment import Moment
 
 from .copying import Batches
 from .route_ends import Ends
-from .router import MAX_PER_STEP, Phase, Router
+from .router import Phase, Router
 
 # Most steps of one turn of the event loop, and most messages that are looked at in it. What is left
 # is done in the next: calls that came in meanwhile are carried out in between.
@@ -29,8 +29,8 @@ class Forwarder:
     put that one into the queue: nothing is nested, however long the chain.
 
     on_moved: called with a router that has come further in its source; None: nobody cares.
-    on_more: called at the end of a turn that left something to do, for which `run` is to be called
-        again. The owner sees to it that others have their turn before.
+    on_more: called at the end of a turn that left something to do, for which `resume` is to be
+        called. The owner sees to it that others have their turn before; until then none is begun.
     """
 
     def __init__(self, ends: Ends, on_moved: Callable[[Router], None] | None = None) -> None:
@@ -42,6 +42,7 @@ class Forwarder:
         self._waiting: dict[Router, None] = {}
         self._retry_at = 0.0
         self._is_running = False
+        self._is_put_off = False
 
     def add(self, routers: Iterable[Router]) -> None:
         """There is something for them to copy. Those that wait go on waiting."""
@@ -60,9 +61,14 @@ class Forwarder:
         router.phase = Phase.GONE
         self._waiting.pop(router, None)
 
+    def resume(self, now: Moment) -> None:
+        """The turn that was put off."""
+        self._is_put_off = False
+        self.run(now)
+
     def run(self, now: Moment) -> None:
         """One turn, in which everybody who is ready takes as many steps as there is time for."""
-        if self._is_running:
+        if self._is_running or self._is_put_off:
             return
         self._is_running = True
         try:
@@ -76,6 +82,7 @@ class Forwarder:
         finally:
             self._is_running = False
         if self._queue:
+            self._is_put_off = True
             self.on_more()
 
     def _step(self, router: Router, batches: Batches, now: Moment) -> int:
@@ -92,8 +99,7 @@ class Forwarder:
                 self._waiting[router] = None
         if self._on_moved is not None and router.position != position:
             self._on_moved(router)
-        # What is lost is not looked at, however much it is.
-        return min(router.position - position, MAX_PER_STEP)
+        return router.looked_at
 
     def _enqueue(self, router: Router) -> None:
         router.phase = Phase.READY

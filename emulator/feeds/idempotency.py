@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
+from emulator.engine.moment import Moment
+from emulator.engine.timetable import TimedTask
 from protocol.errors import ResourceExhausted
 
 # Most keys that one feed remembers at a time.
 MAX_KEYS = 100_000
+
+# So long a key may stay in memory behind its time, in seconds.
+SWEEP_AFTER = 10.0
 
 
 class Appended(NamedTuple):
@@ -18,22 +23,25 @@ class Appended(NamedTuple):
     last: int
 
 
-class IdempotencyKeys:
+class IdempotencyKeys(TimedTask):
     """The keys of one feed, each remembered for as long as the feed's window for it.
 
     Times are seconds on the monotonic clock.
+
+    window: how long, in seconds. It may be changed, and then holds for all of them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, window: float) -> None:
+        self.window = window
         # The oldest first.
         self._known: OrderedDict[str, tuple[float, Appended]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def find(self, key: str, now: float, window: float) -> Appended | None:
-        """What was appended with the key within the last `window` seconds."""
-        self.forget(now, window)
+    def find(self, key: str, now: float) -> Appended | None:
+        """What was appended with the key within the window."""
+        self._forget(now)
         found = self._known.get(key)
         return None if found is None else found[1]
 
@@ -48,13 +56,23 @@ class IdempotencyKeys:
     def remember(self, key: str, appended: Appended, now: float) -> None:
         self._known[key] = (now, appended)
 
-    def forget(self, now: float, window: float) -> None:
-        """Forget the keys that are older than `window` seconds."""
-        while self._known:
-            key, (then, _) = next(iter(self._known.items()))
-            if now - then < window:
-                return
-            del self._known[key]
-
     def clear(self) -> None:
         self._known.clear()
+
+    # ---- time ----------------------------------------------------------------------------------
+
+    def next_due(self, now: Moment) -> float | None:
+        """When those that nobody asks for any more are forgotten, many at a time."""
+        oldest = next(iter(self._known.values()), None)
+        return None if oldest is None else oldest[0] + self.window + SWEEP_AFTER
+
+    def advance(self, now: Moment) -> None:
+        self._forget(now.monotonic)
+
+    def _forget(self, now: float) -> None:
+        """Forget those that are out of the window."""
+        while self._known:
+            key, (then, _) = next(iter(self._known.items()))
+            if now - then < self.window:
+                return
+            del self._known[key]

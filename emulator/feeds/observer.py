@@ -19,7 +19,7 @@ class FeedObserver:
     """
 
     def configured(self, feed: Feed) -> None:
-        """A feed was made, or given other settings."""
+        """A feed was made, or it or its topic given other settings."""
 
     def appended(self, feed: Feed, records: Sequence[Record]) -> None:
         """These were appended. Some may have left the window already, to make room."""

@@ -8,8 +8,8 @@ from protocol.messages import encoded_pb2 as encoded
 from protocol.messages import feeds_pb2 as feeds
 
 from .feed import Feed
+from .place import check_position, is_of_another_life, place_of
 from .selection import Limits, Selection
-from .start import check_position, is_of_another_life, place_of
 
 # Longest wait of a Read, in seconds.
 MAX_WAIT = 30.0

@@ -10,29 +10,35 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from emulator.refusals import invalid_argument
+
+from .place import Place
 
 # Longer than that of 256 topics with the longest names.
 MAX_BYTES = 256 * 1024
 
+# What fits into the messages that positions come in and go out with.
+_MAX_SEQ = 2**63 - 1
+_MAX_EPOCH = 2**64 - 1
 
-class Place(NamedTuple):
-    """A position in one life of a topic."""
 
-    seq: int
-    epoch: int
+def _encoded(text: str) -> str:
+    """A part of the JSON text. With spaces to fill it up parts can be encoded one by one."""
+    return base64.urlsafe_b64encode((text + " " * (-len(text) % 3)).encode()).decode()
+
+
+_OPEN, _COMMA, _CLOSE = _encoded("{"), _encoded(","), _encoded("}")
 
 
 def entry(topic: str, seq: int, epoch: int) -> str:
-    """One topic's part of a token. Kept until its number changes, it saves most of the work."""
-    return f"{json.dumps(topic)}:[{seq},{epoch}]"
+    """One topic's part of a token. Who keeps it until its number changes has a token, which each
+    frame needs, for next to nothing."""
+    return _encoded(f"{json.dumps(topic)}:[{seq},{epoch}]")
 
 
 def encode(entries: Iterable[str]) -> str:
-    text = "{" + ",".join(entries) + "}"
-    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+    return f"{_OPEN}{_COMMA.join(entries)}{_CLOSE}"
 
 
 def decode(token: str) -> Mapping[str, Place]:
@@ -58,6 +64,7 @@ def decode(token: str) -> Mapping[str, Place]:
 def _place(value: object) -> Place:
     if isinstance(value, list) and len(value) == 2:
         seq, epoch = value
-        if type(seq) is int and type(epoch) is int and seq >= 0 and epoch >= 0:
+        are_whole = type(seq) is int and type(epoch) is int
+        if are_whole and 0 <= seq <= _MAX_SEQ and 0 <= epoch <= _MAX_EPOCH:
             return Place(seq, epoch)
     raise invalid_argument("resume_token")

@@ -34,6 +34,7 @@ class Router:
     position: the last number of the source that is done with: copied, kept back by the filter, or
         lost, of which the destination's readers were told.
     forwarded: how many messages it has copied.
+    looked_at: how many messages the last step has looked at; what is lost is not.
     """
 
     def __init__(self, config: feeds.Router, position: int, forwarded: int = 0) -> None:
@@ -43,12 +44,15 @@ class Router:
         self.position = position
         self.forwarded = forwarded
         self.phase = Phase.IDLE
+        self.looked_at = 0
         self._is_on_cycle = False
         # What was appended to the source while the router was caught up. It may have left the
         # source's window again before the router's turn comes.
         self._fresh: Batch | None = None
         # More may have come than that.
         self._is_behind = True
+        # How many messages the next step looks at.
+        self._most = MAX_PER_STEP
         self.configure(config)
 
     def configure(self, config: feeds.Router) -> None:
@@ -88,6 +92,7 @@ class Router:
 
     def step(self, ends: Ends, batches: Batches, now: Moment) -> Phase:
         """Copy the next messages, as many as there is room for; returns the phase after it."""
+        self.looked_at = 0
         fresh, self._fresh = self._fresh, None
         if fresh is not None:
             return self._forward(fresh, ends, now)
@@ -95,24 +100,29 @@ class Router:
         gap = source.gap(self.position)
         if gap is not None:
             return self._lose(gap.to_seq, ends)
-        records = source.after(self.position, MAX_PER_STEP)
+        records = source.after(self.position, self._most)
         if records:
             return self._forward(batches.of(self.source, records), ends, now)
-        # What numbers there may be have no message: it was deleted on purpose.
-        self.position = source.head
-        self._is_behind = False
-        return Phase.IDLE
+        # What numbers there may be have no message: it was deleted on purpose. Behind them there
+        # may be a gap.
+        self.position = source.examined(self.position, records, self._most)
+        self._is_behind = self.position < source.head
+        return Phase.READY if self._is_behind else Phase.IDLE
 
     def _forward(self, batch: Batch, ends: Ends, now: Moment) -> Phase:
+        self.looked_at = len(batch.records)
         chosen = batch.chosen(self._form, self._accepts)
         copied = self._copy(chosen, ends, now) if chosen.seqs else 0
         self.forwarded += copied
         if copied < len(chosen.seqs):
-            # Up to the first that has to wait.
+            # Up to the first that has to wait. Whether there is room for it is tried often, and
+            # nothing else is to be copied in vain each time.
             self.position = chosen.seqs[copied] - 1
             self._is_behind = True
+            self._most = 1
             return Phase.WAITING
         self.position = batch.last
+        self._most = MAX_PER_STEP
         return Phase.READY if self._is_behind else Phase.IDLE
 
     def _copy(self, chosen: Chosen, ends: Ends, now: Moment) -> int:

@@ -152,7 +152,7 @@ class Routers(TimedTask):
         router = self._graph.into(topic)
         if router is not None and router.phase is Phase.WAITING:
             self._forwarder.let_try((router,))
-            self.work()
+            self._run()
 
     def deleted(self, topic: str) -> None:
         """A topic was deleted, and its routers with it."""
@@ -162,7 +162,12 @@ class Routers(TimedTask):
     # ---- work ----------------------------------------------------------------------------------
 
     def work(self) -> None:
-        """Copy what there is to copy, for one turn."""
+        """Copy what an earlier turn has left, or a restart, for one turn."""
+        now = self._now()
+        self._forwarder.resume(now)
+        self._timetable.watch(self, now)
+
+    def _run(self) -> None:
         now = self._now()
         self._forwarder.run(now)
         self._timetable.watch(self, now)
@@ -175,7 +180,7 @@ class Routers(TimedTask):
 
     def _set_to_work(self, routers: Iterable[Router]) -> None:
         self._forwarder.add(routers)
-        self.work()
+        self._run()
 
     # ---- keeping -------------------------------------------------------------------------------
 
@@ -191,11 +196,6 @@ class Routers(TimedTask):
         router = Router(_complete(state), position, forwarded)
         self._enter(router)
         self._forwarder.add((router,))
-
-    def clear(self) -> None:
-        """Remove all."""
-        for router in list(self._routers.values()):
-            self._remove(router)
 
     def _enter(self, router: Router) -> None:
         self._routers[router.name] = router

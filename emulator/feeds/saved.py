@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.messages import feeds_pb2 as feeds
 
-from .floors import Floors
-from .lost import Lost
+from .lost import Floors, Lost
 
 if TYPE_CHECKING:
     from emulator.engine import Record
 
-# Of a value: the epoch, and how long the settings are.
-_HEAD = struct.Struct("<QQ")
+# Of a value: the epoch, the head, and how long the settings are.
+_HEAD = struct.Struct("<QQQ")
 
 # First and last of consecutive numbers.
 Run = tuple[int, int]
@@ -26,24 +25,27 @@ Run = tuple[int, int]
 class FeedValue(NamedTuple):
     """What changes when somebody asks for it.
 
+    head: the newest number that was given by then.
     silent: numbers within the window that have no record and whose readers are told nothing:
         deleted on purpose, or never given to anybody.
     """
 
     config: feeds.FeedConfig
     epoch: int
+    head: int = 0
     silent: Sequence[Run] = ()
 
     def encode(self) -> bytes:
         config = self.config.SerializeToString()
-        return _HEAD.pack(self.epoch, len(config)) + config + _numbers(*self.silent)
+        head = _HEAD.pack(self.epoch, self.head, len(config))
+        return head + config + _numbers(*self.silent)
 
     @staticmethod
     def decode(value: bytes) -> FeedValue:
-        epoch, size = _HEAD.unpack_from(value)
+        epoch, head, size = _HEAD.unpack_from(value)
         end = _HEAD.size + size
         config = feeds.FeedConfig.FromString(value[_HEAD.size : end])
-        return FeedValue(config, epoch, list(zip(*_by(2, value[end:]), strict=True)))
+        return FeedValue(config, epoch, head, list(zip(*_by(2, value[end:]), strict=True)))
 
 
 class FeedNote(NamedTuple):
@@ -84,7 +86,8 @@ def remains(
 
     A number that nothing accounts for had a message that was lost with the broker. The numbers
     behind all that is known may have been given out or not: with `all_was_kept` nothing was
-    answered that is not there, so nobody misses them.
+    answered that is not there, so nobody misses them. That holds for those above the value's head
+    only: the others may be from before the topic was given its class.
 
     head: the newest number that may have been given.
     """
@@ -95,8 +98,11 @@ def remains(
     known = _merged([*_runs(kept), *silent, *((lost.first, lost.last) for lost in note.lost)])
     end = max(floor, known[-1][1] if known else 0)
     holes = list(_between(floor, known))
-    if end < head:
-        (silent if all_was_kept else holes).append((end + 1, head))
+    missed = max(end, value.head) if all_was_kept else head
+    if end < missed:
+        holes.append((end + 1, missed))
+    if missed < head:
+        silent.append((missed + 1, head))
     told = [Lost(first, last, feeds.FROM_SEQ_TOO_OLD) for first, last in holes]
     return Remains(kept, note.floors, sorted([*note.lost, *told]), silent)
 

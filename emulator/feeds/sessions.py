@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from emulator.engine.moment import Moment
 from emulator.engine.timetable import TimedTask, Timetable
@@ -81,9 +81,6 @@ class Sessions(TimedTask):
         self._next_sweep = now.monotonic + SWEEP_INTERVAL if self._watches else None
 
     def _sweep(self, now: Moment) -> None:
-        over = [each.id for each in self.watches() if each.is_expired(now.monotonic)]
+        over = [each.id for each in self._watches.values() if each.is_expired(now.monotonic)]
         for watch_id in over:
             del self._watches[watch_id]
-
-    def watches(self) -> Iterable[Watch]:
-        return self._watches.values()

@@ -89,7 +89,8 @@ class Watch:
     @property
     def resume_token(self) -> str:
         """Stands for its positions in all topics now."""
-        return resume_token.encode(each.entry for each in self._watched.values())
+        # No generator: every frame asks for this.
+        return resume_token.encode([each.entry for each in self._watched.values()])
 
     def rewind(self, token: str) -> None:
         """Go back to the positions that a frame's token stands for, where they are earlier.

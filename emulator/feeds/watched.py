@@ -8,9 +8,8 @@ from protocol.messages import feeds_pb2 as feeds
 
 from . import resume_token
 from .feed import Feed
-from .resume_token import Place
+from .place import Place, is_of_another_life
 from .selection import Limits, Selection
-from .start import is_of_another_life
 
 CaughtUp = feeds.Frame.CaughtUp
 TopicDeleted = feeds.Frame.TopicDeleted

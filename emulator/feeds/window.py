@@ -71,12 +71,17 @@ class Window:
     def remove(self, seqs: Iterable[int]) -> list[Record]:
         """Take records out, wherever they stand; returns those that were there."""
         wanted = set(seqs)
-        removed = [record for record in self if record.seq in wanted]
-        if removed:
+        removed: list[Record] = []
+        # Mostly all of them are at the front: a reader deletes what it has.
+        while (oldest := self.oldest) is not None and oldest.seq in wanted:
+            wanted.remove(oldest.seq)
+            removed.append(self.pop())
+        within = [record for record in self if record.seq in wanted] if wanted else []
+        if within:
             self._records = [record for record in self if record.seq not in wanted]
             self._first = 0
-            self.bytes -= sum([record.size for record in removed])
-        return removed
+            self.bytes -= sum([record.size for record in within])
+        return removed + within
 
     def after(self, seq: int, limit: int) -> Sequence[Record]:
         """Up to `limit` records with higher numbers, the lowest first."""
@@ -86,10 +91,13 @@ class Window:
     def missing(self) -> Iterator[tuple[int, int]]:
         """First and last of the numbers between records, or behind the last, that have none."""
         expected = self.earliest
-        for record in self:
-            if record.seq > expected:
-                yield expected, record.seq - 1
-            expected = record.seq + 1
+        if self._is_whole:
+            expected += self.count
+        else:
+            for record in self:
+                if record.seq > expected:
+                    yield expected, record.seq - 1
+                expected = record.seq + 1
         if self.end > expected:
             yield expected, self.end - 1
 
@@ -98,11 +106,15 @@ class Window:
         records, first = self._records, self._first
         if first == len(records) or records[first].seq > seq:
             return first
-        oldest = records[first].seq
-        if records[-1].seq - oldest == len(records) - first - 1:
-            # None is missing, as is nearly always so.
-            return min(first + seq + 1 - oldest, len(records))
+        if self._is_whole:
+            return min(first + seq + 1 - records[first].seq, len(records))
         return bisect_right(records, seq, first, key=lambda record: record.seq)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether no number between the records is missing, as is nearly always so."""
+        records, count = self._records, self.count
+        return count > 0 and records[-1].seq - records[self._first].seq == count - 1
 
     def _close_up(self) -> None:
         del self._records[: self._first]

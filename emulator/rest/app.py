@@ -84,8 +84,9 @@ class RestApi:
         app.router.add_post("/reset", self._answer_reset)
         app.router.add_post("/shutdown", self._answer_shutdown)
         app.router.add_routes(self._routes)
-        app.router.add_route("*", "/v0/{path:.*}", self._v0.answer)
-        app.router.add_route("*", "/{path:.*}", self._answer)
+        # A line break is a character like the others.
+        app.router.add_route("*", "/v0{path:(?s:(/.*)?)}", self._v0.answer)
+        app.router.add_route("*", "/{path:(?s:.*)}", self._answer)
         return app
 
     @web.middleware

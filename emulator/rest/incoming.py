@@ -12,7 +12,7 @@ async def body(request: web.Request) -> bytes:
     """All of it.
 
     Raises:
-        InvalidArgument: it is longer than any may be.
+        InvalidArgument: it is longer than any may be, or not encoded as its headers say.
     """
     try:
         return await request.read()
@@ -20,6 +20,8 @@ async def body(request: web.Request) -> bytes:
         raise InvalidArgument(
             f"Request payload size exceeds the limit: {MAX_PAYLOAD_BYTES} bytes."
         ) from error
+    except web.RequestPayloadError as error:
+        raise InvalidArgument("The body is not encoded as the headers say.") from error
 
 
 def authorization(request: web.Request) -> str | None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
 
+from emulator.feeds import resume_token
+
 from . import handover
 from .front import Front
 from .listener import Listener
@@ -123,6 +125,8 @@ class RestServer:
                     # A Pull whose caller has gone must not take messages.
                     handler_cancellation=True,
                     shutdown_timeout=STOP_GRACE,
+                    # An EventSource comes back with the whole token as its Last-Event-ID.
+                    max_field_size=resume_token.MAX_BYTES,
                 )
                 await self._runner.setup()
         return self._runner

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from google.protobuf.empty_pb2 import Empty
 
+from emulator.access.caller import caller
 from emulator.engine.observer import Observer, Resource
 from emulator.engine.record import Record
 from protocol.channels import ChannelPublisher, long_poll
@@ -18,9 +19,10 @@ from .context import Context
 class ChannelsService(Observer):
     """A ChannelPublisher whose channels are the topics, and whose keys are the ordering keys.
 
-    It hears from the engine what is published, as an observer. Of a topic without listeners it
-    takes no more notice than to see that there are none. Nothing of it is durable: when the server
-    stops, the sessions are over, and who comes back begins anew.
+    It hears from the engine what is published, as an observer. What is published on a topic
+    without listeners is counted, and no more. A session is that principal's who has begun it.
+    Nothing of it is durable: when the server stops, the sessions are over, and who comes back
+    begins anew.
 
     Args:
         topic_exists: whether there is a topic of that name.
@@ -29,7 +31,9 @@ class ChannelsService(Observer):
     def __init__(self, clock: Clock, topic_exists: Callable[[str], bool]) -> None:
         self._publisher = publisher = ChannelPublisher(_Topics(topic_exists), clock=clock)
         self._is_wanted = publisher.is_wanted
-        self.commands = publisher.commands
+        # What the publisher has not counted yet: most topics have no listeners, and should cost
+        # nothing.
+        self._unheard = 0
         self.statistics = publisher.statistics
         self.next_due = publisher.next_due
         self.advance = publisher.advance
@@ -46,12 +50,15 @@ class ChannelsService(Observer):
 
     # ---- calls ---------------------------------------------------------------------------------
 
+    def commands(self, request: channels.CommandsRequest) -> channels.CommandsResponse:
+        return self._publisher.commands(request, caller())
+
     async def poll(self, request: channels.PollRequest, context: Context) -> None:
         # It stays in the mailbox until the next poll says that it has arrived.
-        await context.write(await long_poll(self._publisher, request))
+        await context.write(await long_poll(self._publisher, request, context, caller()))
 
     def unregister(self, request: channels.UnregisterRequest) -> Empty:
-        self._publisher.unregister(request)
+        self._publisher.unregister(request, caller())
         return Empty()
 
     def publish_failure(self, request: channels.PublishFailureRequest) -> Empty:
@@ -62,9 +69,13 @@ class ChannelsService(Observer):
     # ---- as observer ---------------------------------------------------------------------------
 
     def published(self, topic: str, records: Sequence[Record]) -> None:
-        if self._is_wanted(topic):
-            for record in records:
-                self._publisher.publish_encoded(topic, record.ordering_key, _encoded(record))
+        if not self._is_wanted(topic):
+            self._unheard += len(records)
+            return
+        self._publisher.pass_over(self._unheard)
+        self._unheard = 0
+        for record in records:
+            self._publisher.publish_encoded(topic, record.ordering_key, _encoded(record))
 
     def removed(self, kind: Resource, name: str) -> None:
         if kind is Resource.TOPIC:

@@ -12,9 +12,9 @@ from emulator.feeds.routers import Routers
 from protocol.errors import PermissionDenied
 from protocol.messages import encoded_pb2 as encoded
 from protocol.messages import feeds_pb2 as feeds
+from protocol.waiting import longest_wait
 
 from .context import Context
-from .deadline import longest_wait
 
 
 class FeedsService:

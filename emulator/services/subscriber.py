@@ -12,9 +12,9 @@ from emulator.refusals import invalid_argument, too_large
 from protocol import errors
 from protocol.messages import encoded_pb2 as encoded
 from protocol.messages import pubsub_pb2 as pubsub
+from protocol.waiting import longest_wait
 
 from .context import Context
-from .deadline import longest_wait
 from .delivery import add_deliveries
 from .head_start import HeadStart
 from .streaming_pull import StreamingPull

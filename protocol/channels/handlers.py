@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,6 +17,7 @@ from protocol.errors import RpcError
 from protocol.messages import channels_pb2 as channels
 from protocol.messages import encoded_pb2 as encoded
 from protocol.rpcs import BY_METHOD, CHANNELS
+from protocol.waiting import Call, longest_wait
 
 if TYPE_CHECKING:
     from .publisher import ChannelPublisher
@@ -29,7 +30,7 @@ def aio_handlers(publisher: ChannelPublisher) -> grpc.GenericRpcHandler:
 
     async def poll(request: channels.PollRequest, context: AioContext) -> Message:
         try:
-            return await long_poll(publisher, request)
+            return await long_poll(publisher, request, context)
         except RpcError as error:
             await context.abort(error.grpc_status_code, error.message)
 
@@ -129,20 +130,36 @@ class _LoopWaiter:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._resolve)
 
+    async def wait(self, seconds: float) -> None:
+        """For so long at most."""
+        timer = self._loop.call_later(seconds, self._resolve)
+        try:
+            await self.woken
+        finally:
+            timer.cancel()
+
     def _resolve(self) -> None:
         if not self.woken.done():
             self.woken.set_result(None)
 
 
 async def long_poll(
-    publisher: ChannelPublisher, request: channels.PollRequest
+    publisher: ChannelPublisher,
+    request: channels.PollRequest,
+    call: Call,
+    owner: Hashable = None,
 ) -> encoded.EncodedPollResponse:
-    """A poll from its beginning to its answer, which may be a long time."""
+    """A poll from its beginning to its answer, which may be a long time. `owner`: see Hub."""
     waiter = _LoopWaiter()
-    poll = publisher.begin_poll(request, waiter.wake)
+    poll = publisher.begin_poll(request, waiter.wake, owner)
     try:
         if not poll.is_ready:
-            await waiter.woken
+            seconds = longest_wait(call, publisher.longest_poll)
+            # Most callers wait longer than any poll takes: ten thousand timers are not made.
+            if seconds < publisher.longest_poll:
+                await waiter.wait(seconds)
+            else:
+                await waiter.woken
         return publisher.finish_poll(poll)
     finally:
         # Cancelled: the caller is gone.
@@ -157,7 +174,7 @@ def _wait_for_poll(
     try:
         # The call's end, whatever it is, ends the wait too.
         if not poll.is_ready and context.add_callback(woken.set):
-            woken.wait()
+            woken.wait(longest_wait(context, min(publisher.longest_poll, threading.TIMEOUT_MAX)))
         if not context.is_active():
             return encoded.EncodedPollResponse()
         return publisher.finish_poll(poll)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Hashable
 
 from protocol.errors import InvalidArgument, ResourceExhausted, RpcError
 from protocol.messages import channels_pb2 as channels
@@ -22,6 +22,9 @@ class Hub:
     Not thread-safe: one owner makes every call, `now` being a moment on the monotonic clock. It
     never waits: a poll that has to is parked, and its `wake` tells when it can be finished.
 
+    A subscriber is known by its id and its `owner`, who is whoever makes its calls: nobody comes by
+    another one's session, though he may know the id. Where everybody may do everything it is None.
+
     Args:
         new_incarnation: a random number other than 0, of 64 bits.
         channels: those that there are; None: any.
@@ -38,10 +41,12 @@ class Hub:
         on_due: Callable[[float], None] = lambda due: None,
     ) -> None:
         self.on_due = on_due
+        # The sweep that finds a poll silent may be the one after it has become so.
+        self.longest_poll = limits.subscriber_timeout + limits.sweep_interval
         self._limits = limits
         self._new_incarnation = new_incarnation
         self._channels = channels
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[tuple[Hashable, str], Session] = {}
         self._index: Index[Session] = Index()
         # Whether anybody is subscribed to anything of a channel. Asked for each publish: one call.
         self.is_wanted = self._index.__contains__
@@ -71,6 +76,10 @@ class Hub:
         self._deliver(item, subscribers)
         return len(subscribers)
 
+    def pass_over(self, count: int) -> None:
+        """Count messages of channels that nobody is subscribed to."""
+        self._seq += count
+
     def publish_failure(self, channel: str, key: str | None, reason: str) -> int:
         """Tell the subscribers of a key, or of a whole channel (None), that nothing more will come.
 
@@ -78,7 +87,10 @@ class Hub:
         how many were told.
         """
         self.check_channel(channel)
-        return self._fail(channel, key, reason)
+        index = self._index
+        told = index.of_channel(channel) if key is None else index.only_key(channel, key)
+        self._deliver(self._failure(channel, key, reason), told)
+        return len(told)
 
     def channel_gone(self, channel: str, reason: str) -> None:
         """A channel is no more: its subscribers are told, and subscribed to nothing of it."""
@@ -92,12 +104,6 @@ class Hub:
         if self._channels is not None and channel not in self._channels:
             raise unknown_channel(channel)
 
-    def _fail(self, channel: str, key: str | None, reason: str) -> int:
-        index = self._index
-        told = index.of_channel(channel) if key is None else index.only_key(channel, key)
-        self._deliver(self._failure(channel, key, reason), told)
-        return len(told)
-
     def _failure(self, channel: str, key: str | None, reason: str) -> Item:
         self._seq += 1
         return Item.of_failure(self._seq, channel, key, reason)
@@ -105,24 +111,30 @@ class Hub:
     def _deliver(self, item: Item, sessions: list[Session]) -> None:
         for session in sessions:
             self._dropped += session.deliver(item)
+            if session.mailbox.has_lost_failure:
+                # It would take for alive what has failed. So it is to begin anew, which it is told.
+                self._end(session)
 
     # ---- subscribers ---------------------------------------------------------------------------
 
-    def commands(self, request: channels.CommandsRequest, now: float) -> channels.CommandsResponse:
+    def commands(
+        self, request: channels.CommandsRequest, now: float, owner: Hashable = None
+    ) -> channels.CommandsResponse:
         """Apply a batch of commands, whole or not at all.
 
         Not applied: one that names another life of the session, unless it replaces all there is;
         and one that comes late (its number was reached before), which was applied then.
         """
         check_commands(request)
-        session = self._sessions.get(request.subscriber_id)
+        subscriber = (owner, request.subscriber_id)
+        session = self._sessions.get(subscriber)
         known = 0 if session is None else session.incarnation
         is_meant = request.replace or (known != 0 and request.incarnation == known)
         is_late = session is not None and request.batch_no <= session.batch_no
         final: dict[Interest, bool] = {}
         if is_meant and not is_late:
             final = self._final(request, session)
-        session = session or self._begin(request.subscriber_id, now)
+        session = session or self._begin(subscriber, now)
         session.last_active = now
         if is_meant and not is_late:
             session.batch_no = request.batch_no
@@ -167,16 +179,20 @@ class Hub:
         session.interests.discard(interest)
         self._index.remove(session, interest)
 
-    def unregister(self, subscriber_id: str) -> None:
+    def unregister(self, subscriber_id: str, owner: Hashable = None) -> None:
         """Forget a subscriber, if it is known; its poll is answered."""
-        session = self._sessions.get(check_subscriber_id(subscriber_id))
+        session = self._sessions.get((owner, check_subscriber_id(subscriber_id)))
         if session is not None:
             self._end(session)
 
     # ---- polls ---------------------------------------------------------------------------------
 
     def begin_poll(
-        self, request: channels.PollRequest, now: float, wake: Callable[[], None]
+        self,
+        request: channels.PollRequest,
+        now: float,
+        wake: Callable[[], None],
+        owner: Hashable = None,
     ) -> Poll:
         """Take a long poll. When it is ready, at once or after `wake`, it is to be finished.
 
@@ -184,8 +200,8 @@ class Hub:
         at once: its caller has to learn of the present one.
         """
         check_poll(request)
-        session = self._sessions.get(request.subscriber_id)
-        session = session or self._begin(request.subscriber_id, now)
+        subscriber = (owner, request.subscriber_id)
+        session = self._sessions.get(subscriber) or self._begin(subscriber, now)
         session.last_active = now
         poll = Poll(
             session,
@@ -203,7 +219,7 @@ class Hub:
         return poll
 
     def finish_poll(self, poll: Poll, now: float) -> encoded.EncodedPollResponse:
-        """The answer of a poll that is ready. Raises what it is to end with instead."""
+        """The answer of a poll: what there is by now. Raises what it is to end with instead."""
         session = poll.session
         if poll.error is not None:
             raise poll.error
@@ -216,10 +232,11 @@ class Hub:
             items=session.mailbox.next_items(poll.max_items, poll.max_bytes),
         )
 
-    def withdraw_poll(self, poll: Poll) -> None:
-        """Its caller is gone."""
+    def withdraw_poll(self, poll: Poll, now: float) -> None:
+        """Its caller is gone, but was there until now: a cut connection is not yet a death."""
         if poll.session.poll is poll:
             poll.session.poll = None
+            poll.session.last_active = now
 
     # ---- life and time -------------------------------------------------------------------------
 
@@ -262,20 +279,20 @@ class Hub:
             dropped=self._dropped,
         )
 
-    def _begin(self, subscriber_id: str, now: float) -> Session:
+    def _begin(self, subscriber: tuple[Hashable, str], now: float) -> Session:
         if len(self._sessions) >= self._limits.sessions:
             raise ResourceExhausted(
                 f"There are {len(self._sessions)} subscribers, and no more are allowed."
             )
-        session = Session(subscriber_id, self._new_incarnation(), self._limits, now)
-        self._sessions[subscriber_id] = session
+        session = Session(subscriber, self._new_incarnation(), self._limits, now)
+        self._sessions[subscriber] = session
         if self._next_sweep is None:
             self._next_sweep = now + self._limits.sweep_interval
             self.on_due(self._next_sweep)
         return session
 
     def _end(self, session: Session, error: RpcError | None = None) -> None:
-        del self._sessions[session.subscriber_id]
+        del self._sessions[session.subscriber]
         for interest in session.interests:
             self._index.remove(session, interest)
         session.close(error)

@@ -25,21 +25,29 @@ class _Queue(Protocol):
     def __len__(self) -> int: ...
 
 
+# What an empty mailbox has, shared by all of them: most are, and a deque of one's own takes 760
+# bytes even then. It takes nothing in.
+_EMPTY: _Queue = deque(maxlen=0)
+
+
 class Mailbox:
     """Items in order of their numbers, within limits of bytes and count.
 
     An item leaves it when the subscriber acknowledges its number, not when it is sent. What does
     not fit drives out the oldest; how many were dropped is told at the head of the next reply, and
     of each one until that number is acknowledged.
+
+    has_lost_failure: a failure was among them.
     """
 
     __slots__ = ("_bytes", "_dropped_new", "_dropped_sent", "_dropped_seq", "_items", "_limits",
-                 "_sent_seq", "newest_only")  # fmt: skip
+                 "_sent_seq", "has_lost_failure", "newest_only")  # fmt: skip
 
     def __init__(self, limits: ChannelLimits) -> None:
         self.newest_only = False
+        self.has_lost_failure = False
         self._limits = limits
-        self._items: _Queue = deque()
+        self._items = _EMPTY
         self._bytes = 0
         # The last number of the last reply.
         self._sent_seq = 0
@@ -65,7 +73,7 @@ class Mailbox:
         """From now on keep no more than the newest message of each key."""
         if not self.newest_only:
             self.newest_only = True
-            self._refill(_NewestOfEachKey(), list(self._items))
+            self._refill(list(self._items))
 
     def add(self, item: Item) -> int:
         """Take `item`; returns how many older ones were dropped for it."""
@@ -84,6 +92,8 @@ class Mailbox:
         """The subscriber has everything up to `seq`."""
         while self._items and self._items[0].seq <= seq:
             self._bytes -= self._items.popleft().size
+        if not self._items:
+            self._items = _EMPTY
         if seq >= self._dropped_seq:
             self._dropped_sent = self._dropped_new = 0
         elif seq >= self._sent_seq:
@@ -112,9 +122,11 @@ class Mailbox:
         """Let go of items that the subscriber has no interest in any more."""
         kept = [item for item in self._items if not unwanted(item)]
         if len(kept) < len(self._items):
-            self._refill(_NewestOfEachKey() if self.newest_only else deque(), kept)
+            self._refill(kept)
 
     def _append(self, item: Item) -> None:
+        if self._items is _EMPTY:
+            self._items = _NewestOfEachKey() if self.newest_only else deque()
         replaced = self._items.append(item)
         self._bytes += item.size - (0 if replaced is None else replaced.size)
 
@@ -122,13 +134,14 @@ class Mailbox:
         item = self._items.popleft()
         self._bytes -= item.size
         self._dropped_seq = item.seq
+        self.has_lost_failure = self.has_lost_failure or item.is_failure
         if item.seq <= self._sent_seq:
             self._dropped_sent += 1
         else:
             self._dropped_new += 1
 
-    def _refill(self, queue: _Queue, items: list[Item]) -> None:
-        self._items = queue
+    def _refill(self, items: list[Item]) -> None:
+        self._items = _EMPTY
         self._bytes = 0
         for item in items:
             self._append(item)

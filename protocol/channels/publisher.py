@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Hashable
 from typing import TYPE_CHECKING
 
 import grpc
@@ -40,7 +40,8 @@ class ChannelPublisher:
     has said that it has it, and costs one long poll, however many keys it is subscribed to.
 
     Any thread may call any method. All state is the Hub's, under one lock, which is held for no
-    longer than an operation on it takes; nothing that waits, and no user's code, runs under it.
+    longer than an operation on it takes; nothing that waits runs under it, and of the user's code
+    only the `in` of `channels`.
 
     Args:
         channels: the names that there are; anything with an `in`. None: any name will do.
@@ -60,6 +61,8 @@ class ChannelPublisher:
         self._hub = Hub(
             limits or ChannelLimits(), new_incarnation=_new_incarnation, channels=channels
         )
+        # Seconds after which a poll is answered, whatever happens.
+        self.longest_poll = self._hub.longest_poll
         # Of any thread, without the lock.
         self.is_wanted = self._hub.is_wanted
         self._sweeper: Sweeper | None = None
@@ -70,14 +73,15 @@ class ChannelPublisher:
 
         On a `grpc.aio` server a waiting subscriber is a waiting coroutine, and ten thousand of them
         are nothing unusual. On a `grpc.server` it takes one of the server's threads, so that needs
-        more `max_workers` than there are subscribers.
+        more `max_workers` than there are subscribers; and a program that ends without `close` waits
+        for them, as Python waits for the threads of pools.
 
         A thread, "pullstream-sweeper", looks after subscribers that are gone, until `close`.
         """
         make = aio_handlers if isinstance(server, grpc.aio.Server) else thread_handlers
-        server.add_generic_rpc_handlers([make(self)])
         with self._lock:
             self._check_open()
+            server.add_generic_rpc_handlers([make(self)])
             if self._sweeper is None:
                 self._sweeper = Sweeper(self._clock, self.next_due, self.advance)
                 self._hub.on_due = self._sweeper.expect
@@ -92,7 +96,7 @@ class ChannelPublisher:
         """Send a message to those who are subscribed to `key`, or to the whole channel.
 
         Args:
-            key: None or "": the message has none, and only the whole channel gets it.
+            key: None or "": the message has none.
             data: text goes as UTF-8. Or a whole message, which is completed by id, publish time and
                 ordering key, as far as it has none.
 
@@ -103,7 +107,6 @@ class ChannelPublisher:
             InvalidArgument: there is no such channel, or a name or the message is too long.
             FailedPrecondition: the publisher is closed.
         """
-        check_names(channel, key)
         if isinstance(data, pubsub.PubsubMessage):
             if attributes:
                 raise TypeError("a whole message has its own attributes; give none beside it")
@@ -113,6 +116,7 @@ class ChannelPublisher:
             data = data.encode() if isinstance(data, str) else data
             message = pubsub.PubsubMessage(data=data, attributes=attributes)
         message.ordering_key = key or message.ordering_key
+        check_names(channel, message.ordering_key)
 
         def encode(seq: int) -> bytes:
             message.message_id = message.message_id or str(seq)
@@ -130,6 +134,11 @@ class ChannelPublisher:
         with self._lock:
             self._check_open()
             return self._hub.publish(channel, key, encode)
+
+    def pass_over(self, count: int) -> None:
+        """So many messages were published that nobody is subscribed to."""
+        with self._lock:
+            self._hub.pass_over(count)
 
     def publish_failure(self, channel: str, key: str | None, reason: str) -> int:
         """Tell those who are subscribed to this very key that nothing more will come of it.
@@ -169,16 +178,20 @@ class ChannelPublisher:
 
     # ---- for the shells that serve it ----------------------------------------------------------
 
-    def commands(self, request: channels.CommandsRequest) -> channels.CommandsResponse:
+    def commands(
+        self, request: channels.CommandsRequest, owner: Hashable = None
+    ) -> channels.CommandsResponse:
         with self._lock:
             self._check_serving()
-            return self._hub.commands(request, self._clock.monotonic())
+            return self._hub.commands(request, self._clock.monotonic(), owner)
 
-    def begin_poll(self, request: channels.PollRequest, wake: Callable[[], None]) -> Poll:
+    def begin_poll(
+        self, request: channels.PollRequest, wake: Callable[[], None], owner: Hashable = None
+    ) -> Poll:
         """See Hub. `wake` is called by whatever thread publishes, under the lock."""
         with self._lock:
             self._check_serving()
-            return self._hub.begin_poll(request, self._clock.monotonic(), wake)
+            return self._hub.begin_poll(request, self._clock.monotonic(), wake, owner)
 
     def finish_poll(self, poll: Poll) -> encoded.EncodedPollResponse:
         with self._lock:
@@ -186,12 +199,12 @@ class ChannelPublisher:
 
     def withdraw_poll(self, poll: Poll) -> None:
         with self._lock:
-            self._hub.withdraw_poll(poll)
+            self._hub.withdraw_poll(poll, self._clock.monotonic())
 
-    def unregister(self, request: channels.UnregisterRequest) -> None:
+    def unregister(self, request: channels.UnregisterRequest, owner: Hashable = None) -> None:
         with self._lock:
             self._check_serving()
-            self._hub.unregister(request.subscriber_id)
+            self._hub.unregister(request.subscriber_id, owner)
 
     def channel_gone(self, channel: str, reason: str) -> None:
         """See Hub."""

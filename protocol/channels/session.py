@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from protocol.errors import RpcError
 
@@ -43,18 +43,23 @@ class Poll:
 class Session:
     """A subscriber's interests, its mailbox, and its poll, for one life.
 
+    subscriber: its owner and its id.
     incarnation: the number of this life.
     batch_no: of the last batch of commands that was applied.
     last_active: when the subscriber last gave a sign of life, on the monotonic clock.
     """
 
     __slots__ = ("batch_no", "incarnation", "interests", "last_active", "mailbox", "poll",
-                 "subscriber_id")  # fmt: skip
+                 "subscriber")  # fmt: skip
 
     def __init__(
-        self, subscriber_id: str, incarnation: int, limits: ChannelLimits, now: float
+        self,
+        subscriber: tuple[Hashable, str],
+        incarnation: int,
+        limits: ChannelLimits,
+        now: float,
     ) -> None:
-        self.subscriber_id = subscriber_id
+        self.subscriber = subscriber
         self.incarnation = incarnation
         self.batch_no = 0
         self.interests: set[Interest] = set()

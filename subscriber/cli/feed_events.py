@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import timezone
+from datetime import datetime, timezone
 from typing import Any
 
 from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.feeds.frames import CaughtUp, Gap, TopicDeleted
+from subscriber.feeds.frames import CaughtUp, Gap, GapReason, TopicDeleted
+from subscriber.follow import Record
 
 from .output import message_record
 
 Event = tuple[dict[str, Any], str]
 
 
-def feed_record(message: pubsub.PubsubMessage, topic: str) -> dict[str, Any]:
+def feed_record(message: pubsub.PubsubMessage | Record, topic: str) -> dict[str, Any]:
     """A message of a feed for JSON: as any other, with its topic."""
-    published = message.publish_time.ToDatetime(timezone.utc)
+    published = message.publish_time
+    if not isinstance(published, datetime):
+        published = published.ToDatetime(timezone.utc)
     return {"event": "record", "topic": topic, **message_record(message, published, None)}
 
 
@@ -40,4 +43,7 @@ def _gap(gap: Gap) -> Event:
         "earliestSeq": gap.earliest_seq,
         "headSeq": gap.head_seq,
     }
-    return record, f"{gap.topic}: lost {gap.from_seq} to {gap.to_seq} ({reason})"
+    lost = f"lost {gap.from_seq} to {gap.to_seq} ({reason})"
+    if gap.reason is GapReason.RECREATED and gap.to_seq < gap.from_seq:
+        lost = "deleted and made again, its numbers begin anew"
+    return record, f"{gap.topic}: {lost}"

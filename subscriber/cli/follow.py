@@ -6,17 +6,14 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timezone
 from typing import Any
 
 import click
 
-from subscriber.feeds.frames import GapReason
 from subscriber.feeds.position import Start
 from subscriber.follow import (
     CaughtUp,
     CheckpointFile,
-    CheckpointStore,
     Event,
     FellBehind,
     Follower,
@@ -25,7 +22,8 @@ from subscriber.follow import (
     ServerCursor,
 )
 
-from .output import Output, message_record
+from .feed_events import event_of, feed_record
+from .output import Output
 from .parameters import feed_start
 from .progress import Progress, noting_signals
 from .session import Session, pass_session, session_options
@@ -121,7 +119,7 @@ class _Printer:
         self._ending = threading.Event()
 
     def handle(self, record: Record) -> None:
-        self._output.message(message_record(record, record.publish_time, None), record.data)
+        self._output.message(feed_record(record, record.topic), record.data)
         self._output.flush()
         if self._left is not None:
             self._left -= 1
@@ -148,7 +146,7 @@ class _Printer:
 
 def _store(
     session: Session, checkpoint: str | None, name: str, cursor: str | None
-) -> CheckpointStore | ServerCursor | None:
+) -> CheckpointFile | ServerCursor | None:
     if checkpoint is not None and cursor is not None:
         raise click.UsageError("Give --checkpoint or --cursor, not both.")
     if name and checkpoint is None:
@@ -161,17 +159,8 @@ def _store(
 def _told(event: Event) -> tuple[dict[str, Any], str]:
     """An event as an object for machines, and as a line for people."""
     if isinstance(event, Gap):
-        record = {
-            "event": "gap",
-            "reason": event.reason.name.lower(),
-            "fromSeq": event.from_seq,
-            "toSeq": event.to_seq,
-        }
-        if event.reason is GapReason.RECREATED:
-            return record, "the topic was deleted and made again: its numbers begin anew"
-        text = f"gap: {event.from_seq} to {event.to_seq} are gone ({event.reason.name.lower()})"
-        return record, text
-    seq, at = event.position.seq, _iso(event.time)
+        return event_of(event)
+    seq, at = event.position.seq, event.time.isoformat().replace("+00:00", "Z")
     record = {"seq": seq, "time": at}
     match event:
         case CaughtUp():
@@ -180,10 +169,6 @@ def _told(event: Event) -> tuple[dict[str, Any], str]:
             text = f"fell behind at {seq}, {at}: {event.cause}"
             return {"event": "fell-behind", "cause": event.cause, **record}, text
     return {"event": "closed", "reason": event.reason.value, **record}, f"stopped after {seq}"
-
-
-def _iso(time: float) -> str:
-    return datetime.fromtimestamp(time, timezone.utc).isoformat().replace("+00:00", "Z")
 
 
 @contextmanager

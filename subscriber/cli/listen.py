@@ -52,7 +52,7 @@ def listen(
     There is no subscription, nothing is acknowledged, and what was published before is not there.
     """
     channel = topic if direct else session.full_name("topics", topic)
-    wanted = keys or (None,)
+    wanted = tuple(dict.fromkeys(keys)) or (None,)
     progress = Progress(max_messages, idle_exit)
     printer = _Printer(session.output, progress, len(wanted))
     with noting_signals(progress) as signals:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import click
 
-from subscriber.feeds.position import Start
+from subscriber.feeds.position import Start, position_of
 
 _UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -34,4 +34,9 @@ def feed_start(text: str) -> Start:
         return "tail"
     if not text.isdecimal():
         raise click.BadParameter(f"{text!r} is neither tail nor the number of a message.")
-    return int(text)
+    try:
+        start = int(text)
+        position_of(start, topic="")
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
+    return start

@@ -53,13 +53,12 @@ def watch(
 
     Nothing is acknowledged: feeds do not mind who reads them.
     """
-    position = feeds.Position(filter=message_filter)
-    position.MergeFrom(position_of(after))
+    names = [session.full_name("topics", topic) for topic in topics]
     progress = Progress(max_messages, idle_exit)
     printer = _Printer(session.output, progress)
     with noting_signals(progress) as signals:
         future = session.subscriptions().watch(
-            {session.full_name("topics", topic): position for topic in topics},
+            {name: _position(after, name, message_filter) for name in names},
             printer,
             exclude_node=exclude_node,
             include_data=not no_data,
@@ -76,6 +75,12 @@ def watch(
     future.result()
     if signals:
         context.exit(128 + signals[0])
+
+
+def _position(after: Start, topic: str, message_filter: str) -> feeds.Position:
+    position = feeds.Position(filter=message_filter)
+    position.MergeFrom(position_of(after, topic))
+    return position
 
 
 class _Printer:

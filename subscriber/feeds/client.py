@@ -176,11 +176,11 @@ class FeedsClient(RouterAdmin, CursorAdmin):
         A reader that is too far behind is told by `gap` what it has lost.
 
         Raises:
-            TypeError, ValueError: `after` is no position.
+            TypeError, ValueError: `after` is no position in this topic.
             NotFound: there is no such topic.
         """
         start = feeds.Position()
-        start.CopyFrom(position_of(after))
+        start.CopyFrom(position_of(after, topic))
         if filter is not None:
             start.filter = filter
         fields = {

@@ -83,7 +83,8 @@ class Gap:
 class CaughtUp:
     """There is no more in this topic at the moment.
 
-    head_seq: its newest number. time: when the broker found so, in UTC.
+    head_seq: its newest number. time: when the broker found so, in UTC. What a follower tells is
+    another class, `subscriber.follow.CaughtUp`.
     """
 
     topic: str

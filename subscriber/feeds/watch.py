@@ -14,12 +14,12 @@ from protocol.clock import SYSTEM_CLOCK, Clock
 from protocol.errors import Internal, RpcError, Unavailable
 from protocol.messages import feeds_pb2 as feeds
 from protocol.rpcs import BY_METHOD
-from subscriber.futures import RunningFuture, ShutdownMode
 from subscriber.rpc import to_error
 from subscriber.streaming.inbox import Inbox
 from subscriber.streaming.state import Lifecycle, SubscriptionState
 
 from .frames import Frame, Opened
+from .reader_future import ReaderFuture
 from .watch_session import WatchSession
 from .watchdog import Watchdog
 
@@ -48,7 +48,12 @@ def frame_calls(channel: grpc.Channel) -> Callable[[feeds.WatchRequest], FrameCa
     return begin
 
 
-class WatchFuture(RunningFuture):
+class NotTaken(Exception):
+    """Raised by a handler that passes frames on, when nobody took this one: it ends the watch, and
+    the frame does not count as handled."""
+
+
+class WatchFuture(ReaderFuture):
     """A running watch.
 
     `result()` blocks until it ends: it returns True when it was closed or every topic was deleted,
@@ -57,34 +62,8 @@ class WatchFuture(RunningFuture):
     """
 
     def __init__(self, watch: Watch) -> None:
-        super().__init__()
+        super().__init__(watch)
         self._watch = watch
-
-    def close(self, timeout: float | None = None) -> bool:
-        """End the watch and wait until it has: no frame is handled after that.
-
-        Args:
-            timeout: seconds to wait for a handler that is at work. None: as long as it takes.
-
-        Inside the handler it does not wait. Returns whether the watch is over.
-        """
-        self.begin_close()
-        if not self.runs_here():
-            self.wait_for_end(timeout)
-        return self.done()
-
-    def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
-        """As `close`, but without waiting; the arguments are of no account here."""
-        self._check_process()
-        self._watch.stop()
-
-    def wait_for_end(self, timeout: float | None = None) -> None:
-        super().wait_for_end(timeout)
-        if self.done():
-            self._watch.join()
-
-    def runs_here(self) -> bool:
-        return self._watch.runs_here()
 
     @property
     def state(self) -> SubscriptionState:
@@ -162,8 +141,7 @@ class Watch:
 
     def join(self) -> None:
         """Wait for the thread, which ends when the future is done."""
-        if not self.runs_here():
-            self._thread.join()
+        self._thread.join()
 
     def runs_here(self) -> bool:
         return threading.current_thread() is self._thread
@@ -176,6 +154,8 @@ class Watch:
             for wire, frame in self._frames():
                 self._handle(frame)
                 self._session.handled(wire)
+        except NotTaken:
+            pass
         except BaseException as raised:
             error = raised
         self.stop()
@@ -190,6 +170,8 @@ class Watch:
     def _handle(self, frame: Frame) -> None:
         try:
             self._on_frame(frame)
+        except NotTaken:
+            raise
         except BaseException:
             # To go on would be to lose the frame, or to handle it for ever.
             _log.exception("the handler of a watch raised an error, which ends the watch")
@@ -205,7 +187,7 @@ class Watch:
             except StopIteration:
                 self._broken(None)
             except grpc.RpcError as error:
-                self._broken(to_error(error))
+                self._broken(to_error(error, "Watch"))
             except DecodeError as error:
                 call.cancel()
                 self._broken(Internal(f"the server sent what is not a frame: {error}"))

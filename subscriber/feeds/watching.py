@@ -80,12 +80,14 @@ class WatchingClient(FeedsClient, BackgroundClient):
                 f"on_frame is {on_frame!r}; it must be a plain function of one frame "
                 "(AsyncSubscriberClient.watch is for coroutines)"
             )
+        if not isinstance(topics, Mapping):
+            raise TypeError(f"topics is {topics!r:.80}; it must map topics to where they begin")
         if not 1 <= len(topics) <= MAX_TOPICS:
             raise ValueError(f"there are {len(topics)} topics; a watch has 1 to {MAX_TOPICS}")
         if not _LEAST_HEARTBEAT <= heartbeat <= _LONGEST_HEARTBEAT:
             raise ValueError(f"heartbeat is {heartbeat}; it must be between 1 and 60 seconds")
         fields = {
-            "topics": {topic: position_of(start) for topic, start in topics.items()},
+            "topics": {topic: position_of(start, topic) for topic, start in topics.items()},
             "exclude_node": exclude_node,
             "max_messages": max_messages,
             "max_bytes": max_bytes,

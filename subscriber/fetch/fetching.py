@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from protocol.clock import SYSTEM_CLOCK, Clock
-from protocol.errors import Cancelled, PullstreamError
+from protocol.errors import Cancelled
 from protocol.messages import pulls_pb2 as pulls
 from subscriber.background import BackgroundClient
 from subscriber.exceptions import SubscriberClosed
+from subscriber.futures import RunningFuture, ShutdownMode
 from subscriber.rpc import CallOptions
 from subscriber.steps import run, run_async
 
 from .messages import AsyncFetchedMessages, FetchedMessages
-from .rules import Fetch, Wanted
+from .rules import GIVE_BACK_TIME, Fetch, Wanted
 from .settler import Settler
 
 if TYPE_CHECKING:
@@ -63,11 +68,8 @@ class FetchingClient(BackgroundClient):
             ForkedProcess: this client was made before a fork, in the parent.
         """
         wanted = Wanted(subscription, max_messages, timeout, min_messages, no_wait)
-        self._check_open()
-        try:
-            fetched = run(Fetch(wanted, self._clock).steps(), self._rpcs, self._clock)
-        except Cancelled as error:
-            raise self._cancelled(error) from error
+        with self._fetching(wanted) as fetch:
+            fetched = run(fetch.steps(), self._rpcs, self._clock)
         return FetchedMessages(
             fetched, subscription, self._rpcs, partial(self._settler, subscription), self._clock
         )
@@ -82,11 +84,8 @@ class FetchingClient(BackgroundClient):
     ) -> AsyncFetchedMessages:
         """As `fetch`, on the running event loop. A cancelled task withdraws its call at once."""
         wanted = Wanted(subscription, max_messages, timeout, min_messages, no_wait)
-        self._check_open()
-        try:
-            fetched = await run_async(Fetch(wanted, self._clock).steps(), self._rpcs, self._clock)
-        except Cancelled as error:
-            raise self._cancelled(error) from error
+        with self._fetching(wanted) as fetch:
+            fetched = await run_async(fetch.steps(), self._rpcs, self._clock)
         return AsyncFetchedMessages(
             fetched, subscription, self._rpcs, partial(self._settler, subscription), self._clock
         )
@@ -134,10 +133,48 @@ class FetchingClient(BackgroundClient):
     def _settlers(self) -> dict[str, Settler]:
         return {}
 
-    def _check_open(self) -> None:
+    @contextmanager
+    def _fetching(self, wanted: Wanted) -> Iterator[Fetch]:
+        """A fetch, which ends when the client is closed."""
         if self.closed:
             raise SubscriberClosed(_CLOSED)
+        fetch = Fetch(wanted, self._clock)
+        running = _RunningFetch(fetch)
+        try:
+            # One that does not wait ends by itself.
+            if not wanted.no_wait:
+                self._keep(lambda: running)
+            yield fetch
+        except Cancelled as error:
+            # By nobody here: the connection was closed.
+            if self.closed:
+                raise SubscriberClosed(_CLOSED) from error
+            raise
+        finally:
+            running.set_result(True)
 
-    def _cancelled(self, error: Cancelled) -> PullstreamError:
-        """Why a call was cancelled that nobody here gave up: the connection was closed."""
-        return SubscriberClosed(_CLOSED) if self.closed else error
+
+class _RunningFetch(RunningFuture):
+    """A fetch that is to give back what it holds before the connection ends, and is to take
+    nothing of what is given back beside it.
+
+    Made by the thread that runs the fetch; any other may close it.
+    """
+
+    def __init__(self, fetch: Fetch) -> None:
+        super().__init__()
+        self._fetch = fetch
+        self._thread = threading.current_thread()
+        self._give_up_at = math.inf
+
+    def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
+        self._give_up_at = min(self._give_up_at, SYSTEM_CLOCK.monotonic() + GIVE_BACK_TIME)
+        self._fetch.cancel()
+
+    def runs_here(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def wait_for_end(self, timeout: float | None = None) -> None:
+        # A server that answers nothing does not hold up the end for longer, nor once for each.
+        left = self._give_up_at - SYSTEM_CLOCK.monotonic()
+        self._wait(left if timeout is None else min(left, timeout))

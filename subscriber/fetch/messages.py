@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from protocol.clock import SYSTEM_CLOCK, Clock
-from subscriber.exceptions import AcknowledgeError
+from protocol.errors import PullstreamError
+from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 from subscriber.futures import AckFuture
 from subscriber.message import Batch, Message, Verdict, ack_ids_of
 from subscriber.rpc import Rpcs
@@ -80,18 +81,25 @@ class _Fetched(list[Message]):
         settler = self._settler()
         self._held = settler, settler.hold(self)
 
-    def _let_go(self) -> None:
+    def _let_go(self) -> Steps[None]:
+        """The block has ended: give back what is not settled."""
         if self._held is not None:
             settler, number = self._held
             settler.let_go(number)
             self._held = None
+        try:
+            yield from self._settle(Verdict.NACK, 0)
+        except PullstreamError as error:
+            # In vain, then: their leases end by themselves.
+            _log.warning("could not give back all fetched messages: %s", error)
 
 
 class FetchedMessages(_Fetched):
     """The messages of one fetch.
 
     reason: why it ended: "filled", there were as many as were asked for; "drained", the server had
-        no more at the moment; "timed_out", with fewer than `min_messages`.
+        no more at the moment; "timed_out", the time was up before either, or before there were
+        `min_messages`.
 
     `ack()`, `nack()` and `modify_ack_deadline()` are one call for the whole list, and return when
     the server has answered. Those of a single message return at once and are sent in the
@@ -135,12 +143,7 @@ class FetchedMessages(_Fetched):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._let_go()
-        try:
-            self.nack()
-        except AcknowledgeError as error:
-            # In vain, then: their leases end by themselves.
-            _log.warning("could not give back all fetched messages: %s", error)
+        run(self._let_go(), self._rpcs, self._clock)
         futures = self._verdicts.pending()
         _wait(futures)
         _check(futures, exc)
@@ -175,14 +178,14 @@ class AsyncFetchedMessages(_Fetched):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._let_go()
-        try:
-            await self.nack()
-        except AcknowledgeError as error:
-            _log.warning("could not give back all fetched messages: %s", error)
+        await run_async(self._let_go(), self._rpcs, self._clock)
         futures = self._verdicts.pending()
         if futures:
-            await asyncio.wait([asyncio.wrap_future(f) for f in futures], timeout=PATIENCE)
+            awaited = [asyncio.wrap_future(future) for future in futures]
+            done, _ = await asyncio.wait(awaited, timeout=PATIENCE)
+            for each in done:
+                # Looked at, or asyncio logs an error that nobody has.
+                each.exception()
         _check(futures, exc)
 
 
@@ -194,11 +197,14 @@ def _wait(futures: Sequence[AckFuture]) -> None:
 
 
 def _check(futures: Sequence[AckFuture], exc: BaseException | None) -> None:
-    """Raise the first failure, if nothing else is being raised; the dispatcher has logged it."""
+    """Raise the first failure, if nothing else is being raised; the dispatcher logs each."""
     if exc is not None:
         return
     for future in futures:
-        error = future.exception(0) if future.done() else None
+        if not future.done():
+            info = f"the server has not answered within {PATIENCE:.0f} s"
+            raise AcknowledgeError(AcknowledgeStatus.OTHER, info)
+        error = future.exception()
         if error is not None:
             raise error
 

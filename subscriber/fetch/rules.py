@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from protocol.clock import Clock
-from protocol.errors import DeadlineExceeded, RpcError
+from protocol.errors import DeadlineExceeded, PullstreamError
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.exceptions import PullTimeout
 from subscriber.steps import Call, Pause, Steps
 from subscriber.streaming.backoff import Backoff
-from subscriber.streaming.outbox import MAX_IDS
+
+from .settle import settle
 
 Reason = Literal["filled", "timed_out", "drained"]
 
@@ -102,6 +103,8 @@ class Fetched:
 class Fetch:
     """One fetch. `steps` returns Fetched.
 
+    Owned by whoever runs the steps; another thread may `cancel`.
+
     Raises:
         PullTimeout: there was no message in time.
         RpcError: the server refused, or is gone. What was received before is given back.
@@ -113,6 +116,8 @@ class Fetch:
         self._responses: list[tuple[float, pubsub.PullResponse]] = []
         self._count = 0
         self._answered = False
+        self._lingering: Call | None = None
+        self._cancelled = False
         timeout = math.inf if wanted.timeout is None else wanted.timeout
         self._deadline = clock.monotonic() + timeout
         self._margin = min(MARGIN, timeout / 10)
@@ -134,19 +139,28 @@ class Fetch:
             raise PullTimeout(self._nothing(), answered=self._answered)
         return Fetched(self._responses, reason)
 
+    def cancel(self) -> None:
+        """Let the wait for more end with Cancelled, now or when it begins. From any thread."""
+        self._cancelled = True
+        if self._lingering is not None:
+            self._lingering.withdraw()
+
     def _gather(self) -> Steps[Reason]:
         wanted = self._wanted
-        more = True
-        while more:
-            more = yield from self._take_what_is_there()
-            if self._is_filled:
-                return "filled"
-            if more and self._left <= self._least:
+        reason: Reason | None = None
+        while reason is None:
+            if self._left <= self._least:
                 return "timed_out"
+            if self._lease_is_due:
+                yield from self._extend_leases()
+            else:
+                reason = yield from self._take_what_is_there()
         if wanted.no_wait or self._count >= wanted.min_messages:
-            return "drained"
+            return reason
         while self._left > self._least:
-            yield from self._keep_leases()
+            if self._lease_is_due:
+                yield from self._extend_leases()
+                continue
             yield from self._linger()
             if self._is_filled:
                 return "filled"
@@ -162,13 +176,15 @@ class Fetch:
     def _left(self) -> float:
         return self._deadline - self._clock.monotonic()
 
-    def _take_what_is_there(self) -> Steps[bool]:
-        """Tells whether there may be more: the response had as much as one can have."""
+    def _take_what_is_there(self) -> Steps[Reason | None]:
+        """Why there is no more; None if there may be, as the response had as much as one can."""
         response = yield from self._pull(min(self._left, ANSWER_TIME), immediately=True)
+        if self._is_filled:
+            return "filled"
         if response is None:
-            return False
-        count = len(response.received_messages)
-        return count >= FULL_MESSAGES or response.ByteSize() >= FULL_BYTES
+            return "timed_out"
+        is_full = len(response.received_messages) >= FULL_MESSAGES
+        return None if is_full or response.ByteSize() >= FULL_BYTES else "drained"
 
     def _linger(self) -> Steps[None]:
         before = self._clock.monotonic()
@@ -176,7 +192,8 @@ class Fetch:
         response = yield from self._pull(wait, immediately=False)
         self._least = 2 * self._margin + wait * ROUNDING
         now = self._clock.monotonic()
-        if response is not None and not response.received_messages and now - before < wait / 2:
+        is_empty = response is None or not response.received_messages
+        if is_empty and now - before < wait / 2:
             yield Pause(min(now + self._backoff.next_pause(), self._deadline))
 
     def _pull(self, timeout: float, *, immediately: bool) -> Steps[pubsub.PullResponse | None]:
@@ -187,6 +204,11 @@ class Fetch:
             return_immediately=immediately,
         )
         call = Call("Pull", request, timeout, lingers=not immediately)
+        if not immediately:
+            self._lingering = call
+            # After the line above: a `cancel` on another thread sees the call, or is seen here.
+            if self._cancelled:
+                call.withdraw()
         try:
             yield call
             self._answered = True
@@ -202,37 +224,36 @@ class Fetch:
         if response is None or not response.received_messages:
             return
         now = self._clock.monotonic()
-        if not self._count:
-            self._lease_due = now + FIRST_EXTENSION
+        self._lease_due = min(self._lease_due, now + FIRST_EXTENSION)
         self._count += len(response.received_messages)
         self._responses.append((now, response))
 
     # ---- what it holds while it waits for more -------------------------------------------------
 
-    def _keep_leases(self) -> Steps[None]:
-        now = self._clock.monotonic()
-        if now + self._margin < self._lease_due:
-            return
-        yield from self._modify(EXTENSION, ANSWER_TIME)
-        self._lease_due = now + EXTENSION * EXTEND_AT
+    @property
+    def _lease_is_due(self) -> bool:
+        return self._lease_due - self._clock.monotonic() <= self._least
+
+    def _extend_leases(self) -> Steps[None]:
+        self._lease_due = self._clock.monotonic() + EXTENSION * EXTEND_AT
+        # Without success messages may come again, no more. What is wrong the next pull will tell.
+        yield from self._settle(EXTENSION, min(self._left, ANSWER_TIME))
 
     def _give_back(self) -> Steps[None]:
-        # Without success their leases end by themselves.
-        with suppress(RpcError):
-            yield from self._modify(0, GIVE_BACK_TIME)
+        # Without success their leases end by themselves. The caller sees why the fetch ended.
+        with suppress(PullstreamError):
+            yield from self._settle(0, GIVE_BACK_TIME)
 
-    def _modify(self, seconds: int, timeout: float) -> Steps[None]:
+    def _settle(self, seconds: int, timeout: float) -> Steps[None]:
         ack_ids = [m.ack_id for _, response in self._responses for m in response.received_messages]
-        for first in range(0, len(ack_ids), MAX_IDS):
-            request = pubsub.ModifyAckDeadlineRequest(
-                subscription=self._wanted.subscription,
-                ack_ids=ack_ids[first : first + MAX_IDS],
-                ack_deadline_seconds=seconds,
-            )
-            yield Call("ModifyAckDeadline", request, timeout)
+        if ack_ids:
+            name, clock = self._wanted.subscription, self._clock
+            yield from settle(name, seconds, ack_ids, clock, patience=0, timeout=timeout)
 
     def _nothing(self) -> str:
-        name = self._wanted.subscription
+        name, seconds = self._wanted.subscription, self._wanted.timeout
         if self._answered:
-            return f"no message came from {name} within {self._wanted.timeout} s"
-        return f"no answer about {name} came from the server within {self._wanted.timeout} s"
+            return f"no message came from {name} within {seconds} s"
+        if self._wanted.no_wait:
+            seconds = ANSWER_TIME if seconds is None else min(seconds, ANSWER_TIME)
+        return f"no answer about {name} came from the server within {seconds} s"

@@ -26,6 +26,11 @@ _log = logging.getLogger("pullstream.fetch")
 # Leases are not kept for longer than this, in seconds, as it is with `subscribe`.
 LONGEST_LEASE = 3600.0
 
+# Work that ends within so many seconds of the messages' arrival costs no call for their leases. Nor
+# does that call arrive after the one that acknowledges, which a server with exactly-once delivery
+# would refuse.
+FIRST_HOLD = 0.5
+
 # How long the last verdicts may take to be told when the client is closed, in seconds.
 FLUSH_TIME = 10.0
 
@@ -38,8 +43,8 @@ _numbers = itertools.count()
 class Verdicts:
     """What the messages of one fetch are told by: `Outcomes`, as `Message` wants them.
 
-    Each verdict is sent by the subscription's settler, and its future kept, so that `wait` can tell
-    what became of it. Any thread may call any method.
+    Each verdict is sent by the subscription's settler. The futures of those that are final are
+    kept, so that the end of a block can tell what became of them. Any thread may call any method.
 
     settler: called for each verdict; raises SubscriberClosed when there can be none.
     """
@@ -66,14 +71,15 @@ class Verdicts:
     def put_tracked(self, outcome: Outcome) -> None:
         future = outcome[3]
         assert future is not None
-        self._futures.append(future)
+        if outcome[0] is not Verdict.EXTEND:
+            self._futures.append(future)
         try:
             self._settler().put_tracked(outcome)
         except SubscriberClosed as error:
             future.set_exception(AcknowledgeError(AcknowledgeStatus.OTHER, str(error)))
 
     def pending(self) -> list[AckFuture]:
-        """Those of the verdicts so far, each told of once."""
+        """Futures of the acks and nacks so far, each told of once."""
         futures, self._futures = self._futures, []
         return futures
 
@@ -83,7 +89,8 @@ class Settler(RunningFuture):
 
     Owns a Dispatcher, which sends, and the messages whose leases are kept, behind a lock, with a
     thread that extends those that are due. Any thread may call any method. It runs until the client
-    is closed; then what was decided is sent, and the future ends.
+    is closed; then what was decided is sent, what is still kept is given back, as nobody could
+    settle it any more, and the future ends.
     """
 
     def __init__(self, rpcs: Rpcs, subscription: str, clock: Clock) -> None:
@@ -106,11 +113,18 @@ class Settler(RunningFuture):
         self._dispatcher.put_tracked(outcome)
 
     def hold(self, messages: Sequence[Message]) -> int:
-        """Keep the leases of those that are not settled, from now until `let_go`."""
+        """Keep the leases of those that are not settled, until `let_go`.
+
+        Raises:
+            SubscriberClosed: the client is closed.
+        """
         number, now = next(_numbers), self._clock.monotonic()
-        self._extend(messages)
+        came_at = min((message.batch.received_at for message in messages), default=now)
         with self._lock:
-            self._held.set(number, (messages, now + LONGEST_LEASE), EXTENSION * EXTEND_AT, now)
+            if self._closing:
+                raise SubscriberClosed("this client is closed; the leases cannot be kept")
+            until = now + LONGEST_LEASE
+            self._held.set(number, (messages, until), max(came_at + FIRST_HOLD - now, 0.0), now)
         self._inbox.wake()
         return number
 
@@ -142,8 +156,17 @@ class Settler(RunningFuture):
         self._inbox.wake()
         self._thread.join()
         self._inbox.close()
+        self._give_back_held()
         self._dispatcher.stop(limit)
         self.set_result(True)
+
+    def _give_back_held(self) -> None:
+        with self._lock:
+            held = [message for messages, _ in self._held.values() for message in messages]
+        for message in held:
+            if message.settled is None:
+                message.settled = Verdict.NACK
+                self._dispatcher.put((Verdict.NACK, message, 0, None))
 
     # ---- the leaser's thread -------------------------------------------------------------------
 

@@ -1,11 +1,10 @@
 """Following a topic: its past by pulling, its present by a stream, and nothing lost in between."""
 
-from .checkpoint_file import CheckpointFile
 from .events import CaughtUp, Checkpoint, Closed, CloseReason, Event, FellBehind, Gap
 from .follower import Follower, FollowStatistics
 from .record import Record
 from .states import FollowState
-from .stores import CheckpointError, CheckpointStore, ServerCursor
+from .stores import CheckpointError, CheckpointFile, CheckpointStore, ServerCursor
 
 __all__ = [
     "CaughtUp",

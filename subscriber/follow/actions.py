@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeAlias
 
 from .events import Checkpoint, CloseReason, Event
@@ -43,9 +44,9 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Tell the user. `event` makes it of the wall time, in seconds."""
+    """Tell the user. `event` makes it of the wall time, in UTC."""
 
-    event: Callable[[float], Event]
+    event: Callable[[datetime], Event]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from typing import Literal, TypeAlias
 
@@ -26,10 +27,13 @@ class Checkpoint:
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
     """Every record there was has been handled, up to `position`; new ones come as they are
-    appended. time: in seconds since the epoch."""
+    appended. time: when that was found, in UTC.
+
+    The frame of this name, `subscriber.feeds.CaughtUp`, is what a watch is told of each topic.
+    """
 
     position: Checkpoint
-    time: float
+    time: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +43,11 @@ class FellBehind:
     cause: "overflow": more came than the live buffer holds. "stream lost": the connection or the
         server went away. "silence": not even heartbeats came. "gap": the topic's window has moved
         past the stream. "topic deleted": so it was, and perhaps made again.
-    position: of the last record that was handled. time: in seconds since the epoch.
+    position: of the last record that was handled. time: in UTC.
     """
 
     position: Checkpoint
-    time: float
+    time: datetime
     cause: FallCause
 
 
@@ -68,13 +72,13 @@ class CloseReason(Enum):
 class Closed:
     """It is over: told once, last of all. error: what ended it; None when the user did.
 
-    position: of the last record that was handled. time: in seconds since the epoch.
+    position: of the last record that was handled. time: in UTC.
     """
 
     reason: CloseReason
     error: BaseException | None
     position: Checkpoint
-    time: float
+    time: datetime
 
 
 Event: TypeAlias = "CaughtUp | FellBehind | Gap | Closed"

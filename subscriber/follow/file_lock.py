@@ -10,7 +10,10 @@ if sys.platform == "win32":
     import msvcrt
 
     def _take(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError as error:
+            raise BlockingIOError(error.errno, "the file is locked") from error
 
 else:
     import fcntl
@@ -33,8 +36,8 @@ class FileLock:
     """Holds a lock on a file of its own, from its creation until `release`.
 
     Raises:
-        OSError: somebody else has it (BlockingIOError, PermissionError), or the file cannot be
-            made.
+        BlockingIOError: somebody else has it.
+        OSError: the file cannot be made.
     """
 
     def __init__(self, path: Path) -> None:

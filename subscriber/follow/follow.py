@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from protocol.clock import SYSTEM_CLOCK, Clock
 from protocol.errors import NotFound, RpcError
 
 from .actions import Action, Close, Deliver, LeaveStream, OpenStream, Read, Tell, Wait
+from .coroutine_handler import CoroutineHandler
 from .events import Checkpoint, Closed, CloseReason, Event, FallCause, Gap
 from .follower import Follower, FollowStatistics
 from .keeper import Keeper, is_passing
@@ -66,12 +68,13 @@ class Follow:
         self._keeper = Keeper(store, settings.checkpoint_every, settings.checkpoint_seconds, clock)
         self._lock = threading.Lock()
         self._machine = FollowMachine(start, settings.rules)
+        # The position until a record was handled.
+        self._start = start
         self._stream: LiveStream | None = None
         self._stopping = threading.Event()
         # Something has happened that the follower's thread may wait for.
         self._news = threading.Event()
-        self._handled = 0
-        self._gaps = 0
+        self._handled = self._gaps = 0
         self.future: Follower = Follower(self)
         # A daemon: a program may end without having closed what it follows.
         self._thread = threading.Thread(target=self._run, name="pullstream-follow", daemon=True)
@@ -84,7 +87,12 @@ class Follow:
         self._stop(CloseReason.STOPPED)
 
     def runs_here(self) -> bool:
-        return threading.current_thread() is self._thread
+        handler = self._handler
+        in_handler = isinstance(handler, CoroutineHandler) and handler.runs_here()
+        return in_handler or threading.current_thread() is self._thread
+
+    def join(self) -> None:
+        self._thread.join()
 
     @property
     def state(self) -> FollowState:
@@ -92,7 +100,7 @@ class Follow:
 
     @property
     def position(self) -> Checkpoint:
-        return self._keeper.position or self._machine.cursor or Checkpoint(0)
+        return self._keeper.position or self._start or Checkpoint(0)
 
     def statistics(self) -> FollowStatistics:
         """A snapshot. Its parts are read one after the other, while all goes on."""
@@ -172,8 +180,9 @@ class Follow:
                     self._stop(CloseReason.SERVER_GONE, error)
                 while self._clock.monotonic() < attempts.due and not self._stopping.is_set():
                     self._wait(attempts.due)
+                    self._news.clear()
             else:
-                self._machine.cursor = kept or self._machine.cursor
+                self._machine.cursor = self._start = kept or self._start
                 return
 
     def _next(self) -> Action:
@@ -189,7 +198,7 @@ class Follow:
             case Deliver():
                 self._deliver(action)
             case Tell():
-                self._tell(action.event(self._clock.now()))
+                self._tell(action.event(self._now()))
             case OpenStream(number):
                 self._stream = LiveStream(number, self._settings.topic, self._source.stream, self)
             case LeaveStream():
@@ -247,6 +256,9 @@ class Follow:
             except Exception:
                 _log.exception("on_event raised at %r", event)
 
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.now(), timezone.utc)
+
     def _leave_stream(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
@@ -260,7 +272,9 @@ class Follow:
         self._news.set()
 
     def _end(self, close: Close) -> None:
-        self._leave_stream()
+        if (stream := self._stream) is not None:
+            stream.leave()
+            stream.join()
         reason, error = close.reason, close.error
         for step in (self._keeper.save, self._keeper.close):
             try:
@@ -270,7 +284,7 @@ class Follow:
                 if error is None:
                     reason, error = CloseReason.CHECKPOINT_ERROR, failure
         try:
-            self._tell(Closed(reason, error, self.position, self._clock.now()))
+            self._tell(Closed(reason, error, self.position, self._now()))
         finally:
             if error is None:
                 self.future.set_result(True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from subscriber.futures import RunningFuture, ShutdownMode
+from subscriber.feeds.reader_future import Reader, ReaderFuture
 
 from .events import Checkpoint
 from .states import FollowState
@@ -37,48 +37,23 @@ class FollowStatistics:
     buffered: int
 
 
-class Running(Protocol):
+class Running(Reader, Protocol):
     """What a Follower asks of what it stands for."""
-
-    def stop(self) -> None: ...
-
-    def runs_here(self) -> bool: ...
 
     def statistics(self) -> FollowStatistics: ...
 
 
-class Follower(RunningFuture):
+class Follower(ReaderFuture):
     """A running follower.
 
     `result()` blocks until it ends: it returns True when the user asked for it, and raises the
-    error that was the end otherwise: the handler's, the server's, or CheckpointError.
+    error that was the end otherwise: the handler's, the server's, or CheckpointError. When it is
+    over, the position after the last record that was handled is kept.
     """
 
     def __init__(self, running: Running) -> None:
-        super().__init__()
+        super().__init__(running)
         self._running = running
-
-    def close(self, timeout: float | None = None) -> bool:
-        """End it, and wait until it has: the handler is done with the record that it has, and the
-        position after that is kept.
-
-        Args:
-            timeout: seconds to wait. None: as long as the handler takes.
-
-        Inside the handler or `on_event` it does not wait. Returns whether it is over.
-        """
-        self.begin_close()
-        if not self.runs_here():
-            self.wait_for_end(timeout)
-        return self.done()
-
-    def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
-        """As `close`, but without waiting; the arguments are of no account here."""
-        self._check_process()
-        self._running.stop()
-
-    def runs_here(self) -> bool:
-        return self._running.runs_here()
 
     @property
     def state(self) -> FollowState:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 from typing import TypedDict
 
+from protocol.messages import feeds_pb2 as feeds
 from subscriber.feeds.position import Start, position_of
 from subscriber.feeds.watching import WatchingClient
 from subscriber.rpc import Rpcs
 from subscriber.streaming.callbacks import is_coroutine_function
 
-from .checkpoint_file import CheckpointFile
 from .events import Checkpoint
+from .file_store import FileStore
 from .follow import Follow, Handler, OnEvent
 from .follower import Follower
 from .settings import Rules, Settings
 from .source import Source
 from .stores import (
     CallbackStore,
+    CheckpointFile,
     Checkpoints,
     CheckpointStore,
     CursorStore,
@@ -79,7 +81,8 @@ class FollowingClient(WatchingClient):
                 `after` says where to begin. A CheckpointStore of one's own. None: nowhere.
             on_event: called with each CaughtUp, FellBehind, Gap and Closed, on the handler's
                 thread. If it raises, that is logged and changes nothing.
-            filter: only records that pass, in the language of subscription filters.
+            filter: only records that pass, in the language of subscription filters. Default: that
+                of `after`, if it is a Position with one.
             exclude_node: leave out the records of this node.
             create: make the topic if it does not exist.
             checkpoint_every, checkpoint_seconds: the position is kept after so many records, or
@@ -108,21 +111,27 @@ class FollowingClient(WatchingClient):
             )
         if on_event is not None and not callable(on_event):
             raise TypeError(f"on_event is {on_event!r}; it must be callable with one event")
+        for name, text in (("filter", filter), ("exclude_node", exclude_node)):
+            if not isinstance(text, str):
+                raise TypeError(f"{name} is {text!r}; it must be a str")
         _check_range("checkpoint_every", checkpoint_every, 1)
         _check_range("checkpoint_seconds", checkpoint_seconds, 0)
         _check_range("live_buffer", live_buffer, 1)
         if give_up_after is not None and give_up_after <= 0:
             raise ValueError(f"give_up_after is {give_up_after}; it must be above 0, or None")
+        if isinstance(after, Checkpoint):
+            after = feeds.Position(after_seq=after.seq, epoch=after.epoch)
+        position = position_of(after, topic)
         settings = Settings(
             topic,
-            filter,
+            filter or position.filter,
             exclude_node,
             checkpoint_every,
             checkpoint_seconds,
             create,
             Rules(live_buffer=live_buffer, give_up_after=give_up_after),
         )
-        begin = _checkpoint_of(after)
+        begin = _checkpoint_of(position)
         store = _store_of(checkpoint, self._rpcs)
 
         def start() -> Follower:
@@ -138,19 +147,18 @@ def _check_range(name: str, value: float, least: int) -> None:
         raise ValueError(f"{name} is {value!r}; it must be at least {least}")
 
 
-def _checkpoint_of(after: Start | Checkpoint) -> Checkpoint | None:
+def _checkpoint_of(after: feeds.Position) -> Checkpoint | None:
     """None stands for the end."""
-    if isinstance(after, Checkpoint):
-        return after
-    position = position_of(after)
-    return None if position.tail else Checkpoint(position.after_seq, position.epoch)
+    return None if after.tail else Checkpoint(after.after_seq, after.epoch)
 
 
 def _store_of(checkpoint: Checkpoints, rpcs: Rpcs) -> CheckpointStore:
     if checkpoint is None:
         return Nowhere()
     if isinstance(checkpoint, (str, os.PathLike)):
-        return CheckpointFile(checkpoint)
+        checkpoint = CheckpointFile(checkpoint)
+    if isinstance(checkpoint, CheckpointFile):
+        return FileStore(checkpoint)
     if isinstance(checkpoint, ServerCursor):
         return CursorStore(rpcs, checkpoint.name)
     if isinstance(checkpoint, CheckpointStore):
@@ -158,6 +166,6 @@ def _store_of(checkpoint: Checkpoints, rpcs: Rpcs) -> CheckpointStore:
     if callable(checkpoint):
         return CallbackStore(checkpoint)
     raise TypeError(
-        f"checkpoint is {checkpoint!r}; it must be a path, a ServerCursor, a CheckpointStore, a "
-        "function or None"
+        f"checkpoint is {checkpoint!r}; it must be a path, a CheckpointFile, a ServerCursor, a "
+        "CheckpointStore, a function or None"
     )

@@ -75,11 +75,15 @@ class Keeper:
             self.save()
 
     def moved(self, position: Checkpoint) -> None:
-        """The follower stands here, behind records that are not for it or by its start."""
+        """The follower stands here, behind records that are not for it or by its start. The
+        position may be kept now, which takes its time."""
         if position != self.position:
             self._seq, self._epoch = position.seq, position.epoch
             if self.due is None and position != self.kept:
                 self.due = self._clock.monotonic() + self._seconds
+        # Also where a filter lets nothing pass, for hours perhaps.
+        if self.due is not None and self._clock.monotonic() >= self.due:
+            self.save()
 
     def save(self) -> None:
         """Keep the position if the store has another.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from protocol.errors import AlreadyExists, Cancelled
 from protocol.messages import feeds_pb2 as feeds
@@ -24,8 +25,11 @@ from .record import Record
 from .runs import Answer, Run
 from .settings import Settings
 
+_log = logging.getLogger("pullstream.follow")
+
 # A read that waits may take so much longer, in seconds.
 _READ_TIMEOUT = 15.0
+_CREATE_TIMEOUT = 15.0
 
 # A frame is a small part of the live buffer, which loses whole frames.
 _FRAMES_IN_BUFFER = 4
@@ -46,9 +50,9 @@ class Source:
         self._cut = False
 
     def create_topic(self) -> None:
-        """Make the topic unless it exists."""
+        """Make the topic unless it exists. Raises as `read` does."""
         with suppress(AlreadyExists):
-            self._rpcs.call("CreateTopic", pubsub.Topic(name=self._settings.topic), retry=None)
+            self._make("CreateTopic", pubsub.Topic(name=self._settings.topic), _CREATE_TIMEOUT)
 
     def read(self, after: Checkpoint | None, wait: float) -> Answer:
         """Read once; see `actions.Read`.
@@ -65,19 +69,7 @@ class Source:
             exclude_node=settings.exclude_node,
             wait=_duration(wait),
         )
-        with self._lock:
-            self._call = call = self._rpcs.stub("Read").future(
-                request, timeout=wait + _READ_TIMEOUT, metadata=(routing_header(request),)
-            )
-            if self._cut:
-                call.cancel()
-        try:
-            response = call.result()
-        except grpc.FutureCancelledError:
-            raise Cancelled("the read was cut off") from None
-        except grpc.RpcError as error:
-            raise to_error(error) from error
-        return self._answer(after, response)
+        return self._answer(after, self._make("Read", request, wait + _READ_TIMEOUT))
 
     def stream(self) -> FrameCall:
         """Begin a stream at the end of the topic."""
@@ -91,11 +83,25 @@ class Source:
         return self._begin_stream(feeds.WatchRequest(spec=spec))
 
     def cut(self) -> None:
-        """End the read under way, and let no other begin."""
+        """End the call under way, and let no other begin."""
         with self._lock:
             self._cut = True
             if self._call is not None:
                 self._call.cancel()
+
+    def _make(self, method: str, request: Message, timeout: float) -> Any:
+        with self._lock:
+            self._call = call = self._rpcs.stub(method).future(
+                request, timeout=timeout, metadata=(routing_header(request),)
+            )
+            if self._cut:
+                call.cancel()
+        try:
+            return call.result()
+        except grpc.FutureCancelledError:
+            raise Cancelled("the follower was stopped") from None
+        except grpc.RpcError as error:
+            raise to_error(error, method) from error
 
     def _position(self, after: Checkpoint | None) -> feeds.Position:
         text = self._settings.filter
@@ -144,10 +150,17 @@ class LiveStream:
         self._at = 0
         self._call = begin()
         # A daemon: a program may end without having closed what it follows.
-        threading.Thread(target=self._run, name="pullstream-follow-stream", daemon=True).start()
+        self._thread = threading.Thread(
+            target=self._run, name="pullstream-follow-stream", daemon=True
+        )
+        self._thread.start()
 
     def leave(self) -> None:
         self._call.cancel()
+
+    def join(self) -> None:
+        """Wait for the thread of a stream that was left."""
+        self._thread.join()
 
     def _run(self) -> None:
         cause: FallCause | None = None
@@ -155,7 +168,11 @@ class LiveStream:
             while cause is None:
                 encoded = next(self._call)
                 cause = self._take(feeds.Frame.FromString(encoded), len(encoded))
-        except (StopIteration, grpc.RpcError, DecodeError):
+        except StopIteration:
+            cause = "stream lost"
+        except (grpc.RpcError, DecodeError) as error:
+            # If it cannot be mended, the next read says so.
+            _log.info("the stream of %s broke: %s", self._topic, _told(error))
             cause = "stream lost"
         self._call.cancel()
         self._listener.lost(self._number, cause)
@@ -186,6 +203,10 @@ class LiveStream:
             case _:
                 listener.heard(number)
         return None
+
+
+def _told(error: Exception) -> Exception:
+    return to_error(error, "Watch") if isinstance(error, grpc.RpcError) else error
 
 
 def _duration(seconds: float) -> Duration:

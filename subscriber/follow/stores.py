@@ -40,6 +40,22 @@ class CheckpointStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointFile:
+    """Keeps positions in an SQLite file, which is made if need be: of many followers, each under
+    its name.
+
+    A position is replaced at once. While a follower uses a name nobody else can, in this process or
+    another: the lock ends with the process, also when that is killed. Beside the file lies one that
+    ends in `.lock` for each name.
+
+    path: of the file; its folder must exist. name: of the follower. Default: its topic's.
+    """
+
+    path: str | os.PathLike[str]
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerCursor:
     """Keeps the position with the broker, under a name: `projects/P/cursors/C`.
 
@@ -50,7 +66,9 @@ class ServerCursor:
 
 
 Callback: TypeAlias = Callable[[Checkpoint], Any]
-Checkpoints: TypeAlias = "str | os.PathLike[str] | ServerCursor | CheckpointStore | Callback | None"
+Checkpoints: TypeAlias = (
+    "str | os.PathLike[str] | CheckpointFile | ServerCursor | CheckpointStore | Callback | None"
+)
 
 
 class Nowhere:

@@ -75,6 +75,12 @@ class CommandQueue:
         if self._batch is None:
             self._form(1)
 
+    def add_nothing(self) -> None:
+        """Have an empty batch sent, if no other is: the publisher is to hear of us."""
+        if self._batch is None:
+            self._number += 1
+            self._batch = Batch(self._number, self._replace)
+
     def applied(self) -> list[Command]:
         """The batch has been applied; returns its commands."""
         batch = self._finish()
@@ -92,8 +98,8 @@ class CommandQueue:
         batch = self._finish()
         culprit = None
         if not batch.is_superseded:
-            if len(batch.commands) == 1:
-                (culprit,) = batch.commands
+            if len(batch.commands) <= 1:
+                culprit = next(iter(batch.commands), None)
                 self._limit = self._max_batch
             else:
                 self._waiting.extendleft(reversed(batch.commands))

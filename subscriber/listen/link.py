@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import grpc
-
 from protocol.errors import Aborted, Cancelled, PullstreamError, RpcError
 from protocol.messages import channels_pb2 as channels
 
 from .commands import Batch, Command, CommandQueue
 from .interest import Interest
 from .notices import Answered, Arrived, ChannelFailure, Dropped, Failed, Notice, Reset
-from .retries import Retries
+from .retries import REFUSALS, Retries
 from .settings import ListenSettings
 
-# How a publisher says that it does not take a command; with the others it is at fault as a whole.
-_REFUSALS = frozenset(
-    {
-        grpc.StatusCode.INVALID_ARGUMENT,
-        grpc.StatusCode.NOT_FOUND,
-        grpc.StatusCode.PERMISSION_DENIED,
-        grpc.StatusCode.FAILED_PRECONDITION,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-        grpc.StatusCode.OUT_OF_RANGE,
-    }
-)
+# Who asks for nothing, as his callbacks do not keep up, is heard of once in so many seconds.
+# Publishers forget a subscriber after 300.
+_SIGN_OF_LIFE = 60.0
 
 
 class Link:
@@ -35,8 +25,8 @@ class Link:
     `next_poll` give what is to be sent now, one of each at a time; how that ended comes back by
     `batch_*` and `poll_*`, which return what the user is to be told, in order.
 
-    An answer may be late: it counts if it speaks of the present life of our session, or of another
-    one than the request did.
+    An answer may be late: it counts if it speaks of the life of our session that we know of, or if
+    its request did, so that another one is a later one. Else what was asked is asked again.
 
     Args:
         new_id: makes the name of a subscriber, nobody else's.
@@ -53,14 +43,14 @@ class Link:
     def _begin_anew(self) -> None:
         """As one of whom the publisher has never heard: what it has for the old one is not ours."""
         self.subscriber_id: str = self._new_id()
-        # Of our session at the publisher; 0: not known yet.
+        # Of our session at the publisher; 0: not known yet. And whether it may have one.
         self._incarnation = 0
-        # Whether the publisher may have one.
         self.is_known: bool = False
         self._processed = 0
         self._queue = CommandQueue(self._settings.max_batch)
         self._batch_due = 0.0
         self._batch_retries = Retries(self._settings.give_up_after)
+        self._sign_due = 0.0
         # The token of the poll under way; an answer to another one comes too late.
         self._polling: object | None = None
         self._poll_due = 0.0
@@ -68,10 +58,6 @@ class Link:
 
     def __len__(self) -> int:
         return len(self._interests)
-
-    @property
-    def unanswered_commands(self) -> int:
-        return len(self._queue)
 
     def __contains__(self, channel_and_key: tuple[str, str | None]) -> bool:
         return channel_and_key in self._interests
@@ -119,9 +105,17 @@ class Link:
         dues = []
         if self._queue.batch is not None and not self._queue.batch.is_sent:
             dues.append(self._batch_due)
-        if may_poll and self._interests and self._polling is None:
-            dues.append(self._poll_due)
+        if self._interests and self._polling is None:
+            if may_poll:
+                dues.append(self._poll_due)
+            elif self._queue.batch is None:
+                dues.append(self._sign_due)
         return min(dues, default=None)
+
+    def give_sign(self, now: float) -> None:
+        """Nothing is to be polled now. If that goes on, a batch without commands tells of us."""
+        if self._interests and self._polling is None and now >= self._sign_due:
+            self._queue.add_nothing()
 
     def next_batch(self, now: float) -> tuple[Batch, channels.CommandsRequest] | None:
         """The commands to send now; they are taken to be under way then."""
@@ -129,6 +123,8 @@ class Link:
         if batch is None or batch.is_sent or now < self._batch_due:
             return None
         batch.is_sent = self.is_known = True
+        self._batch_retries.begin(now)
+        self._sign_due = now + _SIGN_OF_LIFE
         return batch, channels.CommandsRequest(
             subscriber_id=self.subscriber_id,
             incarnation=self._incarnation,
@@ -143,6 +139,8 @@ class Link:
         if not self._interests or self._polling is not None or now < self._poll_due:
             return None
         self._polling = token = object()
+        self._poll_retries.begin(now)
+        self._sign_due = now + _SIGN_OF_LIFE
         self.is_known = True
         return token, channels.PollRequest(
             subscriber_id=self.subscriber_id,
@@ -168,9 +166,12 @@ class Link:
             return []
         self._batch_retries.succeeded()
         notices: list[Notice] = []
-        if self._is_news(quoted, response.incarnation):
+        if self._is_stale(quoted, response.incarnation):
+            self._queue.failed()
+            return []
+        if response.incarnation != self._incarnation:
             # A batch that replaces has told the new session everything already.
-            knows_all = batch.replace and response.applied and not batch.is_superseded
+            knows_all = batch.replace and response.applied
             notices += self._meet(response.incarnation, knows_all=knows_all)
         for command in self._queue.applied():
             if command.subscribe:
@@ -180,7 +181,7 @@ class Link:
     def batch_failed(self, batch: Batch, error: RpcError, now: float) -> list[Notice]:
         if batch is not self._queue.batch:
             return []
-        if error.grpc_status_code in _REFUSALS:
+        if error.grpc_status_code in REFUSALS:
             self._batch_retries.succeeded()
             return self._refuse(error)
         due = self._batch_retries.failed(error, now)
@@ -217,15 +218,16 @@ class Link:
             return []
         self._polling = None
         self._poll_retries.succeeded()
+        if self._is_stale(quoted, response.incarnation):
+            return []
         notices: list[Notice] = []
-        if self._is_news(quoted, response.incarnation):
+        if response.incarnation != self._incarnation:
             notices += self._meet(response.incarnation, knows_all=False)
-        if response.incarnation == self._incarnation:
-            for item in response.items:
-                # What was processed before may come again, when an answer was lost.
-                if item.seq > self._processed:
-                    self._processed = item.seq
-                    notices += self._receive(item)
+        for item in response.items:
+            # What was processed before may come again, when an answer was lost.
+            if item.seq > self._processed:
+                self._processed = item.seq
+                notices += self._receive(item)
         return notices
 
     def poll_failed(self, token: object, error: RpcError, now: float) -> list[Notice]:
@@ -253,19 +255,18 @@ class Link:
     def _fail(self, item: channels.PollResponse.Item) -> list[Notice]:
         key = item.key if item.HasField("key") else None
         error = ChannelFailure(item.channel, key, item.failure)
-        failed = [
-            interest
-            for (channel, of_key), interest in self._interests.items()
-            if channel == item.channel and (key is None or of_key == key)
-        ]
+        keyed = self._interests.get((item.channel, key))
+        failed = [] if keyed is None else [keyed]
+        if key is None:
+            failed = [each for each in self._interests.values() if each.channel == item.channel]
         for interest in failed:
             self.unsubscribe(interest.channel, interest.key)
         return [Failed(interest, error) for interest in failed]
 
     # ---- the publisher as a whole --------------------------------------------------------------
 
-    def _is_news(self, quoted: int, incarnation: int) -> bool:
-        return incarnation not in (quoted, self._incarnation)
+    def _is_stale(self, quoted: int, incarnation: int) -> bool:
+        return self._incarnation not in (quoted, incarnation)
 
     def _meet(self, incarnation: int, *, knows_all: bool) -> list[Notice]:
         """Our session has another life than we thought: what the old one knew is over."""
@@ -274,10 +275,11 @@ class Link:
         self._processed = 0
         if is_first:
             return []
+        # What it may still bring is of an earlier life.
+        self._polling = None
         interests = self._interests.values()
-        notices: list[Notice] = []
-        if any(interest.is_answered for interest in interests):
-            notices.append(Reset())
+        was_told = any(interest.is_answered for interest in interests)
+        notices: list[Notice] = [Reset()] if was_told else []
         if not knows_all:
             self._queue.reset(interests)
             for interest in [each for each in self._unanswered if not each.is_wanted]:

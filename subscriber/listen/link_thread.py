@@ -125,8 +125,10 @@ class LinkThread:
             # Whoever waits for the end is to learn of it.
             _log.exception("a listener has failed")
             fault = error
-        self._end()
-        self._on_end(fault)
+        try:
+            self._end()
+        finally:
+            self._on_end(fault)
 
     def _take_answers(self) -> None:
         """Wait for an answer, for something to send, or for the time to try again."""
@@ -142,6 +144,8 @@ class LinkThread:
         now = self._clock.monotonic()
         has_room = self._callbacks.has_room()
         with self._lock:
+            if not has_room:
+                self._link.give_sign(now)
             batch = self._link.next_batch(now)
             poll = self._link.next_poll(now) if has_room else None
             polling = self._poll is not None and self._link.is_polling(self._poll[0])

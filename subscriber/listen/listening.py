@@ -35,9 +35,9 @@ class ListeningClient(BackgroundClient):
             newest_only: let the publisher keep only the newest message of each key for us.
             give_up_after: seconds without success after which the publisher is taken to be gone,
                 and all subscriptions have failed. None: never.
-            poll_timeout: seconds without an answer after which a long poll has failed. Publishers
-                answer after 330 s at the latest, unless they were given another
-                `subscriber_timeout`. None: no limit.
+            poll_timeout: seconds for a long poll. A publisher answers shortly before, with nothing
+                if need be, or after 330 s; one that does not is taken to be gone. Shorter than what
+                proxies on the way allow is best. None: no limit.
             max_batch: subscribes and unsubscribes that go to the publisher together, at most.
 
         Returns:

@@ -13,7 +13,7 @@ GROUP = "channels"
 
 @dataclass(frozen=True)
 class ListenWork:
-    """A mode of tests/bench/listen_client.py, with so many subscribers."""
+    """`latency` at a broker, or a mode of tests/bench/parked.py, with so many subscribers."""
 
     mode: str
     subscribers: int
@@ -30,12 +30,12 @@ LISTEN_CASES = (
         {OURS: ListenWork("latency", 1_000)},
         (Row("p50_ms", at_most=2), Row("p99_ms")),
     ),
-    # What a waiting call costs in gRPC itself is most of it.
+    # What a waiting call costs in gRPC itself is nine tenths of it.
     Case(
         "listen, 10,000 waiting",
         GROUP,
         {OURS: ListenWork("parked", 10_000), BARE: ListenWork("bare", 10_000)},
-        (Row("resident_mebibytes", against=BARE, at_least=0.8),),
+        (Row("resident_mebibytes", against=BARE, at_least=0.88),),
         once=True,
     ),
 )

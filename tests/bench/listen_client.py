@@ -1,12 +1,9 @@
-"""Subscribers of channels that wait: how long a message takes to one of them, and what all cost.
+"""Subscribers of channels that wait, and how long a message takes to one of them.
 
     python -m tests.bench.listen_client latency localhost:PORT --subscribers 1000
-    python -m tests.bench.listen_client parked --subscribers 10000
 
 latency  from the call of publish to the callback of a listener of the SDK, one message at a time;
          the other subscribers wait for other keys, in a process of their own
-parked   the memory of a process that is nothing but a publisher, with all subscribers waiting
-bare     the same of a gRPC server that does nothing but let calls wait
 hold     be those others: wait until this process is ended
 
 Prints its figures as JSON.
@@ -17,26 +14,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import queue
 import statistics
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import grpc
 import grpc.aio
 
 from protocol.messages import channels_pb2 as channels
 from protocol.messages import pubsub_pb2 as pubsub
-from protocol.rpcs import BY_METHOD, CHANNELS
-from subscriber import ChannelPublisher, SubscriberClient
+from protocol.rpcs import BY_METHOD
+from subscriber import SubscriberClient
 
-from .client import Figures, Process
+from .client import Figures
 from .publisher import READY, TOPIC, Broker
 from .servers import running
 
@@ -86,61 +80,6 @@ def latency(arguments: argparse.Namespace) -> Figures:
     return {"p50_ms": percentiles[49] * 1e3, "p99_ms": percentiles[98] * 1e3}
 
 
-class Waiting:
-    """Calls that wait, and nothing else."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def add_to(self, server: grpc.aio.Server) -> None:
-        async def answer(request: bytes, context: Any) -> bytes:
-            return b""
-
-        async def wait(request: bytes, context: Any) -> None:
-            self.count += 1
-            await asyncio.get_running_loop().create_future()
-
-        methods = {"Commands": answer, "Poll": wait}
-        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()
-        }
-        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(CHANNELS, handlers)])
-
-
-def parked(arguments: argparse.Namespace) -> Figures:
-    publisher = ChannelPublisher()
-    return asyncio.run(
-        _serve(publisher, lambda: publisher.statistics().parked, arguments.subscribers)
-    )
-
-
-def bare(arguments: argparse.Namespace) -> Figures:
-    waiting = Waiting()
-    return asyncio.run(_serve(waiting, lambda: waiting.count, arguments.subscribers))
-
-
-async def _serve(
-    service: ChannelPublisher | Waiting, count: Callable[[], int], subscribers: int
-) -> Figures:
-    """The memory of this process when all subscribers wait. It is left to its own end."""
-    server = grpc.aio.server()
-    service.add_to(server)
-    port = server.add_insecure_port("localhost:0")
-    await server.start()
-    command = [sys.executable, "-m", "tests.bench.listen_client", "hold", f"localhost:{port}"]
-    holder = subprocess.Popen([*command, "--subscribers", str(subscribers)], stdout=subprocess.PIPE)
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while count() < subscribers:
-            if time.monotonic() > deadline:
-                sys.exit(f"{count()} of {subscribers} subscribers wait")
-            await asyncio.sleep(0.1)
-        return {"resident_mebibytes": Process.now().mebibytes}
-    finally:
-        holder.kill()
-        holder.wait()
-
-
 async def hold(endpoint: str, subscribers: int) -> None:
     """Subscribe to a key each and wait; READY is printed when all do."""
     connections = [
@@ -176,21 +115,17 @@ def _call(channel: grpc.aio.Channel, method: str, request: Any) -> Any:
     return call(request)
 
 
-MODES = {"latency": latency, "parked": parked, "bare": bare}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("mode", choices=[*MODES, "hold"])
-    parser.add_argument("endpoint", nargs="?", default="")
+    parser.add_argument("mode", choices=["latency", "hold"])
+    parser.add_argument("endpoint")
     parser.add_argument("--subscribers", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=3.0)
     arguments = parser.parse_args()
     if arguments.mode == "hold":
         asyncio.run(hold(arguments.endpoint, arguments.subscribers))
         return
-    print(json.dumps(MODES[arguments.mode](arguments)), flush=True)
-    os._exit(0)
+    print(json.dumps(latency(arguments)))
 
 
 if __name__ == "__main__":

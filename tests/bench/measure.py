@@ -173,10 +173,11 @@ def _watch(work: WatchWork, effort: Effort) -> Figures:
 
 
 def _listen(work: ListenWork, effort: Effort) -> Figures:
-    command = [sys.executable, "-m", "tests.bench.listen_client", work.mode]
-    options = ["--subscribers", str(work.subscribers), "--seconds", str(effort.seconds)]
+    options = ["--subscribers", str(work.subscribers)]
     if not work.needs_broker:
-        return _figures([*command, *options], PATIENCE)
+        return _figures([sys.executable, "-m", "tests.bench.parked", work.mode, *options], PATIENCE)
+    command = [sys.executable, "-m", "tests.bench.listen_client", work.mode]
+    options += ["--seconds", str(effort.seconds)]
     with servers.serving(Broker.OURS) as endpoint:
         return _figures([*command, endpoint, *options], PATIENCE)
 

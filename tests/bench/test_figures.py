@@ -12,13 +12,17 @@ from tests.bench.broker_cases import Work
 from tests.bench.broker_client import MODES
 from tests.bench.cases import CASES
 from tests.bench.client import growth
+from tests.bench.fetch_cases import FetchWork
+from tests.bench.fetch_client import PEERS as FETCH_PEERS
 from tests.bench.figures import KINDS, Summary, judge
 from tests.bench.listen_cases import ListenWork
-from tests.bench.listen_client import MODES as LISTEN_MODES
+from tests.bench.parked import MODES as PARKED_MODES
 from tests.bench.peers import OFFICIAL, OURS, PEERS, Counter
 from tests.bench.rows import Row
 from tests.bench.spark_cases import SparkWork
 from tests.bench.spark_client import MODES as SPARK_MODES
+from tests.bench.watch_cases import WatchWork
+from tests.bench.watch_client import MODES as WATCH_MODES
 
 
 def rates(*values: float) -> list[dict[str, float]]:
@@ -95,9 +99,13 @@ def test_every_row_names_a_run_of_its_case_and_a_known_figure() -> None:
                 case Work():
                     assert run.mode in {"ready", *MODES}
                 case ListenWork():
-                    assert run.mode in LISTEN_MODES
+                    assert run.mode in {"latency", *PARKED_MODES}
                 case SparkWork():
                     assert run.mode in SPARK_MODES
+                case FetchWork():
+                    assert run.peer in FETCH_PEERS
+                case WatchWork():
+                    assert run.mode in WATCH_MODES
                 case _:
                     assert run.peer in PEERS
     assert len({case.name for case in CASES}) == len(CASES)

@@ -38,7 +38,7 @@ def statistics(emulator: Emulator) -> ChannelStatistics:
 class BareSubscriber:
     """A subscriber as the wire has it; what it knows of its session it quotes."""
 
-    def __init__(self, endpoint: str, subscriber_id: str = "bare") -> None:
+    def __init__(self, endpoint: str, subscriber_id: str = "bare", token: str = "") -> None:
         self._channel = grpc.insecure_channel(
             endpoint,
             options=[
@@ -46,6 +46,7 @@ class BareSubscriber:
                 ("grpc.max_receive_message_length", -1),
             ],
         )
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self.subscriber_id = subscriber_id
         self.incarnation = 0
         self.batch_no = 0
@@ -53,7 +54,7 @@ class BareSubscriber:
     def close(self) -> None:
         self._channel.close()
 
-    def start(self, method: str, request: Any) -> Any:
+    def start(self, method: str, request: Any, timeout: float | None = PATIENCE) -> Any:
         """A call as a future."""
         rpc = BY_METHOD[method]
         call: Any = self._channel.unary_unary(
@@ -61,7 +62,7 @@ class BareSubscriber:
             request_serializer=rpc.request.SerializeToString,
             response_deserializer=rpc.response.FromString,
         )
-        return call.future(request, timeout=PATIENCE)
+        return call.future(request, timeout=timeout, metadata=self._metadata)
 
     def command(self, *interests: tuple[str, str | None], subscribe: bool, **fields: Any) -> Any:
         """Send a batch; the first replaces. Returns the response."""
@@ -84,7 +85,9 @@ class BareSubscriber:
     def unsubscribe(self, channel: str, *keys: str | None) -> Any:
         return self.command(*((channel, key) for key in keys), subscribe=False)
 
-    def begin_poll(self, processed: int = 0, **fields: Any) -> Any:
+    def begin_poll(
+        self, processed: int = 0, *, timeout: float | None = PATIENCE, **fields: Any
+    ) -> Any:
         """A long poll under way, as a future."""
         request = channels.PollRequest(
             **{
@@ -94,7 +97,7 @@ class BareSubscriber:
                 **fields,
             }
         )
-        return self.start("Poll", request)
+        return self.start("Poll", request, timeout)
 
     def poll(self, processed: int = 0, **fields: Any) -> list[Any]:
         """The items that a poll brings."""

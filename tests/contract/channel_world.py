@@ -1,8 +1,8 @@
 """A publisher and a subscriber of channels without threads or wire, on a network that misbehaves.
 
 Their state machines, `Hub` and `Link`, are the real ones. Between them requests and replies get
-lost, requests come twice, the second time minutes late; the publisher is started anew, the
-subscriber sleeps through its timeout. One random number decides all of it, so a run can be had
+lost or come late, requests come twice, the second time minutes late; the publisher is started anew,
+the subscriber sleeps through its timeout. One random number decides all of it, so a run can be had
 again. What is promised is checked as it goes and at the end; `Broken` tells what was not kept.
 """
 
@@ -29,9 +29,10 @@ KEYS = ("a", "b", None)
 LIMITS = ChannelLimits()
 SETTINGS = ListenSettings(give_up_after=None, max_batch=3)
 
-# Of a hundred requests or replies so many are lost, and so many requests come again later.
-LOST, REPEATED = 12, 8
-# Seconds on the way; how late a repeated request comes; how long the subscriber sleeps.
+# Of a hundred requests or replies so many are lost, so many replies are late, and so many requests
+# come again later.
+LOST, DELAYED, REPEATED = 12, 8, 8
+# Seconds on the way; how late what is late comes; how long the subscriber sleeps.
 ON_THE_WAY = (0.001, 0.3)
 LATE = ((0.5, 3.0), (30.0, 60.0), (100.0, 700.0))
 ASLEEP = ((1.0, 50.0), (350.0, 800.0))
@@ -180,11 +181,11 @@ class World:
 
         def reply_with(reply: Any) -> None:
             lost = self._is_hit(LOST)
-            self._after(self._way(), lambda: come(Unavailable("lost") if lost else reply))
+            way = self._late() if self._is_hit(DELAYED) else self._way()
+            self._after(way, lambda: come(Unavailable("lost") if lost else reply))
 
         if self._is_hit(REPEATED):
-            late = self._random.uniform(*self._random.choice(LATE))
-            self._after(late, lambda: serve(request, lambda reply: None))
+            self._after(self._late(), lambda: serve(request, lambda reply: None))
         if self._is_hit(LOST):
             self._after(self._way(), lambda: come(Unavailable("lost")))
         else:
@@ -196,6 +197,9 @@ class World:
     def _way(self) -> float:
         return self._random.uniform(*ON_THE_WAY)
 
+    def _late(self) -> float:
+        return self._random.uniform(*self._random.choice(LATE))
+
     def _wake_for(self, take: Callable[[], list[Notice]]) -> None:
         """The subscriber takes an answer, now or when it is awake again."""
         if self._now < self._asleep_until:
@@ -203,7 +207,7 @@ class World:
             return
         self._tell(take())
         self._send()
-        if self._is_resetting and not self._link.unanswered_commands:
+        if self._is_resetting and not len(self._link._queue):
             self._is_resetting = False
             self._excused_until = self._now
 
@@ -256,7 +260,7 @@ class World:
 
     def _check_final_state(self) -> None:
         wanted = {(CHANNEL, key) for key in KEYS if (CHANNEL, key) in self._link}
-        known = self._hub._sessions.get("subscriber")
+        known = self._hub._sessions.get((None, "subscriber"))
         told = set() if known is None else known.interests
         if told != wanted:
             raise Broken(f"wanted is {wanted}, the publisher knows {told}")

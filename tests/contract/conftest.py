@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import pytest
 
 from emulator import Emulator
@@ -37,6 +39,16 @@ def face(request: pytest.FixtureRequest, emulator: Emulator) -> Iterator[Face]:
     face = open_face(request.param, emulator)
     yield face
     face.close()
+
+
+@pytest.fixture
+def foreign() -> Iterator[str]:
+    """The endpoint of a gRPC server that is not pullstream's, and has none of its calls."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None).wait()
 
 
 def open_face(name: str, emulator: Emulator) -> Face:

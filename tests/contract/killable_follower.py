@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from subscriber import SubscriberClient
-from subscriber.follow import CheckpointFile, CheckpointStore, Record, ServerCursor
+from subscriber.follow import CheckpointFile, Record, ServerCursor
 from tests.contract.following import until
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def _follow(endpoint: str, topic: str, directory: str, store: str, every: str) -
         # Or all would be handled before anybody can kill it.
         pause.wait(0.0005)
 
-    checkpoint: CheckpointStore | ServerCursor = (
+    checkpoint: CheckpointFile | ServerCursor = (
         ServerCursor(CURSOR) if store == "cursor" else CheckpointFile(Path(directory) / "positions")
     )
     client = SubscriberClient(endpoint=endpoint)

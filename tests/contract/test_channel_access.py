@@ -18,7 +18,15 @@ from subscriber import Reset, SubscriberClient
 from subscriber.listen.notices import ListenEvent
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
-from .channel_peers import BILLS, ORDERS, Heard, create_topics, statistics
+from .channel_peers import (
+    BILLS,
+    ORDERS,
+    BareSubscriber,
+    Heard,
+    create_topics,
+    data_of,
+    statistics,
+)
 
 
 def test_a_token_opens_the_channels_of_its_projects(clock: ManualClock) -> None:
@@ -49,6 +57,24 @@ def test_a_token_opens_the_channels_of_its_projects(clock: ManualClock) -> None:
             with pytest.raises(grpc.RpcError):
                 call("Poll", channels.PollRequest(subscriber_id="one"), token="other")
         assert statistics(emulator).interests == 1
+
+
+def test_nobody_comes_by_the_session_of_another(clock: ManualClock) -> None:
+    """Not even who has learned its id, and may use the same project."""
+    both = frozenset({"test"})
+    access = Access({"t": Principal("tester", both), "o": Principal("other", both)})
+    with Emulator(clock=clock, access=access) as emulator:
+        create_topics(emulator)
+        mine = BareSubscriber(emulator.endpoint, "one", token="t")
+        strange = BareSubscriber(emulator.endpoint, "one", token="o")
+        mine.subscribe(ORDERS, "a")
+        emulator.publish(ORDERS, "x", ordering_key="a")
+        strange.incarnation = mine.incarnation
+        assert strange.poll(1) == []
+        strange.unregister()
+        assert data_of(mine.poll()) == ["x"]
+        mine.close()
+        strange.close()
 
 
 def test_faults_know_the_channels_of_a_call(broker: Emulator, client: SubscriberClient) -> None:

@@ -185,6 +185,18 @@ def test_c0_30_a_short_failure_is_tried_again(broker: Emulator, client: Subscrib
     assert (heard.failures, heard.done) == ([], [None])
 
 
+def test_c0_30_a_publisher_that_is_quiet_is_not_gone(
+    broker: Emulator, client: SubscriberClient, recorder: Recorder
+) -> None:
+    """It answers each poll in time, however short that is."""
+    listener, heard = client.listen(poll_timeout=0.3, give_up_after=0.1), Heard()
+    heard.subscribe(listener, ORDERS, "a")
+    eventually(lambda: len(recorder.polls) == 4)
+    broker.publish(ORDERS, "x", ordering_key="a")
+    heard.wait_for("x")
+    assert heard.failures == []
+
+
 def test_c0_30_queued_commands_go_with_the_publisher(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
@@ -196,6 +208,8 @@ def test_c0_30_queued_commands_go_with_the_publisher(
         heard.subscribe(listener, ORDERS, key, wait=False)
     eventually(lambda: len(heard.failures) == 3)
     assert [type(error) for error in heard.done] == [Unavailable] * 3
+    # The batch under way is withdrawn; else it would go on with the fault lifted.
+    eventually(lambda: recorder.batches_open == 0)
     broker.faults.clear()
     heard.subscribe(listener, ORDERS, "z")
     assert recorder.commands()[-1] == [("z", True)]

@@ -3,7 +3,7 @@ for that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import pytest
@@ -52,11 +52,13 @@ class NoIncarnation(Hub):
 class NoBatchNumber(Hub):
     """Applies a batch again that comes again."""
 
-    def commands(self, request: channels.CommandsRequest, now: float) -> Any:
-        session = self._sessions.get(request.subscriber_id)
+    def commands(
+        self, request: channels.CommandsRequest, now: float, owner: Hashable = None
+    ) -> Any:
+        session = self._sessions.get((owner, request.subscriber_id))
         if session is not None:
             session.batch_no = 0
-        return super().commands(request, now)
+        return super().commands(request, now, owner)
 
 
 class NoReplace(Link):

@@ -37,14 +37,17 @@ def test_c0_32_ten_thousand_keys_are_one_waiting_call(
     assert data_of(poll.result().items) == ["x"]
 
 
-def test_c0_33_a_full_mailbox_drops_the_oldest_and_says_so() -> None:
-    """Three messages of 4,000 bytes where there is room for two."""
+@pytest.mark.parametrize(
+    ("interest", "keys"), [("a", "aaa"), (None, "aaa"), (None, "abc")], ids=["key", "all", "keys"]
+)
+def test_c0_33_a_full_mailbox_drops_the_oldest_and_says_so(interest: str | None, keys: str) -> None:
+    """Three messages of 4,000 bytes where there is room for two, whatever their keys."""
     publisher = ChannelPublisher(limits=ChannelLimits(mailbox_bytes=10_000))
     with served(publisher) as endpoint:
         bare = BareSubscriber(endpoint)
-        bare.subscribe("c", "a")
-        for number in range(3):
-            publisher.publish("c", "a", str(number) * 4000)
+        bare.subscribe("c", interest)
+        for number, key in enumerate(keys):
+            publisher.publish("c", key, str(number) * 4000)
         dropped, *kept = bare.poll()
         assert (dropped.dropped, dropped.seq) == (1, 1)
         assert [data[0] for data in data_of(kept)] == ["1", "2"]

@@ -12,6 +12,7 @@ from protocol.messages import pubsub_pb2 as pubsub
 from tests.contract.conftest import FACES
 from tests.contract.face import Face, FaceError, data_of, texts
 from tests.contract.lives import Lives
+from tests.subscriber.streaming.fakes import eventually
 
 
 @pytest.fixture(params=FACES)
@@ -122,6 +123,28 @@ def test_c2_5_of_class_disk_a_crash_is_told(lives: Lives) -> None:
     face = lives.restart()
     assert read(face, from_seq=head) == ([4], None)
     assert read(face, from_seq=3) == ([4], (4, head, "from_seq_too_old"))
+
+
+def test_c2_5_what_came_before_a_topic_was_made_durable_is_no_silent_loss(lives: Lives) -> None:
+    """Its class holds for what is appended from then on."""
+    lives.face.put_topic("feed", durability="memory")
+    lives.face.append("feed", texts(1, 2, 3))
+    lives.face.put_topic("feed", durable=True)
+    for begin_again in (lives.crash, lives.restart):
+        face = begin_again()
+        head = face.get_topic("feed")["head_seq"]
+        assert read(face, from_seq=1) == ([], (2, head, "from_seq_too_old"))
+
+
+def test_c2_2_c2_5_what_came_back_is_let_go_of_in_time(lives: Lives) -> None:
+    """Though nobody reads or writes: it would take room for ever."""
+    lives.face.put_topic("feed", ttl_ms=1000)
+    lives.face.append("feed", texts(1))
+    lives.restart()
+    engine = lives.emulator.engine
+    assert engine.kept_bytes > 0
+    lives.emulator.clock.advance(2)
+    eventually(lambda: engine.kept_bytes == 0)
 
 
 def test_c2_5_label_and_setting_are_one_thing(lives: Lives) -> None:

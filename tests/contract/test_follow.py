@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -208,8 +209,11 @@ def test_c1_11_after_an_overflow_it_pulls_again(here: Followed) -> None:
     assert cause_of_fall(here) == "overflow"
 
 
-def test_c1_11_after_its_stream_was_dropped_it_pulls_again(here: Followed) -> None:
-    """By the broker or on the way."""
+def test_c1_11_after_its_stream_was_dropped_it_pulls_again(
+    here: Followed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the broker or on the way; the log tells how."""
+    caplog.set_level("INFO", "pullstream.follow")
     here.append(5)
     here.live()
     here.wire.cut_stream()
@@ -218,6 +222,7 @@ def test_c1_11_after_its_stream_was_dropped_it_pulls_again(here: Followed) -> No
     here.diary.wait_for(lambda: len(here.diary.seqs) >= 105)
     assert here.diary.seqs == list(range(1, 106))
     assert cause_of_fall(here) == "stream lost"
+    assert "broke: 499 Locally cancelled" in caplog.text
 
 
 def test_c1_11_after_the_broker_was_away_it_pulls_again(here: Followed) -> None:
@@ -255,10 +260,14 @@ def test_c1_12_in_order_never_two_at_once_and_kept_after_the_handler(here: Follo
     assert all(before[-1:] == ([seq - 1] if seq > 11 else []) for seq, before in seen)
 
 
+def now() -> datetime:
+    return datetime.fromtimestamp(SYSTEM_CLOCK.now(), timezone.utc)
+
+
 def test_c1_13_caught_up_and_fell_behind_take_turns(here: Followed) -> None:
     """Each with position and time."""
     here.append(3)
-    before = SYSTEM_CLOCK.now()
+    before = now()
     follower = here.live()
     here.wire.cut_stream()
     here.diary.wait_for_turn(3)
@@ -267,7 +276,7 @@ def test_c1_13_caught_up_and_fell_behind_take_turns(here: Followed) -> None:
     for event in here.diary.events[:3]:
         assert isinstance(event, (CaughtUp, FellBehind))
         assert event.position.seq == 3
-        assert before <= event.time <= SYSTEM_CLOCK.now()
+        assert before <= event.time <= now()
 
 
 @pytest.mark.parametrize(("count", "after"), [(0, 0), (0, "tail"), (3, "tail"), (3, 3)])
@@ -315,6 +324,19 @@ def test_c1_14_a_handler_that_raises_ends_it_before_the_record(
     assert follower.position.seq == 2
     here.live(checkpoint=tmp_path / "positions.db")
     assert here.diary.seqs == [3, 4, 5]
+
+
+def test_c1_14_the_position_of_who_has_handled_nothing_is_where_it_began(here: Followed) -> None:
+    """Not where its first read has come to."""
+
+    def handle(record: Record) -> None:
+        raise ValueError("the first")
+
+    here.append(5)
+    for start in (0, 2):
+        follower = here.follow(start, handler=handle)
+        assert isinstance(follower.exception(20), ValueError)
+        assert follower.position == here.diary.closed.position == Checkpoint(start)
 
 
 def test_c1_14_a_server_that_is_gone(here: Followed) -> None:

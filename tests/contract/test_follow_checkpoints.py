@@ -38,6 +38,24 @@ def test_c1_2_several_followers_share_a_file(here: Followed, tmp_path: Path) -> 
     assert kept_in(path) == {"audit": 6, "billing": 6}
 
 
+def test_c1_2_one_file_may_be_named_once_for_several_followers(
+    here: Followed, tmp_path: Path
+) -> None:
+    """The one does nothing to the other, also when it is refused."""
+    file = CheckpointFile(tmp_path / "positions.db")
+    here.append(1)
+    first = here.live(checkpoint=file)
+    with followed(here.emulator, TOPIC + "-2") as other:
+        other.append(1)
+        other.live(checkpoint=file).close()
+    for _ in range(2):
+        assert isinstance(here.follow(checkpoint=file).exception(20), CheckpointError)
+    here.append(1)
+    until(lambda: first.position.seq == 2)
+    assert first.close()
+    assert kept_in(tmp_path / "positions.db") == {TOPIC: 2, TOPIC + "-2": 1}
+
+
 def test_c1_2_a_name_is_for_one_follower_at_a_time(here: Followed, tmp_path: Path) -> None:
     """A second one is refused, in this process as in another, until the first has ended."""
     path = tmp_path / "positions.db"
@@ -69,6 +87,32 @@ def test_c1_2_a_file_that_cannot_be_used(here: Followed, tmp_path: Path) -> None
     for path in (tmp_path / "no folder" / "positions.db", tmp_path / "text"):
         assert isinstance(here.follow(checkpoint=path).exception(20), CheckpointError)
         assert here.diary.seqs == []
+
+
+def test_c1_2_a_name_is_for_one_follower_by_whatever_link_its_file_is_reached(
+    here: Followed, tmp_path: Path
+) -> None:
+    """The lock is of the file, not of a name of it."""
+    (tmp_path / "link.db").symlink_to(tmp_path / "positions.db")
+    here.append(1)
+    here.live(checkpoint=tmp_path / "positions.db")
+    second = here.follow(checkpoint=tmp_path / "link.db")
+    assert "somebody else follows" in str(second.exception(20))
+
+
+def test_c1_2_a_lock_that_may_not_be_made_is_no_other_follower(
+    here: Followed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message is about the file then."""
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("subscriber.follow.file_store.FileLock", refuse)
+    here.append(1)
+    error = here.follow(checkpoint=tmp_path / "positions.db").exception(20)
+    assert isinstance(error, CheckpointError)
+    assert "cannot keep positions" in str(error)
 
 
 class Fickle:

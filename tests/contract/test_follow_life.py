@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from emulator import Emulator
+from protocol.clock import ManualClock
 from protocol.errors import Unavailable
-from subscriber import AsyncSubscriberClient, SubscriberClosed
+from subscriber import (
+    AsyncSubscriberClient,
+    ServerCursor,
+    SubscriberClient,
+    SubscriberClosed,
+    types,
+)
 from subscriber.follow import CloseReason, FellBehind, Follower, FollowState, Record
 from subscriber.follow.follow import Follow
 from subscriber.follow.settings import Rules, Settings
 from subscriber.follow.source import Source
 from subscriber.follow.stores import Nowhere
+from subscriber.rpc import Rpcs
 from tests.contract.face import PATIENCE
 from tests.contract.following import TOPIC, Followed, Held, followed, kept_in, until
 from tests.subscriber.program import start_program
+from tests.subscriber.scripted_server import Call, ScriptedServer
 
 
 @pytest.fixture
@@ -60,6 +71,68 @@ def test_it_can_be_closed_by_its_own_handler(here: Followed) -> None:
     assert followers[0].state is FollowState.CLOSED
 
 
+def test_none_of_its_threads_outlives_it(here: Followed) -> None:
+    """Neither the handler's nor the stream's."""
+    here.append(1)
+    follower = here.live()
+    names = {thread.name for thread in threading.enumerate()}
+    assert {"pullstream-follow", "pullstream-follow-stream"} <= names
+    assert follower.close()
+    names = {thread.name for thread in threading.enumerate()}
+    assert not [name for name in names if name.startswith("pullstream-follow")]
+
+
+def test_it_can_be_closed_while_its_topic_is_made() -> None:
+    """A server that does not answer keeps nobody waiting."""
+    asked, answer = threading.Event(), threading.Event()
+
+    def wait(call: Call) -> None:
+        asked.set()
+        answer.wait(PATIENCE)
+
+    with ScriptedServer(wait) as server, SubscriberClient(endpoint=server.endpoint) as client:
+        follower = client.follow(TOPIC, print, create=True)
+        assert asked.wait(PATIENCE)
+        assert follower.close(timeout=1.0)
+        answer.set()
+
+
+def test_a_server_that_has_no_feeds_is_told_as_such(foreign: str) -> None:
+    """Google's, say. Another attempt would not help."""
+    with SubscriberClient(endpoint=foreign) as client:
+        for checkpoint in (None, ServerCursor("projects/p/cursors/c")):
+            follower = client.follow(TOPIC, print, checkpoint=checkpoint)
+            assert "a call of pullstream's broker" in str(follower.exception(PATIENCE))
+
+
+def test_a_wait_for_the_first_answer_costs_nothing() -> None:
+    """Also after the clock has jumped."""
+
+    class Away(Nowhere):
+        def open(self, topic: str) -> None:
+            raise Unavailable("away")
+
+    class Counted(ManualClock):
+        looks = 0
+
+        def timeout(self, deadline: float | None) -> float | None:
+            self.looks += 1
+            return super().timeout(deadline)
+
+    clock = Counted()
+    settings = Settings(TOPIC)
+    source = Source(Rpcs(grpc.insecure_channel("localhost:1")), settings)
+    follow = Follow(source, Away(), print, None, None, settings, clock)
+    follow.start()
+    until(lambda: clock.looks == 1)
+    clock.advance(0.001)
+    until(lambda: clock.looks >= 2)
+    threading.Event().wait(0.05)
+    assert clock.looks < 10
+    follow.stop()
+    assert follow.future.result(PATIENCE) is True
+
+
 def test_an_event_that_cannot_be_told_changes_nothing(here: Followed) -> None:
     """It is logged."""
 
@@ -81,8 +154,12 @@ def test_an_event_that_cannot_be_told_changes_nothing(here: Followed) -> None:
         {"handler": asyncio.sleep},
         {"after": -1},
         {"after": "soon"},
+        {"after": 2**63},
+        {"after": types.Cursor(topic=TOPIC + "-2", seq=1)},
         {"on_event": 1},
         {"checkpoint": 5},
+        {"filter": None},
+        {"exclude_node": 5},
         {"checkpoint_every": 0},
         {"checkpoint_seconds": -1},
         {"live_buffer": 0},
@@ -228,6 +305,45 @@ def test_c1_14_a_server_that_never_was(here: Followed) -> None:
     assert isinstance(follower.exception(PATIENCE), Unavailable)
     assert here.diary.closed.reason is CloseReason.SERVER_GONE
     assert [type(event).__name__ for event in here.diary.events] == ["Closed"]
+
+
+def test_the_filter_of_a_position_counts(here: Followed) -> None:
+    """Such as that of a reading, after which it goes on."""
+    here.append(1, tag="a")
+    here.append(1, tag="b")
+    here.append(1, tag="a")
+    here.live(types.Position(after_seq=1, filter='attributes.tag = "a"'))
+    assert here.diary.seqs == [3]
+
+
+@pytest.mark.parametrize("what", ["follower", "client", "client, on a thread"])
+def test_a_coroutine_may_close_what_it_is_run_by(here: Followed, what: str) -> None:
+    """It is not waited for, as it could not end. It is done with its record, and gets no other."""
+    seen: list[int] = []
+
+    async def main() -> None:
+        client = AsyncSubscriberClient(endpoint=here.emulator.endpoint)
+        followers: list[Follower] = []
+
+        async def close() -> None:
+            if what == "follower":
+                assert not followers[0].close()
+            elif what == "client":
+                await client.close()
+            else:
+                await asyncio.to_thread(client.admin.close)
+
+        async def handle(record: Record) -> None:
+            await asyncio.gather(close())
+            seen.append(record.seq)
+
+        followers.append(client.follow(TOPIC, handle))
+        assert await asyncio.wait_for(asyncio.wrap_future(followers[0]), PATIENCE) is True
+        await client.close()
+
+    here.append(3)
+    asyncio.run(main())
+    assert seen == [1]
 
 
 def test_coroutines_follow_on_their_event_loop(here: Followed) -> None:

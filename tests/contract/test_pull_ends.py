@@ -6,7 +6,7 @@ import pytest
 
 from protocol.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
 from subscriber import PullTimeout, SubscriberClient, SubscriberClosed
-from tests.contract.pull_world import PATIENCE, SUBSCRIPTION, PullWorld, texts
+from tests.contract.pull_world import PATIENCE, SUBSCRIPTION, PullWorld, seconds_of, texts
 from tests.contract.pull_world import world as world
 
 
@@ -67,6 +67,43 @@ def test_c3_17_a_closed_client_fetches_nothing_and_messages_stay(world: PullWorl
     with pytest.raises(SubscriberClosed, match="this client is closed"):
         client.fetch(SUBSCRIPTION)
     assert texts(world.client.fetch(SUBSCRIPTION)) == ["a"]
+
+
+def test_c3_17_closing_the_client_gives_back_what_waits_for_more(world: PullWorld) -> None:
+    """It holds one and waits for two: the one is there for others, not when its lease ends."""
+    client = SubscriberClient(endpoint=world.emulator.endpoint)
+    world.publish("a")
+    waiting = world.start(client.fetch, SUBSCRIPTION, 3, None, 3)
+    world.wait_until_waiting(1)
+    client.close()
+    assert isinstance(waiting.exception(PATIENCE), SubscriberClosed)
+    assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
+
+
+def test_c3_17_a_server_that_says_nothing_does_not_hold_up_closing(
+    world: PullWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fetches cannot be asked for what they may hold, and end with the connection."""
+    monkeypatch.setattr("subscriber.fetch.fetching.GIVE_BACK_TIME", 0.2)
+    client = SubscriberClient(endpoint=world.emulator.endpoint)
+    with world.emulator.faults.drop("Pull") as fault:
+        waiting = [world.start(client.fetch, SUBSCRIPTION, 3, None, 3) for _ in range(10)]
+        fault.wait_for_hits(10)
+        # Not for each of them in turn.
+        assert 0.1 < seconds_of(client.close) < 1.5
+    assert all(isinstance(each.exception(PATIENCE), SubscriberClosed) for each in waiting)
+
+
+def test_c3_17_what_closing_gives_back_is_not_taken_by_the_same_client(world: PullWorld) -> None:
+    """One thread works on a message, another waits for the next."""
+    client = SubscriberClient(endpoint=world.emulator.endpoint)
+    world.publish("a")
+    with client.fetch(SUBSCRIPTION):
+        waiting = world.start(client.fetch, SUBSCRIPTION, timeout=None)
+        world.wait_until_waiting(1)
+        client.close()
+    assert isinstance(waiting.exception(PATIENCE), SubscriberClosed)
+    assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
 
 
 def test_c3_17_deleting_the_subscription_ends_waiting_fetches(world: PullWorld) -> None:

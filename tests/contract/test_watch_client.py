@@ -9,7 +9,7 @@ import pytest
 
 from emulator import Emulator
 from protocol.clock import ManualClock
-from protocol.errors import NotFound
+from protocol.errors import NotFound, Unimplemented
 from subscriber import SubscriberClient, types
 from subscriber.feeds import CaughtUp, Gap, GapReason, Opened, Records, TopicDeleted
 from tests.contract.watching import Frames, Held
@@ -64,6 +64,15 @@ def test_c2_15_an_unknown_topic_is_the_result(client: SubscriberClient) -> None:
     with pytest.raises(NotFound):
         client.watch({NEWS: 0, "projects/p/topics/none": 0}, frames).result(10)
     assert frames.all == []
+
+
+def test_a_server_that_has_no_feeds_is_told_as_such(foreign: str) -> None:
+    """Google's, say. Another attempt would not help."""
+    with SubscriberClient(endpoint=foreign) as client:
+        with pytest.raises(Unimplemented, match="no Watch, which is a call of pullstream's broker"):
+            client.watch({NEWS: 0}, print).result(10)
+        with pytest.raises(Unimplemented, match="no Read, which is a call of pullstream's broker"):
+            client.read(NEWS)
 
 
 def test_c2_16_a_tail_has_only_what_comes_after_it(client: SubscriberClient) -> None:

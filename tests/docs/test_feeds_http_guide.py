@@ -21,6 +21,7 @@ from emulator.feeds.settings import DEFAULT_CAP_RECORDS
 from emulator.rest.v0 import reading as v0_reading
 from emulator.rest.v0 import routers, topics, watches, writing
 from emulator.rest.v0.endpoints import ENDPOINTS
+from emulator.rest.v0.json_text import MAX_DEPTH
 from emulator.rest.v0.short_names import DEFAULT_PROJECT
 from protocol.clock import ManualClock
 from tests.optional_tools import missing
@@ -121,6 +122,7 @@ def test_its_numbers_are_the_brokers() -> None:
         "keeps {:,} records": DEFAULT_CAP_RECORDS,
         "Up to {:,} records": MAX_RECORDS,
         "At most {} MiB": MAX_DATA_BYTES // 2**20,
+        "nested {} deep": MAX_DEPTH,
         "deletes go by; {} bytes": MAX_TAG_BYTES,
         "written it; {} bytes": MAX_NODE_BYTES,
         "| {},": selection.DEFAULT_MESSAGES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -9,10 +10,20 @@ from typing import Any
 import pytest
 
 from emulator import Emulator
+from emulator.rest.v0.json_text import loads_records
+from protocol.errors import InvalidArgument
 from tests.emulator.v0_client import TOPIC, V0
 
 ROUTER = "/v0/routers/copies"
 WATCH = "/v0/watch"
+
+
+def nested(depth: int) -> Any:
+    """Arrays in arrays."""
+    value: Any = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +70,7 @@ def test_bad_settings(v0: V0, content: Any, told: str) -> None:
     [
         ({}, "records is missing"),
         ({"records": {"data": 1}}, "records must be an array"),
-        ({"records": []}, "message_count"),
+        ({"records": []}, "records must have at least one element"),
         ({"records": [1]}, "records[0] must be an object: 1"),
         ({"records": [{"data": 1}, {}]}, "records[1].data is missing"),
         ({"records": [{"data": 1, "dat": 1}]}, 'no field "records[0].dat"'),
@@ -71,11 +82,15 @@ def test_bad_settings(v0: V0, content: Any, told: str) -> None:
         ({"records": [{"data": 1, "key": {}}]}, "records[0].key must be text: an object"),
         ({"records": [{"data": 1, "meta": []}]}, "records[0].meta must be an object"),
         ({"records": [{"data": 1, "meta": {"a": 1}}]}, "records[0].meta.a must be text: 1"),
+        ({"records": [{"data": 1, "meta": {"a" * 1000: 1}}]}, f"meta.{'a' * 100} must be text"),
         ({"records": [{"data": 1, "meta": {"\udfff": ""}}]}, "records[0].meta must be text"),
         ({"records": [{"data": 1, "meta": {"tag": "x"}}]}, "records[0].meta must not have tag"),
         ({"records": [{"data": 1, "meta": {"": "x"}}]}, "attribute key"),
-        ({"records": [{"data": "x" * 2**20}]}, "data_size"),
-        ({"records": [{"data": 1}] * 10_001}, "message_count"),
+        ({"records": [{"data": 1, "meta": {f"a{n}": "" for n in range(101)}}]}, "at most 100 "),
+        ({"records": [{"data": "x" * 2**20}]}, "data must have at most 1048576 bytes"),
+        ({"records": [{"data": nested(501)}]}, "data must not be nested deeper than 500"),
+        ({"records": [{"data": {"a": [nested(499)]}}]}, "not be nested deeper than 500"),
+        ({"records": [{"data": 1}] * 10_001}, "records must have at most 10000 elements"),
         ({"records": [{"data": 1}], "node": 1}, "node must be text: 1"),
         ({"records": [{"data": 1}], "idempotency_key": 1}, "idempotency_key must be text: 1"),
         ({"records": [{"data": 1}], "idempotency_key": "x" * 257}, "idempotency_key_size"),
@@ -151,7 +166,7 @@ def test_bad_deletes(v0: V0, content: Any, told: str) -> None:
         ({"source": 1, "dest": "others"}, "source must be text: 1"),
         ({"source": "orders", "dest": None}, "dest is missing"),
         ({"source": "orders", "dest": "orders"}, "must differ"),
-        ({"source": "orders", "dest": "x"}, "Invalid resource name"),
+        ({"source": "orders", "dest": "x"}, '"x" cannot name a topic'),
         ({"source": "orders", "dest": "others", "filter": "x"}, "filter must be"),
         ({"source": "orders", "dest": "others", "preserve_node": 1}, "preserve_node must be"),
         ({"source": "orders", "dest": "others", "preserve_tag": 1}, "preserve_tag must be"),
@@ -180,9 +195,10 @@ def test_bad_routers(v0: V0, content: Any, told: str) -> None:
         ({"topics": {"orders": {"filter": 1}}}, "topics[orders].filter must be"),
         ({"topics": {"\ud800": {}}}, "A name in topics must be text in Unicode"),
         ({"topics": {"orders:eu": {}, "orders%3Aeu": {}}}, "topics has orders%3Aeu twice"),
-        ({"topics": {f"orders{n}": {} for n in range(257)}}, "topics"),
+        ({"topics": {f"orders{n}": {} for n in range(257)}}, "topics must have from 1 to 256"),
         ({"topics": {"orders": {}}, "cursor": 1}, "cursor must be text: 1"),
-        ({"topics": {"orders": {}}, "cursor": "made up"}, "resume_token"),
+        ({"topics": {"orders": {}}, "cursor": "made up"}, "cursor must be the id of an event"),
+        ({"topics": {"orders": {}}, "cursor": "\ud800"}, "cursor must be text in Unicode"),
         ({"topics": {"orders": {}}, "node": 1}, "node must be text: 1"),
         ({"topics": {"orders": {}}, "limit": "all"}, "limit must be a whole number"),
         ({"topics": {"orders": {}}, "max_batch_bytes": -1}, "max_batch_bytes must be from 0"),
@@ -200,7 +216,7 @@ def test_bad_watches(v0: V0, content: Any, told: str) -> None:
     [
         b"{", b"{}}", b'{"a" 1}', b"{'a': 1}", b'{"a": NaN}', b"\xff", b"{1: 2}",
         b'{"records": [1 2]}', b'{"records": [{"data": }]}', b'{"records": [{"data": 1}',
-        b'{"records": ' + b"[" * 100_000,
+        b'{"records": ' + b"[" * 100_000, b'{"records": [{"data": ' + b"[" * 100_000,
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("path", [TOPIC, f"{TOPIC}/diff"])
@@ -211,6 +227,27 @@ def test_a_body_that_is_no_json(v0: V0, path: str, body: bytes) -> None:
         answer = connection.getresponse()
         assert answer.status == 400
         assert b"The body is not JSON" in answer.read()
+    assert v0.data() == [1]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"records":[' + b"{}," * 10_000 + b"!", "records must have at most 10000 elements"),
+        (b'{"records":[{' + b'"tag":"",' * 20 + b"!", "A record must have at most 20 elements"),
+        (b"{" + b'"node":"",' * 20 + b"!", "The body must have at most 20 elements"),
+    ],
+)
+def test_what_is_too_much_is_not_read_to_its_end(body: bytes, told: str) -> None:
+    """Ten megabytes of it would take ten seconds, in which the broker does nothing else."""
+    with pytest.raises(InvalidArgument, match=told):
+        loads_records(body)
+
+
+def test_a_body_that_is_not_encoded_as_it_says(v0: V0) -> None:
+    v0.append(1)
+    status, _, text = v0.rest.raw("POST", TOPIC, b'{"records": []}', **{"Content-Encoding": "gzip"})
+    assert (status, json.loads(text)["error"]["code"]) == (400, "invalid_request")
     assert v0.data() == [1]
 
 
@@ -232,13 +269,16 @@ def test_a_body_that_is_too_large(v0: V0) -> None:
         ("GET", f"{TOPIC}?touch=false", "There is no parameter 'touch'"),
         ("GET", f"{TOPIC}?project=a/b", "Invalid resource name"),
         ("GET", f"{TOPIC}?project=", "Invalid resource name"),
-        ("GET", "/v0/topics/1", "Invalid resource name"),
-        ("GET", "/v0/topics/goog", "Invalid resource name"),
-        ("PUT", "/v0/topics/" + "x" * 256, "Invalid resource name"),
-        ("PUT", "/v0/topics/" + "%3A" * 100, "Invalid resource name"),
-        ("POST", "/v0/topics/1/diff", "Invalid resource name"),
-        ("GET", "/v0/routers/1", "Invalid resource name"),
-        ("DELETE", "/v0/routers/1", "Invalid resource name"),
+        ("GET", "/v0/topics/1", '"1" cannot name a topic'),
+        ("GET", "/v0/topics/goog", '"goog" cannot name a topic'),
+        ("PUT", "/v0/topics/" + "x" * 256, "cannot name a topic"),
+        ("PUT", "/v0/topics/" + "%3A" * 100, "cannot name a topic"),
+        ("PUT", "/v0/topics/%0A", '"\\n" cannot name a topic'),
+        ("POST", "/v0/topics/1/diff", "cannot name a topic"),
+        ("GET", "/v0/routers/1", '"1" cannot name a router'),
+        ("DELETE", "/v0/routers/1", "cannot name a router"),
+        ("PUT", "/v0/topics/caf%E9", "The name in the path must be percent-encoded UTF-8"),
+        ("PUT", "/v0/topics/cafe?project=caf%E9", "The query must be percent-encoded UTF-8"),
     ],
 )
 def test_bad_names_and_parameters(v0: V0, verb: str, path: str, told: str) -> None:
@@ -248,7 +288,8 @@ def test_bad_names_and_parameters(v0: V0, verb: str, path: str, told: str) -> No
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
 def test_a_body_where_none_says_anything(v0: V0, verb: str) -> None:
     v0.ok("PUT", TOPIC)
-    assert "no field" in v0.message(verb, TOPIC, {"if_empty": True})
+    told = v0.message(verb, TOPIC, {"if_empty": True})
+    assert told == 'There is no field "if_empty"; there is none.'
     assert v0.ok("GET", TOPIC)
 
 
@@ -260,7 +301,9 @@ def test_a_body_where_none_says_anything(v0: V0, verb: str) -> None:
         ("POST", f"{TOPIC}/delete", (404, "not_found")),
         ("GET", ROUTER, (404, "not_found")),
         ("GET", f"{WATCH}/wid_x", (404, "not_found")),
+        ("GET", "/v0", (404, "not_found")),
         ("GET", "/v0/", (404, "not_found")),
+        ("GET", "/v0/%0A", (404, "not_found")),
         ("GET", "/v0/topics/", (404, "not_found")),
         ("GET", "/v0/topic", (404, "not_found")),
         ("POST", f"{TOPIC}/claim", (404, "not_found")),

@@ -44,7 +44,7 @@ TEXTS = (
 )
 
 # What no resource can be called.
-NAMES = ("1", "%00", "%2F", "%FF", "goog", "x" * 3000, "%ED%A0%80", "@@", "..", "%", "~")
+NAMES = ("1", "%00", "%2F", "%0A", "%FF", "goog", "x" * 3000, "%ED%A0%80", "@@", "..", "%", "~")
 
 ENDPOINTS = (
     ("PUT", "topics/{}"), ("GET", "topics/{}"), ("DELETE", "topics/{}"), ("POST", "topics/{}"),

@@ -95,12 +95,20 @@ def test_data_is_any_json_value(v0: V0, data: list[Any]) -> None:
         "123456789012345678901234567890",
         '{"a":1,"a":2}',
         '"\\u0041\\ud800"',
+        "9" * 5000,
+        "[" * 500 + "]" * 500,
+        f'"{"[" * 1000}"',
     ],
 )
 def test_data_keeps_its_text(v0: V0, text: str) -> None:
     """Also where a reader of JSON would make something else of it."""
     assert raw_append(v0, f' {{"records": [ {{"data": {text} }}]}}') == 201
     assert f'"data":{text}}}' in raw_diff(v0)
+    with closing(v0.rest.connect()) as connection:
+        connection.request("GET", v0.watch(limit=1))
+        stream = connection.getresponse()
+        lines = [stream.readline().decode() for _ in range(5)]
+    assert f'"data":{text}}}' in lines[-1]
 
 
 def test_space_between_the_parts_of_data_is_none_of_it(v0: V0) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
 import socket
+import tracemalloc
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import grpc
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
 from emulator import Emulator
+from emulator.rest.v0.event_stream import EventStream
 from protocol.clock import ManualClock
+from protocol.messages import encoded_pb2 as encoded
 from protocol.messages import feeds_pb2 as feeds
 from protocol.rpcs import BY_METHOD
 from tests.emulator.event_reader import Event
@@ -31,12 +39,26 @@ def v0(emulator: Emulator) -> V0:
     return V0(emulator.endpoint)
 
 
-def wait_for_watchers(v0: V0, count: int) -> None:
+def wait_for_watchers(v0: V0, count: int, topic: str = TOPIC) -> None:
     """The broker learns a moment later that a client has hung up."""
     for _ in range(1000):
-        if v0.ok("GET", TOPIC)["watchers"] == count:
+        if v0.ok("GET", topic)["watchers"] == count:
             return
     raise AssertionError(f"there are not {count} watchers")
+
+
+@contextmanager
+def stalled(v0: V0, path: str) -> Iterator[socket.socket]:
+    """A connection of somebody who opens a stream and reads nothing of it."""
+    host, port = v0.endpoint.split(":")
+    with socket.socket() as connection:
+        # Small, so that it is soon full.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(PATIENCE)
+        connection.connect((host, int(port)))
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        wait_for_watchers(v0, 1)
+        yield connection
 
 
 # ---- sessions ----------------------------------------------------------------------------------
@@ -243,6 +265,26 @@ def test_another_session_may_go_on_where_one_was(v0: V0) -> None:
     assert sorted(came) == ["b", "c"]
 
 
+def test_c2_18_an_id_of_as_many_topics_as_there_may_be_is_taken_back(v0: V0) -> None:
+    """As an EventSource sends it: in a header, which is long then."""
+    topics: Any = {f"notifications:{number}{'x' * 200}": {} for number in range(256)}
+    for name in topics:
+        v0.append("a", topic=f"/v0/topics/{name}")
+    path = v0.watch(topics=topics)
+    with v0.stream(path) as stream:
+        first = stream.next_of("record").id
+        # To the end: who hangs up with much on its way is noticed late.
+        for _ in topics:
+            stream.next_of("caught-up")
+    assert first is not None
+    assert len(first) > 64 * 1024
+    wait_for_watchers(v0, 0, f"/v0/topics/{next(iter(topics))}")
+    with v0.stream(path, **{"Last-Event-ID": first}) as stream:
+        # The first of them is behind that id.
+        again = {stream.next_of("record").data["topic"] for _ in range(255)}
+    assert len(again) == 255
+
+
 def test_an_id_that_no_stream_has_sent_is_refused(v0: V0) -> None:
     """Before anything is sent."""
     v0.append("a")
@@ -341,14 +383,7 @@ def test_a_reader_that_stands_still_is_given_up(
     """Its connection is closed, and what its topic still has is there when it comes back."""
     v0.ok("PUT", TOPIC, {"cap_records": 100})
     path = v0.watch()
-    with socket.socket() as connection:
-        # Small, so that it is soon full.
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        host, port = v0.endpoint.split(":")
-        connection.settimeout(PATIENCE)
-        connection.connect((host, int(port)))
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        wait_for_watchers(v0, 1)
+    with stalled(v0, path) as connection:
         for _ in range(20):
             v0.append("x" * 100_000)
         clock.advance(5)
@@ -361,6 +396,28 @@ def test_a_reader_that_stands_still_is_given_up(
     assert "has taken nothing for 5 s" in caplog.text
     with v0.stream(path) as stream:
         assert stream.next().data["to_seq"] > 0
+
+
+def test_c2_23_a_stalled_reader_costs_one_event_and_what_is_on_its_way(
+    v0: V0, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not several forms of the event, of which there may be 8 MiB."""
+    v0.ok("PUT", TOPIC)
+    size = 4 * 2**20
+    for _ in range(20):
+        v0.append("x" * (size // 8))
+    path = v0.watch(max_batch_bytes=size)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        with stalled(v0, path):
+            while "has taken nothing for 5 s" not in caplog.text:
+                clock.advance(1)
+            gc.collect()
+            cost, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert cost < 1.5 * size
 
 
 def test_streams_end_with_the_broker(clock: ManualClock) -> None:
@@ -405,3 +462,21 @@ def test_no_data_breaks_the_lines_of_an_event(v0: V0, data: bytes, told: Any) ->
     with v0.stream(v0.watch()) as stream:
         (record,) = stream.next().data["records"]
     assert record["data"] == told
+
+
+def test_between_two_events_others_have_their_turn() -> None:
+    """Also if the client takes everything at once, so that a write waits for nothing."""
+
+    class Greedy(web.StreamResponse):
+        async def write(self, data: bytes | bytearray | memoryview) -> None:
+            pass
+
+    async def others_have_their_turn() -> bool:
+        stream = EventStream(make_mocked_request("GET", "/"), lambda frame: "")
+        stream.response = Greedy()
+        other = asyncio.create_task(asyncio.sleep(0))
+        await stream.write(encoded.EncodedFrame())
+        await stream.write(encoded.EncodedFrame())
+        return other.done()
+
+    assert asyncio.run(others_have_their_turn())

@@ -204,6 +204,28 @@ def test_tail_topic_prints_what_comes_and_what_was_missed() -> None:
         assert sample.returncode == 0
 
 
+def test_tail_topic_waits_for_its_topic() -> None:
+    """It may be started before anybody writes."""
+    with Emulator(rest=True) as broker:
+        base = f"http://{broker.endpoint}"
+        with subprocess.Popen(
+            [sys.executable, "samples/tail_topic.py", base, "orders"],
+            cwd=ROOT,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as sample:
+            assert sample.stdout is not None
+            assert sample.stderr is not None
+            assert sample.stderr.readline() == "again in 2 s: HTTP Error 404: Not Found\n"
+            topic = f"{base}/v0/topics/orders"
+            urlopen(topic, b'{"records": [{"data": "hello"}]}').close()
+            assert sample.stdout.readline() == '"hello"\n'
+            urlopen(Request(topic, method="DELETE")).close()
+            assert sample.wait(60) == 0
+
+
 def test_work_is_a_callback_for_a_worker(pubsub_emulator: Emulator, subscription: str) -> None:
     """work.py handles messages under `pullstream worker`."""
     publish(["one"])

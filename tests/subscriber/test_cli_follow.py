@@ -69,15 +69,27 @@ def test_people_are_told_on_the_side() -> None:
         client.put_feed(topic=TOPIC, config={"cap_records": 1})
     result = pullstream("follow", "orders", "--until-caught-up")
     gap, caught_up, stopped = result.stderr.splitlines()
-    assert gap == "gap: 1 to 1 are gone (cap)"
+    assert gap == f"{TOPIC}: lost 1 to 1 (cap)"
     assert caught_up.startswith("caught up at 2, 20")
     assert stopped == "stopped after 2"
+
+
+def test_a_topic_made_anew_is_told_as_such(tmp_path: Path) -> None:
+    """And read from its beginning."""
+    file = str(tmp_path / "positions.db")
+    until_caught_up("--checkpoint", file)
+    assert pullstream("topics", "delete", "orders").code == 0
+    append("anew")
+    result = pullstream("follow", "orders", "--until-caught-up", "--checkpoint", file)
+    assert result.lines == ["anew"]
+    assert f"{TOPIC}: deleted and made again, its numbers begin anew\n" in result.stderr
 
 
 def test_machines_get_an_object_for_each_record_and_event() -> None:
     """All of it on stdout, in order."""
     result = pullstream("follow", "orders", "--until-caught-up", "--after", "1", "--json")
     record, caught_up, closed = result.objects
+    assert (record["event"], record["topic"]) == ("record", TOPIC)
     assert (record["messageId"], record["data"]) == ("2", "two")
     assert (caught_up["event"], caught_up["seq"]) == ("caught-up", 2)
     assert (closed["event"], closed["reason"], closed["seq"]) == ("closed", "stopped", 2)
@@ -107,6 +119,8 @@ def test_a_topic_that_does_not_exist() -> None:
         (["--checkpoint", "a", "--cursor", "b"], "not both"),
         (["--name", "a"], "--checkpoint"),
         (["--after", "soon"], "tail"),
+        (["--after", "9" * 20], "a number must be from 0 to"),
+        (["--after", "9" * 5000], "--after"),
     ],
 )
 def test_options_that_do_not_fit(options: list[str], complaint: str) -> None:

@@ -64,6 +64,12 @@ def test_keys_are_chosen(pubsub_emulator: Emulator) -> None:
     ]
 
 
+def test_a_key_that_is_given_twice_counts_once() -> None:
+    """Its failure is that of everything."""
+    result = pullstream("listen", "nothing", "--key", "a", "--key", "a")
+    assert result.code == 1
+
+
 def test_it_stops_when_nothing_comes_for_too_long() -> None:
     """That is no failure."""
     result = pullstream("listen", "orders", "--idle-exit", "0.05")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from protocol.errors import DeadlineExceeded, NotFound, RpcError, Unavailable
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber import PullTimeout
 from subscriber.fetch.rules import EXTENSION, LONGEST_LINGER, Fetch, Fetched, Wanted
+from subscriber.rpc import Rpcs
 from subscriber.steps import Call, Pause
 
 NAME = "projects/p/subscriptions/s"
@@ -23,8 +26,12 @@ NAME = "projects/p/subscriptions/s"
 class Script:
     """Runs a fetch; each Pull takes so many seconds, then brings so many messages, or an error.
 
-    When the script is at its end, each Pull takes all its time and brings nothing.
+    When the script is at its end, each Pull takes all its time and brings nothing. `settles_in` is
+    how many seconds a change of deadlines takes.
     """
+
+    settles_in = 0.0
+    id_length = 0
 
     def __init__(self, *answers: tuple[float, int | BaseException]) -> None:
         self.clock = ManualClock()
@@ -63,13 +70,17 @@ class Script:
             self.clock.advance(max(step.until - self.clock.monotonic(), 0))
             return
         request: Any = step.request
+        assert step.timeout is not None
         if step.method == "ModifyAckDeadline":
+            assert request.ByteSize() < 512 * 1024
+            self.clock.advance(min(self.settles_in, step.timeout))
+            if self.settles_in > step.timeout:
+                raise DeadlineExceeded("too late")
             if request.ack_deadline_seconds:
                 self.extended.append((self.clock.monotonic(), request.ack_deadline_seconds))
             else:
                 self.given_back += request.ack_ids
             return
-        assert step.timeout is not None
         assert step.timeout > 0
         self.calls.append(step)
         takes, brings = self._next(step)
@@ -90,7 +101,7 @@ class Script:
         return max(step.timeout - 0.1, step.timeout * 0.9), 0
 
     def _response(self, count: int) -> pubsub.PullResponse:
-        ids = [str(self.count + i) for i in range(count)]
+        ids = [str(self.count + i).zfill(self.id_length) for i in range(count)]
         self.count += count
         return pubsub.PullResponse(received_messages=[{"ack_id": each} for each in ids])
 
@@ -150,13 +161,45 @@ def test_a_full_response_is_followed_by_another_immediate_request() -> None:
     assert (len(ids(fetched)), fetched.reason) == (2010, "drained")
 
 
-def test_a_server_that_does_not_wait_is_not_asked_in_a_loop() -> None:
+@pytest.mark.parametrize("answer", [0, DeadlineExceeded("nothing")])
+def test_a_server_that_does_not_wait_is_not_asked_in_a_loop(answer: int | RpcError) -> None:
     """Growing pauses are between the requests."""
-    script = Script(*[(0.0, 0)] * 1000)
+    script = Script(*[(0.0, answer)] * 1000)
     with pytest.raises(PullTimeout):
         script.run(timeout=5.0)
     assert script.pauses >= 5
     assert len(script.calls) < 20
+
+
+def test_without_an_answer_nobody_knows_whether_there_is_more() -> None:
+    """The last request was not answered: the list does not say "drained"."""
+    script = Script((0, 1000), (1000, 0))
+    fetched = script.run(max_messages=2500, timeout=5.0, no_wait=True)
+    assert (len(ids(fetched)), fetched.reason) == (1000, "timed_out")
+
+
+def test_the_error_tells_how_long_an_answer_was_waited_for() -> None:
+    """Without a limit of the caller's it is a minute."""
+    script = Script((1000, 0))
+    with pytest.raises(PullTimeout, match=r"no answer .* within 60\.0 s"):
+        script.run(timeout=None, no_wait=True)
+
+
+def test_a_fetch_that_is_cancelled_before_it_waits_does_not_begin_to() -> None:
+    """Whoever starts the call ends it."""
+    fetch = Fetch(Wanted(NAME, 2, min_messages=2), ManualClock())
+    steps = fetch.steps()
+    immediate = next(steps)
+    assert isinstance(immediate, Call)
+    immediate.response = pubsub.PullResponse()
+    fetch.cancel()
+    lingering = next(steps)
+    assert isinstance(lingering, Call)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        grpc.insecure_channel(f"127.0.0.1:{silent.getsockname()[1]}") as channel,
+    ):
+        assert lingering.begin(Rpcs(channel)).cancelled()
 
 
 def test_what_waits_for_more_keeps_its_lease() -> None:
@@ -168,6 +211,42 @@ def test_what_waits_for_more_keeps_its_lease() -> None:
     assert 7 < times[0] <= 8
     assert all(later - earlier < EXTENSION for earlier, later in pairwise(times))
     assert 120 - times[-1] < EXTENSION
+
+
+def test_what_comes_later_keeps_its_lease_too() -> None:
+    """Though those before it have been extended for a minute just before."""
+    script = Script((0, 1), (9.0, 0), (3.0, 1))
+    script.run(max_messages=3, min_messages=3, timeout=60.0)
+    came = [when for when, seconds in script.extended if seconds == EXTENSION]
+    second = came[0] + 3.0
+    assert second + 7 < came[1] <= second + 8
+
+
+def test_what_takes_long_to_gather_keeps_its_lease() -> None:
+    """Full responses, one after the other."""
+    script = Script(*[(3.0, 1000)] * 6)
+    fetched = script.run(max_messages=10_000, timeout=None)
+    assert len(ids(fetched)) == 6000
+    assert script.extended
+
+
+@pytest.mark.parametrize("settles_in", [0.5, 100.0])
+def test_a_fetch_that_cannot_extend_keeps_its_time(settles_in: float) -> None:
+    """Messages may come again then; what is wrong, the next pull would tell."""
+    script = Script(*[(0, 1000)] * 6)
+    script.settles_in = settles_in
+    fetched = script.run(max_messages=7000, min_messages=7000, timeout=20.0)
+    assert (len(ids(fetched)), fetched.reason) == (6000, "timed_out")
+    assert 19 < script.clock.monotonic() <= 20
+
+
+def test_long_ack_ids_fit_into_the_requests() -> None:
+    """A server takes half a megabyte at a time; Google's ids have two hundred characters."""
+    script = Script(*[(0, 1000)] * 3, (0, NotFound("gone")))
+    script.id_length = 220
+    with pytest.raises(NotFound):
+        script.run(max_messages=4000)
+    assert len(script.given_back) == 3000
 
 
 def test_a_short_wait_for_more_changes_no_lease() -> None:

@@ -19,7 +19,7 @@ from subscriber import (
     SubscriberClient,
     SubscriberClosed,
 )
-from subscriber.fetch.settler import LONGEST_LEASE, Settler, Verdicts
+from subscriber.fetch.settler import FIRST_HOLD, LONGEST_LEASE, Settler, Verdicts
 from subscriber.message import Batch
 from subscriber.rpc import Rpcs
 from tests.subscriber.scripted_server import Call, ScriptedServer
@@ -72,6 +72,12 @@ def server() -> Iterator[Server]:
 def client(server: Server) -> Iterator[SubscriberClient]:
     with SubscriberClient(endpoint=server.scripted.endpoint) as client:
         yield client
+
+
+@pytest.fixture
+def no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow this machine is, the work in a block is short."""
+    monkeypatch.setattr("subscriber.fetch.settler.FIRST_HOLD", PATIENCE)
 
 
 @pytest.fixture
@@ -256,6 +262,7 @@ def test_leases_are_kept_until_they_are_let_go_or_an_hour_has_passed(
         received = [pubsub.ReceivedMessage(ack_id=each) for each in "ab"]
         messages = Batch(Verdicts(lambda: settler), 0, 0, received).messages()
         settler.hold(messages)
+        clock.advance(FIRST_HOLD)
         eventually(lambda: server.settled == [("ab", 60)])
         messages[0].ack_with_response().result(PATIENCE)
         clock.advance(48)
@@ -264,8 +271,78 @@ def test_leases_are_kept_until_they_are_let_go_or_an_hour_has_passed(
             clock.advance(LONGEST_LEASE)
             eventually(lambda: "the leases of 1 fetched messages" in caplog.text)
         number = settler.hold(messages)
+        eventually(lambda: server.settled[3:] == [("b", 60)])
         settler.let_go(number)
         clock.advance(48)
         settler.begin_close()
         settler.wait_for_end()
-    assert server.settled[3:] == [("b", 60)]
+    assert len(server.settled) == 4
+
+
+def test_short_work_costs_no_call_for_its_leases(
+    client: SubscriberClient, server: Server, no_extension: None
+) -> None:
+    """It would come after the acknowledgement, and be refused."""
+    with client.fetch(NAME, 3) as messages:
+        messages.ack()
+    client.close()
+    assert server.settled == [("abc", None)]
+
+
+def test_closing_the_client_gives_back_what_a_block_holds(
+    client: SubscriberClient, server: Server, no_extension: None
+) -> None:
+    """Nobody could settle it any more. The block ends as its own code wants."""
+    with client.fetch(NAME, 3) as messages:
+        messages[0].ack_with_response().result(PATIENCE)
+        client.close()
+    assert server.settled == [("a", None), ("bc", 0)]
+    with pytest.raises(SubscriberClosed, match="the leases cannot be kept"):
+        messages.__enter__()
+
+
+def test_a_block_that_cannot_give_back_ends_as_its_code_does(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Here the connection is the caller's, and is gone."""
+    channel = grpc.insecure_channel(server.scripted.endpoint)
+    with SubscriberClient(channel=channel) as client:
+
+        def work() -> None:
+            with client.fetch(NAME, 3):
+                channel.close()
+                raise KeyError
+
+        with caplog.at_level(logging.WARNING, "pullstream.fetch"), pytest.raises(KeyError):
+            work()
+    assert "could not give back all fetched messages" in caplog.text
+
+
+def test_a_block_does_not_end_well_without_an_answer(
+    client: SubscriberClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Silence is no success."""
+    monkeypatch.setattr("subscriber.fetch.messages.PATIENCE", 0.1)
+    server.refusals = [Unavailable("away")] * 100
+
+    def work() -> None:
+        with client.fetch(NAME, 3) as messages:
+            for message in messages:
+                message.ack()
+
+    with pytest.raises(AcknowledgeError, match="has not answered within"):
+        work()
+    server.refusals = []
+
+
+def test_a_refused_extension_is_no_failure_of_a_block(
+    client: SubscriberClient, server: Server, no_extension: None
+) -> None:
+    """What was decided in the end is what counts."""
+    server.refusals = [NotFound("gone")]
+    with client.fetch(NAME, 3) as messages:
+        extended = messages[0].modify_ack_deadline_with_response(30)
+        with pytest.raises(AcknowledgeError, match="gone"):
+            extended.result(PATIENCE)
+        messages.ack()
+    assert server.settled == [("a", 30), ("abc", None)]

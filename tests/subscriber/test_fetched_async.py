@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 
 import pytest
 
 from emulator import Emulator
 from protocol.messages import pubsub_pb2 as pubsub
-from subscriber import AsyncSubscriberClient, PullTimeout, SubscriberClient
+from subscriber import (
+    AcknowledgeError,
+    AsyncSubscriberClient,
+    PullTimeout,
+    SubscriberClient,
+    SubscriberClosed,
+)
 
 TOPIC = "projects/test-project/topics/orders"
 NAME = "projects/test-project/subscriptions/billing"
@@ -47,6 +54,55 @@ def test_a_coroutine_fetches_and_acknowledges(broker: Emulator) -> None:
 
     asyncio.run(main())
     assert broker.backlog(NAME) == 0
+
+
+def test_an_acknowledgement_that_fails_is_told_once(
+    broker: Emulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the block. asyncio finds nothing that nobody has looked at."""
+    name = NAME + "-once"
+
+    async def main() -> None:
+        async with AsyncSubscriberClient(endpoint=broker.endpoint) as client:
+            client.admin.create_subscription(
+                request={"name": name, "topic": TOPIC, "enable_exactly_once_delivery": True}
+            )
+            broker.publish(TOPIC, "a")
+            messages = await client.fetch(name)
+
+            async def work() -> None:
+                async with messages:
+                    broker.inspect(lambda engine: engine.expire(name))
+                    messages[0].ack()
+
+            with pytest.raises(AcknowledgeError, match="INVALID_ACK_ID"):
+                await work()
+
+    asyncio.run(main())
+    gc.collect()
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
+
+
+def test_closing_gives_back_what_a_coroutine_holds_while_it_waits(broker: Emulator) -> None:
+    """Also when it is closed on the loop itself, which then does not wait for it."""
+
+    async def main() -> None:
+        for closes_on_loop in (False, True):
+            client = AsyncSubscriberClient(endpoint=broker.endpoint)
+            broker.publish(TOPIC, "a")
+            waiting = asyncio.create_task(client.fetch(NAME, 2, timeout=None, min_messages=2))
+            while not broker.inspect(lambda engine: engine.waiting_pulls(NAME)):
+                await asyncio.sleep(0)
+            if closes_on_loop:
+                client.admin.close()
+            else:
+                await client.close()
+            with pytest.raises(SubscriberClosed):
+                await waiting
+            async with AsyncSubscriberClient(endpoint=broker.endpoint) as other:
+                await (await other.fetch(NAME)).ack()
+
+    asyncio.run(main())
 
 
 def test_a_cancelled_coroutine_withdraws_at_once(broker: Emulator) -> None:

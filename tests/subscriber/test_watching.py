@@ -11,13 +11,17 @@ import grpc
 import pytest
 
 from emulator import Emulator
+from protocol.clock import SYSTEM_CLOCK
 from protocol.errors import InvalidArgument, NotFound
-from subscriber import AsyncSubscriberClient, SubscriberClient, SubscriberClosed
-from subscriber.feeds import CaughtUp, Frame, Opened, Records
+from subscriber import AsyncSubscriberClient, SubscriberClient, SubscriberClosed, types
+from subscriber.feeds import CaughtUp, Frame, Opened, Records, TopicDeleted
+from subscriber.feeds.frame_stream import Handover
+from subscriber.feeds.watch import NotTaken
 from subscriber.streaming.state import SubscriptionState
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 NEWS = "projects/p/topics/news"
+OTHERS_CURSOR = types.Cursor(topic="projects/p/topics/olds", seq=1)
 
 
 @pytest.fixture
@@ -46,6 +50,10 @@ async def coroutine(frame: Frame) -> None:
         ({"heartbeat": 61}, ValueError, "heartbeat is 61"),
         ({"topics": {NEWS: "head"}}, TypeError, "not 'head'"),
         ({"topics": {NEWS: -1}}, ValueError, "a start is -1"),
+        ({"topics": {NEWS: 2**63}}, ValueError, "a number must be from 0 to 9223372036854775807"),
+        ({"topics": {NEWS: OTHERS_CURSOR}}, ValueError, "a cursor of projects/p/topics/olds, not"),
+        ({"topics": NEWS}, TypeError, "must map topics to where they begin"),
+        ({"topics": [NEWS]}, TypeError, "must map topics to where they begin"),
         ({"max_messages": "many"}, TypeError, "max_messages"),
     ],
 )
@@ -82,6 +90,25 @@ def test_the_client_may_be_closed_in_a_handler(client: SubscriberClient) -> None
     future = client.watch({NEWS: 0}, lambda frame: client.close())
     assert future.result(PATIENCE)
     assert client.closed
+
+
+def test_closing_a_client_takes_no_longer_than_it_may(client: SubscriberClient) -> None:
+    """However many handlers are stuck."""
+    stuck, gate = threading.Semaphore(0), threading.Event()
+
+    def handle(frame: Frame) -> None:
+        stuck.release()
+        gate.wait(PATIENCE)
+
+    futures = [client.watch({NEWS: 0}, handle) for _ in range(8)]
+    for _ in futures:
+        assert stuck.acquire(timeout=PATIENCE)
+    begun = SYSTEM_CLOCK.monotonic()
+    client.close(timeout=0.2)
+    assert SYSTEM_CLOCK.monotonic() - begun < 1.0
+    assert not any(future.done() for future in futures)
+    gate.set()
+    assert all(future.result(PATIENCE) for future in futures)
 
 
 def test_a_channel_of_the_callers_own_is_used_and_left_open(emulator: Emulator) -> None:
@@ -187,3 +214,66 @@ def test_a_watch_that_is_closed_elsewhere_ends_the_loop(emulator: Emulator) -> N
                 stream.future.cancel()
 
     run(main, emulator)
+
+
+@pytest.mark.usefixtures("client")
+@pytest.mark.parametrize("what", ["client", "watch", "client, blocking"])
+def test_the_loop_may_close_what_it_iterates_over(emulator: Emulator, what: str) -> None:
+    """It has got a frame, which it is done with then."""
+
+    async def main(client: AsyncSubscriberClient) -> None:
+        stream = client.watch({NEWS: 0})
+        async for frame in stream:
+            assert isinstance(frame, Opened)
+            if what == "client":
+                await client.close()
+            elif what == "watch":
+                assert stream.future.close()
+            else:
+                client.admin.close()
+        assert stream.future.resume_token
+
+    run(main, emulator)
+
+
+def test_a_frame_that_the_loop_has_not_got_is_not_handled() -> None:
+    """It was left in the moment in which one came: who resumes by the token must get that."""
+
+    async def main() -> None:
+        handover = Handover(asyncio.get_running_loop())
+        giving = asyncio.create_task(asyncio.to_thread(handover.give, TopicDeleted(NEWS)))
+        # The frame is there, and the loop waits no more.
+        await handover.mailbox.wait()
+        handover.close()
+        with pytest.raises(NotTaken):
+            await giving
+
+    asyncio.run(main())
+
+
+def test_a_frame_that_nobody_took_ends_the_watch(client: SubscriberClient) -> None:
+    """Well, and the next one begins with it."""
+
+    def handle(frame: Frame) -> None:
+        if isinstance(frame, Records):
+            raise NotTaken
+
+    first = client.watch({NEWS: 0}, handle)
+    assert first.result(PATIENCE) is True
+    frames: list[Frame] = []
+    client.watch({NEWS: 0}, frames.append, resume_token=first.resume_token)
+    eventually(lambda: any(isinstance(frame, CaughtUp) for frame in frames))
+    assert [frame.from_seq for frame in frames if isinstance(frame, Records)] == [0]
+
+
+@pytest.mark.usefixtures("client")
+def test_a_watch_ends_with_its_event_loop(emulator: Emulator) -> None:
+    """Which ended without leaving the iteration."""
+    client = AsyncSubscriberClient(endpoint=emulator.endpoint)
+    stream = client.watch({NEWS: 0})
+    frames = aiter(stream)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(anext(frames))
+    loop.close()
+    assert stream.future.result(PATIENCE) is True
+    client.admin.close()

@@ -13,6 +13,7 @@ from emulator.access import Access
 from emulator.access.caller import called_by
 from emulator.rest import incoming
 from emulator.rest.calls import CallContext, Calls
+from protocol import names
 from protocol.clock import Clock
 from protocol.errors import InvalidArgument, NotFound
 
@@ -58,6 +59,7 @@ class V0Api:
         found, name = self._find(request)
         _check_query(request, found)
         project = request.query.get("project", DEFAULT_PROJECT)
+        names.validate_project(names.project_path(project))
         if principal is not None and found.is_in_project:
             principal.check(project)
         body = await incoming.body(request)
@@ -104,6 +106,7 @@ class _Answer(CallContext):
 
 
 def _check_query(request: web.Request, endpoint: Endpoint) -> None:
+    _decoded(request.rel_url.raw_query_string, "The query")
     known = (*endpoint.parameters, *_PARAMETERS)
     for parameter, value in request.query.items():
         if parameter not in known:
@@ -114,4 +117,12 @@ def _check_query(request: web.Request, endpoint: Endpoint) -> None:
 
 
 def _name(path: re.Match[str]) -> str:
-    return text(unquote(path[1]), "The name in the path") if path.re.groups else ""
+    return _decoded(path[1], "The name in the path") if path.re.groups else ""
+
+
+def _decoded(encoded: str, at: str) -> str:
+    """What is percent-encoded. Left to itself, all that is no UTF-8 would become the same."""
+    try:
+        return text(unquote(encoded, errors="strict"), at)
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{at} must be percent-encoded UTF-8: {error.reason}.") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
 from typing import cast
@@ -25,6 +26,9 @@ _HEADERS = {
 
 # What the kernel may hold of a stream that nobody reads, in bytes. By itself it takes megabytes.
 SEND_BUFFER_BYTES = 128 * 1024
+
+# How much of an event is written at a time. What aiohttp is given it copies.
+_SLICE_BYTES = 64 * 1024
 
 
 class EventStream(CallContext):
@@ -51,7 +55,9 @@ class EventStream(CallContext):
         try:
             if self.response is None:
                 await self._open()
-            await self._send(self._event_of(cast(encoded.EncodedFrame, frame)))
+            await self._send(self._event_of(cast(encoded.EncodedFrame, frame)).encode())
+            # aiohttp waits for nothing as long as the client keeps up: others have their turn.
+            await asyncio.sleep(0)
         except ConnectionError as error:
             raise CallerGone from error
 
@@ -63,7 +69,8 @@ class EventStream(CallContext):
         if transport.get_write_buffer_size():
             transport.abort()
             return
-        await self._send(event("error", errors.content(errors.code_of(error), error.message)))
+        told = event("error", errors.content(errors.code_of(error), error.message))
+        await self._send(told.encode())
 
     async def _open(self) -> None:
         transport = self._request.transport
@@ -73,6 +80,9 @@ class EventStream(CallContext):
         self.response = web.StreamResponse(headers=_HEADERS)
         await self.response.prepare(self._request)
 
-    async def _send(self, text: str) -> None:
+    async def _send(self, text: bytes) -> None:
         assert self.response is not None
-        await self.response.write(text.encode())
+        left = memoryview(text)
+        while left:
+            await self.response.write(left[:_SLICE_BYTES])
+            left = left[_SLICE_BYTES:]

@@ -14,7 +14,7 @@ MAX_INT32 = 2**31 - 1
 MAX_INT64 = 2**63 - 1
 
 # Longest part of a bad value that an error quotes, in characters.
-_MAX_QUOTED = 100
+MAX_QUOTED = 100
 
 
 class Fields:
@@ -33,12 +33,13 @@ class Fields:
     def __init__(self, value: Any, known: Collection[str], at: str = "") -> None:
         if not isinstance(value, dict):
             raise InvalidArgument(
-                f"{at.rstrip('.') or 'The body'} must be an object: {_told(value)}."
+                f"{at.rstrip('.') or 'The body'} must be an object: {quoted(value)}."
             )
         for name in value:
             if name not in known:
                 raise InvalidArgument(
-                    f"There is no field {_told(at + name)}; there are {', '.join(known)}."
+                    f"There is no field {quoted(at + name)}; "
+                    f"there {'are ' + ', '.join(known) if known else 'is none'}."
                 )
         self._members: Mapping[str, Any] = value
         self._at = at
@@ -95,7 +96,7 @@ class Fields:
         return choices[value]
 
     def _refusal(self, name: str, demand: str) -> InvalidArgument:
-        return InvalidArgument(f"{self.path(name)} {demand}: {_told(self._members[name])}.")
+        return InvalidArgument(f"{self.path(name)} {demand}: {quoted(self._members[name])}.")
 
 
 def text(value: Any, at: str) -> str:
@@ -105,7 +106,7 @@ def text(value: Any, at: str) -> str:
         InvalidArgument: it is not.
     """
     if not isinstance(value, str):
-        raise InvalidArgument(f"{at} must be text: {_told(value)}.")
+        raise InvalidArgument(f"{at} must be text: {quoted(value)}.")
     if not value.isascii():
         try:
             value.encode()
@@ -114,9 +115,9 @@ def text(value: Any, at: str) -> str:
     return value
 
 
-def _told(value: Any) -> str:
+def quoted(value: Any) -> str:
     """A value as an error quotes it: not all of it, if it is long."""
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "an array"
     told = json.dumps(value)
-    return told if len(told) <= _MAX_QUOTED else told[:_MAX_QUOTED] + "..."
+    return told if len(told) <= MAX_QUOTED else told[:MAX_QUOTED] + "..."

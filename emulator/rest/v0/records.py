@@ -11,10 +11,11 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any
 
+from emulator.engine.publishing import MAX_ATTRIBUTES
 from protocol.errors import InvalidArgument
 from protocol.messages import pubsub_pb2 as pubsub
 
-from .fields import Fields, text
+from .fields import MAX_QUOTED, Fields, text
 from .json_text import Json, dumps, is_json, to_array
 
 FIELDS = ("data", "tag", "node", "key", "meta")
@@ -48,6 +49,8 @@ def to_messages(value: Any, at: str, node: str = "") -> list[pubsub.PubsubMessag
     """
     if not isinstance(value, list):
         raise InvalidArgument(f"{at} must be an array.")
+    if not value:
+        raise InvalidArgument(f"{at} must have at least one element.")
     return [
         _message(Fields(record, FIELDS, f"{at}[{number}]."), node)
         for number, record in enumerate(value)
@@ -74,9 +77,13 @@ def _meta(fields: Fields) -> dict[str, str]:
     at = fields.path("meta")
     if not isinstance(meta, dict):
         raise InvalidArgument(f"{at} must be an object.")
+    if len(meta) > MAX_ATTRIBUTES:
+        raise InvalidArgument(f"{at} must have at most {MAX_ATTRIBUTES} members: {len(meta)}.")
     if reserved := _RESERVED.intersection(meta):
         raise InvalidArgument(f"{at} must not have {min(reserved)}: a record has it itself.")
-    return {text(name, at): text(value, f"{at}.{name}") for name, value in meta.items()}
+    return {
+        text(name, at): text(value, f"{at}.{name[:MAX_QUOTED]}") for name, value in meta.items()
+    }
 
 
 def to_json(messages: list[bytes], view: View) -> Json:

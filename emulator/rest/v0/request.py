@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from protocol import names
 from protocol.errors import InvalidArgument
 
+from .fields import quoted
 from .json_text import loads
 from .short_names import router_path, topic_path
 
@@ -49,10 +50,10 @@ class V0Request:
 
     @property
     def router(self) -> str:
-        return router_path(self.project, self.name)
+        return _checked("routers", router_path(self.project, self.name), self.name)
 
     def topic_path(self, name: str) -> str:
-        return topic_path(self.project, name)
+        return _checked("topics", topic_path(self.project, name), name)
 
     def content(self) -> Any:
         """The body's value.
@@ -83,3 +84,14 @@ class V0Request:
     def next_page(token: str) -> dict[str, str]:
         """The member of a list's answer that says where it goes on, if it does."""
         return {"next_cursor": token} if token else {}
+
+
+def _checked(collection: str, path: str, name: str) -> str:
+    """The path, if the broker takes it; an error quotes the name as the caller knows it."""
+    try:
+        return names.validate(collection, path)
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"{quoted(name)} cannot name a {collection[:-1]}: percent-encoded, a name has 3 to 255 "
+            "characters, the first of them a letter, and does not begin with goog."
+        ) from error

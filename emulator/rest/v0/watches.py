@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 
 from emulator.access.caller import caller
-from emulator.feeds import Feeds, Watch
+from emulator.feeds import Feeds, Watch, resume_token
+from emulator.feeds.feeds import MAX_WATCHED
 from emulator.rest.calls import CallerGone, Calls
 from emulator.services.feeds import check_creator
 from protocol.errors import InvalidArgument, NotFound, RpcError
@@ -70,7 +71,7 @@ class Watches:
         )
         if "heartbeat_ms" in fields:
             spec.heartbeat.FromMilliseconds(fields.clamped("heartbeat_ms", _LONG_MS))
-        watch = self._feeds.create(spec, fields.text("cursor"))
+        watch = self._feeds.create(spec, _event_id(fields.text("cursor"), "cursor"))
         watch.creator = caller()
         names = {path: name for path, (name, _) in starts.items()}
         self._presentations[watch] = Presentation(names, view)
@@ -87,7 +88,7 @@ class Watches:
             told = errors.body("not_acceptable", "A watch is events: accept text/event-stream.")
             raise web.HTTPNotAcceptable(text=told, headers=errors.JSON)
         stream = EventStream(asked.http, self._presentations[self._find(asked)].event)
-        token = text(asked.http.headers.get("Last-Event-ID", ""), "Last-Event-ID")
+        token = _event_id(asked.http.headers.get("Last-Event-ID", ""), "Last-Event-ID")
         request = feeds.WatchRequest(watch_id=asked.name, resume_token=token)
         try:
             await self._calls.carry_out("Watch", request, stream)
@@ -122,6 +123,8 @@ def _starts(asked: V0Request, topics: Any) -> dict[str, tuple[str, feeds.Positio
     """Of each topic's path the name that it was given, and where to begin."""
     if not isinstance(topics, dict):
         raise InvalidArgument("topics must be an object: a topic's name, and where to begin.")
+    if not 1 <= len(topics) <= MAX_WATCHED:
+        raise InvalidArgument(f"topics must have from 1 to {MAX_WATCHED} members: {len(topics)}.")
     starts: dict[str, tuple[str, feeds.Position]] = {}
     for name, start in topics.items():
         path = asked.topic_path(text(name, "A name in topics"))
@@ -129,6 +132,14 @@ def _starts(asked: V0Request, topics: Any) -> dict[str, tuple[str, feeds.Positio
             raise InvalidArgument(f"topics has {name} twice, once percent-encoded.")
         starts[path] = (name, position(Fields(start, TOPIC_FIELDS, f"topics[{name}].")))
     return starts
+
+
+def _event_id(value: str, at: str) -> str:
+    try:
+        resume_token.decode(text(value, at))
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{at} must be the id of an event.") from error
+    return value
 
 
 def _start(start: feeds.Frame.Start) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 from hypothesis import given
@@ -29,13 +30,21 @@ def test_positions_come_back_as_they_were(places: dict[str, tuple[int, int]]) ->
     assert " " not in token
 
 
+def test_a_token_is_json_in_base64() -> None:
+    """Though its parts are encoded one by one."""
+    entries = [resume_token.entry(name, 7, 1) for name in ("a", "ab", "abc", "ä")]
+    text = base64.urlsafe_b64decode(resume_token.encode(entries))
+    assert json.loads(text) == {"a": [7, 1], "ab": [7, 1], "abc": [7, 1], "ä": [7, 1]}
+
+
 def test_no_token_stands_for_no_position() -> None:
     assert resume_token.decode("") == {}
 
 
 @pytest.mark.parametrize(
     "text", ["x", "[]", '{"a":1}', '{"a":[1]}', '{"a":[1,2,3]}', '{"a":[-1,2]}', '{"a":[true,1]}',
-             '{"a":[1.5,2]}', "[" * 100_000, '{"a":"b"}']
+             '{"a":[1.5,2]}', "[" * 100_000, '{"a":"b"}', '{"a":[9223372036854775808,1]}',
+             '{"a":[1,18446744073709551616]}']
 )  # fmt: skip
 def test_what_no_frame_has_brought_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgument, match="resume_token"):

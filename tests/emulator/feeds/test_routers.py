@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from emulator.broker import Broker
-from emulator.engine import Consumer
+from emulator.engine import Consumer, Record
 from emulator.feeds import routers
 from emulator.feeds.copying import HOPS
 from emulator.feeds.forwarding import MESSAGES_PER_TURN, RETRY
 from protocol.clock import ManualClock
-from protocol.errors import FailedPrecondition, InvalidArgument, ResourceExhausted
+from protocol.errors import FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted
 from protocol.messages import feeds_pb2 as feeds
 from protocol.messages import pubsub_pb2 as pubsub
 from protocol.messages import schema_pb2 as schema
@@ -79,9 +79,24 @@ def test_one_turn_copies_so_much_and_then_others_have_theirs(broker: Broker) -> 
     done = [state(broker, "source", dest).forwarded for dest in dests]
     assert done == [1000] * (len(dests) - 2) + [0, 0]
     assert len(asked) == 1
+    # Nor is a turn begun before that, whatever comes in: it would hold up the call.
+    append(broker, "one more")
+    assert [state(broker, "source", dest).forwarded for dest in dests] == done
+    assert len(asked) == 1
     broker.dependents.routers.work()
     assert len(asked) == 1
-    assert all(len(data_in(broker, dest)) == 1000 for dest in dests)
+    last = [data_in(broker, dest)[-2:] for dest in dests]
+    assert last == [["999", "one more"]] * len(dests)
+
+
+def test_a_large_append_is_copied_by_one_router_a_turn(broker: Broker) -> None:
+    """Its messages count, though they are not read again."""
+    for dest in ("one", "two"):
+        route(broker, "source", dest)
+    append(broker, *["x"] * MESSAGES_PER_TURN)
+    assert [state(broker, "source", dest).forwarded for dest in ("one", "two")] == [10_000, 0]
+    broker.dependents.routers.work()
+    assert state(broker, "source", "two").forwarded == 10_000
 
 
 def test_a_long_chain_takes_one_append(broker: Broker) -> None:
@@ -108,6 +123,77 @@ def test_a_full_destination_is_tried_again_by_time(broker: Broker) -> None:
     assert data_in(broker, "dest") == ["1"]
     again = broker.engine.next_due()
     assert again == pytest.approx(due + RETRY)
+
+
+def test_what_a_full_destination_does_not_take_is_not_copied_in_vain(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten times a second, for each router that waits."""
+    config = feeds.FeedConfig(cap_records=1, discard=feeds.REJECT)
+    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("dest"), config=config))
+    route(broker, "source", "dest")
+    append(broker, *map(str, range(1000)))
+    decoded: list[int] = []
+    decode = Record.message
+
+    def counted(record: Record) -> pubsub.PubsubMessage:
+        decoded.append(record.seq)
+        return decode(record)
+
+    monkeypatch.setattr(Record, "message", counted)
+    for _ in range(3):
+        broker.clock.advance(RETRY)
+        broker.engine.advance()
+    assert decoded == [2, 2, 2]
+    monkeypatch.undo()
+    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("dest")))
+    assert data_in(broker, "dest") == [str(number) for number in range(1000)]
+
+
+# ---- what is lost --------------------------------------------------------------------------------
+
+
+def test_a_gap_behind_what_was_deleted_on_purpose_is_passed_on(broker: Broker) -> None:
+    """And so is what comes behind it."""
+    caps = feeds.FeedConfig(cap_records=2, discard=feeds.REJECT)
+    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("dest"), config=caps))
+    route(broker, "source", "dest")
+    source = broker.feeds.feed(SOURCE)
+    append(broker, "1", "2", "3", "4")
+    source.lose(2)
+    append(broker, "7")
+    # The router waits behind 2.
+    source.delete([3, 4])
+    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("dest")))
+    dest = broker.feeds.feed(topic("dest"))
+    assert [record.seq for record in dest.records()] == [1, 2, 5]
+    gap = dest.gap(2)
+    assert gap is not None
+    assert (gap.from_seq, gap.to_seq, gap.reason) == (3, 4, feeds.SOURCE_TRIM)
+
+
+# ---- topics that come and go ---------------------------------------------------------------------
+
+
+def test_a_router_goes_with_a_destination_that_was_no_feed_yet(broker: Broker) -> None:
+    broker.call("create_topic", pubsub.Topic(name=topic("dest")))
+    route(broker, "source", "dest")
+    broker.call("delete_topic", pubsub.DeleteTopicRequest(topic=topic("dest")))
+    with pytest.raises(NotFound):
+        state(broker, "source", "dest")
+    append(broker, "x")
+    assert topic("dest") not in broker.engine.registry.topics
+
+
+def test_a_refused_append_to_a_destination_leaves_its_router() -> None:
+    """It makes no topic, and so deletes none."""
+    broker = Broker(ManualClock(), max_bytes=1000)
+    broker.call("put_feed", feeds.PutFeedRequest(topic=SOURCE))
+    route(broker, "source", "dest")
+    with pytest.raises(ResourceExhausted):
+        append(broker, "x" * 2000, to=topic("dest"))
+    append(broker, "y")
+    assert data_in(broker, "dest") == ["y"]
 
 
 # ---- copies --------------------------------------------------------------------------------------
@@ -144,17 +230,22 @@ def test_a_copy_has_everything_of_its_original_but_number_and_time(broker: Broke
 def test_subscriptions_of_a_destination_get_copies(broker: Broker) -> None:
     """Those that their own filters let pass."""
     broker.call("put_feed", feeds.PutFeedRequest(topic=topic("dest")))
-    subscription = pubsub.Subscription(
-        name=f"{PROJECT}/subscriptions/sub", topic=topic("dest"), filter='attributes.k = "v"'
-    )
-    broker.call("create_subscription", subscription)
+    for name, pattern in {"one": 'attributes.k = "v"', "two": "attributes:k", "all": ""}.items():
+        subscription = pubsub.Subscription(
+            name=f"{PROJECT}/subscriptions/{name}", topic=topic("dest"), filter=pattern
+        )
+        broker.call("create_subscription", subscription)
     route(broker, "source", "dest")
     append(broker, "yes", k="v")
     append(broker, "no")
+    assert taken(broker, "one") == taken(broker, "two") == [b"yes"]
+    assert taken(broker, "all") == [b"yes", b"no"]
+
+
+def taken(broker: Broker, subscription: str) -> list[bytes]:
     consumer = Consumer(ack_deadline=10, wake=lambda: None)
-    joined = broker.engine.join(subscription.name, consumer)
-    taken = [d.record.message().data for _, d in broker.engine.take(joined, consumer)]
-    assert taken == [b"yes"]
+    joined = broker.engine.join(f"{PROJECT}/subscriptions/{subscription}", consumer)
+    return [d.record.message().data for _, d in broker.engine.take(joined, consumer)]
 
 
 def test_hops_are_counted_on_a_cycle_only(broker: Broker) -> None:

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emulator.engine import Record
-from emulator.feeds.floors import Floors
-from emulator.feeds.lost import Lost
+from emulator.feeds.lost import Floors, Lost
 from emulator.feeds.saved import FeedNote, FeedValue, Remains, remains
 from protocol.messages import feeds_pb2 as feeds
 
@@ -38,7 +37,7 @@ def left(
 
 def test_a_value_is_what_it_was() -> None:
     config = feeds.FeedConfig(cap_records=5, discard=feeds.REJECT)
-    value = FeedValue(config, 2**63 + 5, [(3, 9), (11, 11)])
+    value = FeedValue(config, 2**63 + 5, 12, [(3, 9), (11, 11)])
     assert FeedValue.decode(value.encode()) == value
 
 
@@ -70,6 +69,14 @@ def test_numbers_that_nobody_was_told_of_are_no_loss() -> None:
     assert found.silent == [(6, 9)]
     again = left(3, 5, 10, head=10, floors=Floors(cap=2), silent=((6, 9),), all_was_kept=True)
     assert again.lost == [Lost(4, 4, UNTOLD)]
+
+
+def test_what_was_given_before_the_value_was_written_is_a_loss() -> None:
+    """The topic may not have had its class then."""
+    value = NO_VALUE._replace(head=4)
+    found = remains(value, FeedNote(Floors()), records(1, 2), 9, all_was_kept=True)
+    assert found.lost == [Lost(3, 4, UNTOLD)]
+    assert found.silent == [(5, 9)]
 
 
 def test_what_was_deleted_does_not_come_back() -> None:

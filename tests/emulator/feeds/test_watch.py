@@ -84,6 +84,20 @@ def test_a_token_says_where_a_new_session_goes_on(driver: Driver) -> None:
     assert decode(token)[TOPIC] == (1, driver.state().epoch)
 
 
+def test_a_topic_that_only_the_token_knows_has_its_end_told(driver: Driver) -> None:
+    """Deleted while its reader was away and the session forgotten: the others go on."""
+    driver.append("x", topic=HOT)
+    driver.append("y", topic=QUIET)
+    token = Reader(driver.watch(HOT, QUIET)).take()[-1].resume_token
+    driver.delete_topic(HOT)
+    driver.append("z", topic=QUIET)
+    frames = Reader(driver.watch(HOT, QUIET, token=token)).take()
+    assert kinds(frames) == ["topic_deleted", "messages", "caught_up"]
+    assert seqs(frames[1].messages.messages) == [2]
+    with pytest.raises(NotFound):
+        driver.watch(HOT, QUIET)
+
+
 def test_a_token_of_an_old_life_is_told_so(driver: Driver) -> None:
     driver.append("a", "b")
     token = Reader(driver.watch()).take()[-1].resume_token

@@ -21,6 +21,7 @@ STEPS = st.lists(
         st.tuples(st.just("pop"), st.integers(1, 40)),
         st.tuples(st.just("skip"), st.integers(1, 5)),
         st.tuples(st.just("remove"), st.integers(0, 60)),
+        st.tuples(st.just("remove the oldest"), st.integers(1, 60)),
     ),
     max_size=40,
 )
@@ -46,6 +47,8 @@ def test_it_is_a_sorted_list_of_records(
                 assert window.pop() is model.pop(0)
         else:
             gone = [r for r in model if (r.seq + number) % 7 == 0]
+            if step == "remove the oldest":
+                gone = model[:number]
             assert window.remove([r.seq for r in gone] + [end + 1, 0]) == gone
             model = [r for r in model if r not in gone]
         assert list(window) == model
@@ -53,6 +56,8 @@ def test_it_is_a_sorted_list_of_records(
         assert window.bytes == sum(r.size for r in model)
         assert window.oldest is (model[0] if model else None)
         assert window.earliest == (model[0].seq if model else end)
+        missing = {seq for run in window.missing() for seq in range(run[0], run[1] + 1)}
+        assert missing == set(range(window.earliest, end)) - {r.seq for r in model}
         position = begin - 1 + after
         assert list(window.after(position, limit)) == [r for r in model if r.seq > position][:limit]
 

@@ -124,9 +124,48 @@ def test_a_withdrawn_poll_takes_nothing() -> None:
     one = hub()
     subscribe(one, "one", "a")
     poll = one.begin_poll(channels.PollRequest(subscriber_id="one"), 0.0, never)
-    one.withdraw_poll(poll)
+    one.withdraw_poll(poll, 0.0)
     one.publish("c", "a", lambda seq: MESSAGE)
     assert (one.statistics().parked, one.statistics().waiting) == (0, 1)
+
+
+def test_who_was_cut_off_a_moment_ago_is_not_forgotten() -> None:
+    """The sweep comes between a poll whose connection broke and the next one."""
+    one = hub()
+    subscribe(one, "one", "a")
+    poll = one.begin_poll(channels.PollRequest(subscriber_id="one"), 0.0, lambda: None)
+    one.withdraw_poll(poll, 299.9)
+    one.advance(300.0)
+    assert one.statistics().subscribers == 1
+    one.advance(600.0)
+    assert one.statistics().subscribers == 0
+
+
+def test_an_id_is_the_owners_own() -> None:
+    """Somebody else with the same one has a session of his own, and ends no other."""
+    one = hub()
+    subscribe(one, "one", "a")
+    one.publish("c", "a", lambda seq: MESSAGE)
+    request = channels.PollRequest(subscriber_id="one")
+    poll = one.begin_poll(request, 0.0, lambda: None, owner="stranger")
+    assert not poll.is_ready
+    one.unregister("one", owner="stranger")
+    assert one.begin_poll(request, 0.0, never).is_ready
+    assert one.statistics().subscribers == 1
+
+
+def test_a_failure_that_finds_no_room_ends_the_session() -> None:
+    """Its subscriber, who would wait for ever, begins anew; the others go on."""
+    small = hub(mailbox_items=2)
+    subscribe(small, "one", "a", "b")
+    subscribe(small, "two", "a")
+    small.publish_failure("c", "a", "over")
+    for _ in range(2):
+        small.publish("c", "b", lambda seq: MESSAGE)
+    poll = small.begin_poll(channels.PollRequest(subscriber_id="one", incarnation=1), 0.0, never)
+    assert poll.is_ready
+    assert small.finish_poll(poll, 0.0).incarnation == 3
+    assert small.statistics().interests == 1
 
 
 def test_limits_must_be_above_nothing() -> None:

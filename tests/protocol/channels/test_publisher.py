@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -10,7 +11,7 @@ import pytest
 
 from protocol.channels import ChannelPublisher
 from protocol.clock import ManualClock
-from protocol.errors import FailedPrecondition, Unavailable
+from protocol.errors import FailedPrecondition, InvalidArgument, Unavailable
 from protocol.messages import channels_pb2 as channels
 from protocol.messages import pubsub_pb2 as pubsub
 
@@ -44,6 +45,30 @@ def test_threads_may_publish_beside_each_other() -> None:
     assert [item.seq for item in items(publisher)] == list(range(1, 801))
 
 
+def test_a_subscriber_that_waits_takes_little() -> None:
+    """Beside its call less than 1.5 KiB, also when it has had a message."""
+    publisher, count = ChannelPublisher(), 200
+    polls = []
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            name = f"subscriber-{number}"
+            commands = channels.CommandsRequest(subscriber_id=name, batch_no=1, replace=True)
+            commands.commands.add(channel="c", key=name, subscribe=True)
+            life = publisher.commands(commands).incarnation
+            publisher.publish("c", name, b"x")
+            poll = channels.PollRequest(subscriber_id=name, incarnation=life)
+            publisher.finish_poll(publisher.begin_poll(poll, lambda: None))
+            poll.max_processed_seq = number + 1
+            polls.append(publisher.begin_poll(poll, lambda: None))
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert publisher.statistics().parked == count
+    assert not any(poll.is_ready for poll in polls)
+    assert grown < 1536 * count
+
+
 def test_a_message_is_completed() -> None:
     """By what it lacks; the caller's own stays as it is."""
     publisher = ChannelPublisher(clock=ManualClock(start=1_000.5))
@@ -62,6 +87,14 @@ def test_a_message_is_completed() -> None:
 def test_a_whole_message_has_its_own_attributes() -> None:
     with pytest.raises(TypeError, match="attributes"):
         ChannelPublisher().publish("c", "a", pubsub.PubsubMessage(), color="red")
+
+
+def test_a_message_names_no_longer_a_key_than_may_be() -> None:
+    """Whether it has the key itself or is given it."""
+    publisher, key = ChannelPublisher(), "k" * 1025
+    for message in (b"x", pubsub.PubsubMessage(ordering_key=key)):
+        with pytest.raises(InvalidArgument, match=r"^400 key: "):
+            publisher.publish("c", key if isinstance(message, bytes) else None, message)
 
 
 def test_who_is_gone_is_forgotten_as_time_passes() -> None:

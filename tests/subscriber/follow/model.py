@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from datetime import datetime, timezone
 from functools import cache
 
 from protocol.errors import Unavailable
@@ -278,7 +279,7 @@ class World:
             case Deliver():
                 self._records.extend(action.records)
             case Tell():
-                self.witness.told_of(action.event(self.now))
+                self.witness.told_of(action.event(datetime.fromtimestamp(self.now, timezone.utc)))
             case OpenStream():
                 self._stream = Stream(self.log, action.number)
             case LeaveStream() if self._stream and self._stream.number == action.number:

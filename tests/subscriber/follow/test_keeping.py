@@ -10,6 +10,7 @@ import pytest
 from protocol.clock import ManualClock
 from protocol.errors import PermissionDenied, Unavailable
 from subscriber.follow import Checkpoint, CheckpointError, CheckpointFile
+from subscriber.follow.file_store import FileStore
 from subscriber.follow.keeper import Keeper
 from subscriber.follow.runs import LiveBuffer, Run
 from tests.subscriber.follow.model import record
@@ -122,6 +123,16 @@ def test_nothing_is_written_twice(keeper: Keeper, notes: Notes) -> None:
     assert notes.saved == [12]
 
 
+def test_it_is_kept_in_time_also_where_no_record_is_for_the_follower(
+    keeper: Keeper, notes: Notes, clock: ManualClock
+) -> None:
+    """A filter may let nothing pass for as long as the catching up takes."""
+    for seq in (1000, 2000, 3000):
+        keeper.moved(Checkpoint(seq, 1))
+        clock.advance(1.0)
+    assert notes.saved == [3000]
+
+
 def test_a_store_that_is_away_is_asked_again(
     keeper: Keeper, notes: Notes, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -153,7 +164,7 @@ def test_an_error_that_stays_is_one_of_the_checkpoint(keeper: Keeper, notes: Not
 def test_a_file_has_room_for_every_epoch(tmp_path: Path) -> None:
     """They are as large as 64 bits can be."""
     for checkpoint in (Checkpoint(2**62, 2**64 - 1), Checkpoint(0, 1)):
-        file = CheckpointFile(tmp_path / "positions.db")
+        file = FileStore(CheckpointFile(tmp_path / "positions.db"))
         file.open("topic")
         file.save(checkpoint)
         file.close()

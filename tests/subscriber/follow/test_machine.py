@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from tests.subscriber.follow.model import record
 EPOCH = 7
 START = Checkpoint(0)
 AWAY = Unavailable("away")
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
 
 def answer(after: int, to: int, head: int | None = None, gap: Gap | None = None) -> Answer:
@@ -51,7 +53,7 @@ def new_machine(start: Checkpoint | None = START, **rules: Any) -> FollowMachine
 
 def told(action: Action) -> Event:
     assert isinstance(action, Tell)
-    return action.event(99.0)
+    return action.event(NOON)
 
 
 def live_machine(head: int = 3, **rules: Any) -> FollowMachine:
@@ -62,7 +64,7 @@ def live_machine(head: int = 3, **rules: Any) -> FollowMachine:
     assert isinstance(machine.next(0), Deliver)
     assert machine.next(0) == OpenStream(1)
     machine.opened(1, head, EPOCH, 0)
-    assert told(machine.next(0)) == CaughtUp(Checkpoint(head, EPOCH), 99.0)
+    assert told(machine.next(0)) == CaughtUp(Checkpoint(head, EPOCH), NOON)
     assert machine.next(0) == Wait(30.0)
     assert machine.state is FollowState.LIVE
     return machine
@@ -147,7 +149,7 @@ def test_a_start_that_is_yet_to_come_is_waited_for() -> None:
     machine.answered(answer(0, 2, gap=gap), 0)
     assert machine.next(0) == OpenStream(1)
     machine.opened(1, 2, EPOCH, 0)
-    assert told(machine.next(0)) == CaughtUp(Checkpoint(5, EPOCH), 99.0)
+    assert told(machine.next(0)) == CaughtUp(Checkpoint(5, EPOCH), NOON)
     machine.arrived(1, pushed(2, 7), 7, 0)
     assert machine.next(0) == Deliver([record(6, EPOCH), record(7, EPOCH)], Checkpoint(7, EPOCH))
 
@@ -161,7 +163,7 @@ def test_a_hole_before_the_next_run_is_pulled() -> None:
     machine.arrived(1, pushed(4, 6), 6, 1)
     assert machine.next(1) == LeaveStream(1)
     fell = told(machine.next(1))
-    assert fell == FellBehind(Checkpoint(3, EPOCH), 99.0, "overflow")
+    assert fell == FellBehind(Checkpoint(3, EPOCH), NOON, "overflow")
     assert machine.next(1) == Read(Checkpoint(3, EPOCH))
 
 

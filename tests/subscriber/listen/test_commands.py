@@ -112,3 +112,24 @@ def test_superseded_and_refused_has_no_culprit() -> None:
     queue.reset([Interest("c", "x", on_message=print)])
     assert queue.refused() is None
     assert sent(queue) == ["x"]
+
+
+def test_an_empty_batch_changes_nothing() -> None:
+    """Whether it is taken or refused; what is added meanwhile goes after it."""
+    queue = queue_of("a")
+    queue.applied()
+    for end in (queue.applied, queue.refused):
+        queue.add_nothing()
+        assert sent(queue) == []
+        queue.add(command("b"))
+        assert not end()
+        assert sent(queue) == ["b"]
+        queue.applied()
+    assert queue.batch is None
+
+
+def test_an_empty_batch_is_needless_beside_another() -> None:
+    queue = queue_of("a")
+    queue.add_nothing()
+    queue.applied()
+    assert queue.batch is None

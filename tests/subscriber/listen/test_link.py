@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.errors import Aborted, Cancelled, InvalidArgument, NotFound, Unavailable
+from protocol.errors import (
+    Aborted,
+    Cancelled,
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    Unavailable,
+)
 from protocol.messages import channels_pb2 as channels
 from subscriber.listen.interest import Interest
 from subscriber.listen.link import Link
@@ -27,8 +34,8 @@ class Peer:
         assert self.link.subscribe(interest)
         return interest
 
-    def send(self) -> tuple[Any, channels.CommandsRequest]:
-        upcoming = self.link.next_batch(100.0)
+    def send(self, now: float = 100.0) -> tuple[Any, channels.CommandsRequest]:
+        upcoming = self.link.next_batch(now)
         assert upcoming is not None
         return upcoming
 
@@ -39,8 +46,8 @@ class Peer:
         response = channels.CommandsResponse(incarnation=incarnation, applied=applied)
         return self.link.batch_answered(batch, request.incarnation, response)
 
-    def poll(self) -> tuple[object, channels.PollRequest]:
-        upcoming = self.link.next_poll(100.0)
+    def poll(self, now: float = 100.0) -> tuple[object, channels.PollRequest]:
+        upcoming = self.link.next_poll(now)
         assert upcoming is not None
         return upcoming
 
@@ -70,6 +77,29 @@ def test_a_late_answer_of_an_earlier_life_is_of_no_account() -> None:
     assert peer.answer(peer.send(), SECOND, applied=False) == [Reset()]
     assert peer.bring(late, FIRST, 1, 2) == []
     assert [type(each) for each in peer.bring(peer.poll(), SECOND, 1)] == [Arrived]
+
+
+def test_a_late_answer_to_commands_does_not_bring_back_an_earlier_life() -> None:
+    """Nothing comes twice for it."""
+    peer = Peer()
+    peer.subscribe()
+    late = peer.send()
+    assert peer.bring(peer.poll(), FIRST) == []
+    assert [type(each) for each in peer.bring(peer.poll(), SECOND, 1)] == [Arrived]
+    assert peer.answer(late, FIRST) == []
+    _, request = peer.poll()
+    assert (request.incarnation, request.max_processed_seq) == (SECOND, 1)
+
+
+def test_a_new_life_makes_a_new_poll() -> None:
+    """What the one under way may still bring is of the old one."""
+    peer = Peer()
+    known(peer)
+    token, _ = peer.poll()
+    peer.subscribe("b")
+    peer.answer(peer.send(), SECOND, applied=False)
+    assert not peer.link.is_polling(token)
+    assert peer.poll()[1].incarnation == SECOND
 
 
 def test_what_nobody_has_confirmed_cannot_be_lost() -> None:
@@ -132,6 +162,55 @@ def test_an_error_that_another_attempt_cannot_mend_is_final() -> None:
     token, _ = peer.poll()
     error = NotFound("no such service")
     assert peer.link.poll_failed(token, error, 0.0) == [Failed(interest, error)]
+    assert len(peer.link) == 0
+
+
+def test_polls_that_are_cut_in_their_silence_do_not_end_anything() -> None:
+    """A proxy does that to all that say nothing for a minute."""
+    peer = Peer(give_up_after=5.0)
+    interest = known(peer)
+    now = 0.0
+    for _ in range(10):
+        token, _ = peer.poll(now)
+        assert peer.link.poll_failed(token, Unavailable("cut"), now + 60.0) == []
+        now += 70.0
+    # One that lives would have answered before the deadline.
+    token, _ = peer.poll(now)
+    error = DeadlineExceeded("nobody there")
+    assert peer.link.poll_failed(token, error, now + 60.0) == [Failed(interest, error)]
+
+
+def test_who_cannot_poll_is_heard_of_all_the_same() -> None:
+    """By an empty batch a minute, as long as something is subscribed to."""
+    peer = Peer()
+    known(peer)
+    peer.bring(peer.poll(100.0), FIRST)
+    assert peer.link.next_due(may_poll=False) == 160.0
+    peer.link.give_sign(159.9)
+    assert peer.link.next_batch(159.9) is None
+    peer.link.give_sign(160.0)
+    sent = peer.send(160.0)
+    assert (list(sent[1].commands), sent[1].replace) == ([], False)
+    assert peer.answer(sent, FIRST) == []
+    assert peer.link.next_due(may_poll=False) == 220.0
+    peer.link.unsubscribe("c", "a")
+    peer.answer(peer.send(161.0), FIRST)
+    assert peer.link.next_due(may_poll=False) is None
+    peer.link.give_sign(300.0)
+    assert peer.link.next_batch(300.0) is None
+
+
+def test_a_failed_channel_ends_all_of_its_subscriptions_and_a_failed_key_its_own() -> None:
+    peer = Peer()
+    first = known(peer)
+    second, third = peer.subscribe("b"), peer.subscribe(None)
+    token, request = peer.poll()
+    response = channels.PollResponse(incarnation=FIRST)
+    response.items.add(seq=1, channel="c", key="b", failure="over")
+    response.items.add(seq=2, channel="other", failure="over")
+    response.items.add(seq=3, channel="c", failure="over")
+    failed = peer.link.poll_answered(token, request.incarnation, response)
+    assert [each.interest for each in failed if isinstance(each, Failed)] == [second, first, third]
     assert len(peer.link) == 0
 
 

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from emulator import Emulator
+from protocol.clock import ManualClock
 from subscriber import ChannelMessage, ChannelSubscriber, ForkedProcess, SubscriberClient
 from subscriber.exceptions import SubscriberClosed
-from tests.contract.channel_peers import ORDERS, Heard, create_topics, statistics
+from subscriber.listen.notices import ListenEvent
+from subscriber.listen.settings import ListenSettings
+from tests.contract.channel_peers import ORDERS, Heard, Recorder, create_topics, statistics
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 
@@ -78,6 +81,39 @@ def test_a_slow_callback_leaves_messages_with_the_publisher(
     go_on.set()
     eventually(lambda: heard == numbers)
     eventually(lambda: statistics(broker).waiting == 0)
+
+
+def test_a_callback_may_take_longer_than_a_silent_subscriber_is_kept() -> None:
+    """Nothing is asked for meanwhile, but the publisher hears of it."""
+    clock, go_on = ManualClock(), threading.Event()
+    heard: list[bytes] = []
+
+    def handle(message: ChannelMessage) -> None:
+        assert go_on.wait(PATIENCE)
+        heard.append(message.data)
+
+    recorder, events = Recorder(), list[ListenEvent]()
+    with (
+        Emulator(clock=clock, interceptors=[recorder]) as broker,
+        SubscriberClient(endpoint=broker.endpoint) as client,
+        ChannelSubscriber(client._rpcs, ListenSettings(), events.append, clock) as listener,
+    ):
+        create_topics(broker)
+        listener.subscribe(ORDERS, on_message=handle)
+        wait_until_heard(broker)
+        # One is with the callback, two more wait for it; then there is no poll.
+        for polls in (2, 3):
+            broker.publish(ORDERS, "x")
+            eventually(lambda polls=polls: len(recorder.polls) == polls)  # type: ignore[misc]
+        broker.publish(ORDERS, "x")
+        broker.publish(ORDERS, "last")
+        eventually(lambda: statistics(broker).parked == 0)
+        for signs in range(2, 14):
+            clock.advance(60)
+            eventually(lambda signs=signs: len(recorder.batches) == signs)  # type: ignore[misc]
+        go_on.set()
+        eventually(lambda: heard == [b"x", b"x", b"x", b"last"])
+    assert events == []
 
 
 def test_closing_waits_for_the_callback_that_runs(

@@ -1,12 +1,20 @@
-"""Where a reader begins in a feed."""
+"""Where a reader is in a feed."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from emulator.refusals import too_small
 from protocol.messages import feeds_pb2 as feeds
 
 from .feed import Feed
-from .resume_token import Place
+
+
+class Place(NamedTuple):
+    """A position in one life of a topic: its reader has everything up to this number."""
+
+    seq: int
+    epoch: int
 
 
 def check_position(position: feeds.Position) -> None:

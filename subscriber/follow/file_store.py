@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from pathlib import Path
 
 from .events import Checkpoint
 from .file_lock import FileLock
-from .stores import CheckpointError
+from .stores import CheckpointError, CheckpointFile
 
 # How long a follower waits for another that writes to the same file, in seconds.
 _PATIENCE = 30.0
@@ -21,21 +20,12 @@ CREATE TABLE IF NOT EXISTS checkpoints (
 """
 
 
-class CheckpointFile:
-    """Keeps positions in a file, which is made if need be: of many followers, each under its name.
+class FileStore:
+    """One position in a CheckpointFile; see there. A position is on disk when `save` returns."""
 
-    A position is replaced at once and is on disk when `save` returns. While a follower uses a name
-    nobody else can, in this process or another: the lock ends with the process, also when that is
-    killed. Beside the file lies one that ends in `.lock` for each name.
-
-    Args:
-        path: of the file; its folder must exist.
-        name: of the follower. Default: its topic's.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], name: str = "") -> None:
-        self._path = Path(path)
-        self._name = name
+    def __init__(self, file: CheckpointFile) -> None:
+        self._path = Path(file.path)
+        self._name = file.name
         self._id = 0
         self._lock: FileLock | None = None
         self._database: sqlite3.Connection | None = None
@@ -70,10 +60,11 @@ class CheckpointFile:
         return self._read()
 
     def _take_lock(self, name: str) -> None:
-        path = self._path.with_name(f"{self._path.name}.{self._id}.lock")
+        # Beside the file itself, by whatever link it was reached.
+        path = self._path.resolve()
         try:
-            self._lock = FileLock(path)
-        except (BlockingIOError, PermissionError) as error:
+            self._lock = FileLock(path.with_name(f"{path.name}.{self._id}.lock"))
+        except BlockingIOError as error:
             raise CheckpointError(
                 f"somebody else follows as {name!r}, which {self._path} keeps the position of"
             ) from error

@@ -1,0 +1,107 @@
+"""How programs end that hold fetched messages, and what a fork does to a fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from emulator import Emulator
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber import SubscriberClient
+from tests.subscriber.program import start_program
+
+TOPIC = "projects/test-project/topics/orders"
+NAME = "projects/test-project/subscriptions/billing"
+PATIENCE = 20.0
+
+PROLOGUE = f"""
+import os, sys, threading
+from subscriber import SubscriberClient, SubscriberClosed
+
+name = {NAME!r}
+client = SubscriberClient(endpoint=sys.argv[1])
+"""
+
+# One thread works on a message in a block, another holds one and waits for more.
+ENDS = """
+at_work = threading.Event()
+
+def work():
+    with client.fetch(name):
+        at_work.set()
+        threading.Event().wait()
+
+def wait_for_more():
+    try:
+        client.fetch(name, 2, timeout=None, min_messages=2)
+    except SubscriberClosed:
+        pass
+
+threading.Thread(target=work, daemon=True).start()
+at_work.wait()
+threading.Thread(target=wait_for_more, daemon=True).start()
+while client.subscription_state(name).num_waiting != 1:
+    pass
+print(client.subscription_state(name).num_ack_pending)
+"""
+
+# Python 3.12 and gRPC warn of forks; this is about what happens if one forks none the less.
+FORKS = """
+import warnings
+
+warnings.simplefilter("ignore")
+(message,) = messages = client.fetch(name)
+child = os.fork()
+if child == 0:
+    uses = [
+        lambda: client.fetch(name),
+        lambda: client.fetch(name, 2, min_messages=2),
+        messages.ack,
+        message.ack,
+        messages.__enter__,
+    ]
+    for use in uses:
+        try:
+            use()
+        except Exception as error:
+            print(type(error).__name__, flush=True)
+    client.close()
+    os._exit(0)
+os.waitpid(child, 0)
+message.ack_with_response().result()
+client.close()
+"""
+
+
+@pytest.fixture
+def broker() -> Iterator[Emulator]:
+    with Emulator() as emulator, SubscriberClient(endpoint=emulator.endpoint) as client:
+        emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=TOPIC)))
+        client.create_subscription(name=NAME, topic=TOPIC)
+        yield emulator
+
+
+def run(program: str, broker: Emulator) -> tuple[str, str, int]:
+    with start_program(PROLOGUE + program, broker.endpoint) as process:
+        out, err = process.communicate(timeout=PATIENCE)
+    return out, err, process.returncode
+
+
+def test_a_program_that_ends_gives_back_what_its_threads_hold(broker: Emulator) -> None:
+    """Both messages are there for others at once, and nobody waits."""
+    broker.publish(TOPIC, "a")
+    broker.publish(TOPIC, "b")
+    out, err, code = run(ENDS, broker)
+    assert (out, err, code) == ("2\n", "", 0)
+    with SubscriberClient(endpoint=broker.endpoint) as client:
+        state = client.subscription_state(NAME)
+        assert (state.num_ack_pending, state.num_pending, state.num_waiting) == (0, 2, 0)
+
+
+def test_in_a_forked_child_every_use_raises_at_once(broker: Emulator) -> None:
+    """Nothing is lost in silence there, and the parent goes on."""
+    broker.publish(TOPIC, "a")
+    out, _, code = run(FORKS, broker)
+    assert (out, code) == ("ForkedProcess\n" * 5, 0)
+    assert broker.backlog(NAME) == 0
