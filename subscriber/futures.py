@@ -84,6 +84,16 @@ class RunningFuture(Future[bool], ABC):
         self.begin_close()
         return True
 
+    def _close_and_wait(self, timeout: float | None, mode: ShutdownMode | None = None) -> bool:
+        """Tell it to stop and wait for the end, but not where the end has to wait for the caller.
+
+        Returns whether it is over.
+        """
+        self.begin_close(timeout, mode)
+        if not self.runs_here():
+            self.wait_for_end(timeout)
+        return self.done()
+
     def wait_for_end(self, timeout: float | None = None) -> None:
         """Wait until a shutdown with this time limit is over, however it ended."""
         self._wait(None if timeout is None else timeout + _SHUTDOWN_MARGIN)
@@ -155,10 +165,7 @@ class StreamingPullFuture(RunningFuture):
         Returns:
             Whether the subscription is over. The error that ended it, if any, is `exception()`.
         """
-        self.begin_close(timeout, mode)
-        if not self.runs_here():
-            self.wait_for_end(timeout)
-        return self.done()
+        return self._close_and_wait(timeout, mode)
 
     def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
         """As `close`, but without waiting. With no mode it does what `cancel` does."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from emulator.refusals import limit_exceeded, missing
 from protocol import names
@@ -79,12 +79,7 @@ class Registry:
 
     def check_room(self, collection: str, known: Mapping[str, object], name: str) -> None:
         """Refuse `name` if its project has as many of a collection as it may have."""
-        maximum = MAX_RESOURCES[collection]
-        if len(known) >= maximum:
-            prefix = f"projects/{names.project_of(name)}/"
-            count = sum(other.startswith(prefix) for other in known)
-            if count >= maximum:
-                raise limit_exceeded(f"{collection}-per-project", count, maximum)
+        check_room(collection, known, name, MAX_RESOURCES[collection])
 
     def saved(self, resource: Topic | Subscription | Snapshot) -> None:
         """It was made or changed."""
@@ -112,12 +107,25 @@ _KIND: Mapping[type, Resource] = {
 }
 
 
+def check_room(collection: str, known: Mapping[str, object], name: str, maximum: int) -> None:
+    """Refuse `name` if its project has `maximum` of a collection."""
+    if len(known) >= maximum:
+        prefix = f"projects/{names.project_of(name)}/"
+        count = sum(other.startswith(prefix) for other in known)
+        if count >= maximum:
+            raise limit_exceeded(f"{collection}-per-project", count, maximum)
+
+
+class ListRequest(Protocol):
+    """A request for a page of what a project has."""
+
+    project: str
+    page_size: int
+    page_token: str
+
+
 def page_of_project(
-    collection: str,
-    known: Mapping[str, R],
-    request: pubsub.ListTopicsRequest
-    | pubsub.ListSubscriptionsRequest
-    | pubsub.ListSnapshotsRequest,
+    collection: str, known: Mapping[str, R], request: ListRequest
 ) -> tuple[list[R], str]:
     """One page of what a project has, and the token of the next."""
     prefix = f"{names.validate_project(request.project)}/{collection}/"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from google.protobuf.empty_pb2 import Empty
 
-from emulator.engine import paging
 from emulator.engine.observer import Observer, Resource
-from emulator.refusals import limit_exceeded, missing, too_large, too_small
+from emulator.engine.registry import check_room, page_of_project
+from emulator.refusals import missing, too_large, too_small
 from protocol import names
 from protocol.errors import FailedPrecondition
 from protocol.messages import feeds_pb2 as feeds
@@ -74,7 +74,7 @@ class Cursors:
         if given.seq > feed.head:
             raise too_large("cursor.seq", given.seq, feed.head)
         if known is None:
-            self._check_room(given.name)
+            check_room("cursors", self._cursors, given.name, MAX_CURSORS)
         cursor = feeds.Cursor(name=given.name, topic=given.topic, seq=given.seq, epoch=feed.epoch)
         cursor.update_time.FromMilliseconds(int(self._wall() * 1000))
         self._enter(cursor)
@@ -88,15 +88,8 @@ class Cursors:
         return cursor
 
     def list(self, request: feeds.ListCursorsRequest) -> feeds.ListCursorsResponse:
-        prefix = f"{names.validate_project(request.project)}/cursors/"
-        listed, token = paging.page(
-            (name for name in self._cursors if name.startswith(prefix)),
-            request.page_size,
-            request.page_token,
-        )
-        return feeds.ListCursorsResponse(
-            cursors=[self._cursors[name] for name in listed], next_page_token=token
-        )
+        listed, token = page_of_project("cursors", self._cursors, request)
+        return feeds.ListCursorsResponse(cursors=listed, next_page_token=token)
 
     def delete(self, request: feeds.DeleteCursorRequest) -> Empty:
         """Forget a position.
@@ -130,11 +123,3 @@ class Cursors:
         if not of_topic:
             del self._by_topic[cursor.topic]
         self._observer.removed(Resource.CURSOR, name)
-
-    def _check_room(self, name: str) -> None:
-        if len(self._cursors) < MAX_CURSORS:
-            return
-        prefix = f"projects/{names.project_of(name)}/"
-        count = sum(other.startswith(prefix) for other in self._cursors)
-        if count >= MAX_CURSORS:
-            raise limit_exceeded("cursors-per-project", count, MAX_CURSORS)

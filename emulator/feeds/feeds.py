@@ -7,8 +7,9 @@ from collections.abc import Callable
 from copy import deepcopy
 from itertools import takewhile
 
-from emulator.engine import Engine, paging
+from emulator.engine import Engine
 from emulator.engine.durations import seconds_of
+from emulator.engine.registry import page_of_project
 from emulator.refusals import invalid_argument, too_large, too_small
 from emulator.storage.durability import LABEL, Durability
 from protocol import names
@@ -101,15 +102,14 @@ class Feeds:
         return self.book.state(topic.feed)
 
     def list_feeds(self, request: feeds.ListFeedsRequest) -> feeds.ListFeedsResponse:
-        prefix = f"{names.validate_project(request.project)}/topics/"
         known = {
             name: topic.feed
             for name, topic in self._registry.topics.items()
-            if isinstance(topic.feed, Feed) and name.startswith(prefix)
+            if isinstance(topic.feed, Feed)
         }
-        listed, token = paging.page(known, request.page_size, request.page_token)
+        listed, token = page_of_project("topics", known, request)
         return feeds.ListFeedsResponse(
-            feeds=[self.book.state(known[name]) for name in listed], next_page_token=token
+            feeds=[self.book.state(feed) for feed in listed], next_page_token=token
         )
 
     def _set_durability(self, name: str, named: feeds.Durability) -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.empty_pb2 import Empty
 
-from emulator.engine import paging
 from emulator.engine.filter import compile_filter
 from emulator.engine.moment import Moment
 from emulator.engine.observer import Observer, Resource
+from emulator.engine.registry import check_room, page_of_project
 from emulator.engine.settings import MAX_FILTER_BYTES
 from emulator.engine.timetable import TimedTask, Timetable
-from emulator.refusals import limit_exceeded, missing, too_large
+from emulator.refusals import missing, too_large
 from protocol import names
 from protocol.messages import feeds_pb2 as feeds
 
@@ -106,20 +106,14 @@ class Routers(TimedTask):
         return router.state()
 
     def list(self, request: feeds.ListRoutersRequest) -> feeds.ListRoutersResponse:
-        prefix = f"{names.validate_project(request.project)}/routers/"
-        listed, token = paging.page(
-            (
-                name
-                for name, router in self._routers.items()
-                if name.startswith(prefix)
-                and request.source in ("", router.source)
-                and request.dest in ("", router.dest)
-            ),
-            request.page_size,
-            request.page_token,
-        )
+        wanted = {
+            name: router
+            for name, router in self._routers.items()
+            if request.source in ("", router.source) and request.dest in ("", router.dest)
+        }
+        listed, token = page_of_project("routers", wanted, request)
         return feeds.ListRoutersResponse(
-            routers=[self._routers[name].state() for name in listed], next_page_token=token
+            routers=[router.state() for router in listed], next_page_token=token
         )
 
     def delete(self, request: feeds.DeleteRouterRequest) -> Empty:
@@ -219,7 +213,7 @@ class Routers(TimedTask):
         """Refuse settings that cannot be; `known` is what has the name now."""
         _check_form(config)
         if known is None:
-            self._check_room(config.name)
+            check_room("routers", self._routers, config.name, MAX_ROUTERS)
         self._ends.check(config.source, config.dest, create=config.create_dest)
         if known is None or _moves(known, config) or known.config.allow_cycle:
             self._graph.check(
@@ -228,14 +222,6 @@ class Routers(TimedTask):
                 allow_cycle=config.allow_cycle,
                 without="" if known is None else known.name,
             )
-
-    def _check_room(self, name: str) -> None:
-        if len(self._routers) < MAX_ROUTERS:
-            return
-        prefix = f"projects/{names.project_of(name)}/"
-        count = sum(other.startswith(prefix) for other in self._routers)
-        if count >= MAX_ROUTERS:
-            raise limit_exceeded("routers-per-project", count, MAX_ROUTERS)
 
 
 def _moves(router: Router, config: feeds.Router) -> bool:

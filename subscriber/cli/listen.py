@@ -8,7 +8,7 @@ from protocol.errors import PullstreamError
 from subscriber.listen import ChannelMessage, Dropped, ListenEvent
 
 from .output import Output, message_record
-from .progress import Progress, noting_signals
+from .progress import Progress, end_options, noting_signals
 from .session import Session, pass_session, session_options
 
 
@@ -26,13 +26,7 @@ from .session import Session, pass_session, session_options
     is_flag=True,
     help="The server is no broker but a ChannelPublisher, and TOPIC one of its channels.",
 )
-@click.option("--max-messages", type=click.IntRange(min=1), help="Stop after this many.")
-@click.option(
-    "--idle-exit",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Stop when nothing has come for so long.",
-)
+@end_options
 @session_options
 @pass_session
 @click.pass_context

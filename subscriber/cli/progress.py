@@ -5,9 +5,12 @@ from __future__ import annotations
 import queue
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Any, TypeVar
+
+import click
 
 from protocol.clock import SYSTEM_CLOCK, Clock
 from subscriber.stop_signals import STOP_SIGNALS, handled_by
@@ -15,6 +18,23 @@ from subscriber.stop_signals import STOP_SIGNALS, handled_by
 # A signal between the main thread's last look and its going to sleep wakes nobody (Python notes it
 # and runs its handler when that thread next does something): it looks again after so many seconds.
 _LOOK_SECONDS = 0.5
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def end_options(command: F) -> F:
+    """Add the options that say when a command has had enough; see `Progress`."""
+    for option in (
+        click.option(
+            "--idle-exit",
+            type=click.FloatRange(min=0),
+            metavar="SECONDS",
+            help="Stop when nothing has come for so long.",
+        ),
+        click.option("--max-messages", type=click.IntRange(min=1), help="Stop after this many."),
+    ):
+        command = option(command)
+    return command
 
 
 class Progress:

@@ -13,7 +13,7 @@ from subscriber.scheduler import ThreadScheduler
 
 from .command_runner import run_command
 from .output import Output, message_record
-from .progress import Progress, noting_signals
+from .progress import Progress, end_options, noting_signals
 from .session import Session, pass_session, session_options
 
 # Messages taken on at a time; the SDK's default.
@@ -29,7 +29,6 @@ _MAX_OUTSTANDING = FlowControl().max_messages
     "also PUBSUB_MESSAGE_ID, PUBSUB_ORDERING_KEY, PUBSUB_PUBLISH_TIME, PUBSUB_DELIVERY_ATTEMPT. "
     "Exit code 0 acknowledges the message, any other one gives it back.",
 )
-@click.option("--max-messages", type=click.IntRange(min=1), help="Stop after this many.")
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -37,12 +36,7 @@ _MAX_OUTSTANDING = FlowControl().max_messages
     show_default=True,
     help="Messages, or commands, at a time.",
 )
-@click.option(
-    "--idle-exit",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Stop when nothing has come for so long.",
-)
+@end_options
 @session_options
 @pass_session
 @click.pass_context

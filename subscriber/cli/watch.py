@@ -11,7 +11,7 @@ from subscriber.feeds.position import Start, position_of
 from .feed_events import event_of, feed_record
 from .output import Output
 from .parameters import feed_start
-from .progress import Progress, noting_signals
+from .progress import Progress, end_options, noting_signals
 from .session import Session, pass_session, session_options
 
 
@@ -27,13 +27,7 @@ from .session import Session, pass_session, session_options
 @click.option("--message-filter", default="", help='Such as: hasPrefix(attributes.tag, "public:")')
 @click.option("--exclude-node", default="", help="Leave out the records of this node.")
 @click.option("--no-data", is_flag=True, help="Only numbers, times, tags and nodes.")
-@click.option("--max-messages", type=click.IntRange(min=1), help="Stop after this many.")
-@click.option(
-    "--idle-exit",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Stop when nothing has come for so long.",
-)
+@end_options
 @session_options
 @pass_session
 @click.pass_context

@@ -35,10 +35,7 @@ class ReaderFuture(RunningFuture):
         Inside the handler, and on the event loop of one that is an `async def`, it does not wait.
         Returns whether it is over.
         """
-        self.begin_close()
-        if not self.runs_here():
-            self.wait_for_end(timeout)
-        return self.done()
+        return self._close_and_wait(timeout)
 
     def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
         """As `close`, but without waiting; the arguments are of no account here."""

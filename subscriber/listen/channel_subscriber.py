@@ -103,10 +103,7 @@ class ChannelSubscriber(RunningFuture):
         Returns:
             Whether it is over.
         """
-        self.begin_close(timeout)
-        if not self.runs_here():
-            self.wait_for_end(timeout)
-        return self.done()
+        return self._close_and_wait(timeout)
 
     def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
         """As `close`, but without waiting. There is nothing that a mode could change."""

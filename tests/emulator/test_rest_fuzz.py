@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from emulator import Emulator
 from emulator.rest.routes import ROUTES
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.hostile_json import HostileJson
 from tests.emulator.rest_client import V1_PROJECT, RestClient
 from tests.emulator.wire import PATIENCE
 
@@ -46,43 +46,19 @@ QUERIES = (
 )  # fmt: skip
 
 
-class Hostility:
-    """Requests that no honest client sends, the same ones for the same seed."""
+class Hostility(HostileJson):
+    """Requests to /v1."""
 
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def value(self, depth: int = 4) -> Any:
-        kinds = ["text", "number", "literal"] + ["list", "object"] * (depth > 0)
-        match self._random.choice(kinds):
-            case "text":
-                return self._random.choice(TEXTS)
-            case "number":
-                return self._random.choice([0, -1, 1.5, 1e300, 2**31, 2**63, 2**64, 10**400])
-            case "literal":
-                return self._random.choice([None, True, False])
-            case "list":
-                return [self.value(depth - 1) for _ in range(self._random.randrange(3))]
-            case _:
-                fields = self._random.sample(FIELDS, self._random.randrange(6))
-                return {field: self.value(depth - 1) for field in fields}
-
-    def body(self) -> bytes:
-        text = json.dumps(self.value()).encode()
-        if self._random.random() < 0.2:
-            return self._random.randbytes(self._random.randrange(50))
-        if self._random.random() < 0.2:
-            return text[: self._random.randrange(len(text) + 1)]
-        return text
+    fields, texts = FIELDS, TEXTS
 
     def path(self, template: str) -> str:
         """A route's path with a name that no resource can have, and perhaps a query."""
-        project = self._random.choice(PROJECTS)
-        name = self._random.choice(NAMES)
+        project = self.random.choice(PROJECTS)
+        name = self.random.choice(NAMES)
         _, _, pattern = template.partition("=")
         pattern, _, rest = pattern.partition("}")
         path = pattern.replace("*", quote(project, safe="%:."), 1).replace("*", name)
-        query = self._random.choice(QUERIES)
+        query = self.random.choice(QUERIES)
         return f"/v1/{path}{rest}{query}"
 
 

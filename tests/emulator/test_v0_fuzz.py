@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import socket
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from emulator import Emulator
+from tests.emulator.hostile_json import HostileJson
 from tests.emulator.v0_client import TOPIC, V0
 from tests.emulator.wire import PATIENCE
 
@@ -65,41 +65,17 @@ HEADERS: tuple[dict[str, str], ...] = (
 )  # fmt: skip
 
 
-class Hostility:
-    """Requests that no honest client sends, the same ones for the same seed."""
+class Hostility(HostileJson):
+    """Requests to /v0."""
 
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def value(self, depth: int = 4) -> Any:
-        kinds = ["text", "number", "literal"] + ["list", "object"] * (depth > 0)
-        match self._random.choice(kinds):
-            case "text":
-                return self._random.choice(TEXTS)
-            case "number":
-                return self._random.choice([0, -1, 1.5, 1e300, 2**31, 2**63, 2**64, 10**400])
-            case "literal":
-                return self._random.choice([None, True, False])
-            case "list":
-                return [self.value(depth - 1) for _ in range(self._random.randrange(4))]
-            case _:
-                fields = self._random.sample(FIELDS, self._random.randrange(5))
-                return {field: self.value(depth - 1) for field in fields}
-
-    def body(self) -> bytes:
-        text = json.dumps(self.value()).encode()
-        if self._random.random() < 0.2:
-            return self._random.randbytes(self._random.randrange(50))
-        if self._random.random() < 0.2:
-            return text[: self._random.randrange(len(text) + 1)]
-        return text
+    fields, texts = FIELDS, TEXTS
 
     def path(self, template: str) -> str:
-        path = template.format(*self._random.choices(NAMES, k=2))
-        return f"/v0/{path}{self._random.choice(QUERIES)}"
+        path = template.format(*self.random.choices(NAMES, k=2))
+        return f"/v0/{path}{self.random.choice(QUERIES)}"
 
     def headers(self) -> dict[str, str]:
-        return self._random.choice(HEADERS)
+        return self.random.choice(HEADERS)
 
 
 @pytest.fixture(scope="module")
