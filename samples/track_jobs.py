@@ -25,8 +25,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._publisher = ChannelPublisher(channels={"jobs"})
-        # Each listener takes one thread while it waits. A grpc.aio server has no such limit.
-        self._server = grpc.server(ThreadPoolExecutor(max_workers=16))
+        self._server = grpc.server(ThreadPoolExecutor())
         self._publisher.add_to(self._server)
         self.port = self._server.add_insecure_port("localhost:0")
         self._server.start()

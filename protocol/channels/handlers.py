@@ -1,4 +1,4 @@
-"""The service Channels on a gRPC server: on an event loop, or on the server's threads."""
+"""The service Channels on a gRPC server: on an event loop; on threads see thread_handlers.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
@@ -18,6 +18,8 @@ from protocol.messages import channels_pb2 as channels
 from protocol.messages import encoded_pb2 as encoded
 from protocol.rpcs import BY_METHOD, CHANNELS
 from protocol.waiting import Call, longest_wait
+
+from .session import Poll
 
 if TYPE_CHECKING:
     from .publisher import ChannelPublisher
@@ -43,42 +45,17 @@ def aio_handlers(publisher: ChannelPublisher) -> grpc.GenericRpcHandler:
 
         return answer
 
-    return _generic_handler(publisher, poll, answering)
+    return generic_handler(publisher, grpc.unary_unary_rpc_method_handler, poll, answering)
 
 
-def thread_handlers(publisher: ChannelPublisher) -> grpc.GenericRpcHandler:
-    """For a `grpc.server`."""
-
-    def poll(request: channels.PollRequest, context: grpc.ServicerContext) -> Message:
-        try:
-            return _wait_for_poll(publisher, request, context)
-        except RpcError as error:
-            _abort(context, error)
-
-    def answering(
-        method: Callable[[Any], Message],
-    ) -> Callable[[Any, grpc.ServicerContext], Message]:
-        def answer(request: Message, context: grpc.ServicerContext) -> Message:
-            try:
-                return method(request)
-            except RpcError as error:
-                _abort(context, error)
-
-        return answer
-
-    return _generic_handler(publisher, poll, answering)
-
-
-def _abort(context: grpc.ServicerContext, error: RpcError) -> NoReturn:
-    context.abort(error.grpc_status_code, error.message)
-    raise AssertionError("abort raises")
-
-
-def _generic_handler(
+def generic_handler(
     publisher: ChannelPublisher,
+    poll_handler: Callable[..., grpc.RpcMethodHandler[Any, Any]],
     poll: Callable[..., Any],
     answering: Callable[[Callable[[Any], Message]], Callable[..., Any]],
 ) -> grpc.GenericRpcHandler:
+    """`answering` makes a handler of what answers at once, `poll_handler` gRPC's form of `poll`."""
+
     def unregister(request: channels.UnregisterRequest) -> Empty:
         publisher.unregister(request)
         return Empty()
@@ -90,19 +67,17 @@ def _generic_handler(
 
     methods = {
         "Commands": answering(publisher.commands),
-        "Poll": poll,
         "Unregister": answering(unregister),
         "PublishFailure": answering(publish_failure),
     }
-    return grpc.method_handlers_generic_handler(
-        CHANNELS,
-        {
-            name: grpc.unary_unary_rpc_method_handler(
-                method, BY_METHOD[name].request.FromString, _serialize
-            )
-            for name, method in methods.items()
-        },
-    )
+    handlers = {
+        name: grpc.unary_unary_rpc_method_handler(
+            method, BY_METHOD[name].request.FromString, _serialize
+        )
+        for name, method in methods.items()
+    }
+    handlers["Poll"] = poll_handler(poll, BY_METHOD["Poll"].request.FromString, _serialize)
+    return grpc.method_handlers_generic_handler(CHANNELS, handlers)
 
 
 def _serialize(message: Message) -> bytes:
@@ -113,7 +88,7 @@ def _serialize(message: Message) -> bytes:
 
 
 class _LoopWaiter:
-    """Something to await on an event loop, until any thread calls `wake`."""
+    """Something to await on an event loop, until any thread calls it: it is what wakes a poll."""
 
     __slots__ = ("_loop", "_thread", "woken")
 
@@ -122,7 +97,7 @@ class _LoopWaiter:
         self._thread = threading.get_ident()
         self.woken: asyncio.Future[None] = self._loop.create_future()
 
-    def wake(self) -> None:
+    def __call__(self, poll: Poll) -> None:
         if threading.get_ident() == self._thread:
             self._resolve()
             return
@@ -151,7 +126,7 @@ async def long_poll(
 ) -> encoded.EncodedPollResponse:
     """A poll from its beginning to its answer, which may be a long time. `owner`: see Hub."""
     waiter = _LoopWaiter()
-    poll = publisher.begin_poll(request, waiter.wake, owner)
+    poll = publisher.begin_poll(request, waiter, owner)
     try:
         if not poll.is_ready:
             seconds = longest_wait(call, publisher.longest_poll)
@@ -163,20 +138,4 @@ async def long_poll(
         return publisher.finish_poll(poll)
     finally:
         # Cancelled: the caller is gone.
-        publisher.withdraw_poll(poll)
-
-
-def _wait_for_poll(
-    publisher: ChannelPublisher, request: channels.PollRequest, context: grpc.ServicerContext
-) -> encoded.EncodedPollResponse:
-    woken = threading.Event()
-    poll = publisher.begin_poll(request, woken.set)
-    try:
-        # The call's end, whatever it is, ends the wait too.
-        if not poll.is_ready and context.add_callback(woken.set):
-            woken.wait(longest_wait(context, min(publisher.longest_poll, threading.TIMEOUT_MAX)))
-        if not context.is_active():
-            return encoded.EncodedPollResponse()
-        return publisher.finish_poll(poll)
-    finally:
         publisher.withdraw_poll(poll)

@@ -9,6 +9,7 @@ from protocol.messages import channels_pb2 as channels
 from protocol.messages import encoded_pb2 as encoded
 
 from .checks import check_commands, check_poll, check_subscriber_id, unknown_channel
+from .few import Few, minus, plus
 from .index import Index, Interest
 from .item import Item
 from .limits import MAX_REPLY_BYTES, MAX_REPLY_ITEMS, ChannelLimits
@@ -154,8 +155,8 @@ class Hub:
             if command.subscribe:
                 self.check_channel(command.channel)
             final[command.channel, key] = command.subscribe
-        held = set() if session is None or request.replace else session.interests
-        wanted = len(held.difference(final)) + sum(final.values())
+        held: Few[Interest] = () if session is None or request.replace else session.interests
+        wanted = sum(each not in final for each in held) + sum(final.values())
         if wanted > self._limits.interests:
             raise ResourceExhausted(
                 f"commands: the subscriber would have {wanted} subscriptions; the limit is "
@@ -170,13 +171,13 @@ class Hub:
             self._remove(session, interest)
         for interest, want in final.items():
             if want:
-                session.interests.add(interest)
+                session.interests = plus(session.interests, interest)
                 self._index.add(session, interest)
         if gone and len(session.mailbox):
             session.mailbox.discard(lambda item: not session.wants(item))
 
     def _remove(self, session: Session, interest: Interest) -> None:
-        session.interests.discard(interest)
+        session.interests = minus(session.interests, interest)
         self._index.remove(session, interest)
 
     def unregister(self, subscriber_id: str, owner: Hashable = None) -> None:
@@ -191,10 +192,10 @@ class Hub:
         self,
         request: channels.PollRequest,
         now: float,
-        wake: Callable[[], None],
+        wake: Callable[[Poll], None],
         owner: Hashable = None,
     ) -> Poll:
-        """Take a long poll. When it is ready, at once or after `wake`, it is to be finished.
+        """Take a long poll. When `wake` is called, with it, it is ready to be finished.
 
         It may come before the first commands. One that names another life of the session is ready
         at once: its caller has to learn of the present one.
@@ -213,9 +214,9 @@ class Hub:
         if request.incarnation == session.incarnation:
             session.mailbox.acknowledge(request.max_processed_seq)
         elif request.incarnation:
-            poll.is_ready = True
+            poll.answer()
         if session.mailbox.has_news:
-            poll.is_ready = True
+            poll.answer()
         return poll
 
     def finish_poll(self, poll: Poll, now: float) -> encoded.EncodedPollResponse:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeAlias, TypeVar
 
+from .few import Few, minus, plus
+
 S = TypeVar("S")
 
 # A channel and a key of it; None: every key.
@@ -18,8 +20,7 @@ class Index(Generic[S]):
     """
 
     def __init__(self) -> None:
-        # Dicts for sets: in the order of subscribing.
-        self._channels: dict[str, dict[str | None, dict[S, None]]] = {}
+        self._channels: dict[str, dict[str | None, Few[S]]] = {}
 
     def __contains__(self, channel: str) -> bool:
         """Whether anybody is subscribed to anything of the channel."""
@@ -31,14 +32,18 @@ class Index(Generic[S]):
 
     def add(self, subscriber: S, interest: Interest) -> None:
         channel, key = interest
-        self._channels.setdefault(channel, {}).setdefault(key, {})[subscriber] = None
+        keys = self._channels.setdefault(channel, {})
+        keys[key] = plus(keys.get(key, ()), subscriber)
 
     def remove(self, subscriber: S, interest: Interest) -> None:
         channel, key = interest
         keys = self._channels.get(channel, {})
-        subscribers = keys.get(key, {})
-        subscribers.pop(subscriber, None)
-        if not subscribers and keys.pop(key, None) is not None and not keys:
+        if key not in keys:
+            return
+        keys[key] = minus(keys[key], subscriber)
+        if not keys[key]:
+            del keys[key]
+        if not keys:
             del self._channels[channel]
 
     def of_key(self, channel: str, key: str) -> Iterator[S]:
@@ -46,19 +51,19 @@ class Index(Generic[S]):
         keys = self._channels.get(channel)
         if keys is None:
             return
-        by_key = keys.get(key, {})
+        by_key = keys.get(key, ())
         yield from by_key
-        for subscriber in keys.get(None, {}):
+        for subscriber in keys.get(None, ()):
             if subscriber not in by_key:
                 yield subscriber
 
     def only_key(self, channel: str, key: str) -> list[S]:
         """Those who are subscribed to this very key."""
-        return list(self._channels.get(channel, {}).get(key, {}))
+        return list(self._channels.get(channel, {}).get(key, ()))
 
     def of_channel(self, channel: str) -> list[S]:
         """Everybody who is subscribed to anything of the channel, each once."""
         found: dict[S, None] = {}
         for subscribers in self._channels.get(channel, {}).values():
-            found.update(subscribers)
+            found.update(dict.fromkeys(subscribers))
         return list(found)

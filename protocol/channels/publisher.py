@@ -16,13 +16,15 @@ from protocol.messages import channels_pb2 as channels
 from protocol.messages import encoded_pb2 as encoded
 from protocol.messages import pubsub_pb2 as pubsub
 
+from .answerer import Answerer
 from .checks import check_names
-from .handlers import aio_handlers, thread_handlers
+from .handlers import aio_handlers
 from .hub import Hub
 from .limits import ChannelLimits
 from .session import Poll
 from .statistics import ChannelStatistics
 from .sweeper import Sweeper
+from .thread_handlers import thread_handlers
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -66,22 +68,28 @@ class ChannelPublisher:
         # Of any thread, without the lock.
         self.is_wanted = self._hub.is_wanted
         self._sweeper: Sweeper | None = None
+        self._answerer: Answerer | None = None
         self._closed = False
 
     def add_to(self, server: grpc.Server | grpc.aio.Server) -> None:
         """Offer the service Channels on a server that has not been started yet.
 
-        On a `grpc.aio` server a waiting subscriber is a waiting coroutine, and ten thousand of them
-        are nothing unusual. On a `grpc.server` it takes one of the server's threads, so that needs
-        more `max_workers` than there are subscribers; and a program that ends without `close` waits
-        for them, as Python waits for the threads of pools.
+        On either kind of server a subscriber that waits is a call and no thread, and ten thousand
+        of them are nothing unusual; on a `grpc.server` they take less memory than on a `grpc.aio`
+        one. There an interceptor that calls the handler of Poll itself, rather than passing it on,
+        lets each of them take one of the server's threads.
 
-        A thread, "pullstream-sweeper", looks after subscribers that are gone, until `close`.
+        Until `close` a thread, "pullstream-sweeper", looks after subscribers that are gone; another
+        one, "pullstream-answers", answers those that wait on a `grpc.server`.
         """
-        make = aio_handlers if isinstance(server, grpc.aio.Server) else thread_handlers
         with self._lock:
             self._check_open()
-            server.add_generic_rpc_handlers([make(self)])
+            if isinstance(server, grpc.aio.Server):
+                handlers = aio_handlers(self)
+            else:
+                self._answerer = self._answerer or Answerer(self.finish_poll, self.withdraw_poll)
+                handlers = thread_handlers(self, self._answerer)
+            server.add_generic_rpc_handlers([handlers])
             if self._sweeper is None:
                 self._sweeper = Sweeper(self._clock, self.next_due, self.advance)
                 self._hub.on_due = self._sweeper.expect
@@ -167,8 +175,10 @@ class ChannelPublisher:
             self._closed = True
             self._hub.clear(Unavailable("The publisher is closed."))
             sweeper, self._sweeper = self._sweeper, None
-        if sweeper is not None:
-            sweeper.stop()
+            answerer, self._answerer = self._answerer, None
+        for thread in (sweeper, answerer):
+            if thread is not None:
+                thread.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -186,7 +196,7 @@ class ChannelPublisher:
             return self._hub.commands(request, self._clock.monotonic(), owner)
 
     def begin_poll(
-        self, request: channels.PollRequest, wake: Callable[[], None], owner: Hashable = None
+        self, request: channels.PollRequest, wake: Callable[[Poll], None], owner: Hashable = None
     ) -> Poll:
         """See Hub. `wake` is called by whatever thread publishes, under the lock."""
         with self._lock:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 
 from protocol.errors import RpcError
 
+from .few import Few
 from .index import Interest
 from .item import Item
 from .limits import ChannelLimits
@@ -15,7 +16,7 @@ from .mailbox import Mailbox
 class Poll:
     """A long poll under way.
 
-    wake: called once when it is to be answered; at once, if that is so from the first.
+    wake: called with it once, when it is to be answered; at once, if that is so from the first.
     is_ready: whether that is so.
     is_void: it is answered with nothing: a later one has taken its place, or the session is over.
     error: what it ends with instead of an answer.
@@ -24,7 +25,7 @@ class Poll:
     __slots__ = ("error", "is_ready", "is_void", "max_bytes", "max_items", "session", "wake")
 
     def __init__(
-        self, session: Session, max_items: int, max_bytes: int, wake: Callable[[], None]
+        self, session: Session, max_items: int, max_bytes: int, wake: Callable[[Poll], None]
     ) -> None:
         self.session = session
         self.max_items = max_items
@@ -37,7 +38,7 @@ class Poll:
     def answer(self) -> None:
         if not self.is_ready:
             self.is_ready = True
-            self.wake()
+            self.wake(self)
 
 
 class Session:
@@ -62,7 +63,7 @@ class Session:
         self.subscriber = subscriber
         self.incarnation = incarnation
         self.batch_no = 0
-        self.interests: set[Interest] = set()
+        self.interests: Few[Interest] = ()
         self.mailbox = Mailbox(limits)
         self.poll: Poll | None = None
         self.last_active = now

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import TypeAlias
 
 import grpc
 import grpc.aio
+import pytest
 
 from subscriber import ChannelPublisher
 
+Serve: TypeAlias = Callable[[ChannelPublisher], AbstractContextManager[str]]
+
 
 @contextmanager
-def served(publisher: ChannelPublisher) -> Iterator[str]:
+def served(
+    publisher: ChannelPublisher,
+    *,
+    threads: int = 8,
+    interceptors: list[grpc.ServerInterceptor] | None = None,
+) -> Iterator[str]:
     """The publisher on a server with threads; gives its endpoint."""
-    server = grpc.server(ThreadPoolExecutor(max_workers=8))
+    server = grpc.server(ThreadPoolExecutor(threads), interceptors=interceptors)
     publisher.add_to(server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
@@ -51,3 +60,6 @@ def served_on_a_loop(publisher: ChannelPublisher) -> Iterator[str]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+on_both_servers = pytest.mark.parametrize("serve", [served, served_on_a_loop])

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from protocol.channels import ChannelLimits, Hub
+from protocol.channels.session import Poll
 from protocol.errors import Unavailable
 from protocol.messages import channels_pb2 as channels
 from protocol.messages import pubsub_pb2 as pubsub
@@ -221,7 +222,7 @@ class World:
     def _poll(self, request: channels.PollRequest, reply_with: Callable[[Any], None]) -> None:
         hub = self._hub
 
-        def finish() -> None:
+        def finish(poll: Poll) -> None:
             try:
                 encoded = hub.finish_poll(poll, self._now)
             except Unavailable as error:
@@ -230,9 +231,7 @@ class World:
             reply_with(channels.PollResponse.FromString(encoded.SerializeToString()))
 
         # A moment later, as in reality: what is published until then goes with it.
-        poll = hub.begin_poll(request, self._now, lambda: self._after(0.0005, finish))
-        if poll.is_ready:
-            finish()
+        hub.begin_poll(request, self._now, lambda poll: self._after(0.0005, lambda: finish(poll)))
 
     # ---- promises ------------------------------------------------------------------------------
 
@@ -261,7 +260,7 @@ class World:
     def _check_final_state(self) -> None:
         wanted = {(CHANNEL, key) for key in KEYS if (CHANNEL, key) in self._link}
         known = self._hub._sessions.get((None, "subscriber"))
-        told = set() if known is None else known.interests
+        told = set(() if known is None else known.interests)
         if told != wanted:
             raise Broken(f"wanted is {wanted}, the publisher knows {told}")
         if self._unanswered:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-
-import pytest
 
 from emulator import Emulator
 from protocol.messages import channels_pb2 as channels
-from subscriber import ChannelLimits, ChannelMessage, ChannelPublisher, ChannelSubscriber
+from subscriber import ChannelMessage, ChannelSubscriber
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 from .channel_peers import (
@@ -23,7 +18,6 @@ from .channel_peers import (
     data_of,
     statistics,
 )
-from .channel_servers import served, served_on_a_loop
 
 
 def test_c0_9_one_poll_is_under_way_whatever_the_number_of_keys(
@@ -123,28 +117,6 @@ def test_c0_12_a_poll_is_answered_before_its_deadline(
     bare.subscribe(ORDERS, "a")
     assert list(bare.begin_poll(timeout=0.5).result().items) == []
     assert statistics(broker).parked == 0
-    publisher = ChannelPublisher()
-    with served(publisher) as endpoint:
-        direct = BareSubscriber(endpoint)
-        assert list(direct.begin_poll(timeout=0.5).result().items) == []
-        assert publisher.statistics().parked == 0
-        direct.close()
-
-
-@pytest.mark.parametrize("serve", [served, served_on_a_loop])
-def test_c0_12_a_poll_may_be_without_any_limit(
-    serve: Callable[[ChannelPublisher], AbstractContextManager[str]],
-) -> None:
-    """On either side."""
-    publisher = ChannelPublisher(limits=ChannelLimits(subscriber_timeout=math.inf))
-    with serve(publisher) as endpoint:
-        direct = BareSubscriber(endpoint)
-        direct.subscribe("c", "a")
-        poll = direct.begin_poll(timeout=None)
-        eventually(lambda: publisher.statistics().parked == 1)
-        publisher.publish("c", "a", "x")
-        assert data_of(poll.result(PATIENCE).items) == ["x"]
-        direct.close()
 
 
 def test_c0_13_a_poll_may_come_before_the_first_commands(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -66,17 +64,10 @@ def test_a_server_becomes_a_publisher() -> None:
     names: dict[str, Any] = {}
     exec(PUBLISH, names)
     publisher = names["publisher"]
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    server, port = asyncio.run_coroutine_threadsafe(names["serve"](), loop).result()
-    bare = BareSubscriber(f"localhost:{port}")
+    bare = BareSubscriber(f"localhost:{names['port']}")
     bare.subscribe("jobs", "7")
     assert publisher.publish("jobs", "7", "done") == 1
     assert data_of(bare.poll()) == ["done"]
     bare.close()
     publisher.close()
-    asyncio.run_coroutine_threadsafe(server.stop(None), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    names["server"].stop(None).wait()

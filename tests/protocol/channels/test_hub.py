@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.channels import ChannelLimits, Hub
+from protocol.channels.session import Poll
 from protocol.errors import InvalidArgument, ResourceExhausted
 from protocol.messages import channels_pb2 as channels
 
@@ -24,8 +25,8 @@ def subscribe(to: Hub, who: str, *keys: str, now: float = 0.0) -> channels.Comma
     return to.commands(request, now)
 
 
-def never() -> None:
-    raise AssertionError("woken, though it was ready at once")
+def never(poll: Poll) -> None:
+    raise AssertionError("woken, though it has nothing to be told")
 
 
 def test_too_many_subscribers_are_refused() -> None:
@@ -108,16 +109,27 @@ def test_nobody_there_nothing_due() -> None:
 
 def test_a_poll_that_was_answered_is_woken_once() -> None:
     """What is published until it is finished goes with it."""
-    one, woken = hub(), []
+    one = hub()
+    woken: list[Poll] = []
     subscribe(one, "one", "a")
-    poll = one.begin_poll(
-        channels.PollRequest(subscriber_id="one"), 0.0, lambda: woken.append(True)
-    )
+    poll = one.begin_poll(channels.PollRequest(subscriber_id="one"), 0.0, woken.append)
     for _ in range(3):
         one.publish("c", "a", lambda seq: MESSAGE)
-    assert woken == [True]
+    assert woken == [poll]
     assert len(one.finish_poll(poll, 0.0).items) == 3
     assert one.statistics().parked == 0
+
+
+def test_a_poll_that_is_ready_from_the_first_is_woken_at_once() -> None:
+    """And no more, whatever comes until it is finished."""
+    one = hub()
+    woken: list[Poll] = []
+    subscribe(one, "one", "a")
+    one.publish("c", "a", lambda seq: MESSAGE)
+    poll = one.begin_poll(channels.PollRequest(subscriber_id="one"), 0.0, woken.append)
+    assert woken == [poll]
+    one.clear()
+    assert woken == [poll]
 
 
 def test_a_withdrawn_poll_takes_nothing() -> None:
@@ -133,7 +145,7 @@ def test_who_was_cut_off_a_moment_ago_is_not_forgotten() -> None:
     """The sweep comes between a poll whose connection broke and the next one."""
     one = hub()
     subscribe(one, "one", "a")
-    poll = one.begin_poll(channels.PollRequest(subscriber_id="one"), 0.0, lambda: None)
+    poll = one.begin_poll(channels.PollRequest(subscriber_id="one"), 0.0, lambda poll: None)
     one.withdraw_poll(poll, 299.9)
     one.advance(300.0)
     assert one.statistics().subscribers == 1
@@ -147,10 +159,10 @@ def test_an_id_is_the_owners_own() -> None:
     subscribe(one, "one", "a")
     one.publish("c", "a", lambda seq: MESSAGE)
     request = channels.PollRequest(subscriber_id="one")
-    poll = one.begin_poll(request, 0.0, lambda: None, owner="stranger")
+    poll = one.begin_poll(request, 0.0, lambda poll: None, owner="stranger")
     assert not poll.is_ready
     one.unregister("one", owner="stranger")
-    assert one.begin_poll(request, 0.0, never).is_ready
+    assert one.begin_poll(request, 0.0, lambda poll: None).is_ready
     assert one.statistics().subscribers == 1
 
 
@@ -162,7 +174,8 @@ def test_a_failure_that_finds_no_room_ends_the_session() -> None:
     small.publish_failure("c", "a", "over")
     for _ in range(2):
         small.publish("c", "b", lambda seq: MESSAGE)
-    poll = small.begin_poll(channels.PollRequest(subscriber_id="one", incarnation=1), 0.0, never)
+    request = channels.PollRequest(subscriber_id="one", incarnation=1)
+    poll = small.begin_poll(request, 0.0, lambda poll: None)
     assert poll.is_ready
     assert small.finish_poll(poll, 0.0).incarnation == 3
     assert small.statistics().interests == 1

@@ -1,0 +1,91 @@
+"""Channels: long polls at a publisher of one's own, on either kind of server (C0.12 to C0.29)."""
+
+from __future__ import annotations
+
+import math
+
+from protocol.clock import ManualClock
+from subscriber import ChannelLimits, ChannelPublisher
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+from .channel_peers import BareSubscriber, data_of
+from .channel_servers import Serve, on_both_servers
+
+
+@on_both_servers
+def test_c0_12_a_poll_is_answered_before_its_deadline(serve: Serve) -> None:
+    """Each poll before its own, in whichever order they come."""
+    publisher = ChannelPublisher()
+    with serve(publisher) as endpoint:
+        ones = [BareSubscriber(endpoint, str(timeout)) for timeout in (20.0, 0.8, 0.5)]
+        for one in ones:
+            one.subscribe("c", "a")
+        late, *polls = [one.begin_poll(timeout=float(one.subscriber_id)) for one in ones]
+        for poll in polls:
+            assert list(poll.result().items) == []
+        eventually(lambda: publisher.statistics().parked == 1)
+        assert not late.done()
+        for one in ones:
+            one.close()
+
+
+@on_both_servers
+def test_c0_12_a_poll_may_be_without_any_limit(serve: Serve) -> None:
+    """On either side."""
+    publisher = ChannelPublisher(limits=ChannelLimits(subscriber_timeout=math.inf))
+    with serve(publisher) as endpoint:
+        direct = BareSubscriber(endpoint)
+        direct.subscribe("c", "a")
+        poll = direct.begin_poll(timeout=None)
+        eventually(lambda: publisher.statistics().parked == 1)
+        publisher.publish("c", "a", "x")
+        assert data_of(poll.result(PATIENCE).items) == ["x"]
+        direct.close()
+
+
+@on_both_servers
+def test_c0_17_a_second_poll_ends_the_first(serve: Serve) -> None:
+    publisher = ChannelPublisher()
+    with serve(publisher) as endpoint:
+        bare = BareSubscriber(endpoint)
+        bare.subscribe("c", "a")
+        first = bare.begin_poll()
+        eventually(lambda: publisher.statistics().parked == 1)
+        second = bare.begin_poll()
+        assert list(first.result().items) == []
+        publisher.publish("c", "a", "x")
+        assert data_of(second.result().items) == ["x"]
+        bare.close()
+
+
+@on_both_servers
+def test_c0_26_a_silent_poll_is_answered_to_see_who_is_there(
+    clock: ManualClock, serve: Serve
+) -> None:
+    publisher = ChannelPublisher(clock=clock)
+    with serve(publisher) as endpoint:
+        bare = BareSubscriber(endpoint)
+        poll = bare.begin_poll()
+        eventually(lambda: publisher.statistics().parked == 1)
+        clock.advance(300)
+        assert list(poll.result().items) == []
+        assert publisher.statistics().subscribers == 1
+        bare.close()
+
+
+@on_both_servers
+def test_c0_29_a_caller_that_is_gone_waits_for_nothing(serve: Serve) -> None:
+    """Its poll is withdrawn; what comes then is for its next one."""
+    publisher = ChannelPublisher()
+    with serve(publisher) as endpoint:
+        bare = BareSubscriber(endpoint)
+        bare.subscribe("c", "a")
+        poll = bare.begin_poll()
+        eventually(lambda: publisher.statistics().parked == 1)
+        poll.cancel()
+        eventually(lambda: publisher.statistics().parked == 0)
+        publisher.publish("c", "a", "x")
+        assert data_of(bare.poll()) == ["x"]
+        bare.unregister()
+        assert publisher.statistics().subscribers == 0
+        bare.close()
