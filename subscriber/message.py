@@ -6,7 +6,11 @@ import math
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from datetime import datetime, timezone
 from enum import Enum
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
+
+from protocol.messages import columns_pb2 as columns
 
 from .futures import AckFuture
 
@@ -54,25 +58,26 @@ class Batch:
     received_at: when it came, on the monotonic clock, in seconds.
     share: each message's equal part of the response's bytes. It is what flow control counts, as the
         memory of a response is one piece.
-    received: the messages as they came over the wire.
+    response: as it came over the wire. received: its messages.
     open: how many of its messages are not finished.
     ack: `outcomes.ack`, looked up once and not for each message.
     """
 
-    __slots__ = ("ack", "open", "outcomes", "received", "received_at", "share")
+    __slots__ = ("ack", "open", "outcomes", "received", "received_at", "response", "share")
 
     def __init__(
         self,
         outcomes: Outcomes,
         received_at: float,
         share: int,
-        received: Sequence[pubsub.ReceivedMessage],
+        response: pubsub.StreamingPullResponse | pubsub.PullResponse,
     ) -> None:
         self.outcomes: Outcomes = outcomes
         self.ack: Callable[[Message], None] = outcomes.ack
         self.received_at: float = received_at
         self.share: int = share
-        self.received: Sequence[pubsub.ReceivedMessage] = received
+        self.response: pubsub.StreamingPullResponse | pubsub.PullResponse = response
+        self.received: Sequence[pubsub.ReceivedMessage] = response.received_messages
         self.open: int = 0
 
     def messages(self) -> list[Message]:
@@ -262,6 +267,20 @@ class Message:
 def ack_ids_of(messages: Iterable[Message]) -> list[str]:
     """`message.ack_id` of each, without a call for each."""
     return [message.batch.received[message._at].ack_id for message in messages]
+
+
+def encoded_of(messages: Iterable[Message]) -> list[bytes]:
+    """The ReceivedMessage of each, serialized."""
+    encoded: list[bytes] = []
+    for batch, neighbours in groupby(messages, attrgetter("batch")):
+        places = [message._at for message in neighbours]
+        if places == list(range(len(batch.received))):
+            # As a whole: a quarter of the price of its messages one by one.
+            whole = columns.ResponseColumns.FromString(batch.response.SerializeToString())
+            encoded += whole.received_messages[:]
+        else:
+            encoded += [batch.received[place].SerializeToString() for place in places]
+    return encoded
 
 
 class MessageBatch(list[Message]):

@@ -48,7 +48,7 @@ class _Fetched(list[Message]):
     ) -> None:
         self._verdicts = Verdicts(settler)
         for received_at, response in fetched.responses:
-            self += Batch(self._verdicts, received_at, 0, response.received_messages).messages()
+            self += Batch(self._verdicts, received_at, 0, response).messages()
         self.reason: Reason = fetched.reason
         self._subscription = subscription
         self._rpcs = rpcs

@@ -87,7 +87,7 @@ def check_names(given: Mapping[str, str]) -> None:
 class Layout:
     """How the rows of a batch become partitions.
 
-    partitions: how many; None: one for each 10,000 rows.
+    partitions: how many; None: one for each 25,000 rows.
     by_key: rows with the same ordering key come into the same partition, in their order.
     inline: partitions carry their rows, where executors do not see the spool's files.
     """

@@ -8,8 +8,9 @@ from itertools import takewhile
 
 import pyarrow as pa
 
-from subscriber.message import Message
+from subscriber.message import Message, encoded_of
 
+from .columns import Columns
 from .rows import to_batch
 from .segment import ACK_ID
 
@@ -39,10 +40,9 @@ class PreparedRows:
         arrived = list(messages)
         if not arrived:
             return []
-        rows = self._make(arrived)
-        self._parts.append((arrived, rows))
-        ids: list[str] = rows.column("message_id").to_pylist()
-        return ids
+        columns = Columns(encoded_of(arrived))
+        self._parts.append((arrived, self._rows(columns)))
+        return columns.message_ids
 
     def take(self, messages: list[Message]) -> pa.RecordBatch:
         """The rows of `messages`, which arrived in this order, and of no others."""
@@ -56,7 +56,7 @@ class PreparedRows:
                 # Something was lost or delivered again, or is taken a second time.
                 before = self._drop_unwanted(messages, position)
                 if before > position:
-                    yield self._make(messages[position:before])
+                    yield self._rows(Columns(encoded_of(messages[position:before])))
                     position = before
                     continue
             held, rows = self._parts.popleft()
@@ -80,10 +80,9 @@ class PreparedRows:
                     return wanted[id(message)]
         return len(messages)
 
-    def _make(self, messages: Sequence[Message]) -> pa.RecordBatch:
-        received = [message.received for message in messages]
-        ack_ids = pa.array([one.ack_id for one in received], pa.string())
-        return to_batch(received, self._subscription).append_column(ACK_ID, ack_ids)
+    def _rows(self, columns: Columns) -> pa.RecordBatch:
+        ack_ids = pa.array(columns.ack_ids, pa.string())
+        return to_batch(columns, self._subscription).append_column(ACK_ID, ack_ids)
 
 
 def _same(held: list[Message], messages: list[Message], start: int) -> int:

@@ -1,12 +1,10 @@
-"""Messages as rows: the columns, and how a list of messages becomes an Arrow batch."""
+"""Messages as rows: their schema, and how they become an Arrow batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 
-from protocol.messages import pubsub_pb2 as pubsub
+from .columns import Columns
 
 _ATTRIBUTES = pa.map_(pa.string(), pa.string())
 _TIME = pa.timestamp("us", tz="UTC")
@@ -31,44 +29,21 @@ def row_schema(include_subscription: bool = False) -> pa.Schema:
     return SCHEMA.append(_SUBSCRIPTION) if include_subscription else SCHEMA
 
 
-def to_batch(
-    received: Sequence[pubsub.ReceivedMessage], subscription: str | None = None
-) -> pa.RecordBatch:
-    """The rows of these messages, in their order; with a column of it if `subscription` is given.
-
-    Built column by column out of the raw messages: half the price of a dict for each row.
-    """
-    messages = [one.message for one in received]
-    # Each look at a field that is a message makes an object, so there is only one look.
-    stamps = [message.publish_time for message in messages]
-    columns = [
-        pa.array([message.message_id for message in messages], pa.string()),
-        pa.array([message.data for message in messages], pa.binary()),
-        _attributes(messages),
-        pa.array([message.ordering_key for message in messages], pa.string()),
-        pa.array([s.seconds * 1_000_000 + s.nanos // 1_000 for s in stamps], _TIME),
-        pa.array([one.delivery_attempt or None for one in received], pa.int32()),
+def to_batch(columns: Columns, subscription: str | None = None) -> pa.RecordBatch:
+    """The rows of messages; with a column of it if `subscription` is given."""
+    arrays = [
+        pa.array(columns.message_ids, pa.string()),
+        pa.array(columns.data, pa.binary()),
+        pa.MapArray.from_arrays(
+            pa.array(columns.attribute_offsets, pa.int32()),
+            pa.array(columns.attribute_keys, pa.string()),
+            pa.array(columns.attribute_values, pa.string()),
+            type=_ATTRIBUTES,
+        ),
+        pa.array(columns.ordering_keys, pa.string()),
+        pa.array(columns.publish_times, _TIME),
+        pa.array([attempt or None for attempt in columns.delivery_attempts], pa.int32()),
     ]
     if subscription is not None:
-        columns.append(pa.repeat(pa.scalar(subscription, pa.string()), len(messages)))
-    return pa.RecordBatch.from_arrays(columns, schema=row_schema(subscription is not None))
-
-
-def _attributes(messages: Sequence[pubsub.PubsubMessage]) -> pa.MapArray:
-    """One flat list of keys and one of values, cut by offsets: no dict and no list a message."""
-    keys: list[str] = []
-    values: list[str] = []
-    offsets = [0]
-    for message in messages:
-        attributes = message.attributes
-        # By key: `items` of such a map is a generator in Python, and takes half as long again.
-        for key in attributes:
-            keys.append(key)
-            values.append(attributes[key])
-        offsets.append(len(keys))
-    return pa.MapArray.from_arrays(
-        pa.array(offsets, pa.int32()),
-        pa.array(keys, pa.string()),
-        pa.array(values, pa.string()),
-        type=_ATTRIBUTES,
-    )
+        arrays.append(pa.repeat(pa.scalar(subscription, pa.string()), len(columns)))
+    return pa.RecordBatch.from_arrays(arrays, schema=row_schema(subscription is not None))

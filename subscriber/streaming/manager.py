@@ -233,7 +233,8 @@ class StreamingPullManager:
     def adopt(self, ack_ids: Sequence[str], size: int) -> list[Message]:
         if not ack_ids:
             return []
-        batch = self._batch([pubsub.ReceivedMessage(ack_id=ack_id) for ack_id in ack_ids], size)
+        leases = [pubsub.ReceivedMessage(ack_id=ack_id) for ack_id in ack_ids]
+        batch = self._batch(pubsub.StreamingPullResponse(received_messages=leases), size)
         messages = batch.messages()
         self._lease(batch, messages)
         # Nobody knows how much is left of them.
@@ -251,7 +252,7 @@ class StreamingPullManager:
         self._dispatcher.exactly_once = self._leaser.exactly_once = exactly_once
         if not received:
             return
-        batch = self._batch(received, size)
+        batch = self._batch(response, size)
         messages = batch.messages()
         self._count(messages)
         self._lease(batch, messages)
@@ -268,8 +269,9 @@ class StreamingPullManager:
         else:
             self._callbacks.begin(messages, in_order=in_order)
 
-    def _batch(self, received: Sequence[pubsub.ReceivedMessage], size: int) -> Batch:
-        return Batch(self._dispatcher, self._clock.monotonic(), size // len(received), received)
+    def _batch(self, response: pubsub.StreamingPullResponse, size: int) -> Batch:
+        share = size // len(response.received_messages)
+        return Batch(self._dispatcher, self._clock.monotonic(), share, response)
 
     def _lease(self, batch: Batch, messages: list[Message]) -> None:
         # Counted first, and leased before anybody can settle them: no release without its add.

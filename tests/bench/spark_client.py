@@ -54,7 +54,10 @@ def received(count: int) -> list[pubsub.ReceivedMessage]:
 
 
 def convert(arguments: argparse.Namespace) -> Figures:
+    from subscriber.message import Batch, encoded_of
+    from subscriber.spark.columns import Columns
     from subscriber.spark.rows import to_batch
+    from tests.subscriber.streaming.fakes import Outcomes
 
     # Decoded anew each time, as a response is: what was looked at before is quicker.
     whole = pubsub.StreamingPullResponse(received_messages=received(arguments.rows))
@@ -62,9 +65,9 @@ def convert(arguments: argparse.Namespace) -> Figures:
     rates = []
     for _ in range(50):
         response = pubsub.StreamingPullResponse.FromString(encoded)
-        messages = list(response.received_messages)
+        messages = Batch(Outcomes(), 0.0, 0, response).messages()
         began = time.perf_counter()
-        to_batch(messages)
+        to_batch(Columns(encoded_of(messages)))
         rates.append(len(messages) / (time.perf_counter() - began))
     return {"rows": statistics.median(rates)}
 
@@ -147,13 +150,14 @@ def files(arguments: argparse.Namespace) -> Figures:
     import pyarrow as pa
     from pyarrow import parquet
 
+    from subscriber.spark.columns import Columns
     from subscriber.spark.rows import to_batch
 
     with session() as spark, TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "rows").mkdir()
-        batch = to_batch(received(arguments.rows))
-        batch = batch.select([column for column in batch.schema.names if column != "_ack_id"])
+        rows = [one.SerializeToString() for one in received(arguments.rows)]
+        batch = to_batch(Columns(rows))
         table = pa.Table.from_batches([batch])
         for number in range(arguments.messages // arguments.rows):
             parquet.write_table(table, folder / "rows" / f"{number:06}.parquet")

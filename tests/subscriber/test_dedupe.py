@@ -26,7 +26,8 @@ def delivery(message_id: str = "1", **attributes: str) -> Message:
         ack_id="ack",
         message=pubsub.PubsubMessage(message_id=message_id, attributes=attributes),
     )
-    (message,) = Batch(Outcomes(), 0.0, 0, [received]).messages()
+    response = pubsub.PullResponse(received_messages=[received])
+    (message,) = Batch(Outcomes(), 0.0, 0, response).messages()
     return message
 
 

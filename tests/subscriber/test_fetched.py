@@ -260,7 +260,8 @@ def test_leases_are_kept_until_they_are_let_go_or_an_hour_has_passed(
     with grpc.insecure_channel(server.scripted.endpoint) as channel:
         settler = Settler(Rpcs(channel), NAME, clock)
         received = [pubsub.ReceivedMessage(ack_id=each) for each in "ab"]
-        messages = Batch(Verdicts(lambda: settler), 0, 0, received).messages()
+        response = pubsub.PullResponse(received_messages=received)
+        messages = Batch(Verdicts(lambda: settler), 0, 0, response).messages()
         settler.hold(messages)
         clock.advance(FIRST_HOLD)
         eventually(lambda: server.settled == [("ab", 60)])

@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber import Message
-from subscriber.message import Batch, Verdict
+from subscriber.message import Batch, Verdict, encoded_of
 from tests.subscriber.streaming.fakes import Outcomes
 
 
@@ -20,7 +20,8 @@ def message(outcomes: Outcomes | None = None, **fields: object) -> Message:
         delivery_attempt=int(str(fields.pop("delivery_attempt", 0))),
         message=pubsub.PubsubMessage(**fields),  # type: ignore[arg-type]
     )
-    (made,) = Batch(outcomes or Outcomes(), 0.0, 0, [delivered]).messages()
+    response = pubsub.PullResponse(received_messages=[delivered])
+    (made,) = Batch(outcomes or Outcomes(), 0.0, 0, response).messages()
     return made
 
 
@@ -150,3 +151,28 @@ def test_a_delay_out_of_range_is_refused(
     with pytest.raises(ValueError, match=f"delay is {delay}; .* between 0 and 600"):
         nack(one, delay)
     assert (outcomes.taken, one.settled) == ([], None)
+
+
+def test_messages_are_serialized_as_they_came() -> None:
+    """Those of a whole response, a part of one, and several in any order."""
+    received = [
+        pubsub.ReceivedMessage(ack_id=str(number), message=pubsub.PubsubMessage(data=b"x" * number))
+        for number in range(6)
+    ]
+    properties = pubsub.StreamingPullResponse.SubscriptionProperties(message_ordering_enabled=True)
+    whole, parts = (
+        Batch(
+            Outcomes(),
+            0.0,
+            0,
+            pubsub.StreamingPullResponse(
+                received_messages=messages, subscription_properties=properties
+            ),
+        ).messages()
+        for messages in (received[:3], received[3:])
+    )
+    wanted = [*whole, parts[1], parts[0], whole[2], *parts]
+    assert encoded_of(wanted) == [
+        received[number].SerializeToString() for number in (0, 1, 2, 4, 3, 2, 3, 4, 5)
+    ]
+    assert encoded_of([]) == []

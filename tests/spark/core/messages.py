@@ -21,7 +21,8 @@ def batch(
         )
         for one in ids
     ]
-    return Batch(outcomes or Outcomes(), 0.0, share, received).messages()
+    response = pubsub.StreamingPullResponse(received_messages=received)
+    return Batch(outcomes or Outcomes(), 0.0, share, response).messages()
 
 
 def encoded(messages: list[Message], subscription: str | None = None) -> tuple[memoryview, int]:

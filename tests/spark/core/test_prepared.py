@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subscriber.message import Message
+from subscriber.spark.columns import Columns
 from subscriber.spark.prepared import PreparedRows
 from subscriber.spark.rows import to_batch
 from subscriber.spark.segment import ACK_ID
@@ -18,7 +19,8 @@ def taken(rows: PreparedRows, messages: list[Message]) -> None:
     """Take the rows of messages, and compare them with those that are made of them now."""
     found = rows.take(messages)
     assert found.column(ACK_ID).to_pylist() == [message.ack_id for message in messages]
-    assert found.drop_columns([ACK_ID]) == to_batch([message.received for message in messages])
+    again = Columns([message.received.SerializeToString() for message in messages])
+    assert found.drop_columns([ACK_ID]) == to_batch(again)
 
 
 def test_what_is_prepared_is_not_made_again() -> None:

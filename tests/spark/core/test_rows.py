@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.messages import pubsub_pb2 as pubsub
+from subscriber.spark.columns import Columns
 from subscriber.spark.rows import SCHEMA, row_schema, to_batch
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -38,7 +39,7 @@ MESSAGES = st.lists(
 @given(MESSAGES)
 def test_each_row_says_what_its_message_says(received: list[pubsub.ReceivedMessage]) -> None:
     """Microseconds of its time; no attempt where none is counted."""
-    rows = to_batch(received)
+    rows = to_batch(Columns([one.SerializeToString() for one in received]))
     rows.validate(full=True)
     assert rows.schema == SCHEMA
     assert rows.num_rows == len(received)
@@ -55,7 +56,7 @@ def test_each_row_says_what_its_message_says(received: list[pubsub.ReceivedMessa
 
 def test_the_subscription_is_a_column_if_asked_for() -> None:
     """The last one, with the same value in each row."""
-    rows = to_batch([pubsub.ReceivedMessage()] * 3, "projects/p/subscriptions/s")
+    rows = to_batch(Columns([b""] * 3), "projects/p/subscriptions/s")
     assert rows.schema == row_schema(include_subscription=True)
     assert rows.schema.names == [*SCHEMA.names, "subscription"]
     assert rows.column("subscription").to_pylist() == ["projects/p/subscriptions/s"] * 3

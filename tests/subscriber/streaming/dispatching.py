@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from protocol.clock import ManualClock
 from protocol.errors import RpcError
+from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.exceptions import AcknowledgeError
 from subscriber.message import Batch, Message
 from subscriber.streaming.dispatcher import Call, Dispatcher
@@ -79,5 +80,6 @@ class Rig:
             pass
 
     def message(self, ack_id: str) -> Message:
-        (made,) = Batch(self.dispatcher, 0.0, 0, [received(ack_id)]).messages()
+        response = pubsub.StreamingPullResponse(received_messages=[received(ack_id)])
+        (made,) = Batch(self.dispatcher, 0.0, 0, response).messages()
         return made

@@ -70,13 +70,16 @@ def message(
 ) -> Message:
     """A message as a callback gets it, received `at` this moment."""
     one = received(ack_id, key=key, data=data)
-    (made,) = Batch(outcomes or Outcomes(), at, one.message.ByteSize(), [one]).messages()
+    response = pubsub.StreamingPullResponse(received_messages=[one])
+    (made,) = Batch(outcomes or Outcomes(), at, one.message.ByteSize(), response).messages()
     return made
 
 
 def response(*ack_ids: str, at: float = 0.0, share: int = 0) -> tuple[Batch, list[Message]]:
     """The messages of one response, and what they have in common, received `at` this moment."""
-    batch = Batch(Outcomes(), at, share, [received(ack_id) for ack_id in ack_ids])
+    messages = [received(ack_id) for ack_id in ack_ids]
+    response = pubsub.StreamingPullResponse(received_messages=messages)
+    batch = Batch(Outcomes(), at, share, response)
     return batch, batch.messages()
 
 

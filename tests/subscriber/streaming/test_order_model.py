@@ -104,7 +104,8 @@ class OrderUnderFailures(RuleBasedStateMachine):
     def receive(self, count: int) -> None:
         while self.responses and count:
             count -= 1
-            response = [self.responses.popleft()]
+            one = self.responses.popleft()
+            response = pubsub.StreamingPullResponse(received_messages=[one])
             offered = self.hold.offer(Batch(Outcomes(), 0.0, 0, response).messages())
             self.nack(offered.refuse)
             for message in offered.run:

@@ -53,5 +53,6 @@ def message(
             data=data, message_id=message_id, ordering_key=key, attributes=attributes
         ),
     )
-    (message,) = Batch(Outcomes(), 0.0, 1, [received]).messages()
+    response = pubsub.PullResponse(received_messages=[received])
+    (message,) = Batch(Outcomes(), 0.0, 1, response).messages()
     return message
