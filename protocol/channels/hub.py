@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Container, Hashable
 
 from protocol.errors import InvalidArgument, ResourceExhausted, RpcError
@@ -154,7 +155,8 @@ class Hub:
             # Unsubscribing from what is not there is nothing to complain about.
             if command.subscribe:
                 self.check_channel(command.channel)
-            final[command.channel, key] = command.subscribe
+            # One text for all who name it: ten thousand subscribers would have as many.
+            final[sys.intern(command.channel), key] = command.subscribe
         held: Few[Interest] = () if session is None or request.replace else session.interests
         wanted = sum(each not in final for each in held) + sum(final.values())
         if wanted > self._limits.interests:
