@@ -27,6 +27,18 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": warnings}
 
 
+def tailing(base: str) -> subprocess.Popen[str]:
+    """The sample that tails the topic "orders" over HTTP."""
+    return subprocess.Popen(
+        [sys.executable, "samples/tail_topic.py", base, "orders"],
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 def run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *command],
@@ -186,15 +198,7 @@ def test_tail_topic_prints_what_comes_and_what_was_missed() -> None:
 
         urlopen(Request(f"{base}/v0/topics/orders", b'{"cap_records": 2}', method="PUT")).close()
         post("", {"records": [{"data": number} for number in range(5)]})
-        command = [sys.executable, "samples/tail_topic.py", base, "orders"]
-        with subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as sample:
+        with tailing(base) as sample:
             assert sample.stdout is not None
             assert [sample.stdout.readline() for _ in range(2)] == ["3\n", "4\n"]
             post("", {"records": [{"data": {"text": "hello"}}]})
@@ -208,14 +212,7 @@ def test_tail_topic_waits_for_its_topic() -> None:
     """It may be started before anybody writes."""
     with Emulator(rest=True) as broker:
         base = f"http://{broker.endpoint}"
-        with subprocess.Popen(
-            [sys.executable, "samples/tail_topic.py", base, "orders"],
-            cwd=ROOT,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as sample:
+        with tailing(base) as sample:
             assert sample.stdout is not None
             assert sample.stderr is not None
             assert sample.stderr.readline() == "again in 2 s: HTTP Error 404: Not Found\n"

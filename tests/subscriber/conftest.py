@@ -1,3 +1,22 @@
-"""The fixture that users get from the installed package, here from the source tree."""
+"""The fixture that users get from the installed package, here from the source tree; a broker."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from emulator import Emulator
 from emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
+from protocol.messages import pubsub_pb2 as pubsub
+from subscriber import SubscriberClient
+from tests.subscriber.fetching import NAME, TOPIC
+
+
+@pytest.fixture
+def broker() -> Iterator[Emulator]:
+    """With the topic and the subscription of fetching.py."""
+    with Emulator() as emulator, SubscriberClient(endpoint=emulator.endpoint) as client:
+        emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=TOPIC)))
+        client.create_subscription(name=NAME, topic=TOPIC)
+        yield emulator

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from emulator import Emulator
-from protocol.messages import pubsub_pb2 as pubsub
 from subscriber import SubscriberClient
+from tests.subscriber.fetching import NAME, TOPIC
 from tests.subscriber.program import start_program
 
-TOPIC = "projects/test-project/topics/orders"
-NAME = "projects/test-project/subscriptions/billing"
 PATIENCE = 20.0
 
 PROLOGUE = f"""
@@ -72,14 +66,6 @@ os.waitpid(child, 0)
 message.ack_with_response().result()
 client.close()
 """
-
-
-@pytest.fixture
-def broker() -> Iterator[Emulator]:
-    with Emulator() as emulator, SubscriberClient(endpoint=emulator.endpoint) as client:
-        emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=TOPIC)))
-        client.create_subscription(name=NAME, topic=TOPIC)
-        yield emulator
 
 
 def run(program: str, broker: Emulator) -> tuple[str, str, int]:

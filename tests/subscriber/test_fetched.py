@@ -22,11 +22,10 @@ from subscriber import (
 from subscriber.fetch.settler import FIRST_HOLD, LONGEST_LEASE, Settler, Verdicts
 from subscriber.message import Batch
 from subscriber.rpc import Rpcs
+from tests.subscriber.fetching import NAME, TOPIC
 from tests.subscriber.scripted_server import Call, ScriptedServer
 from tests.subscriber.streaming.fakes import eventually
 
-TOPIC = "projects/test-project/topics/orders"
-NAME = "projects/test-project/subscriptions/billing"
 PATIENCE = 20.0
 
 
@@ -78,14 +77,6 @@ def client(server: Server) -> Iterator[SubscriberClient]:
 def no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow this machine is, the work in a block is short."""
     monkeypatch.setattr("subscriber.fetch.settler.FIRST_HOLD", PATIENCE)
-
-
-@pytest.fixture
-def broker() -> Iterator[Emulator]:
-    with Emulator() as emulator, SubscriberClient(endpoint=emulator.endpoint) as client:
-        emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=TOPIC)))
-        client.create_subscription(name=NAME, topic=TOPIC)
-        yield emulator
 
 
 # ---- as a list -----------------------------------------------------------------------------------

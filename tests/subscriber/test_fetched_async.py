@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
 
 import pytest
 
 from emulator import Emulator
-from protocol.messages import pubsub_pb2 as pubsub
 from subscriber import (
     AcknowledgeError,
     AsyncSubscriberClient,
     PullTimeout,
-    SubscriberClient,
     SubscriberClosed,
 )
-
-TOPIC = "projects/test-project/topics/orders"
-NAME = "projects/test-project/subscriptions/billing"
-
-
-@pytest.fixture
-def broker() -> Iterator[Emulator]:
-    with Emulator() as emulator, SubscriberClient(endpoint=emulator.endpoint) as client:
-        emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=TOPIC)))
-        client.create_subscription(name=NAME, topic=TOPIC)
-        yield emulator
+from tests.subscriber.fetching import NAME, TOPIC
 
 
 def test_a_coroutine_fetches_and_acknowledges(broker: Emulator) -> None:
