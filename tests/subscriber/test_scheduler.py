@@ -15,10 +15,15 @@ import pytest
 from subscriber import Message, ThreadScheduler
 from subscriber.scheduler import DEFAULT_WORKERS, Scheduler
 from tests.subscriber.streaming.fakes import PATIENCE, eventually, ids, message
+from tests.threads import started_since
 
 
 def messages(count: int) -> list[Message]:
     return [message(str(number)) for number in range(count)]
+
+
+def workers_since(before: set[threading.Thread]) -> set[threading.Thread]:
+    return started_since(before, named="pullstream-worker")
 
 
 class Slow:
@@ -73,17 +78,17 @@ def test_a_slow_callback_delays_no_message_while_a_worker_is_idle() -> None:
 
 def test_there_are_never_more_workers_than_asked_for() -> None:
     """Ten unless told otherwise, and none before there is work."""
-    before = threading.active_count()
+    before = set(threading.enumerate())
     scheduler, slow = ThreadScheduler(), Slow()
-    assert threading.active_count() == before
+    assert workers_since(before) == set()
     scheduler.schedule_many(slow, messages(50))
     slow.wait_for(DEFAULT_WORKERS)
     scheduler.schedule(slow, message("one more"))
-    assert threading.active_count() == before + DEFAULT_WORKERS
+    assert len(workers_since(before)) == DEFAULT_WORKERS
     assert slow.begun.empty()
     slow.release.set()
     assert len(scheduler.shutdown(await_msg_callbacks=True)) <= 41
-    assert threading.active_count() == before
+    assert workers_since(before) == set()
 
 
 def test_any_function_with_any_arguments_can_be_scheduled() -> None:
@@ -119,7 +124,7 @@ def test_shutdown_returns_what_has_not_begun_and_does_not_wait() -> None:
     scheduler, slow = ThreadScheduler(max_workers=2), Slow()
     scheduler.schedule_many(slow, messages(5))
     slow.wait_for(2)
-    workers = set(threading.enumerate()) - before
+    workers = workers_since(before)
     assert len(workers) == 2
     assert ids(scheduler.shutdown()) == ["2", "3", "4"]
     assert slow.ended.empty()
@@ -144,7 +149,7 @@ def test_shutdown_can_wait_for_what_runs() -> None:
         slow.release.set()
         assert ids(stopping.result(PATIENCE)) == ["2", "3", "4"]
     assert slow.ended.qsize() == 2
-    assert set(threading.enumerate()) == before
+    assert workers_since(before) == set()
 
 
 # ---- an executor of the user's -----------------------------------------------------------------
@@ -164,7 +169,7 @@ def test_callbacks_run_on_the_users_executor() -> None:
         scheduler = ThreadScheduler(executor)
         scheduler.schedule_many(callback, messages(20))
         found = [names.get(timeout=PATIENCE) for _ in range(20)]
-        started = set(threading.enumerate()) - before
+        started = started_since(before, named="mine")
         scheduler.shutdown(await_msg_callbacks=True)
     assert all(name.startswith("mine") for name in found)
     assert len(started) == 5
@@ -247,7 +252,7 @@ def test_what_is_scheduled_while_it_shuts_down_is_not_begun(foreign: bool, busy:
                 yield from super().__iter__()
 
         scheduler.schedule_many(late.append, Unlucky(messages(2)))
-        workers = set(threading.enumerate()) - before
+        workers = workers_since(before)
         slow.release.set()
     for thread in workers:
         thread.join(PATIENCE)

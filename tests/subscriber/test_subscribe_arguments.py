@@ -13,6 +13,7 @@ from subscriber import FlowControl, Message, Scheduler, SubscriberClient, Thread
 from subscriber.exceptions import SubscriberClosed
 from tests.subscriber.streaming.fakes import PATIENCE
 from tests.subscriber.world import SUBSCRIPTION, World, world
+from tests.threads import started_since
 
 
 @pytest.fixture
@@ -36,11 +37,11 @@ def test_wrong_arguments_are_refused_and_start_nothing(
     here: World, arguments: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     """Before any thread runs; the error names the argument."""
-    before = threading.active_count()
+    before = set(threading.enumerate())
     given = {"subscription": SUBSCRIPTION, "callback": print, **arguments}
     with pytest.raises(error, match=text):
         here.client.subscribe(**given)
-    assert threading.active_count() == before
+    assert started_since(before, named="pullstream") == set()
 
 
 @pytest.mark.parametrize(
@@ -59,10 +60,10 @@ def test_a_closed_client_subscribes_to_nothing(here: World) -> None:
     """A clear error, no threads."""
     client = SubscriberClient(endpoint=here.emulator.endpoint)
     client.close()
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with pytest.raises(SubscriberClosed, match="make a new one"):
         client.subscribe(SUBSCRIPTION, Message.ack)
-    assert threading.active_count() == before
+    assert started_since(before, named="pullstream") == set()
 
 
 def test_a_scheduler_that_was_used_before_is_refused(

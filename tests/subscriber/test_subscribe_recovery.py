@@ -15,6 +15,7 @@ from subscriber import FlowControl, Message, SubscriberClient
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import Gate
 from tests.subscriber.world import SUBSCRIPTION, TOPIC, Collected, World, world
+from tests.threads import assert_ended_since
 
 
 @pytest.fixture
@@ -160,6 +161,4 @@ def test_a_channel_closed_by_its_owner_ends_the_subscription(here: World) -> Non
     assert "closed" in str(error)
     gate.open()
     client.close()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(PATIENCE)
-        assert not thread.is_alive(), thread.name
+    assert_ended_since(before)

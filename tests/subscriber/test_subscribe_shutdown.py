@@ -16,6 +16,7 @@ from subscriber.exceptions import AcknowledgeError, SubscriberClosed
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import Gate
 from tests.subscriber.world import SUBSCRIPTION, Collected, World, world
+from tests.threads import assert_ended_since
 
 
 @pytest.fixture
@@ -31,12 +32,6 @@ def publish_twenty(here: World) -> list[bytes]:
     here.publish(*unordered)
     here.publish(*ordered, key="k")
     return sorted(unordered + ordered)
-
-
-def assert_no_thread_is_left(before: set[threading.Thread]) -> None:
-    for thread in set(threading.enumerate()) - before:
-        thread.join(PATIENCE)
-        assert not thread.is_alive(), thread.name
 
 
 @pytest.mark.parametrize("await_callbacks", [False, True])
@@ -77,7 +72,7 @@ def test_cancelling_leaves_no_thread_no_lease_and_no_unresolved_future(
         assert all(isinstance(error, AcknowledgeError) for error in errors)
         assert sorted(here.free()) == published
     assert len(gate.begun) == 3
-    assert_no_thread_is_left(before)
+    assert_ended_since(before)
 
 
 @pytest.mark.parametrize("await_callbacks", [False, True])
@@ -169,7 +164,7 @@ def test_closing_the_client_ends_its_subscriptions_first(here: World) -> None:
     assert [future.result(timeout=0) for future in futures] == [True] * 3
     assert here.backlog == 0
     client.close()
-    assert_no_thread_is_left(before)
+    assert_ended_since(before)
 
 
 def test_a_done_callback_may_close_the_client_and_may_raise(
@@ -243,7 +238,7 @@ def test_subscribing_while_the_client_is_closed_ends_well(here: World, attempt: 
         together.wait(PATIENCE)
         client.close()
         assert subscribed.result(PATIENCE) is True
-    assert_no_thread_is_left(before)
+    assert_ended_since(before)
 
 
 @pytest.mark.parametrize("settle", [Message.ack, Message.nack, Message.drop])

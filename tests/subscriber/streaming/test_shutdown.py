@@ -14,6 +14,7 @@ from subscriber.scheduler import Scheduler, ThreadScheduler
 from subscriber.streaming import shutdown as shutdown_module
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import Gate, Managed
+from tests.threads import assert_ended_since
 
 
 def test_what_arrives_during_the_shutdown_is_given_back() -> None:
@@ -110,9 +111,7 @@ def test_a_stopped_subscription_leaves_nothing_behind(monkeypatch: pytest.Monkey
             running.stream.end_when_half_closed()
         running.future.cancel()
         assert running.future.result(PATIENCE) is True
-        for thread in set(threading.enumerate()) - before:
-            thread.join(PATIENCE)
-            assert not thread.is_alive()
+        assert_ended_since(before)
         assert running.clock._wakers == []
 
 
