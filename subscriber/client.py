@@ -65,7 +65,8 @@ class SubscriberClient(SubscriberAdmin, FetchingClient, FollowingClient, Listeni
             await_callbacks_on_shutdown: `cancel()` lets running callbacks finish. Otherwise their
                 messages are given back at once, and what they decide later has no effect.
             max_workers: callbacks at a time, on the default scheduler. Default: 10 threads; with an
-                `async def`, as many as flow control lets in.
+                `async def`, as many as flow control lets in. Unless it is 1 the thread that reads
+                the stream may be one of them, while callbacks take some microseconds.
             release_after: when the next message of an ordering key may run: when the "callback" of
                 the one before has ended, or when that one is settled, too ("ack").
             give_up_after: seconds without a working stream after which the subscription ends with
@@ -90,7 +91,7 @@ class SubscriberClient(SubscriberAdmin, FetchingClient, FollowingClient, Listeni
             give_up_after=_positive("give_up_after", give_up_after),
             hooks=(hooks,) if isinstance(hooks, Hooks) else tuple(hooks),
         )
-        return self._start(subscription, callback, settings, scheduler, max_workers)
+        return self.subscribe_with(subscription, callback, settings, scheduler, max_workers)
 
     def subscribe_batch(
         self,
@@ -134,16 +135,17 @@ class SubscriberClient(SubscriberAdmin, FetchingClient, FollowingClient, Listeni
             hooks=(hooks,) if isinstance(hooks, Hooks) else tuple(hooks),
             batching=Batching(max_messages, max_latency),
         )
-        return self._start(subscription, callback, settings, scheduler, max_workers)
+        return self.subscribe_with(subscription, callback, settings, scheduler, max_workers)
 
-    def _start(
+    def subscribe_with(
         self,
         subscription: str,
         callback: Callable[..., Any],
         settings: Settings,
-        scheduler: Scheduler | None,
-        max_workers: int | None,
+        scheduler: Scheduler | None = None,
+        max_workers: int | None = None,
     ) -> StreamingPullFuture:
+        """As `subscribe` or `subscribe_batch`, with checked settings; for the SDK itself."""
         if not isinstance(subscription, str):
             raise TypeError(f"subscription is {subscription!r}; it must be the full name, a str")
         if not callable(callback):

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Protocol
 from protocol.messages import columns_pb2 as columns
 
 from .futures import AckFuture
+from .unparsed import UnparsedMessages
 
 if TYPE_CHECKING:
     from protocol.messages import pubsub_pb2 as pubsub
+
+    Response = pubsub.StreamingPullResponse | pubsub.PullResponse | columns.ResponseColumns
 
 
 class Verdict(Enum):
@@ -41,6 +44,9 @@ class Outcomes(Protocol):
     def ack(self, message: Message) -> None:
         """What nearly every message ends with. Must never wait."""
 
+    def ack_all(self, messages: list[Message]) -> None:
+        """As `ack` of each."""
+
     def put(self, outcome: Outcome) -> None:
         """Hand over, and never wait."""
 
@@ -58,26 +64,29 @@ class Batch:
     received_at: when it came, on the monotonic clock, in seconds.
     share: each message's equal part of the response's bytes. It is what flow control counts, as the
         memory of a response is one piece.
-    response: as it came over the wire. received: its messages.
+    received: the messages of the response.
     open: how many of its messages are not finished.
     ack: `outcomes.ack`, looked up once and not for each message.
     """
 
-    __slots__ = ("ack", "open", "outcomes", "received", "received_at", "response", "share")
+    __slots__ = ("ack", "open", "outcomes", "received", "received_at", "share")
 
     def __init__(
         self,
         outcomes: Outcomes,
         received_at: float,
         share: int,
-        response: pubsub.StreamingPullResponse | pubsub.PullResponse,
+        response: Response,
     ) -> None:
         self.outcomes: Outcomes = outcomes
         self.ack: Callable[[Message], None] = outcomes.ack
         self.received_at: float = received_at
         self.share: int = share
-        self.response: pubsub.StreamingPullResponse | pubsub.PullResponse = response
-        self.received: Sequence[pubsub.ReceivedMessage] = response.received_messages
+        self.received: Sequence[pubsub.ReceivedMessage] = (
+            UnparsedMessages(response)
+            if isinstance(response, columns.ResponseColumns)
+            else response.received_messages
+        )
         self.open: int = 0
 
     def messages(self) -> list[Message]:
@@ -266,20 +275,26 @@ class Message:
 
 def ack_ids_of(messages: Iterable[Message]) -> list[str]:
     """`message.ack_id` of each, without a call for each."""
-    return [message.batch.received[message._at].ack_id for message in messages]
+    ack_ids: list[str] = []
+    # Neighbours are nearly always of one response.
+    for batch, neighbours in groupby(messages, attrgetter("batch")):
+        received = batch.received
+        if isinstance(received, UnparsedMessages):
+            ack_ids += [received.ack_ids[message._at] for message in neighbours]
+        else:
+            ack_ids += [received[message._at].ack_id for message in neighbours]
+    return ack_ids
 
 
 def encoded_of(messages: Iterable[Message]) -> list[bytes]:
     """The ReceivedMessage of each, serialized."""
     encoded: list[bytes] = []
     for batch, neighbours in groupby(messages, attrgetter("batch")):
-        places = [message._at for message in neighbours]
-        if places == list(range(len(batch.received))):
-            # As a whole: a quarter of the price of its messages one by one.
-            whole = columns.ResponseColumns.FromString(batch.response.SerializeToString())
-            encoded += whole.received_messages[:]
+        received = batch.received
+        if isinstance(received, UnparsedMessages):
+            encoded += [received.encoded[message._at] for message in neighbours]
         else:
-            encoded += [batch.received[place].SerializeToString() for place in places]
+            encoded += [received[message._at].SerializeToString() for message in neighbours]
     return encoded
 
 
@@ -288,9 +303,14 @@ class MessageBatch(list[Message]):
 
     def ack(self) -> None:
         """Acknowledge every message that is not settled."""
+        unsettled = []
         for message in self:
             if message.settled is None:
-                message.ack()
+                message.settled = _ACK
+                unsettled.append(message)
+        # Whoever makes a list may put in messages of several subscriptions.
+        for outcomes, messages in groupby(unsettled, attrgetter("batch.outcomes")):
+            outcomes.ack_all(list(messages))
 
     def nack(self, delay: float = 0) -> None:
         """Give back every message that is not settled; see `Message.nack`."""

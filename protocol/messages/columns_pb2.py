@@ -22,21 +22,22 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from protocol.messages import pubsub_pb2 as protocol_dot_messages_dot_pubsub__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fprotocol/messages/columns.proto\x12\x15pullstream.columns.v1\",\n\x0fResponseColumns\x12\x19\n\x11received_messages\x18\x01 \x03(\x0c\"S\n\x16ReceivedMessageColumns\x12\x0e\n\x06\x61\x63k_id\x18\x01 \x03(\t\x12\x0f\n\x07message\x18\x02 \x03(\x0c\x12\x18\n\x10\x64\x65livery_attempt\x18\x03 \x03(\x05\"x\n\x14PubsubMessageColumns\x12\x0c\n\x04\x64\x61ta\x18\x01 \x03(\x0c\x12\x12\n\nattributes\x18\x02 \x03(\x0c\x12\x12\n\nmessage_id\x18\x03 \x03(\t\x12\x14\n\x0cpublish_time\x18\x04 \x03(\x0c\x12\x14\n\x0cordering_key\x18\x05 \x03(\t\".\n\x10\x41ttributeColumns\x12\x0b\n\x03key\x18\x01 \x03(\t\x12\r\n\x05value\x18\x02 \x03(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fprotocol/messages/columns.proto\x12\x15pullstream.columns.v1\x1a\x1eprotocol/messages/pubsub.proto\"\x91\x01\n\x0fResponseColumns\x12\x19\n\x11received_messages\x18\x01 \x03(\x0c\x12\x63\n\x17subscription_properties\x18\x04 \x01(\x0b\x32\x42.pullstream.pubsub.v1.StreamingPullResponse.SubscriptionProperties\"S\n\x16ReceivedMessageColumns\x12\x0e\n\x06\x61\x63k_id\x18\x01 \x03(\t\x12\x0f\n\x07message\x18\x02 \x03(\x0c\x12\x18\n\x10\x64\x65livery_attempt\x18\x03 \x03(\x05\"x\n\x14PubsubMessageColumns\x12\x0c\n\x04\x64\x61ta\x18\x01 \x03(\x0c\x12\x12\n\nattributes\x18\x02 \x03(\x0c\x12\x12\n\nmessage_id\x18\x03 \x03(\t\x12\x14\n\x0cpublish_time\x18\x04 \x03(\x0c\x12\x14\n\x0cordering_key\x18\x05 \x03(\t\".\n\x10\x41ttributeColumns\x12\x0b\n\x03key\x18\x01 \x03(\t\x12\r\n\x05value\x18\x02 \x03(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protocol.messages.columns_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RESPONSECOLUMNS']._serialized_start=58
-  _globals['_RESPONSECOLUMNS']._serialized_end=102
-  _globals['_RECEIVEDMESSAGECOLUMNS']._serialized_start=104
-  _globals['_RECEIVEDMESSAGECOLUMNS']._serialized_end=187
-  _globals['_PUBSUBMESSAGECOLUMNS']._serialized_start=189
-  _globals['_PUBSUBMESSAGECOLUMNS']._serialized_end=309
-  _globals['_ATTRIBUTECOLUMNS']._serialized_start=311
-  _globals['_ATTRIBUTECOLUMNS']._serialized_end=357
+  _globals['_RESPONSECOLUMNS']._serialized_start=91
+  _globals['_RESPONSECOLUMNS']._serialized_end=236
+  _globals['_RECEIVEDMESSAGECOLUMNS']._serialized_start=238
+  _globals['_RECEIVEDMESSAGECOLUMNS']._serialized_end=321
+  _globals['_PUBSUBMESSAGECOLUMNS']._serialized_start=323
+  _globals['_PUBSUBMESSAGECOLUMNS']._serialized_end=443
+  _globals['_ATTRIBUTECOLUMNS']._serialized_start=445
+  _globals['_ATTRIBUTECOLUMNS']._serialized_end=491
 # @@protoc_insertion_point(module_scope)

@@ -1,15 +1,18 @@
+from protocol.messages import pubsub_pb2 as _pubsub_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from typing import ClassVar as _ClassVar, Iterable as _Iterable, Optional as _Optional
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ResponseColumns(_message.Message):
-    __slots__ = ("received_messages",)
+    __slots__ = ("received_messages", "subscription_properties")
     RECEIVED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     received_messages: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, received_messages: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    subscription_properties: _pubsub_pb2.StreamingPullResponse.SubscriptionProperties
+    def __init__(self, received_messages: _Optional[_Iterable[bytes]] = ..., subscription_properties: _Optional[_Union[_pubsub_pb2.StreamingPullResponse.SubscriptionProperties, _Mapping[str, object]]] = ...) -> None: ...
 
 class ReceivedMessageColumns(_message.Message):
     __slots__ = ("ack_id", "message", "delivery_attempt")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from subscriber.client import SubscriberClient
 from subscriber.futures import StreamingPullFuture
 from subscriber.message import Message
+from subscriber.streaming.manager import Batching, Settings
 from subscriber.streaming.state import SubscriptionState
 
 from .intake import Intake
@@ -16,8 +17,9 @@ from .settings import IngestSettings
 _log = logging.getLogger("pullstream.spark")
 
 # The longest list that the subscription hands over, and how long it waits to fill one, in seconds.
-_LIST_LENGTH = 1000
-_LIST_WAIT = 0.01
+# Rows are made of a list at a time, and of a short one each takes twice as long.
+_LIST_LENGTH = 2500
+_LIST_WAIT = 0.03
 
 # How long `close` waits for the client after the subscription has had its time, in seconds.
 _CLIENT_WAIT = 0.1
@@ -45,16 +47,19 @@ class Feed:
     ) -> None:
         self._client = client
         limits = settings.flow_control
-        self._future: StreamingPullFuture = client.subscribe_batch(
+        self._future: StreamingPullFuture = client.subscribe_with(
             settings.subscription,
             intake,
-            limits,
-            max_messages=min(_LIST_LENGTH, limits.max_messages),
-            max_latency=_LIST_WAIT,
+            Settings(
+                limits,
+                give_up_after=give_up_after,
+                hooks=(intake,),
+                batching=Batching(min(_LIST_LENGTH, limits.max_messages), _LIST_WAIT),
+                # Rows are made of the whole list at once.
+                unparsed=True,
+            ),
             # One, because it only hands over; and lists come in the order of the stream.
             max_workers=1,
-            give_up_after=give_up_after,
-            hooks=intake,
         )
 
     @property

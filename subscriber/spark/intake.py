@@ -39,6 +39,7 @@ class Intake(Hooks):
         self._clock = clock
         self._prepare = prepare
         self._changed = threading.Condition()
+        self._precedence = threading.Lock()
         self._ledger = Ledger(done)
         # On the monotonic clock: since when the buffer is not empty, and when it last got something
         # or the state of the stream changed.
@@ -55,7 +56,8 @@ class Intake(Hooks):
 
     def __call__(self, messages: MessageBatch) -> None:
         """The subscription's callback. It only takes in: not being settled, the leases go on."""
-        message_ids = self._prepare(messages)
+        with self._precedence:
+            message_ids = self._prepare(messages)
         with self._changed:
             was_empty = not self._ledger.buffered
             arrival = self._ledger.arrived(messages, message_ids)
@@ -96,6 +98,17 @@ class Intake(Hooks):
         """The ledger, which nobody else changes meanwhile."""
         with self._changed:
             yield self._ledger
+
+    @contextmanager
+    def precedence(self) -> Iterator[None]:
+        """Nothing that arrives is prepared meanwhile.
+
+        The engine waits for what the session's thread does, and for nothing that the worker does.
+        But of two threads that both compute, Python lets each wait for the other for milliseconds
+        whenever it has written to a file, or had Arrow do something.
+        """
+        with self._precedence:
+            yield
 
     def wait(
         self, max_messages: int, max_bytes: int, *, linger: float, idle: float, drain: bool

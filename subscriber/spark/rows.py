@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from protocol.messages import columns_pb2 as wire
 
 from .columns import Columns
 
@@ -21,6 +27,9 @@ SCHEMA = pa.schema(
         ("delivery_attempt", pa.int32()),
     ]
 )
+# Made once, as that costs more than what is done with them.
+_END = pa.scalar(b"", pa.binary())
+_BEGINNING = pa.array([0], pa.int32())
 _SUBSCRIPTION = pa.field("subscription", pa.string())
 
 
@@ -31,19 +40,62 @@ def row_schema(include_subscription: bool = False) -> pa.Schema:
 
 def to_batch(columns: Columns, subscription: str | None = None) -> pa.RecordBatch:
     """The rows of messages; with a column of it if `subscription` is given."""
+    count = len(columns)
     arrays = [
         pa.array(columns.message_ids, pa.string()),
-        pa.array(columns.data, pa.binary()),
-        pa.MapArray.from_arrays(
-            pa.array(columns.attribute_offsets, pa.int32()),
-            pa.array(columns.attribute_keys, pa.string()),
-            pa.array(columns.attribute_values, pa.string()),
-            type=_ATTRIBUTES,
-        ),
-        pa.array(columns.ordering_keys, pa.string()),
-        pa.array(columns.publish_times, _TIME),
-        pa.array([attempt or None for attempt in columns.delivery_attempts], pa.int32()),
+        _filled(columns.data, b"", pa.binary(), count),
+        _maps(columns.attributes),
+        _filled(columns.ordering_keys, "", pa.string(), count),
+        _times(columns.publish_times, count),
+        _attempts(columns.delivery_attempts, count),
     ]
     if subscription is not None:
-        arrays.append(pa.repeat(pa.scalar(subscription, pa.string()), len(columns)))
+        arrays.append(pa.repeat(pa.scalar(subscription, pa.string()), count))
     return pa.RecordBatch.from_arrays(arrays, schema=row_schema(subscription is not None))
+
+
+def _filled(values: Sequence[object], absent: object, kind: pa.DataType, count: int) -> pa.Array:
+    if not values:
+        return pa.repeat(pa.scalar(absent, kind), count)
+    return pa.array(values, kind)
+
+
+def _attempts(attempts: Sequence[int], count: int) -> pa.Array:
+    if not attempts:
+        return pa.nulls(count, pa.int32())
+    return pa.array([attempt or None for attempt in attempts], pa.int32())
+
+
+def _times(stamps: Sequence[bytes], count: int) -> pa.Array:
+    # Messages that were published together have the same time, which is read once.
+    each = _filled(stamps, b"", pa.binary(), count).dictionary_encode()
+    return pa.array(map(_micros, each.dictionary.to_pylist()), _TIME).take(each.indices)
+
+
+def _micros(stamp: bytes) -> int:
+    time = Timestamp.FromString(stamp)
+    return time.seconds * 1_000_000 + time.nanos // 1_000
+
+
+def _maps(attributes: Sequence[bytes]) -> pa.MapArray:
+    """The attributes of each message, from serialized entries; an empty one ends those of each."""
+    marked = pa.array(attributes, pa.binary())
+    is_entry = pc.not_equal(marked, _END)
+    before = pc.cumulative_sum(is_entry.cast(pa.int32())).filter(pc.invert(is_entry))
+    offsets = pa.concat_arrays([_BEGINNING, before])
+    # Most attributes are the same in many messages, and are read once.
+    entries = marked.filter(is_entry).dictionary_encode()
+    keys, values = (
+        pa.array(column, pa.string()).take(entries.indices)
+        for column in _keys_and_values(entries.dictionary.to_pylist())
+    )
+    return pa.MapArray.from_arrays(offsets, keys, values, type=_ATTRIBUTES)
+
+
+def _keys_and_values(entries: Sequence[bytes]) -> tuple[Sequence[str], Sequence[str]]:
+    read = wire.AttributeColumns.FromString(b"".join(entries))
+    if len(read.key) == len(read.value) == len(entries):
+        return read.key[:], read.value[:]
+    # A server may leave out what is empty, and then it is not to be seen of which entry it was.
+    each = [wire.AttributeColumns.FromString(entry) for entry in entries]
+    return ["".join(one.key) for one in each], ["".join(one.value) for one in each]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from protocol.clock import SYSTEM_CLOCK, Clock
 from subscriber.client import SubscriberClient
 from subscriber.exceptions import SubscriberClosed
+from subscriber.message import MessageBatch
 
 from .disk import Disk
 from .done_index import DoneIndex
@@ -103,7 +104,8 @@ class IngestSession:
             SubscriberClosed: this session is closed.
         """
         intake, feed = self._begin(start, start)
-        self.commit(start)
+        with intake.precedence():
+            self.commit(start)
         if self._seq > start:
             # Planned before, and not taken up.
             return self._seq
@@ -112,7 +114,8 @@ class IngestSession:
             batch = (limit or Limit()).within(self._settings)
             if self._wait(intake, *batch):
                 feed.check()
-                return self._cut(intake, start + 1, *batch)
+                with intake.precedence():
+                    return self._cut(intake, start + 1, *batch)
             feed.check()
             self._drained = self._until is not None
         if self._drained:
@@ -158,8 +161,7 @@ class IngestSession:
                 return
             with self._intake.ledger() as ledger:
                 messages = ledger.committed(seq)
-            for message in messages:
-                message.ack()
+            MessageBatch(messages).ack()
             self._spool.remove(seq)
 
     def report(self) -> dict[str, int]:

@@ -137,6 +137,13 @@ class Dispatcher:
             self._asleep = False
             self._inbox.wake()
 
+    def ack_all(self, messages: list[Message]) -> None:
+        """Messages are handled. To extend a list by another is a single step, too."""
+        self._acks.extend(messages)
+        if self._asleep:
+            self._asleep = False
+            self._inbox.wake()
+
     def put_tracked(self, outcome: Outcome) -> None:
         """An outcome whose future somebody waits for (`put` is for the others).
 

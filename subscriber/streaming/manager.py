@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from protocol.clock import SYSTEM_CLOCK, Clock
 from protocol.errors import RpcError
+from protocol.messages import columns_pb2 as columns
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 from subscriber.flow_control import FlowControl, LoadGauge
@@ -33,7 +34,7 @@ from .receipts import ReceiptGate
 from .shutdown import Shutdown
 from .shutdown_terms import ShutdownTerms
 from .state import Lifecycle, StateChange, SubscriptionState
-from .stream import Arrival, ResumingStream, StreamEnded
+from .stream import Arrival, Response, ResumingStream, StreamEnded
 from .stream_call import StreamCall
 from .tally import Tally
 
@@ -63,7 +64,11 @@ class Batching:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user chose for a subscription; see `SubscriberClient.subscribe`."""
+    """What the user chose for a subscription; see `SubscriberClient.subscribe`.
+
+    batching: None: the callback takes one message at a time.
+    unparsed: leave the messages as they come until they are looked at (UnparsedMessages).
+    """
 
     limits: FlowControl
     limit_server: bool = True
@@ -71,8 +76,8 @@ class Settings:
     release_after: ReleaseAfter = "callback"
     give_up_after: float | None = None
     hooks: Sequence[Hooks] = ()
-    # None: the callback takes one message at a time.
     batching: Batching | None = None
+    unparsed: bool = False
 
 
 class StreamingPullManager:
@@ -127,6 +132,9 @@ class StreamingPullManager:
             first_request=self._first_request,
             listener=self,
             give_up_after=settings.give_up_after,
+            parse=(
+                columns.ResponseColumns if settings.unparsed else pubsub.StreamingPullResponse
+            ).FromString,
         )
         self._heartbeater = Heartbeater(
             clock,
@@ -136,6 +144,7 @@ class StreamingPullManager:
         self._consumer = Consumer(
             self._stream, on_response=self._on_response, on_end=self._on_stream_end
         )
+        scheduler.admit(self._consumer)
         self._shutdown = Shutdown(
             self._terms,
             consumer=self._consumer,
@@ -267,9 +276,10 @@ class StreamingPullManager:
             self._gate.add(messages, in_order=in_order)
             self._dispatcher.confirm(ack_ids_of(messages), self._leaser.stream_deadline)
         else:
+            # Last of all: it may be that this thread runs them, and is the reader no more after it.
             self._callbacks.begin(messages, in_order=in_order)
 
-    def _batch(self, response: pubsub.StreamingPullResponse, size: int) -> Batch:
+    def _batch(self, response: Response, size: int) -> Batch:
         share = size // len(response.received_messages)
         return Batch(self._dispatcher, self._clock.monotonic(), share, response)
 
@@ -292,11 +302,11 @@ class StreamingPullManager:
         self._tally.nacked += len(nacked)
         if acked or nacked:
             self._hooks.tell("settled", acked, nacked)
-        self._leaser.handled(acked)
-        released = self._leaser.remove(itertools.chain(acked, nacked, dropped))
-        self._gauge.release(released.messages, released.size)
+        handled = self._leaser.handled(acked)
+        given_up = self._leaser.remove(itertools.chain(nacked, dropped))
+        self._gauge.release(handled.messages + given_up.messages, handled.size + given_up.size)
         self._callbacks.settled(acked, nacked, dropped)
-        if released.messages < len(acked):
+        if handled.messages < len(acked):
             self._report_late(acked)
 
     def confirmed(self, ack_ids: list[str], failed: Mapping[str, AcknowledgeError]) -> None:

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from protocol.clock import Clock
 from protocol.errors import Cancelled, Internal, RpcError, Unavailable
+from protocol.messages import columns_pb2 as columns
 from protocol.messages import pubsub_pb2 as pubsub
 
 from .backoff import Backoff
@@ -40,10 +41,13 @@ TERMINAL_CODES = frozenset(
 PROVEN_AFTER = 10.0
 
 
+Response = pubsub.StreamingPullResponse | columns.ResponseColumns
+
+
 class Arrival(NamedTuple):
     """A response, and its length in bytes."""
 
-    response: pubsub.StreamingPullResponse
+    response: Response
     size: int
 
 
@@ -79,6 +83,7 @@ class ResumingStream:
         give_up_after: seconds without a working stream after which `recv` raises what the last
             attempt ended with. None: never.
         first_request: makes the request that opens a stream, anew for each opening.
+        parse: reads a response; ResponseColumns leaves its messages as they are.
     """
 
     def __init__(
@@ -89,8 +94,10 @@ class ResumingStream:
         first_request: Callable[[], pubsub.StreamingPullRequest],
         listener: StreamListener,
         give_up_after: float | None = None,
+        parse: Callable[[bytes], Response] = pubsub.StreamingPullResponse.FromString,
     ) -> None:
         self._clock = clock
+        self._parse = parse
         self._start = start
         self._first_request = first_request
         self._listener = listener
@@ -194,7 +201,7 @@ class ResumingStream:
                 encoded = next(call)
                 # Parsed here and not by gRPC: its thread has the other calls to see to, and the
                 # length, which flow control needs, would have to be computed again.
-                arrival = Arrival(pubsub.StreamingPullResponse.FromString(encoded), len(encoded))
+                arrival = Arrival(self._parse(encoded), len(encoded))
             except StopIteration:
                 self._broken(None)
             except RpcError as error:

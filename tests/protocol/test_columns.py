@@ -8,8 +8,6 @@ from protocol.messages import columns_pb2 as columns
 from protocol.messages import pubsub_pb2 as pubsub
 
 READERS: list[tuple[type[Message], type[Message]]] = [
-    (columns.ResponseColumns, pubsub.StreamingPullResponse),
-    (columns.ResponseColumns, pubsub.PullResponse),
     (columns.ReceivedMessageColumns, pubsub.ReceivedMessage),
     (columns.PubsubMessageColumns, pubsub.PubsubMessage),
     (columns.AttributeColumns, pubsub.PubsubMessage.AttributesEntry),
@@ -28,6 +26,20 @@ def test_a_reader_has_the_fields_that_it_reads(reader: type[Message], read: type
         is_embedded = theirs[field.name].type == FieldDescriptor.TYPE_MESSAGE
         kind = FieldDescriptor.TYPE_BYTES if is_embedded else theirs[field.name].type
         assert field.type == kind
+
+
+def test_a_response_is_read_but_for_its_messages() -> None:
+    """What else is wanted of it is there, and whether it is."""
+    response = pubsub.StreamingPullResponse(
+        received_messages=[pubsub.ReceivedMessage(ack_id=ack_id) for ack_id in "ab"]
+    )
+    read = columns.ResponseColumns.FromString(response.SerializeToString())
+    assert not read.HasField("subscription_properties")
+    encoded = [one.SerializeToString() for one in response.received_messages]
+    assert list(read.received_messages) == encoded
+    response.subscription_properties.exactly_once_delivery_enabled = True
+    read = columns.ResponseColumns.FromString(response.SerializeToString())
+    assert read.subscription_properties == response.subscription_properties
 
 
 def test_messages_in_a_row_are_one_message_of_columns() -> None:

@@ -8,9 +8,11 @@ from datetime import datetime, timezone
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from protocol.messages import columns_pb2 as columns
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber import Message
-from subscriber.message import Batch, Verdict, encoded_of
+from subscriber.message import Batch, MessageBatch, Verdict, ack_ids_of, encoded_of
+from subscriber.unparsed import UnparsedMessages
 from tests.subscriber.streaming.fakes import Outcomes
 
 
@@ -153,26 +155,71 @@ def test_a_delay_out_of_range_is_refused(
     assert (outcomes.taken, one.settled) == ([], None)
 
 
-def test_messages_are_serialized_as_they_came() -> None:
-    """Those of a whole response, a part of one, and several in any order."""
-    received = [
-        pubsub.ReceivedMessage(ack_id=str(number), message=pubsub.PubsubMessage(data=b"x" * number))
-        for number in range(6)
-    ]
-    properties = pubsub.StreamingPullResponse.SubscriptionProperties(message_ordering_enabled=True)
-    whole, parts = (
-        Batch(
-            Outcomes(),
-            0.0,
-            0,
-            pubsub.StreamingPullResponse(
-                received_messages=messages, subscription_properties=properties
-            ),
-        ).messages()
-        for messages in (received[:3], received[3:])
-    )
+RECEIVED = [
+    pubsub.ReceivedMessage(ack_id=str(number), message=pubsub.PubsubMessage(data=b"x" * number))
+    for number in range(6)
+]
+
+
+def messages_of(received: list[pubsub.ReceivedMessage], *, unparsed: bool) -> list[Message]:
+    """Of one response, parsed or as it came."""
+    response = pubsub.StreamingPullResponse(received_messages=received)
+    raw = columns.ResponseColumns.FromString(response.SerializeToString())
+    return Batch(Outcomes(), 0.0, 0, raw if unparsed else response).messages()
+
+
+@pytest.mark.parametrize("unparsed", [False, True])
+def test_messages_are_serialized_as_they_came(unparsed: bool) -> None:
+    """Those of a whole response, a part of one, and several in any order; so their ack ids."""
+    whole = messages_of(RECEIVED[:3], unparsed=unparsed)
+    parts = messages_of(RECEIVED[3:], unparsed=True)
     wanted = [*whole, parts[1], parts[0], whole[2], *parts]
-    assert encoded_of(wanted) == [
-        received[number].SerializeToString() for number in (0, 1, 2, 4, 3, 2, 3, 4, 5)
+    numbers = (0, 1, 2, 4, 3, 2, 3, 4, 5)
+    assert encoded_of(wanted) == [RECEIVED[number].SerializeToString() for number in numbers]
+    assert ack_ids_of(wanted) == [str(number) for number in numbers]
+    assert (encoded_of([]), ack_ids_of([])) == ([], [])
+
+
+def test_a_message_that_is_not_parsed_reads_as_any_other() -> None:
+    """Each look parses it."""
+    parsed, unparsed = (messages_of(RECEIVED, unparsed=kind)[5] for kind in (False, True))
+    assert (unparsed.ack_id, unparsed.data, unparsed.message_id) == ("5", b"xxxxx", "")
+    assert unparsed.received == parsed.received
+    assert repr(unparsed) == repr(parsed)
+
+
+def test_messages_that_are_not_parsed_are_a_sequence() -> None:
+    """Also where one has no ack id, which no server does."""
+    some = [RECEIVED[1], pubsub.ReceivedMessage(), RECEIVED[3]]
+    unparsed = UnparsedMessages(
+        columns.ResponseColumns(received_messages=[one.SerializeToString() for one in some])
+    )
+    assert list(unparsed) == some
+    assert list(unparsed[1:]) == some[1:]
+    assert list(unparsed.ack_ids) == ["1", "", "3"]
+
+
+def test_a_list_is_acknowledged_as_a_whole() -> None:
+    """But for what was settled before."""
+    outcomes = Outcomes()
+    first, second, third = MessageBatch(message(outcomes) for _ in range(3))
+    second.nack()
+    batch = MessageBatch([first, second, third])
+    batch.ack()
+    batch.ack()
+    MessageBatch().ack()
+    assert [one.settled for one in batch] == [Verdict.ACK, Verdict.NACK, Verdict.ACK]
+    assert [(verdict, one) for verdict, one, _, _ in outcomes.taken] == [
+        (Verdict.NACK, second),
+        (Verdict.ACK, first),
+        (Verdict.ACK, third),
     ]
-    assert encoded_of([]) == []
+
+
+def test_a_list_of_several_subscriptions_acknowledges_each_where_it_belongs() -> None:
+    """And a message that stands in it twice once."""
+    one, other = Outcomes(), Outcomes()
+    first, second = message(one), message(other)
+    MessageBatch([first, second, first]).ack()
+    assert [taken for _, taken, _, _ in one.taken] == [first]
+    assert [taken for _, taken, _, _ in other.taken] == [second]

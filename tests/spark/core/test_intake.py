@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from protocol.clock import ManualClock
 from subscriber.hooks import StateChange
-from subscriber.message import MessageBatch, Verdict
+from subscriber.message import Message, MessageBatch, Verdict
 from subscriber.spark.intake import Intake
 from subscriber.streaming.state import SubscriptionState
 from tests.spark.core.messages import batch
@@ -190,3 +190,23 @@ def test_a_lost_lease_is_a_lost_message(world: World) -> None:
     world.intake.lease_lost(SUBSCRIPTION, messages[:1], "expired")
     with world.intake.ledger() as ledger:
         assert ledger.cut(1, 9, 1000) == messages[1:]
+
+
+def test_the_session_s_work_comes_before_that_of_the_worker() -> None:
+    """What arrives meanwhile is prepared afterwards, and nothing of it is lost."""
+    begun = threading.Event()
+
+    def prepare(messages: Sequence[Message]) -> list[str]:
+        begun.set()
+        return [one.message_id for one in messages]
+
+    intake = Intake(set(), ManualClock(), prepare)
+    worker = threading.Thread(target=intake, args=[MessageBatch(batch(["a", "b"]))])
+    with intake.precedence():
+        worker.start()
+        assert not begun.wait(0.05)
+    worker.join(PATIENCE)
+    assert begun.is_set()
+    with intake.ledger() as ledger:
+        assert ledger.buffered == 2
+    intake.close()

@@ -8,6 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.messages import columns_pb2 as columns
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.spark.columns import Columns
 from subscriber.spark.rows import SCHEMA, row_schema, to_batch
@@ -52,6 +53,25 @@ def test_each_row_says_what_its_message_says(received: list[pubsub.ReceivedMessa
         assert row["ordering_key"] == one.message.ordering_key
         assert row["publish_time"] == EPOCH + published
         assert row["delivery_attempt"] == (one.delivery_attempt or None)
+
+
+def test_an_attribute_without_its_value_has_an_empty_one() -> None:
+    """Servers may leave out what is empty; protobuf for Python does not."""
+    half = columns.AttributeColumns(key=["half"]).SerializeToString()
+    whole = columns.AttributeColumns(key=["whole"], value=["x"]).SerializeToString()
+    messages = [
+        columns.PubsubMessageColumns(attributes=entries).SerializeToString()
+        for entries in ([half, whole], [], [whole])
+    ]
+    received = [
+        columns.ReceivedMessageColumns(message=[one]).SerializeToString() for one in messages
+    ]
+    rows = to_batch(Columns(received))
+    assert rows.column("attributes").to_pylist() == [
+        [("half", ""), ("whole", "x")],
+        [],
+        [("whole", "x")],
+    ]
 
 
 def test_the_subscription_is_a_column_if_asked_for() -> None:

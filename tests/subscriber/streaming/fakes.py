@@ -39,6 +39,10 @@ class Outcomes:
     def ack(self, message: Message) -> None:
         self.taken.append((Verdict.ACK, message, 0, None))
 
+    def ack_all(self, messages: list[Message]) -> None:
+        for message in messages:
+            self.ack(message)
+
     def put(self, outcome: Outcome) -> None:
         self.taken.append(outcome)
 

@@ -38,6 +38,17 @@ def test_an_acknowledgement_is_reported_and_sent(rig: Rig) -> None:
     call.answer()
 
 
+def test_many_acknowledgements_are_taken_at_once(rig: Rig) -> None:
+    """Also while the dispatcher sleeps."""
+    for number in range(2):
+        names = [f"{number}-{name}" for name in "abc"]
+        rig.dispatcher.ack_all([rig.message(name) for name in names])
+        assert rig.finished.get(timeout=PATIENCE) == Settled(acked=tuple(names))
+        call = rig.server.next_call()
+        assert (call.request.is_ack, call.request.ack_ids) == (True, names)
+        call.answer()
+
+
 def test_each_verdict_does_what_it_says(rig: Rig) -> None:
     """A nack is a deadline of 0, a drop tells the server nothing, an extension settles nothing."""
     rig.message("nacked").nack()

@@ -125,6 +125,7 @@ def test_a_response_comes_with_its_length() -> None:
     rig = Rig()
     rig.play(lambda call: call.deliver("a", "b", data=b"x" * 300))
     response, size = rig.stream.recv()
+    assert isinstance(response, pubsub.StreamingPullResponse)
     assert [one.ack_id for one in response.received_messages] == ["a", "b"]
     assert size == response.ByteSize() > 600
 
