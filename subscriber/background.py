@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -65,7 +66,7 @@ class BackgroundClient(ServiceClient):
             return
         with self._lock:
             self._closed = True
-            running = list(self._running)
+            running = sorted(self._running, key=attrgetter("ends_last"))
         # All first: they shut down beside each other.
         for future in running:
             future.begin_close(timeout, mode)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from .exceptions import AcknowledgeStatus, forked
 from .statistics import Statistics
@@ -65,7 +65,12 @@ class RunningFuture(Future[bool], ABC):
 
     `result()` blocks until then: it returns True when the user asked for the end, and raises the
     error that was the end otherwise. Of use in the process only that made it.
+
+    ends_last: of what runs on a client it is told to stop when the others have been told. So it is
+        with what gives messages back: those that still wait for messages would get them.
     """
+
+    ends_last: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__()

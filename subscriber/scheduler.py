@@ -10,6 +10,7 @@ from typing import Any
 
 from .executor_pool import ExecutorPool
 from .message import Message
+from .stint import Guest
 from .worker_pool import WorkerPool
 
 DEFAULT_WORKERS = 10
@@ -49,6 +50,13 @@ class Scheduler(abc.ABC):
     def running(self) -> int:
         """Callbacks that have begun and not ended, for statistics."""
         return 0
+
+    def admit(self, guest: Guest) -> bool:
+        """The thread of `guest`, which schedules most of all, could run callbacks as well.
+
+        A scheduler may let it do so inside `schedule_many`; returns whether it may. It need not.
+        """
+        return False
 
     def runs_here(self) -> bool:
         """Whether the calling thread is running a callback, which `shutdown` may have to wait for.
@@ -105,6 +113,9 @@ class ThreadScheduler(Scheduler):
     @property
     def running(self) -> int:
         return self._pool.running
+
+    def admit(self, guest: Guest) -> bool:
+        return isinstance(self._pool, WorkerPool) and self._pool.admit(guest)
 
     def runs_here(self) -> bool:
         return self._pool.runs_here()

@@ -12,7 +12,8 @@ from typing import Any
 
 from protocol.clock import SYSTEM_CLOCK
 
-from .worker_watch import WATCH
+from .stint import UNENDING, Guest, Stint
+from .worker_watch import WATCH, Piece, Sight
 
 _log = logging.getLogger("pullstream.scheduler")
 
@@ -47,6 +48,11 @@ class WorkerPool:
     next, some milliseconds later, and from then on all goes as before. Python lets a thread that
     computes delay the others for as long.
 
+    Then, too, the thread that brings the work may be spared the waking of the first: a guest does
+    what it brings itself, while all workers sleep (`_work_along`). It counts as a worker as long as
+    it is in a callback. If that is slow for once, the watch relieves it of its other duties, and
+    calls a worker to what it has left lying.
+
     A sleeper waits on a lock of its own, its gate, which stands in `_sleepers` for whoever wants to
     wake it. It lies down in this order: gate into `_sleepers`, then a last look at the queue.
     Whoever adds work does the opposite: work into the queue, then a look for sleepers. So one of
@@ -58,16 +64,23 @@ class WorkerPool:
 
     def __init__(self, max_workers: int) -> None:
         self._max_workers = max_workers
-        # What was added together stays together: a callback, and the arguments not taken yet.
-        self._work: deque[tuple[Callable[[Any], Any], deque[Any]]] = deque()
+        self._work: deque[Piece] = deque()
         self._sleepers: list[threading.Lock] = []
         # A sleeper was woken and has not come to run. A race on this flag wakes one too many.
         self._waking = False
         # Seconds a callback takes, on average; races on it do no harm.
         self._pace = _UNPROVEN
         self._watched = False
-        # What the watch saw when it last looked: what was first in the queue, and how much of it.
-        self._seen: tuple[deque[Any], int] | None = None
+        # Who may work along, if anybody; the threads that do, each with a gate that opens when it
+        # leaves; and the stint of the one among them that has not been relieved.
+        self._guest: Guest | None = None
+        self._guests: dict[threading.Thread, threading.Lock] = {}
+        self._stint: Stint | None = None
+        # How many stints there were since the watch last looked.
+        self._stints = 0
+        # What the watch saw when it last looked: a guest at work, what was first in the queue, and
+        # how much of it.
+        self._seen: Sight | None = None
         self._quiet_looks = 0
         self._threads: list[threading.Thread] = []
         self._numbers = itertools.count()
@@ -82,8 +95,20 @@ class WorkerPool:
     def running(self) -> int:
         if self._closed:
             # Those that sleep are on their way out; what is still alive is in a callback.
-            return sum(thread.is_alive() for thread in self._threads)
-        return max(len(self._threads) - len(self._sleepers), 0)
+            alive = sum(thread.is_alive() for thread in self._threads)
+        else:
+            alive = max(len(self._threads) - len(self._sleepers), 0)
+        return alive + len(self._guests)
+
+    def admit(self, guest: Guest) -> bool:
+        """Let `guest` do what it adds, now and then, before `add` returns; whether it may.
+
+        It may not where one callback at a time is asked for: that may be because all of them are to
+        be run by one thread.
+        """
+        if self._max_workers > 1:
+            self._guest = guest
+        return self._guest is not None
 
     def add(self, callback: Callable[[Any], Any], arguments: Iterable[Any]) -> None:
         """Queue `callback(argument)` for each; raises RuntimeError after `close`."""
@@ -93,9 +118,15 @@ class WorkerPool:
         if not pieces:
             return
         self._work.append((callback, pieces))
-        # A worker that has not lain down will look at the queue again before it does.
-        if not self._watched or len(self._threads) == len(self._sleepers):
+        if not self._watched:
             self._call_another()
+        elif len(self._threads) == len(self._sleepers) and self._stint is None:
+            stint = self._guest.stint() if self._guest is not None else None
+            if stint is None or len(self._guests) == self._max_workers:
+                self._call_another()
+            else:
+                self._work_along(stint)
+        # Else somebody is at work who will look at the queue again before lying down, or leaving.
 
     def close(self) -> list[Any]:
         """Begin nothing any more; returns the arguments of what has not begun."""
@@ -118,33 +149,56 @@ class WorkerPool:
 
         Returns whether the pool is worth another look.
         """
-        try:
-            _, arguments = self._work[0]
-        except IndexError:
-            self._seen = None
+        stint, first = self._stint, self._first()
+        stints, self._stints = self._stints, 0
+        last, self._seen = self._seen, None
+        if stint is not None or first is not None:
+            self._quiet_looks = 0
+            self._seen = Sight.of(stint, first)
+            if last is not None and self._seen.shows_the_same_as(last):
+                self._get_on(stint)
+        elif stints:
+            # The watch comes to look while the guest is out: both want Python's lock.
+            self._quiet_looks = 0
+        else:
             self._quiet_looks += 1
             if self._quiet_looks >= QUIET_LOOKS:
+                # Then a last look, as whoever brings work brings it first and then looks at this.
                 self._watched = False
-        else:
-            self._quiet_looks = 0
-            last, self._seen = self._seen, (arguments, len(arguments))
-            if last is not None and last[0] is arguments and last[1] == len(arguments):
-                self._pace = _UNPROVEN
-                self._watched = False
-                self._seen = None
-                self._call_another()
+                self._watched = self._stint is not None or bool(self._work)
         return self._watched and not self._closed
 
+    def _get_on(self, stint: Stint | None) -> None:
+        """A callback is slow: from now on workers call each other."""
+        try:
+            if stint is not None and not stint.relieve():
+                return
+            self._stint = None
+            self._pace = _UNPROVEN
+            self._watched = False
+            self._seen = None
+            if self._work:
+                self._call_another()
+        except RuntimeError as error:
+            _log.warning("no thread can be started beside a slow callback: %s", error)
+            # To be looked at again, and then it is tried again.
+            self._watched = True
+
     def join(self, timeout: float | None) -> None:
-        """Wait for the threads to end, those that are in a callback included."""
+        """Wait for the threads to end, also those in a callback, and for guests to leave."""
         deadline = None if timeout is None else SYSTEM_CLOCK.monotonic() + timeout
-        for thread in list(self._threads):
-            if thread is not threading.current_thread():
-                left = None if deadline is None else max(deadline - SYSTEM_CLOCK.monotonic(), 0.0)
-                thread.join(left)
+        here = threading.current_thread()
+        threads = [thread for thread in self._threads if thread is not here]
+        gates = [gate for thread, gate in list(self._guests.items()) if thread is not here]
+        for thread in threads:
+            thread.join(SYSTEM_CLOCK.timeout(deadline))
+        for gate in gates:
+            left = SYSTEM_CLOCK.timeout(deadline)
+            if gate.acquire(timeout=-1 if left is None else left):
+                gate.release()
 
     def runs_here(self) -> bool:
-        return threading.current_thread() in self._threads
+        return threading.current_thread() in (*self._threads, *self._guests)
 
     def _start_one(self) -> None:
         with self._lock:
@@ -179,27 +233,55 @@ class WorkerPool:
         gate.acquire()
         self._waking = False
         while not self._closed:
-            try:
-                callback, arguments = self._work[0]
-            except IndexError:
-                if not self._sleep(gate):
-                    return
-                continue
-            if arguments:
-                self._handle(callback, arguments)
-            else:
-                # Who took the last of them has not come to forget them. To look again until then
-                # would keep the interpreter from just that thread.
-                self._forget(arguments)
-            # Kept, the last message would keep its whole response in memory.
-            del callback, arguments
+            if not self._do_first(UNENDING) and not self._sleep(gate):
+                return
 
-    def _handle(self, callback: Callable[[Any], Any], arguments: deque[Any]) -> None:
-        """Take what nobody else takes of the arguments."""
+    def _first(self) -> Piece | None:
+        try:
+            return self._work[0]
+        except IndexError:
+            return None
+
+    def _do_first(self, stint: Stint) -> bool:
+        """Do the first piece of work, if there is one."""
+        first = self._first()
+        if first is None:
+            return False
+        callback, arguments = first
+        if arguments:
+            self._handle(callback, arguments, stint)
+        else:
+            # Who took the last of them has not come to forget them. To look again until then
+            # would keep the interpreter from just that thread.
+            self._forget(arguments)
+        return True
+
+    def _work_along(self, stint: Stint) -> None:
+        """As a guest, do what there is to do: what it brought, and what that brings in turn."""
+        gate = threading.Lock()
+        gate.acquire()
+        self._guests[threading.current_thread()] = gate
+        self._stints += 1
+        # In this order: the watch does the opposite, and so one of the two sees the other.
+        self._stint = stint
+        if not self._watched:
+            self._ask_for_the_watch()
+        while not (stint.is_over or self._closed) and self._do_first(stint):
+            stint.pieces += 1
+        if stint.end():
+            self._stint = None
+        del self._guests[threading.current_thread()]
+        gate.release()
+        # After that: whoever added work before may have counted on this thread.
+        if self._work:
+            self._call_another()
+
+    def _handle(self, callback: Callable[[Any], Any], arguments: deque[Any], stint: Stint) -> None:
+        """Take what nobody else takes of the arguments, until the stint is over."""
         began = perf_counter()
         taken = 0
         work, take = self._work, arguments.popleft
-        while arguments:
+        while arguments and not stint.is_over:
             try:
                 argument = take()
             except IndexError:
@@ -227,12 +309,19 @@ class WorkerPool:
     def _share(self) -> None:
         """There is more to do than one callback."""
         if self._pace < BRISK:
-            self._watched = True
-            WATCH.add(self)
+            self._ask_for_the_watch()
         else:
             self._call_another()
 
+    def _ask_for_the_watch(self) -> None:
+        self._quiet_looks = 0
+        self._watched = True
+        WATCH.add(self)
+
     def _call_another(self) -> None:
+        if self._guests and self.running >= self._max_workers:
+            # The guest is one of them, and sees to it when it leaves.
+            return
         if not self._wake_one() and len(self._threads) < self._max_workers:
             self._start_one()
 

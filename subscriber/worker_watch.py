@@ -4,11 +4,39 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Final, Protocol
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
+
+from .stint import Stint
 
 # Seconds between two looks: what Python, by default, lets a thread compute before it has to let
 # others run.
 LOOK_EVERY = 0.005
+
+
+# What was added together stays together: a callback, and the arguments not taken yet.
+Piece = tuple[Callable[[Any], Any], deque[Any]]
+
+
+class Sight(NamedTuple):
+    """What the watch sees: a guest at work and what it has done, what is first in the queue, and
+    how much of that is left."""
+
+    stint: Stint | None
+    pieces: int
+    first: deque[Any] | None
+    left: int
+
+    @classmethod
+    def of(cls, stint: Stint | None, first: Piece | None) -> Sight:
+        arguments = None if first is None else first[1]
+        return cls(stint, 0 if stint is None else stint.pieces, arguments, len(arguments or ()))
+
+    def shows_the_same_as(self, other: Sight) -> bool:
+        # By identity, as deques are compared by all that is in them.
+        same = self.stint is other.stint and self.first is other.first
+        return same and (self.pieces, self.left) == (other.pieces, other.left)
 
 
 class Watched(Protocol):

@@ -59,6 +59,10 @@ class Verdicts:
     def ack(self, message: Message) -> None:
         self.put((Verdict.ACK, message, 0, None))
 
+    def ack_all(self, messages: list[Message]) -> None:
+        for message in messages:
+            self.ack(message)
+
     def put(self, outcome: Outcome) -> None:
         verdict, message, seconds, _ = outcome
         if verdict is Verdict.DROP:
@@ -92,6 +96,8 @@ class Settler(RunningFuture):
     is closed; then what was decided is sent, what is still kept is given back, as nobody could
     settle it any more, and the future ends.
     """
+
+    ends_last = True
 
     def __init__(self, rpcs: Rpcs, subscription: str, clock: Clock) -> None:
         super().__init__()

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from google.api_core.bidi import BackgroundConsumer
 
+from subscriber.stint import Stint
+
 from .stream import Arrival, ResumingStream
 
 # How long the server may take to end its side of a stream that we have half-closed, in seconds.
@@ -16,11 +18,37 @@ HALF_CLOSE_WAIT = 1.0
 CANCEL_WAIT = 10.0
 
 
+class _Turn:
+    """One thread's time as the reader: what its BackgroundConsumer takes for the "bidi rpc".
+
+    Args:
+        stream: what is read.
+    """
+
+    def __init__(self, stream: ResumingStream) -> None:
+        self._stream = stream
+        self.recv = stream.recv
+        self.close = stream.close
+        self.add_done_callback = stream.add_done_callback
+        # Looked at by the reader after each response: whether to read another.
+        self.is_active = True
+        self.reader: int | None = None
+
+    def open(self) -> None:
+        """The first that the reader does."""
+        self.reader = threading.get_ident()
+        self._stream.open()
+
+
 class Consumer:
     """google.api_core's BackgroundConsumer reading a ResumingStream.
 
     Its thread calls `on_response` for each response, and `on_end` once, as its last act, with what
     ended the stream (StreamEnded when we closed it). Any other thread may pause, resume and stop.
+
+    The last thing that `on_response` does may be to run callbacks, as a guest of the scheduler's.
+    If it is held up there, another BackgroundConsumer reads on, so that there is always one thread
+    at the stream, and the first ends when it comes back.
     """
 
     def __init__(
@@ -31,14 +59,13 @@ class Consumer:
         on_end: Callable[[Exception], None],
     ) -> None:
         self._stream = stream
+        self._on_response = on_response
         self._on_end = on_end
         self._lock = threading.Lock()
         self._stopping = False
         self._ended = threading.Event()
-        # BackgroundConsumer ships without annotations.
-        self._background = BackgroundConsumer(  # type: ignore[no-untyped-call]
-            stream, on_response, on_fatal_exception=self._finish
-        )
+        self._turn = _Turn(stream)
+        self._background = self._reader_of(self._turn)
 
     def start(self) -> None:
         self._background.start()  # type: ignore[no-untyped-call]
@@ -51,7 +78,17 @@ class Consumer:
                 self._background.pause()  # type: ignore[no-untyped-call]
 
     def resume(self) -> None:
-        self._background.resume()  # type: ignore[no-untyped-call]
+        with self._lock:
+            self._background.resume()  # type: ignore[no-untyped-call]
+
+    def stint(self) -> Stint | None:
+        """For the reader, at the end of `on_response`: it is going to run callbacks.
+
+        None on any other thread.
+        """
+        if threading.get_ident() != self._turn.reader:
+            return None
+        return Stint(self._take_over)
 
     def stop(self, timeout: float = CANCEL_WAIT) -> None:
         """End the stream and the thread. Idempotent; not to be called on that thread.
@@ -68,6 +105,23 @@ class Consumer:
         self._ended.wait(min(timeout, CANCEL_WAIT))
         # Only now: BackgroundConsumer forgets its callbacks at once, also for a response in hand.
         self._background.stop()  # type: ignore[no-untyped-call]
+
+    def _reader_of(self, turn: _Turn) -> BackgroundConsumer:
+        # BackgroundConsumer ships without annotations.
+        return BackgroundConsumer(  # type: ignore[no-untyped-call]
+            turn, self._on_response, on_fatal_exception=self._finish
+        )
+
+    def _take_over(self) -> None:
+        """On the watch's thread, while the reader is in a callback: let another be the reader."""
+        with self._lock:
+            turn = _Turn(self._stream)
+            background = self._reader_of(turn)
+            if self._background.is_paused:
+                background.pause()  # type: ignore[no-untyped-call]
+            background.start()  # type: ignore[no-untyped-call]
+            self._turn.is_active = False
+            self._turn, self._background = turn, background
 
     def _finish(self, error: Exception) -> None:
         self._stream.discard()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
@@ -36,6 +35,11 @@ class Released:
 
     messages: int = 0
     size: int = 0
+
+    def add(self, batch: Batch, messages: int) -> None:
+        """So many messages of one response left."""
+        self.messages += messages
+        self.size += messages * batch.share
 
 
 @dataclass
@@ -97,27 +101,35 @@ class LeaseTable:
     def remove(self, messages: Iterable[Message]) -> Released:
         """Messages are finished; those that are not here (any more) do not count."""
         released = Released()
-        # Neighbours are nearly always of one response.
-        for batch, neighbours in groupby(messages, _BATCH_OF):
-            count = 0
-            for message in neighbours:
-                if message.leased:
-                    message.leased = False
-                    count += 1
-            if count:
-                released.messages += count
-                released.size += count * batch.share
-                batch.open -= count
-                if not batch.open:
-                    self._table.pop(batch)
-        self._messages -= released.messages
+        for batch, _, leased in self._finish(messages):
+            released.add(batch, leased)
         return released
 
-    def handled(self, messages: Sequence[Message], now: float) -> None:
-        """Learn from messages that were acknowledged."""
-        for batch, count in Counter(map(_BATCH_OF, messages)).items():
-            self._times.add(now - batch.received_at, count)
-            self._latencies.add(now - batch.received_at, count)
+    def handled(self, messages: Iterable[Message], now: float) -> Released:
+        """As `remove`, of messages that were acknowledged: learns how long they took, too."""
+        released = Released()
+        for batch, acked, leased in self._finish(messages):
+            self._times.add(now - batch.received_at, acked)
+            self._latencies.add(now - batch.received_at, acked)
+            released.add(batch, leased)
+        return released
+
+    def _finish(self, messages: Iterable[Message]) -> Iterator[tuple[Batch, int, int]]:
+        """Take messages out; yields each response, how many are its, how many of them were here."""
+        # Neighbours are nearly always of one response.
+        for batch, neighbours in groupby(messages, _BATCH_OF):
+            count = leased = 0
+            for message in neighbours:
+                count += 1
+                if message.leased:
+                    message.leased = False
+                    leased += 1
+            if leased:
+                self._messages -= leased
+                batch.open -= leased
+                if not batch.open:
+                    self._table.pop(batch)
+            yield batch, count, leased
 
     def latency(self) -> Latency:
         """How long messages were held until they were acknowledged."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from protocol.clock import Clock
 from subscriber.flow_control import FlowControl
@@ -79,11 +79,11 @@ class Leaser:
         with self._lock:
             return self._table.remove(messages)
 
-    def handled(self, messages: Sequence[Message]) -> None:
-        """Learn how long acknowledged messages took."""
+    def handled(self, messages: Iterable[Message]) -> Released:
+        """As `remove`, of messages that were acknowledged: learns how long they took."""
         now = self._clock.monotonic()
         with self._lock:
-            self._table.handled(messages, now)
+            return self._table.handled(messages, now)
 
     def latency(self) -> Latency:
         """How long messages were held until they were acknowledged."""

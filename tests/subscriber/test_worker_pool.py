@@ -8,48 +8,18 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import count
 from time import process_time
 
 import pytest
 
 from protocol.clock import SYSTEM_CLOCK
-from subscriber import worker_pool
-from subscriber.worker_pool import BRISK, QUIET_LOOKS, WorkerPool
+from subscriber.worker_pool import QUIET_LOOKS, WorkerPool
+from tests.subscriber.pools import Slow, Watched, pool_of, prove_brisk, send_to_sleep
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 # How long threads are let race with each other, in seconds.
 STRESS = 1.0
-
-
-@contextmanager
-def pool_of(workers: int) -> Iterator[WorkerPool]:
-    pool = WorkerPool(workers)
-    try:
-        yield pool
-    finally:
-        pool.close()
-        pool.join(PATIENCE)
-
-
-class Slow:
-    """A callback that stays inside until it is released."""
-
-    def __init__(self) -> None:
-        self.begun = threading.Semaphore(0)
-        self.release = threading.Event()
-
-    def __call__(self, _: object) -> None:
-        self.begun.release()
-        assert self.release.wait(PATIENCE)
-
-
-def send_to_sleep(pool: WorkerPool, workers: int) -> None:
-    """Return when so many workers have been started and have nothing to do."""
-    together = threading.Barrier(workers)
-    pool.add(lambda _: together.wait(PATIENCE), [None] * workers)
-    eventually(lambda: pool.running == 0 and len(pool._sleepers) == workers)
 
 
 # ---- one moment after the other ------------------------------------------------------------------
@@ -286,37 +256,6 @@ def test_a_finished_piece_is_not_kept() -> None:
 
 
 # ---- short callbacks -----------------------------------------------------------------------------
-
-
-class Watched:
-    """Instead of the watch: the test looks itself."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def add(self, pool: object) -> None:
-        self.asked += 1
-
-
-@pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    watch = Watched()
-    monkeypatch.setattr(worker_pool, "WATCH", watch)
-    return watch
-
-
-def prove_brisk(pool: WorkerPool) -> None:
-    """Return when the pool takes its callbacks for brisk, and has nothing to do."""
-
-    def is_brisk() -> bool:
-        done = threading.Semaphore(0)
-        pool.add(lambda _: done.release(), range(100))
-        for _ in range(100):
-            assert done.acquire(timeout=PATIENCE)
-        return pool._pace < BRISK
-
-    eventually(is_brisk)
-    eventually(lambda: pool.running == 0)
 
 
 def test_brisk_callbacks_need_one_worker(watch: Watched) -> None:

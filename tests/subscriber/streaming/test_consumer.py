@@ -11,9 +11,10 @@ import pytest
 from protocol.clock import ManualClock
 from protocol.errors import NotFound
 from protocol.messages import pubsub_pb2 as pubsub
+from subscriber.stint import Stint
 from subscriber.streaming import consumer as consumer_module
 from subscriber.streaming.consumer import Consumer
-from subscriber.streaming.stream import Arrival, ResumingStream, StreamEnded
+from subscriber.streaming.stream import Arrival, Response, ResumingStream, StreamEnded
 from tests.subscriber.streaming.fakes import PATIENCE
 from tests.subscriber.streaming.scripted_stream import PONG, ScriptedCalls
 
@@ -23,7 +24,7 @@ class Rig:
 
     def __init__(self) -> None:
         self.calls = ScriptedCalls()
-        self.responses: queue.SimpleQueue[pubsub.StreamingPullResponse] = queue.SimpleQueue()
+        self.responses: queue.SimpleQueue[Response] = queue.SimpleQueue()
         self.ends: queue.SimpleQueue[Exception] = queue.SimpleQueue()
         self.stream = ResumingStream(
             ManualClock(),
@@ -166,3 +167,106 @@ def test_an_error_of_ours_ends_the_call_too(
     monkeypatch.setattr(consumer_module, "HALF_CLOSE_WAIT", 0.01)
     rig.consumer.stop()
     assert rig.call.cancelled
+
+
+# ---- a reader that runs callbacks ----------------------------------------------------------------
+
+
+class Callback:
+    """Something that the reader does at the end of a response, and is held up in."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self.stints: queue.SimpleQueue[Stint | None] = queue.SimpleQueue()
+        self.may_end = threading.Event()
+
+    def __call__(self, arrival: Arrival) -> None:
+        stint = self._rig.consumer.stint()
+        self.stints.put(stint)
+        assert self.may_end.wait(PATIENCE)
+        if stint is not None:
+            stint.end()
+
+
+@pytest.fixture
+def callback(rig: Rig) -> Iterator[Callback]:
+    """The first response is in hand."""
+    callback = Callback(rig)
+    # Also of the readers that are made later.
+    rig.consumer._on_response = rig.receive
+    rig.consumer._background._on_response = callback
+    rig.call.respond(PONG)
+    yield callback
+    callback.may_end.set()
+
+
+def relieved(callback: Callback) -> Stint:
+    stint = callback.stints.get(timeout=PATIENCE)
+    assert stint is not None
+    assert stint.relieve()
+    return stint
+
+
+def test_no_other_thread_than_the_reader_has_a_stint(rig: Rig) -> None:
+    """It has no duties here that somebody could take over."""
+    assert rig.consumer.stint() is None
+
+
+def test_a_reader_that_is_held_up_is_replaced(rig: Rig, callback: Callback) -> None:
+    """Another reads on at once. The first, when it comes out of its callback, reads no more."""
+    held_up = rig.consumer._background._thread
+    assert held_up is not None
+    relieved(callback)
+    rig.call.respond(PONG)
+    assert rig.responses.get(timeout=PATIENCE) == PONG
+    callback.may_end.set()
+    held_up.join(PATIENCE)
+    assert not held_up.is_alive()
+    rig.call.respond(PONG)
+    assert rig.responses.get(timeout=PATIENCE) == PONG
+    assert rig.ends.empty()
+
+
+def test_a_reader_that_is_not_replaced_reads_on(rig: Rig, callback: Callback) -> None:
+    """Its stint is over, and a relief comes too late."""
+    stint = callback.stints.get(timeout=PATIENCE)
+    callback.may_end.set()
+    rig.call.respond(PONG)
+    assert callback.stints.get(timeout=PATIENCE) is not None
+    assert stint is not None
+    assert not stint.relieve()
+
+
+def test_the_next_reader_is_as_paused_as_the_one_before(rig: Rig, callback: Callback) -> None:
+    """The window of flow control was full when that began its callbacks."""
+    rig.consumer.pause()
+    relieved(callback)
+    rig.call.respond(PONG)
+    assert rig.call.waiting == 1
+    with pytest.raises(queue.Empty):
+        rig.responses.get(timeout=0.05)
+    rig.consumer.resume()
+    assert rig.responses.get(timeout=PATIENCE) == PONG
+
+
+def test_the_next_reader_can_be_replaced_as_well(rig: Rig, callback: Callback) -> None:
+    """And the first is not taken for the reader any more."""
+    relieved(callback)
+    rig.consumer._background._on_response = callback
+    rig.call.respond(PONG)
+    relieved(callback)
+    rig.call.respond(PONG)
+    assert rig.responses.get(timeout=PATIENCE) == PONG
+
+
+def test_stopping_does_not_wait_for_a_reader_that_was_replaced(
+    rig: Rig, callback: Callback
+) -> None:
+    """Its callback may never end. The end of the stream is told by the one who reads."""
+    relieved(callback)
+    rig.call.end_when_half_closed()
+    rig.consumer.stop()
+    assert isinstance(rig.ends.get(timeout=PATIENCE), StreamEnded)
+    callback.may_end.set()
+    with pytest.raises(queue.Empty):
+        rig.ends.get(timeout=0.05)

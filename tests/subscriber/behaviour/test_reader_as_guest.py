@@ -1,0 +1,142 @@
+"""Brisk callbacks are run by the thread that reads the stream, and one that is slow for once harms
+nobody."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from subscriber import Message, StreamingPullFuture, ThreadScheduler
+from subscriber.futures import ShutdownMode
+from subscriber.worker_pool import BRISK, WorkerPool
+from subscriber.worker_watch import WATCH
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage, stage
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+
+class Brisk:
+    """A subscription whose callbacks are brisk, until one is told to stay.
+
+    The next message is going to be handled by the reader.
+    """
+
+    def __init__(self, here: Stage, pool: WorkerPool) -> None:
+        self.here = here
+        self.pool = pool
+        self.handled: list[tuple[bytes, str]] = []
+        self.stays = threading.Event()
+        self.may_leave = threading.Event()
+        self.future: StreamingPullFuture
+        self.closed: Future[bool] = Future()
+
+    def __call__(self, message: Message) -> None:
+        if message.data == b"stay":
+            self.stays.set()
+            assert self.may_leave.wait(PATIENCE)
+        if message.data == b"close":
+            self.closed.set_result(self.future.close(mode="drain"))
+        self.handled.append((message.data, threading.current_thread().name))
+        message.ack()
+
+    @property
+    def data(self) -> list[bytes]:
+        return [data for data, _ in self.handled]
+
+    def get_going(self) -> None:
+        def is_brisk() -> bool:
+            before = len(self.handled)
+            self.here.publish(*[b"x"] * 50)
+            eventually(lambda: len(self.handled) == before + 50)
+            return self.pool._pace < BRISK
+
+        eventually(is_brisk)
+        eventually(lambda: self.pool.running == 0)
+        self.handled.clear()
+        self.pool._quiet_looks = -1_000_000
+        self.pool._watched = True
+        WATCH.add(self.pool)
+
+    def hold_up(self) -> None:
+        """Let the reader stay in a callback."""
+        self.here.publish(b"stay", key="key")
+        assert self.stays.wait(PATIENCE)
+
+    @property
+    def stayed_on(self) -> str:
+        """The thread that ran the callback that stayed."""
+        return next(name for data, name in self.handled if data == b"stay")
+
+
+@pytest.fixture
+def brisk() -> Iterator[Brisk]:
+    with stage(enable_message_ordering=True) as here:
+        scheduler = ThreadScheduler()
+        assert isinstance(scheduler._pool, WorkerPool)
+        brisk = Brisk(here, scheduler._pool)
+        brisk.future = here.client.subscribe(SUBSCRIPTION, brisk, scheduler=scheduler)
+        brisk.get_going()
+        yield brisk
+        brisk.may_leave.set()
+
+
+def test_the_reader_handles_what_it_reads(brisk: Brisk) -> None:
+    """No worker is woken for it."""
+    brisk.here.publish(*[b"x"] * 50)
+    eventually(lambda: brisk.here.backlog == 0)
+    assert not any(name.startswith("pullstream-worker") for _, name in brisk.handled)
+    assert len(brisk.handled) == 50
+
+
+def test_the_stream_is_read_on_while_the_reader_is_in_a_slow_callback(brisk: Brisk) -> None:
+    """Everything else is handled meanwhile, and the slow one is acknowledged in the end."""
+    brisk.hold_up()
+    for _ in range(10):
+        brisk.here.publish(*[b"x"] * 10)
+    eventually(lambda: brisk.here.backlog == 1)
+    brisk.may_leave.set()
+    eventually(lambda: brisk.here.backlog == 0)
+    assert not brisk.stayed_on.startswith("pullstream-worker")
+    assert brisk.future.running()
+
+
+def test_a_key_keeps_its_order_when_the_reader_is_replaced(brisk: Brisk) -> None:
+    """What the next reader brings waits for the callback that the first is in."""
+    brisk.hold_up()
+    numbers = [b"%d" % number for number in range(100)]
+    brisk.here.publish(*numbers, key="key")
+    brisk.here.publish(b"other")
+    eventually(lambda: brisk.data == [b"other"])
+    brisk.may_leave.set()
+    eventually(lambda: brisk.here.backlog == 0)
+    assert brisk.data == [b"other", b"stay", *numbers]
+
+
+@pytest.mark.parametrize("mode", ["drain", "nack"])
+def test_a_subscription_ends_while_its_reader_is_in_a_callback(
+    brisk: Brisk, mode: ShutdownMode
+) -> None:
+    """A drain waits for the callback, and its acknowledgement is sent; else neither is waited for,
+    and the message is given back."""
+    brisk.hold_up()
+    closing = threading.Thread(target=brisk.future.close, args=(PATIENCE, mode))
+    closing.start()
+    eventually(brisk.future.cancelled)
+    if mode == "drain":
+        closing.join(0.05)
+        assert closing.is_alive()
+        brisk.may_leave.set()
+    closing.join(PATIENCE)
+    assert brisk.future.result(PATIENCE) is True
+    assert brisk.here.free() == ([] if mode == "drain" else [b"stay"])
+
+
+def test_a_callback_on_the_reader_may_close_the_subscription(brisk: Brisk) -> None:
+    """It does not wait for itself."""
+    brisk.here.publish(b"close")
+    assert isinstance(brisk.closed.result(PATIENCE), bool)
+    assert brisk.future.result(PATIENCE) is True
+    assert brisk.here.backlog == 0
+    assert not brisk.handled[-1][1].startswith("pullstream-worker")

@@ -1,0 +1,381 @@
+"""A guest does what it brings itself, and nothing waits for it if a callback of its is slow."""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+from protocol.clock import SYSTEM_CLOCK
+from subscriber.stint import Stint
+from subscriber.worker_pool import QUIET_LOOKS, WorkerPool
+from tests.subscriber.pools import Slow, Watched, pool_of, prove_brisk, send_to_sleep
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+WORKERS = 3
+# How long threads are let race with each other, in seconds.
+STRESS = 1.0
+
+
+class Visitor:
+    """A guest: a thread that adds to a pool what it is told to. `relieved` counts."""
+
+    def __init__(self) -> None:
+        self.relieved = 0
+        self.stints: list[Stint] = []
+        self.cannot_be_relieved = False
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def stint(self) -> Stint | None:
+        if threading.current_thread() is not self.thread:
+            return None
+        self.stints.append(Stint(self._relieve))
+        return self.stints[-1]
+
+    def tell(self, task: Callable[[], None]) -> None:
+        self._tasks.put(task)
+
+    def do(self, task: Callable[[], None]) -> None:
+        """As `tell`, and wait until it is done."""
+        done = threading.Event()
+        self.tell(task)
+        self.tell(done.set)
+        assert done.wait(PATIENCE)
+
+    def leave(self) -> None:
+        self._tasks.put(None)
+        self.thread.join(PATIENCE)
+
+    def _relieve(self) -> None:
+        if self.cannot_be_relieved:
+            raise RuntimeError("can't start new thread")
+        self.relieved += 1
+
+    def _run(self) -> None:
+        for task in iter(self._tasks.get, None):
+            task()
+
+
+@pytest.fixture
+def visitor() -> Iterator[Visitor]:
+    visitor = Visitor()
+    yield visitor
+    visitor.leave()
+
+
+@pytest.fixture
+def pool(watch: Watched, visitor: Visitor) -> Iterator[WorkerPool]:
+    """Its callbacks have been brisk, it is watched, and all its workers sleep."""
+    with pool_of(WORKERS) as pool:
+        send_to_sleep(pool, WORKERS)
+        prove_brisk(pool)
+        pool._watched = True
+        assert pool.admit(visitor)
+        yield pool
+
+
+class Noted:
+    """A callback that notes which threads have run it."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+
+    def __call__(self, _: object) -> None:
+        self.threads.append(threading.current_thread())
+
+
+def sleeping(pool: WorkerPool) -> bool:
+    return pool.running == 0 and pool.waiting == 0
+
+
+def test_a_guest_does_what_it_brings(pool: WorkerPool, visitor: Visitor) -> None:
+    """Before `add` returns; no worker is woken."""
+    note = Noted()
+    visitor.do(lambda: pool.add(note, range(100)))
+    assert note.threads == [visitor.thread] * 100
+    assert len(pool._sleepers) == WORKERS
+    assert sleeping(pool)
+
+
+def test_a_guest_does_what_comes_of_what_it_brings(pool: WorkerPool, visitor: Visitor) -> None:
+    """The end of a callback may begin that of the next message of its key."""
+    note = Noted()
+    visitor.do(lambda: pool.add(lambda _: pool.add(note, [None]), [None]))
+    assert note.threads == [visitor.thread]
+
+
+def test_another_thread_is_no_guest(pool: WorkerPool, visitor: Visitor) -> None:
+    """What it adds is for the workers."""
+    note = Noted()
+    pool.add(note, [None])
+    eventually(lambda: bool(note.threads))
+    assert note.threads[0] not in (visitor.thread, threading.current_thread())
+
+
+def test_slow_callbacks_are_for_workers(pool: WorkerPool, visitor: Visitor) -> None:
+    """A pool that is not watched does not take them for brisk."""
+    pool._watched = False
+    note = Noted()
+    visitor.do(lambda: pool.add(note, [None]))
+    eventually(lambda: bool(note.threads))
+    assert note.threads[0] is not visitor.thread
+
+
+def test_a_guest_leaves_its_work_to_a_worker_that_is_awake(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """That will come to it."""
+    slow, note = Slow(), Noted()
+    pool.add(slow, [None])
+    assert slow.begun.acquire(timeout=PATIENCE)
+    visitor.do(lambda: pool.add(note, [None]))
+    assert note.threads == []
+    slow.release.set()
+    eventually(lambda: bool(note.threads))
+    assert note.threads[0] is not visitor.thread
+
+
+def test_one_worker_has_no_guest(visitor: Visitor) -> None:
+    """Whoever asks for one may have callbacks that all have to be run by one thread."""
+    with pool_of(1) as pool:
+        assert not pool.admit(visitor)
+
+
+def test_a_guest_that_is_held_up_is_relieved_and_a_worker_goes_on(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """At the second look that finds everything as it was. It does nothing more when it comes out of
+    the callback; from then on workers call each other."""
+    slow, note = Slow(), Noted()
+    visitor.tell(lambda: pool.add(slow, [None]))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    pool.add(note, range(10))
+    assert pool.look()
+    assert (visitor.relieved, note.threads) == (0, [])
+    assert not pool.look()
+    assert visitor.relieved == 1
+    eventually(lambda: len(note.threads) == 10)
+    assert visitor.thread not in note.threads
+    slow.release.set()
+    eventually(lambda: sleeping(pool))
+    assert not pool.runs_here()
+
+
+def test_a_guest_that_is_held_up_at_its_last_piece_is_relieved(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """Nothing waits here, but its duties do."""
+    slow = Slow()
+    visitor.tell(lambda: pool.add(slow, [None]))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    assert [pool.look(), pool.look()] == [True, False]
+    assert visitor.relieved == 1
+    assert len(pool._sleepers) == WORKERS
+    slow.release.set()
+
+
+def test_a_guest_that_gets_on_is_not_relieved(pool: WorkerPool, visitor: Visitor) -> None:
+    """It does one piece after the other, each of which brings the next."""
+    steps, begun = threading.Semaphore(0), threading.Semaphore(0)
+
+    def step(left: int) -> None:
+        begun.release()
+        assert steps.acquire(timeout=PATIENCE)
+        if left:
+            pool.add(step, [left - 1])
+
+    visitor.tell(lambda: pool.add(step, [3]))
+    for _ in range(4):
+        assert begun.acquire(timeout=PATIENCE)
+        assert pool.look()
+        steps.release()
+    visitor.do(lambda: None)
+    assert visitor.relieved == 0
+
+
+def test_a_pool_whose_guest_comes_and_goes_stays_watched(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """The watch, which has to wait for Python's lock, looks mostly when the guest has let go of it,
+    and sees nothing. Nor does it take nothing twice for a guest that is held up."""
+    note = Noted()
+    for _ in range(2 * QUIET_LOOKS):
+        visitor.do(lambda: pool.add(note, [None]))
+        assert pool.look()
+    assert (visitor.relieved, set(note.threads)) == (0, {visitor.thread})
+    looks = [pool.look() for _ in range(QUIET_LOOKS)]
+    assert looks == [True] * (QUIET_LOOKS - 1) + [False]
+
+
+def test_a_pool_that_asks_for_the_watch_again_has_another_pause_before_it(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """What was quiet before counts no more."""
+    while pool.look():
+        pass
+    pool._ask_for_the_watch()
+    assert pool.look()
+
+
+def test_a_guest_counts_as_a_worker(pool: WorkerPool, visitor: Visitor) -> None:
+    """No more callbacks run at once than were asked for, before and after it is relieved."""
+    slow = Slow()
+    visitor.tell(lambda: pool.add(slow, range(10)))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    assert (pool.running, pool.waiting) == (1, 9)
+    pool.look()
+    pool.look()
+    for _ in range(WORKERS - 1):
+        assert slow.begun.acquire(timeout=PATIENCE)
+    assert (pool.running, pool.waiting) == (WORKERS, 10 - WORKERS)
+    assert not slow.begun.acquire(timeout=0.05)
+    slow.release.set()
+    eventually(lambda: sleeping(pool))
+
+
+def test_a_relieved_guest_that_leaves_makes_room_for_a_worker(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """Work that waited because of it is begun when it leaves."""
+    first, others = Slow(), Slow()
+    visitor.tell(lambda: pool.add(first, [None]))
+    assert first.begun.acquire(timeout=PATIENCE)
+    pool.look()
+    pool.look()
+    pool.add(others, range(WORKERS))
+    for _ in range(WORKERS - 1):
+        assert others.begun.acquire(timeout=PATIENCE)
+    assert not others.begun.acquire(timeout=0.05)
+    first.release.set()
+    assert others.begun.acquire(timeout=PATIENCE)
+    others.release.set()
+
+
+def test_a_guest_that_cannot_be_relieved_is_tried_again(
+    pool: WorkerPool, visitor: Visitor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until then the pool stays watched."""
+    slow = Slow()
+    visitor.cannot_be_relieved = True
+    visitor.tell(lambda: pool.add(slow, [None]))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    assert [pool.look(), pool.look()] == [True, True]
+    assert "can't start new thread" in caplog.text
+    visitor.cannot_be_relieved = False
+    pool.look()
+    pool.look()
+    assert visitor.relieved == 1
+    slow.release.set()
+
+
+def test_what_comes_while_a_guest_leaves_is_done(pool: WorkerPool, visitor: Visitor) -> None:
+    """Another thread adds just when the guest has found nothing more, and counts on it."""
+    note = Noted()
+
+    class LateWork(Stint):
+        def end(self) -> bool:
+            other = threading.Thread(target=pool.add, args=(note, [None]))
+            other.start()
+            other.join(PATIENCE)
+            return super().end()
+
+    visitor.stint = lambda: LateWork(lambda: None)  # type: ignore[method-assign]
+    visitor.do(lambda: pool.add(lambda _: None, [None]))
+    eventually(lambda: len(note.threads) == 1)
+    assert note.threads[0] is not visitor.thread
+
+
+def test_the_watch_does_not_let_go_of_a_guest_that_just_comes(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """It saw that the pool is watched; at that moment the watch had seen nothing for long."""
+    slow = Slow()
+    pool._quiet_looks = QUIET_LOOKS - 1
+    first = pool._first
+
+    def too_early() -> None:
+        # Only once.
+        del pool._first
+        found = first()
+        visitor.tell(lambda: pool.add(slow, [None]))
+        assert slow.begun.acquire(timeout=PATIENCE)
+        return found  # type: ignore[return-value]
+
+    pool._first = too_early  # type: ignore[method-assign]
+    assert pool.look()
+    pool.look()
+    pool.look()
+    assert visitor.relieved == 1
+    slow.release.set()
+
+
+def test_a_closed_pool_waits_for_a_guest_in_a_callback(pool: WorkerPool, visitor: Visitor) -> None:
+    """And gives back what it has not begun."""
+    slow, here = Slow(), queue.SimpleQueue[bool]()
+
+    def callback(piece: object) -> None:
+        here.put(pool.runs_here())
+        slow(piece)
+
+    visitor.tell(lambda: pool.add(callback, range(3)))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    assert here.get(timeout=PATIENCE)
+    assert pool.close() == [1, 2]
+    pool.join(0.05)
+    assert pool.running == 1
+    slow.release.set()
+    pool.join(PATIENCE)
+    assert pool.running == 0
+
+
+def test_nothing_is_lost_when_guests_and_others_add_and_are_relieved(watch: Watched) -> None:
+    """Each adds a little, so that the guest comes and goes, while workers fall asleep, and some
+    callbacks take so long that it is relieved."""
+    done: queue.SimpleQueue[int] = queue.SimpleQueue()
+    end = SYSTEM_CLOCK.monotonic() + STRESS
+    numbers = count()
+    visitor = Visitor()
+    with pool_of(WORKERS) as pool:
+        pool.admit(visitor)
+
+        def add() -> None:
+            chance, own = random.Random(1), threading.Semaphore(0)
+
+            def finish(number: int) -> None:
+                if number % 100 == 0:
+                    threading.Event().wait(0.002)
+                done.put(number)
+                own.release()
+
+            while SYSTEM_CLOCK.monotonic() < end:
+                pieces = chance.randint(1, 3)
+                for _ in range(pieces):
+                    pool._watched = True
+                    pool.add(finish, [next(numbers)])
+                for _ in range(pieces):
+                    # A lost wake-up leaves the piece lying, and this fails.
+                    assert own.acquire(timeout=PATIENCE)
+
+        def look() -> None:
+            while SYSTEM_CLOCK.monotonic() < end:
+                pool.look()
+                threading.Event().wait(0.0005)
+
+        others = [threading.Thread(target=add) for _ in range(2)]
+        others.append(threading.Thread(target=look))
+        visitor.tell(add)
+        for thread in others:
+            thread.start()
+        for thread in others:
+            thread.join()
+        visitor.leave()
+        total = next(numbers)
+        assert sorted(done.get_nowait() for _ in range(total)) == list(range(total))
+        eventually(lambda: sleeping(pool))
+        assert visitor.stints
