@@ -13,7 +13,7 @@ from typing import Any
 from protocol.clock import SYSTEM_CLOCK
 
 from .stint import UNENDING, Guest, Stint
-from .worker_watch import WATCH, Piece, Sight
+from .worker_watch import LOOK_EVERY, WATCH, Piece, Sight
 
 _log = logging.getLogger("pullstream.scheduler")
 
@@ -26,6 +26,10 @@ BRISK = 50e-6
 
 # A pool that was found without work so often has a pause.
 QUIET_LOOKS = 20
+
+# Work that comes this soon after the last, in seconds, comes often enough to keep the watch at a
+# pool. To start it for each piece would take longer than to wake a worker.
+OFTEN = QUIET_LOOKS * LOOK_EVERY / 2
 
 # Where the average begins. Some dozens of short responses prove that callbacks are brisk, a single
 # slow one that they are not.
@@ -49,9 +53,9 @@ class WorkerPool:
     computes delay the others for as long.
 
     Then, too, the thread that brings the work may be spared the waking of the first: a guest does
-    what it brings itself, while all workers sleep (`_work_along`). It counts as a worker as long as
-    it is in a callback. If that is slow for once, the watch relieves it of its other duties, and
-    calls a worker to what it has left lying.
+    what it brings itself, while all workers sleep (`_work_along`); likewise if it brings one piece
+    at a time, but often. It counts as a worker as long as it is in a callback. If that is slow for
+    once, the watch relieves it of its other duties, and calls a worker to what it has left lying.
 
     A sleeper waits on a lock of its own, its gate, which stands in `_sleepers` for whoever wants to
     wake it. It lies down in this order: gate into `_sleepers`, then a last look at the queue.
@@ -78,6 +82,8 @@ class WorkerPool:
         self._stint: Stint | None = None
         # How many stints there were since the watch last looked.
         self._stints = 0
+        # When work was last added, by perf_counter.
+        self._added = float("-inf")
         # What the watch saw when it last looked: a guest at work, what was first in the queue, and
         # how much of it.
         self._seen: Sight | None = None
@@ -118,14 +124,17 @@ class WorkerPool:
         if not pieces:
             return
         self._work.append((callback, pieces))
-        if not self._watched:
-            self._call_another()
-        elif len(self._threads) == len(self._sleepers) and self._stint is None:
+        before, self._added = self._added, perf_counter()
+        nobody_works = len(self._threads) == len(self._sleepers) and self._stint is None
+        if nobody_works and (
+            self._watched or (self._pace < BRISK and self._added - before < OFTEN)
+        ):
             stint = self._guest.stint() if self._guest is not None else None
-            if stint is None or len(self._guests) == self._max_workers:
-                self._call_another()
-            else:
+            if stint is not None and len(self._guests) < self._max_workers:
                 self._work_along(stint)
+                return
+        if nobody_works or not self._watched:
+            self._call_another()
         # Else somebody is at work who will look at the queue again before lying down, or leaving.
 
     def close(self) -> list[Any]:

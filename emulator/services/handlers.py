@@ -2,7 +2,8 @@
 
 A service is an object with one method for each RPC it offers, named in snake case. A unary method
 takes the request, and `peer` if it wants to know who calls, and returns the response. What it must
-not keep other calls waiting with is done before by a coroutine beside it, `prepare_` and its name.
+not keep other calls waiting with is done before by a coroutine beside it, `prepare_` and its name;
+what is to happen before its answer leaves is awaited by one named `finish_`.
 A method that has to wait, or to know whether its answer left, takes the call's context and writes
 the response itself. A streaming one takes the context only. Whatever a method raises of
 protocol.errors becomes the status of the call. Faults get at the calls here, so that no service
@@ -16,7 +17,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import grpc
 import grpc.aio
@@ -41,6 +42,13 @@ MAX_TEXT = 600
 GrpcContext = grpc.aio.ServicerContext[Any, Any]
 
 
+class Around(NamedTuple):
+    """The coroutines of a service that run before and after a method of it, if any."""
+
+    prepare: Callable[[Message], Awaitable[None]] | None
+    finish: Callable[[], Awaitable[None]] | None
+
+
 def generic_handlers(
     *services: object, faults: Faults, storage: Storage | None = None
 ) -> list[grpc.GenericRpcHandler]:
@@ -60,8 +68,10 @@ def method_handlers(
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", rpc.method).lower()
         service = next((s for s in services if hasattr(s, name)), None)
         method = getattr(service, name, None)
-        prepare = getattr(service, f"prepare_{name}", None)
-        handler = _handler(rpc, method, prepare, faults, storage)
+        around = Around(
+            getattr(service, f"prepare_{name}", None), getattr(service, f"finish_{name}", None)
+        )
+        handler = _handler(rpc, method, around, faults, storage)
         by_service.setdefault(rpc.service, {})[rpc.method] = handler
     return by_service
 
@@ -69,7 +79,7 @@ def method_handlers(
 def _handler(
     rpc: Rpc,
     method: Callable[..., Any] | None,
-    prepare: Callable[[Message], Awaitable[None]] | None,
+    around: Around,
     faults: Faults,
     storage: Storage | None,
 ) -> grpc.RpcMethodHandler[Any, Any]:
@@ -85,7 +95,7 @@ def _handler(
             _writing(rpc, method, faults), _parser(rpc), _serialize
         )
     return grpc.unary_unary_rpc_method_handler(
-        _unary(rpc, method, prepare, faults, storage), _parser(rpc), _serialize
+        _unary(rpc, method, around, faults, storage), _parser(rpc), _serialize
     )
 
 
@@ -107,7 +117,7 @@ def _parser(rpc: Rpc) -> Callable[[bytes], Message | DecodeError]:
 def _unary(
     rpc: Rpc,
     method: Callable[..., Message],
-    prepare: Callable[[Message], Awaitable[None]] | None,
+    around: Around,
     faults: Faults,
     storage: Storage | None,
 ) -> Callable[[Message | DecodeError, GrpcContext], Any]:
@@ -117,14 +127,19 @@ def _unary(
         try:
             if isinstance(request, DecodeError):
                 raise request
-            if prepare is not None:
-                await prepare(request)
+            if around.prepare is not None:
+                await around.prepare(request)
             carry = partial(method, peer=context.peer()) if wants_peer else method
             if not faults.active:
-                return await carry_out(storage, carry, request)
+                response = await carry_out(storage, carry, request)
+                if around.finish is not None:
+                    await around.finish()
+                return response
             with faults.call(rpc, context) as call:
                 await call.begin(request)
                 response = await carry_out(storage, carry, request)
+                if around.finish is not None:
+                    await around.finish()
                 await call.finish(response)
                 return response
         except Exception as error:

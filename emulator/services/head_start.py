@@ -3,8 +3,10 @@
 A client that publishes and subscribes over one connection may get its message before it knows the
 message's id, though the answer leaves first: when both come in one read, grpc-js passes on what a
 stream brought at once, and the result of a unary call a turn of its loop later. Google's service
-and its emulator never deliver that fast, so tests compare ids in their callbacks. Between two
-connections nobody can tell which was ahead.
+and its emulator never deliver that fast, so tests compare ids in their callbacks.
+
+Between two connections nobody can tell which was ahead. There it is the other way round: whoever
+waits for a message waits for all that it is late, the publisher only for a receipt.
 """
 
 from __future__ import annotations
@@ -41,6 +43,10 @@ class HeadStart:
         self._newest = peer
         if peer:
             self._recent_until = asyncio.get_running_loop().time() + RECENT
+
+    async def let_others_go(self) -> None:
+        """Before a Publish is answered: the streams that it has woken get to write."""
+        await asyncio.sleep(0)
 
     async def give(self, peer: str) -> None:
         """What is to be sent to `peer` now may be what it has just published."""

@@ -16,6 +16,7 @@ class PublisherService:
     def __init__(self, engine: Engine, head_start: HeadStart) -> None:
         self._engine = engine
         self._head_start = head_start
+        self.finish_publish = head_start.let_others_go
         self.create_topic = engine.create_topic
         self.update_topic = engine.update_topic
         self.list_topics = engine.list_topics

@@ -7,12 +7,13 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
+from time import perf_counter
 
 import pytest
 
 from protocol.clock import SYSTEM_CLOCK
 from subscriber.stint import Stint
-from subscriber.worker_pool import QUIET_LOOKS, WorkerPool
+from subscriber.worker_pool import BRISK, QUIET_LOOKS, WorkerPool
 from tests.subscriber.pools import Slow, Watched, pool_of, prove_brisk, send_to_sleep
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -118,9 +119,41 @@ def test_another_thread_is_no_guest(pool: WorkerPool, visitor: Visitor) -> None:
     assert note.threads[0] not in (visitor.thread, threading.current_thread())
 
 
+def test_a_guest_does_what_it_brings_singly_if_it_does_so_often(
+    pool: WorkerPool, visitor: Visitor, watch: Watched
+) -> None:
+    """The first wakes a worker; the next, soon after, spares it, and has the pool watched."""
+    pool._watched = False
+    pool._added = float("-inf")
+    note, asked = Noted(), watch.asked
+    visitor.do(lambda: pool.add(note, [None]))
+    eventually(lambda: bool(note.threads) and sleeping(pool))
+    assert note.threads[0] is not visitor.thread
+    assert watch.asked == asked
+    pool._added = perf_counter()
+    visitor.do(lambda: pool.add(note, [None]))
+    assert note.threads[1] is visitor.thread
+    assert watch.asked == asked + 1
+
+
+def test_what_a_guest_brings_while_a_worker_is_slow_is_for_the_next_worker(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """Whether or not callbacks have been brisk: nobody watches, so nobody else would call it."""
+    pool._watched = False
+    slow, note = Slow(), Noted()
+    pool.add(slow, [None])
+    assert slow.begun.acquire(timeout=PATIENCE)
+    visitor.do(lambda: pool.add(note, [None]))
+    eventually(lambda: bool(note.threads))
+    assert note.threads[0] is not visitor.thread
+    slow.release.set()
+
+
 def test_slow_callbacks_are_for_workers(pool: WorkerPool, visitor: Visitor) -> None:
     """A pool that is not watched does not take them for brisk."""
     pool._watched = False
+    pool._pace = BRISK
     note = Noted()
     visitor.do(lambda: pool.add(note, [None]))
     eventually(lambda: bool(note.threads))
