@@ -25,8 +25,8 @@ class Intake(Hooks):
     """Owner of the ledger, behind one lock.
 
     The subscription's worker brings what arrived, its dispatcher's thread what was lost, and
-    whichever thread sees the stream change tells that; the session's thread waits, cuts segments
-    and commits them. Nothing here takes long, or acknowledges what is not committed.
+    whichever thread sees the stream change tells that; the session's threads wait, cut segments
+    and commit them. Nothing here takes long, or acknowledges what is not committed.
 
     Args:
         prepare: told what arrives before anybody else is, on the subscription's worker; it
@@ -41,16 +41,16 @@ class Intake(Hooks):
         self._changed = threading.Condition()
         self._precedence = threading.Lock()
         self._ledger = Ledger(done)
-        # On the monotonic clock: since when the buffer is not empty, and when it last got something
-        # or the state of the stream changed.
+        # On the monotonic clock: since when the next batch gathers in the buffer, and when it got
+        # something, or the state of the stream changed.
         self._filling_since = 0.0
         self._last_news = 0.0
         self._state = SubscriptionState.CONNECTING
-        clock.add_waker(self._look_again)
+        clock.add_waker(self.look_again)
 
     def close(self) -> None:
         """Forget the clock. What the ledger says stays."""
-        self._clock.remove_waker(self._look_again)
+        self._clock.remove_waker(self.look_again)
 
     # ---- told by the subscription --------------------------------------------------------------
 
@@ -133,6 +133,31 @@ class Intake(Hooks):
                 self._changed.wait(timeout)
             return self._ledger.buffered > 0
 
+    def cut(self, seq: int, max_messages: int, max_bytes: int) -> tuple[list[Message], bool]:
+        """Move the first of the buffer into a segment; its messages, and whether that was all."""
+        with self._changed:
+            messages = self._ledger.cut(seq, max_messages, max_bytes)
+            # What is left begins another batch.
+            self._filling_since = self._clock.monotonic()
+            return messages, not self._ledger.buffered
+
+    def wait_until_full(
+        self, max_messages: int, max_bytes: int, is_over: Callable[[], bool]
+    ) -> bool:
+        """Wait for a complete batch; whether there is one. Not longer than until `is_over`, which
+        is looked at when something comes and at `look_again`."""
+        with self._changed:
+            while not self._ledger.has(max_messages, max_bytes):
+                if is_over() or self._state in _ENDING:
+                    return False
+                self._changed.wait()
+            return True
+
+    def look_again(self) -> None:
+        """Let whoever waits see what has changed besides."""
+        with self._changed:
+            self._changed.notify_all()
+
     def _drained_at(self, begun: float, idle: float) -> float | None:
         """When, if nothing comes until then, the subscription is empty; None: not to be told."""
         if self._state is SubscriptionState.RECONNECTING:
@@ -141,10 +166,6 @@ class Intake(Hooks):
         if self._state is SubscriptionState.CONNECTING:
             return max(quiet, begun + _SILENCE)
         return quiet
-
-    def _look_again(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
 
 
 def forget(messages: Iterable[Message]) -> None:

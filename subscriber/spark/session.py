@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.clock import SYSTEM_CLOCK, Clock
 from subscriber.client import SubscriberClient
 from subscriber.exceptions import SubscriberClosed
 from subscriber.message import MessageBatch
 
+from .ahead import Ahead
+from .ahead import WorkAhead as WorkAhead
 from .disk import Disk
 from .done_index import DoneIndex
-from .errors import MissingSegment
+from .errors import MissingSegment, SpoolError
 from .feed import Feed
 from .intake import Intake, forget
 from .limit import Limit as Limit
@@ -39,6 +41,18 @@ _REPORTED = (
 )
 
 
+class _Cut(NamedTuple):
+    """A segment that was written, and not planned yet.
+
+    within: the messages and bytes that it was to have at most.
+    is_last: whether an "available now" run ends with it.
+    """
+
+    seq: int
+    within: tuple[int, int]
+    is_last: bool
+
+
 class IngestSession:
     """Batches of a subscription, kept on disk from the moment when they are planned to the proof
     that they are committed; acknowledged then, and not before.
@@ -50,13 +64,18 @@ class IngestSession:
     is none, for the `latest`: whichever of the two comes first tells what to keep.
 
     One thread at a time calls the methods. The first call that needs them takes the spool's lock,
-    opens the subscription and begins its threads; `close` ends all of that.
+    opens the subscription and begins its threads; `close` ends all of that. With `work_ahead`, what
+    is committed is acknowledged, and the next segment written, while the engine is at work on the
+    batch that it was given last: then `latest` need not wait for either. A segment that was written
+    ahead is planned when it is asked for; until then it is as if it were not there, also for who
+    finds it after a crash.
 
     Guarantees: a message is acknowledged only when its segment is committed or when its id is in
     the done index; a segment always has the same bytes; what was received and not acknowledged
     comes again, here or elsewhere, within `lease_seconds` of the end of the process.
 
     Args:
+        work_ahead: see WorkAhead.
         clock, disk, connect: what to take for time, how files are written, and a maker of the
             client. For tests.
     """
@@ -65,6 +84,7 @@ class IngestSession:
         self,
         settings: IngestSettings,
         *,
+        work_ahead: WorkAhead = WorkAhead.OFF,
         clock: Clock = SYSTEM_CLOCK,
         disk: Disk | None = None,
         connect: Callable[[], SubscriberClient] | None = None,
@@ -78,6 +98,11 @@ class IngestSession:
         self._rows = PreparedRows(settings.subscription if settings.include_subscription else None)
         self._intake: Intake | None = None
         self._feed: Feed | None = None
+        self._ahead = Ahead(work_ahead)
+        # Written ahead, and not asked for.
+        self._next: _Cut | None = None
+        # Whether the spool has room for two segments, as far as is known.
+        self._has_room = True
         self._closed = False
         # The newest offset that was seen, and what is known to be committed.
         self._seq = 0
@@ -104,18 +129,24 @@ class IngestSession:
             SubscriberClosed: this session is closed.
         """
         intake, feed = self._begin(start, start)
+        within = (limit or Limit()).within(self._settings)
+        self._end_ahead(intake)
+        if self._next is not None and self._next[:2] == (start + 1, within):
+            cut, self._next = self._next, None
+            return self._plan(cut, intake)
+        self._take_back(intake)
         with intake.precedence():
-            self.commit(start)
+            self._settle(intake)
         if self._seq > start:
             # Planned before, and not taken up.
             return self._seq
         if not self._drained:
             feed.check()
-            batch = (limit or Limit()).within(self._settings)
-            if self._wait(intake, *batch):
+            if self._wait(intake, *within):
                 feed.check()
                 with intake.precedence():
-                    return self._cut(intake, start + 1, *batch)
+                    new = self._cut(intake, start + 1, within)
+                return start if new is None else self._plan(new, intake)
             feed.check()
             self._drained = self._until is not None
         if self._drained:
@@ -143,26 +174,12 @@ class IngestSession:
         The done index comes before the acknowledgement: after a crash between the two the messages
         come again, and are known. If it cannot be written, the next call tries again.
         """
-        self._committed = max(self._committed, end)
+        is_news, self._committed = end > self._committed, max(self._committed, end)
         if self._intake is None or self._closed:
             return
-        with self._intake.ledger() as ledger:
-            segments = [(seq, ledger.ids(seq)) for seq in ledger.segments if seq <= end]
-        for seq, message_ids in segments:
-            try:
-                self._done.add(seq, message_ids)
-            except OSError as error:
-                _log.error(
-                    "segment %d is committed, but cannot be noted (%s): its messages are not "
-                    "acknowledged yet",
-                    seq,
-                    error,
-                )
-                return
-            with self._intake.ledger() as ledger:
-                messages = ledger.committed(seq)
-            MessageBatch(messages).ack()
-            self._spool.remove(seq)
+        if is_news or not self._ahead.is_under_way:
+            self._end_ahead(self._intake)
+            self._settle(self._intake)
 
     def report(self) -> dict[str, int]:
         """How it stands, in numbers; before the first call there is nothing."""
@@ -187,6 +204,8 @@ class IngestSession:
         self._closed = True
         try:
             if self._intake is not None and self._feed is not None:
+                self._end_ahead(self._intake)
+                self._take_back(self._intake)
                 self._let_go(self._intake)
                 self._feed.close(timeout)
         finally:
@@ -255,14 +274,12 @@ class IngestSession:
             drain=drains,
         )
 
-    def _cut(self, intake: Intake, seq: int, max_messages: int, max_bytes: int) -> int:
-        """Make a segment of the first of the buffer."""
-        with intake.ledger() as ledger:
-            messages = ledger.cut(seq, max_messages, max_bytes)
-            is_all = not ledger.buffered
+    def _cut(self, intake: Intake, seq: int, within: tuple[int, int]) -> _Cut | None:
+        """Make a segment of the first of the buffer; None if there is nothing in it any more."""
+        messages, is_all = intake.cut(seq, *within)
         if not messages:
             # Their leases were lost since the wait for them ended.
-            return seq - 1
+            return None
         try:
             data, batches = encode(messages, self._rows.take(messages))
             self._spool.write(seq, len(messages), batches, data)
@@ -270,11 +287,63 @@ class IngestSession:
             with intake.ledger() as ledger:
                 ledger.put_back(seq)
             raise
-        if self._until is not None and is_all and len(messages) < max_messages:
+        is_last = False
+        if self._until is not None and is_all and len(messages) < within[0]:
             # Caught up with, and younger than the run: without an end, it would follow the topic.
-            self._drained = all(message.published[0] > self._until for message in messages)
-        self._seq = seq
-        return seq
+            is_last = all(message.published[0] > self._until for message in messages)
+        return _Cut(seq, within, is_last)
+
+    def _plan(self, cut: _Cut, intake: Intake) -> int:
+        """The engine gets this segment, and is busy with it for some time."""
+        self._seq, self._drained = cut.seq, cut.is_last
+        if not self._drained:
+            self._ahead.start(lambda: self._go_ahead(intake, cut))
+        return cut.seq
+
+    def _settle(self, intake: Intake) -> None:
+        """Acknowledge what is committed, segment by segment."""
+        with intake.ledger() as ledger:
+            segments = [(seq, ledger.ids(seq)) for seq in ledger.segments if seq <= self._committed]
+        for seq, message_ids in segments:
+            try:
+                self._done.add(seq, message_ids)
+            except OSError as error:
+                _log.error(
+                    "segment %d is committed, but cannot be noted (%s): its messages are not "
+                    "acknowledged yet",
+                    seq,
+                    error,
+                )
+                return
+            with intake.ledger() as ledger:
+                messages = ledger.committed(seq)
+            MessageBatch(messages).ack()
+            self._spool.remove(seq)
+
+    # ---- ahead of the engine (where `work_ahead` says) -----------------------------------------
+
+    def _go_ahead(self, intake: Intake, last: _Cut) -> None:
+        """While the engine works on `last`: settle what it has committed, write the next."""
+        self._settle(intake)
+        if self._has_room and intake.wait_until_full(*last.within, self._ahead.is_over):
+            try:
+                self._next = self._cut(intake, last.seq + 1, last.within)
+            except SpoolError as error:
+                # Not to be told: when it is asked for, the one before may be gone.
+                _log.debug("segment %d is not written ahead: %s", last.seq + 1, error)
+                self._has_room = False
+
+    def _end_ahead(self, intake: Intake) -> None:
+        with intake.precedence():
+            self._ahead.end(intake.look_again)
+
+    def _take_back(self, intake: Intake) -> None:
+        """What was written ahead, and is not what was asked for, is in the buffer again."""
+        cut, self._next = self._next, None
+        if cut is not None:
+            with intake.ledger() as ledger:
+                ledger.put_back(cut.seq)
+            self._spool.remove(cut.seq)
 
     def _find(self, start: int, end: int) -> list[SegmentFile]:
         found = []

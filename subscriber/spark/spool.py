@@ -33,7 +33,10 @@ _LOCK_LOOK = 0.05
 
 
 class Spool:
-    """Owner of the folder, from `open` to `close`. Not thread-safe."""
+    """Owner of the folder, from `open` to `close`.
+
+    One thread at a time changes it; meanwhile another may `get` segments and ask for the `size`.
+    """
 
     def __init__(self, settings: IngestSettings, disk: Disk, clock: Clock) -> None:
         self._folder = settings.spool_dir
@@ -47,7 +50,8 @@ class Spool:
     @property
     def size(self) -> int:
         """Bytes of the segments."""
-        return sum(segment.size for segment in self._segments.values())
+        # A copy, as another thread may be at work; made in one step.
+        return sum(segment.size for segment in list(self._segments.values()))
 
     @property
     def numbers(self) -> list[int]:

@@ -101,14 +101,16 @@ class PubSubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._session is None:
             # Here and not above: gRPC, which it imports, is of no use in the other processes.
             from .batch_read import Journal
-            from .session import IngestSession
+            from .session import IngestSession, WorkAhead
 
             Journal(self._options.settings).refuse_stream()
             # Elsewhere than in Spark's source worker the process is not ours.
             if threading.current_thread() is threading.main_thread():
                 _stop_at_sigterm()
                 _spare_what_is_leased()
-            self._session = IngestSession(self._options.settings)
+            self._session = IngestSession(
+                self._options.settings, work_ahead=WorkAhead.IN_BACKGROUND
+            )
         return self._session
 
 

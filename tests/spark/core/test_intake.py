@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 import pytest
@@ -103,6 +104,47 @@ def test_messages_that_came_before_have_been_waited_for(world: World) -> None:
     world.bring("a")
     world.clock.advance(10)
     assert world.intake.wait(4, 100, linger=10, idle=5, drain=False)
+
+
+def test_what_a_full_batch_leaves_is_waited_for_from_then_on(world: World) -> None:
+    """Else each batch after the first would be as small as it happens to be."""
+    world.bring("a", "b", "c", "d", "e")
+    world.clock.advance(9)
+    messages, is_all = world.intake.cut(1, 4, 100)
+    assert ([one.message_id for one in messages], is_all) == (["a", "b", "c", "d"], False)
+    waiting = world.wait()
+    world.clock.advance(9)
+    world.looked()
+    assert not waiting.done()
+    world.clock.advance(1)
+    assert waiting.result(PATIENCE) is True
+    assert world.intake.cut(2, 4, 100)[1]
+
+
+def test_who_works_ahead_waits_for_a_full_batch_only(world: World) -> None:
+    """However long; until it is complete, or the wait is over, or the subscription."""
+    is_over = threading.Event()
+
+    def begin() -> Future[bool]:
+        return pool.submit(world.intake.wait_until_full, 2, 100, is_over.is_set)
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = begin()
+        world.bring("a")
+        world.clock.advance(1000)
+        with pytest.raises(FutureTimeout):
+            waiting.result(0.05)
+        world.bring("b")
+        assert waiting.result(PATIENCE) is True
+        world.intake.cut(1, 2, 100)
+        waiting = begin()
+        is_over.set()
+        world.intake.look_again()
+        assert waiting.result(PATIENCE) is False
+        is_over.clear()
+        waiting = begin()
+        world.change(SubscriptionState.CLOSING)
+        assert waiting.result(PATIENCE) is False
 
 
 def test_nothing_is_waited_for_only_so_long(world: World) -> None:

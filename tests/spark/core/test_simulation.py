@@ -14,6 +14,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from emulator import Emulator
+from subscriber.spark.session import WorkAhead
 from tests.spark.core.world import (
     LEASE,
     SUBSCRIPTION,
@@ -36,6 +37,7 @@ class Run(NamedTuple):
     disk: the change of the disk at which it is killed (0: none), and how far that comes.
     expires_at: the step before which all leases end at the broker.
     publishes_at: the step before which more messages are published.
+    work_ahead: of the session. In the background a dying disk would kill but that thread.
     """
 
     dies_at: int
@@ -45,6 +47,7 @@ class Run(NamedTuple):
     expires_at: int
     publishes_at: int
     available_now: bool
+    work_ahead: WorkAhead
 
 
 RUNS = st.builds(
@@ -56,9 +59,10 @@ RUNS = st.builds(
     expires_at=st.integers(0, 20),
     publishes_at=st.integers(0, 20),
     available_now=st.booleans(),
+    work_ahead=st.sampled_from(WorkAhead),
 )
 PATIENT_RUNS = 10
-TO_THE_END = Run(0, False, 0, "", 0, 0, True)
+TO_THE_END = Run(0, False, 0, "", 0, 0, True, WorkAhead.AT_ONCE)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +98,9 @@ class Query:
             if number == run.dies_at:
                 raise Killed
 
-        ingestion = Ingestion(self.broker, self.settings, MortalDisk(run.disk, run.how))
+        dies_at = 0 if run.work_ahead is WorkAhead.IN_BACKGROUND else run.disk
+        disk = MortalDisk(dies_at, run.how)
+        ingestion = Ingestion(self.broker, self.settings, disk, run.work_ahead)
         engine = Engine(
             SessionReader(ingestion.session),
             self.checkpoint,
@@ -138,7 +144,7 @@ class Query:
                 assert of_key == sorted(of_key)
 
 
-@examples(max_examples=25)
+@examples(max_examples=40)
 @given(
     kind=st.sampled_from(["plain", "ordered", "exactly once", "doubled"]),
     count=st.integers(0, 25),

@@ -16,7 +16,7 @@ from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.client import SubscriberClient
 from subscriber.spark.disk import TEMPORARY, Disk
 from subscriber.spark.segment import SegmentFile
-from subscriber.spark.session import IngestSession
+from subscriber.spark.session import IngestSession, WorkAhead
 from subscriber.spark.settings import IngestSettings
 from tests.spark.engine import Killed, Offset
 from tests.subscriber.streaming.fakes import PATIENCE
@@ -88,19 +88,31 @@ class FillingDisk(Disk):
 class Ingestion:
     """A session on a connection that can be cut, which is how a process's death looks outside."""
 
-    def __init__(self, broker: Emulator, settings: IngestSettings, disk: Disk) -> None:
+    def __init__(
+        self, broker: Emulator, settings: IngestSettings, disk: Disk, work_ahead: WorkAhead
+    ) -> None:
         self.channel = grpc.insecure_channel(broker.endpoint)
         self.session = IngestSession(
-            settings, disk=disk, connect=lambda: SubscriberClient(channel=self.channel)
+            settings,
+            work_ahead=work_ahead,
+            disk=disk,
+            connect=lambda: SubscriberClient(channel=self.channel),
         )
 
     def kill(self) -> None:
         """Nothing goes out any more; and then clean up, which a dead process need not."""
         self.channel.close()
-        self.session.close()
+        try:
+            self.session.close()
+        except Killed:
+            # The disk knows no second death.
+            self.session.close()
 
     def stop(self) -> None:
-        self.session.close()
+        try:
+            self.session.close()
+        except Killed:
+            self.kill()
         self.channel.close()
 
 
@@ -113,12 +125,19 @@ class World:
         self.sessions: list[IngestSession] = []
 
     def session(
-        self, *, disk: Disk | None = None, spool: Path | None = None, **settings: Any
+        self,
+        *,
+        work_ahead: WorkAhead = WorkAhead.OFF,
+        disk: Disk | None = None,
+        spool: Path | None = None,
+        **settings: Any,
     ) -> IngestSession:
         # Patient, as there is always something to come; a test that wants nothing says so.
         settings = {"idle_wait": PATIENCE, "linger": 0.1, **settings}
         session = IngestSession(
-            settings_of(self.broker, spool or self.spool, **settings), disk=disk
+            settings_of(self.broker, spool or self.spool, **settings),
+            work_ahead=work_ahead,
+            disk=disk,
         )
         self.sessions.append(session)
         return session

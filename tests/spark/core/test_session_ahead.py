@@ -1,0 +1,150 @@
+"""A session that works ahead: the next batch is there when it is asked for, and nothing else is
+different."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from subscriber.spark.session import Limit, WorkAhead
+from tests.spark.core.world import (
+    LEASE,
+    FillingDisk,
+    World,
+    acked,
+    has_delivered,
+    ids,
+    publish,
+    threads,
+)
+from tests.subscriber.streaming.fakes import eventually
+
+BACKGROUND, AT_ONCE = WorkAhead.IN_BACKGROUND, WorkAhead.AT_ONCE
+
+
+def files(world: World) -> list[str]:
+    return sorted(path.name[-7:] for path in world.spool.glob("seg-*.arrow"))
+
+
+def test_the_next_segment_is_written_while_the_engine_is_at_work(world: World) -> None:
+    """As soon as there are messages enough; and what is committed is acknowledged beside it."""
+    session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=60)
+    published = publish(world.broker, 3)
+    assert session.latest(0) == 1
+    published += publish(world.broker, 1)
+    eventually(lambda: files(world) == ["1.arrow", "2.arrow"])
+    assert session.report()["seq"] == 1
+    assert ids(session, 0, 1) == published[:2]
+    assert session.latest(1) == 2
+    assert ids(session, 1, 2) == published[2:]
+    eventually(lambda: acked(world.broker) == set(published[:2]))
+    eventually(lambda: files(world) == ["2.arrow"])
+
+
+def test_an_incomplete_batch_is_not_written_ahead(world: World) -> None:
+    """It may still grow until it is asked for; the thread that waits for that ends at once."""
+    before = threads()
+    session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=1)
+    published = publish(world.broker, 3)
+    assert session.latest(0) == 1
+    eventually(lambda: "pullstream-ahead" in threads())
+    assert session.latest(1) == 2
+    assert ids(session, 1, 2) == published[2:]
+    session.close()
+    assert threads() <= before
+
+
+def test_what_was_written_ahead_and_not_asked_for_is_given_back(world: World) -> None:
+    """When the session is closed: the engine has never heard of it."""
+    session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=60)
+    published = publish(world.broker, 4)
+    session.latest(0)
+    eventually(lambda: len(files(world)) == 2)
+    session.close()
+    assert files(world) == ["1.arrow"]
+    nacked = {event.message_id for event in world.broker.history.nacks()}
+    assert nacked == set(published[2:])
+
+
+def test_another_limit_gets_another_segment(world: World) -> None:
+    """What was written ahead was too large, and is divided."""
+    session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=1)
+    published = publish(world.broker, 4)
+    session.latest(0)
+    eventually(lambda: len(files(world)) == 2)
+    assert session.latest(1, Limit(messages=1)) == 2
+    assert ids(session, 1, 2) == published[2:3]
+    assert session.latest(2) == 3
+    assert ids(session, 2, 3) == published[3:]
+
+
+def test_a_plan_that_was_not_taken_up_stands(world: World) -> None:
+    """Although the next was written."""
+    session = world.session(work_ahead=AT_ONCE, max_messages_per_trigger=2, linger=1)
+    published = publish(world.broker, 4)
+    assert session.latest(0) == session.latest(0) == 1
+    assert ids(session, 0, 1) == published[:2]
+    assert session.latest(1) == 2
+    assert ids(session, 1, 2) == published[2:]
+
+
+def test_a_redelivery_of_what_was_written_ahead_is_no_new_row(world: World) -> None:
+    """As of any other segment."""
+    session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2)
+    published = publish(world.broker, 4)
+    session.latest(0)
+    eventually(lambda: len(files(world)) == 2)
+    world.broker.clock.advance(LEASE)
+    world.broker.history.wait_until(partial(has_delivered, world.broker, 8))
+    fence = publish(world.broker, 1)
+    eventually(lambda: session.report()["buffered"] == 1)
+    assert session.latest(1) == 2
+    assert ids(session, 1, 2) == published[2:]
+    assert session.latest(2) == 3
+    assert ids(session, 2, 3) == fence
+    session.commit(3)
+    eventually(lambda: acked(world.broker) == {*published, *fence})
+
+
+@pytest.mark.parametrize("work_ahead", [BACKGROUND, AT_ONCE])
+def test_without_room_for_two_segments_there_is_one(world: World, work_ahead: WorkAhead) -> None:
+    """Every batch comes in the end, and nobody is told of an error."""
+    session = world.session(
+        work_ahead=work_ahead, max_messages_per_trigger=2, max_spool_bytes=3000, linger=1
+    )
+    published = publish(world.broker, 6)
+    for number in range(3):
+        assert session.latest(number) == number + 1
+        assert session.report()["spoolBytes"] <= 3000
+        assert ids(session, number, number + 1) == published[2 * number : 2 * number + 2]
+
+
+def test_a_disk_that_is_full_meanwhile_loses_nothing(world: World) -> None:
+    """What is committed waits to be noted, and what comes next to be written."""
+    disk = FillingDisk()
+    session = world.session(work_ahead=BACKGROUND, disk=disk, max_messages_per_trigger=2, linger=60)
+    published = publish(world.broker, 3)
+    assert session.latest(0) == 1
+    disk.full = True
+    published += publish(world.broker, 1)
+    eventually(lambda: "pullstream-ahead" not in threads())
+    assert session.report()["buffered"] == 2
+    disk.full = False
+    assert session.latest(1) == 2
+    session.commit(2)
+    eventually(lambda: acked(world.broker) == set(published))
+
+
+def test_an_available_now_run_comes_to_its_end(world: World) -> None:
+    """With all acknowledged, and no more batches than are needed."""
+    published = publish(world.broker, 25)
+    session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=10)
+    session.prepare_available_now()
+    rows, at = [], 0
+    while (end := session.latest(at)) != at:
+        rows += ids(session, at, end)
+        at = end
+    assert at == 3
+    assert sorted(rows, key=int) == published
+    assert acked(world.broker) == set(published)
