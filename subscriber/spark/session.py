@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from protocol.clock import SYSTEM_CLOCK, Clock
 from subscriber.client import SubscriberClient
 from subscriber.exceptions import SubscriberClosed
-from subscriber.message import MessageBatch
 
 from .ahead import Ahead
 from .ahead import WorkAhead as WorkAhead
 from .disk import Disk
-from .done_index import DoneIndex
-from .errors import MissingSegment, SpoolError
+from .errors import SpoolError
 from .feed import Feed
 from .intake import Intake, forget
 from .limit import Limit as Limit
-from .prepared import PreparedRows
 from .recovery import Recovery
-from .segment import SegmentFile, encode
+from .segment import SegmentFile
+from .segments import Cut, Segments
 from .settings import IngestSettings
-from .spool import Spool
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -39,18 +36,6 @@ _REPORTED = (
     *("seq", "buffered", "leased"),
     *("suppressedDuplicates", "unackedCommitted", "spoolBytes"),
 )
-
-
-class _Cut(NamedTuple):
-    """A segment that was written, and not planned yet.
-
-    within: the messages and bytes that it was to have at most.
-    is_last: whether an "available now" run ends with it.
-    """
-
-    seq: int
-    within: tuple[int, int]
-    is_last: bool
 
 
 class IngestSession:
@@ -92,15 +77,12 @@ class IngestSession:
         self._settings = settings
         self._clock = clock
         self._connect = connect or (lambda: SubscriberClient(endpoint=settings.endpoint))
-        disk = disk or Disk()
-        self._spool = Spool(settings, disk, clock)
-        self._done = DoneIndex(settings, disk, clock)
-        self._rows = PreparedRows(settings.subscription if settings.include_subscription else None)
+        self._segments = Segments(settings, disk or Disk(), clock)
         self._intake: Intake | None = None
         self._feed: Feed | None = None
         self._ahead = Ahead(work_ahead)
         # Written ahead, and not asked for.
-        self._next: _Cut | None = None
+        self._next: Cut | None = None
         # Whether the spool has room for two segments, as far as is known.
         self._has_room = True
         self._closed = False
@@ -131,12 +113,13 @@ class IngestSession:
         intake, feed = self._begin(start, start)
         within = (limit or Limit()).within(self._settings)
         self._end_ahead(intake)
-        if self._next is not None and self._next[:2] == (start + 1, within):
-            cut, self._next = self._next, None
-            return self._plan(cut, intake)
+        ready = self._next
+        if ready is not None and (ready.seq, ready.within) == (start + 1, within):
+            self._next = None
+            return self._plan(ready, intake)
         self._take_back(intake)
         with intake.precedence():
-            self._settle(intake)
+            self._segments.settle(intake, self._committed)
         if self._seq > start:
             # Planned before, and not taken up.
             return self._seq
@@ -145,8 +128,8 @@ class IngestSession:
             if self._wait(intake, *within):
                 feed.check()
                 with intake.precedence():
-                    new = self._cut(intake, start + 1, within)
-                return start if new is None else self._plan(new, intake)
+                    cut = self._segments.cut(intake, start + 1, within, self._until)
+                return start if cut is None else self._plan(cut, intake)
             feed.check()
             self._drained = self._until is not None
         if self._drained:
@@ -166,7 +149,7 @@ class IngestSession:
             return []
         self._begin(start, end)
         self.commit(start)
-        return self._find(start, end)
+        return self._segments.find(start, end)
 
     def commit(self, end: int) -> None:
         """Everything up to `end` is committed: let it be acknowledged. Idempotent; never raises.
@@ -179,7 +162,7 @@ class IngestSession:
             return
         if is_news or not self._ahead.is_under_way:
             self._end_ahead(self._intake)
-            self._settle(self._intake)
+            self._segments.settle(self._intake, self._committed)
 
     def report(self) -> dict[str, int]:
         """How it stands, in numbers; before the first call there is nothing."""
@@ -187,7 +170,7 @@ class IngestSession:
         report["seq"] = self._seq
         if self._intake is not None and self._feed is not None:
             report["unackedCommitted"] = self._feed.unanswered
-            report["spoolBytes"] = self._spool.size
+            report["spoolBytes"] = self._segments.spool.size
             with self._intake.ledger() as ledger:
                 report["buffered"] = ledger.buffered
                 report["leased"] = ledger.buffered + ledger.spooled
@@ -211,7 +194,7 @@ class IngestSession:
         finally:
             if self._intake is not None:
                 self._intake.close()
-            self._spool.close()
+            self._segments.close()
 
     def __enter__(self) -> Self:
         return self
@@ -232,21 +215,16 @@ class IngestSession:
         self._seq = max(self._seq, planned)
         self._committed = max(self._committed, committed)
         if self._intake is None:
-            self._spool.open()
-            try:
-                self._done.load()
-            except BaseException:
-                self._spool.close()
-                raise
-            self._intake = Intake(self._done, self._clock, self._rows.add)
+            self._segments.open()
+            self._intake = Intake(self._segments.done, self._clock, self._segments.rows.add)
         if self._feed is None:
             # First, as it may raise.
-            self._find(committed, planned)
+            self._segments.find(committed, planned)
             return self._intake, self._receive(self._intake, planned)
         return self._intake, self._feed
 
     def _receive(self, intake: Intake, planned: int) -> Feed:
-        recovery = Recovery(self._spool, intake, planned)
+        recovery = Recovery(self._segments.spool, intake, planned)
         give_up_after = None if self._until is None else _DRAIN_GIVE_UP
         # Kept at once: should the process be told to end right now, it is to be closed.
         self._feed = feed = Feed(
@@ -274,60 +252,21 @@ class IngestSession:
             drain=drains,
         )
 
-    def _cut(self, intake: Intake, seq: int, within: tuple[int, int]) -> _Cut | None:
-        """Make a segment of the first of the buffer; None if there is nothing in it any more."""
-        messages, is_all = intake.cut(seq, *within)
-        if not messages:
-            # Their leases were lost since the wait for them ended.
-            return None
-        try:
-            data, batches = encode(messages, self._rows.take(messages))
-            self._spool.write(seq, len(messages), batches, data)
-        except BaseException:
-            with intake.ledger() as ledger:
-                ledger.put_back(seq)
-            raise
-        is_last = False
-        if self._until is not None and is_all and len(messages) < within[0]:
-            # Caught up with, and younger than the run: without an end, it would follow the topic.
-            is_last = all(message.published[0] > self._until for message in messages)
-        return _Cut(seq, within, is_last)
-
-    def _plan(self, cut: _Cut, intake: Intake) -> int:
+    def _plan(self, cut: Cut, intake: Intake) -> int:
         """The engine gets this segment, and is busy with it for some time."""
         self._seq, self._drained = cut.seq, cut.is_last
         if not self._drained:
             self._ahead.start(lambda: self._go_ahead(intake, cut))
         return cut.seq
 
-    def _settle(self, intake: Intake) -> None:
-        """Acknowledge what is committed, segment by segment."""
-        with intake.ledger() as ledger:
-            segments = [(seq, ledger.ids(seq)) for seq in ledger.segments if seq <= self._committed]
-        for seq, message_ids in segments:
-            try:
-                self._done.add(seq, message_ids)
-            except OSError as error:
-                _log.error(
-                    "segment %d is committed, but cannot be noted (%s): its messages are not "
-                    "acknowledged yet",
-                    seq,
-                    error,
-                )
-                return
-            with intake.ledger() as ledger:
-                messages = ledger.committed(seq)
-            MessageBatch(messages).ack()
-            self._spool.remove(seq)
-
     # ---- ahead of the engine (where `work_ahead` says) -----------------------------------------
 
-    def _go_ahead(self, intake: Intake, last: _Cut) -> None:
+    def _go_ahead(self, intake: Intake, last: Cut) -> None:
         """While the engine works on `last`: settle what it has committed, write the next."""
-        self._settle(intake)
+        self._segments.settle(intake, self._committed)
         if self._has_room and intake.wait_until_full(*last.within, self._ahead.is_over):
             try:
-                self._next = self._cut(intake, last.seq + 1, last.within)
+                self._next = self._segments.cut(intake, last.seq + 1, last.within, self._until)
             except SpoolError as error:
                 # Not to be told: when it is asked for, the one before may be gone.
                 _log.debug("segment %d is not written ahead: %s", last.seq + 1, error)
@@ -341,17 +280,4 @@ class IngestSession:
         """What was written ahead, and is not what was asked for, is in the buffer again."""
         cut, self._next = self._next, None
         if cut is not None:
-            with intake.ledger() as ledger:
-                ledger.put_back(cut.seq)
-            self._spool.remove(cut.seq)
-
-    def _find(self, start: int, end: int) -> list[SegmentFile]:
-        found = []
-        for seq in range(start + 1, end + 1):
-            try:
-                found.append(self._spool.get(seq))
-            except MissingSegment as error:
-                if self._settings.fail_on_missing_segment:
-                    raise
-                _log.warning("%s; it is taken for empty, as the settings say", error)
-        return found
+            self._segments.put_back(intake, cut.seq)

@@ -1,0 +1,138 @@
+"""The steps of a segment: cut from the buffer, found for a replay, acknowledged and forgotten."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from protocol.clock import Clock
+from subscriber.message import MessageBatch
+
+from .disk import Disk
+from .done_index import DoneIndex
+from .errors import MissingSegment
+from .intake import Intake
+from .prepared import PreparedRows
+from .segment import SegmentFile, encode
+from .settings import IngestSettings
+from .spool import Spool
+
+_log = logging.getLogger("pullstream.spark")
+
+
+class Cut(NamedTuple):
+    """A segment that was written.
+
+    within: the messages and bytes that it was to have at most.
+    is_last: whether an "available now" run ends with it.
+    """
+
+    seq: int
+    within: tuple[int, int]
+    is_last: bool
+
+
+class Segments:
+    """Owner of the spool, of the done index, and of the rows that were made before.
+
+    One thread at a time calls it; beside it another may `find` segments and ask for the spool's
+    size, and the subscription's worker adds rows and asks the done index.
+    """
+
+    def __init__(self, settings: IngestSettings, disk: Disk, clock: Clock) -> None:
+        self._fail_on_missing = settings.fail_on_missing_segment
+        self.spool = Spool(settings, disk, clock)
+        self.done = DoneIndex(settings, disk, clock)
+        self.rows = PreparedRows(settings.subscription if settings.include_subscription else None)
+
+    def open(self) -> None:
+        """Take the spool's lock and read what is there.
+
+        Raises:
+            SpoolError: the spool cannot be used; then it is not taken.
+        """
+        self.spool.open()
+        try:
+            self.done.load()
+        except BaseException:
+            self.spool.close()
+            raise
+
+    def close(self) -> None:
+        """Let the spool go. Idempotent."""
+        self.spool.close()
+
+    def cut(
+        self, intake: Intake, seq: int, within: tuple[int, int], until: float | None
+    ) -> Cut | None:
+        """Make a segment of the first of the buffer; None if there is nothing in it any more.
+
+        Args:
+            within: messages and bytes that it has at most.
+            until: the wall time when an "available now" run began; None: it is not one.
+
+        Raises:
+            SpoolError: it cannot be written; then its messages are in the buffer again.
+        """
+        messages, is_all = intake.cut(seq, *within)
+        if not messages:
+            # Their leases were lost since somebody saw them.
+            return None
+        try:
+            data, batches = encode(messages, self.rows.take(messages))
+            self.spool.write(seq, len(messages), batches, data)
+        except BaseException:
+            with intake.ledger() as ledger:
+                ledger.put_back(seq)
+            raise
+        is_last = False
+        if until is not None and is_all and len(messages) < within[0]:
+            # Caught up with, and younger than the run: without an end, it would follow the topic.
+            is_last = all(message.published[0] > until for message in messages)
+        return Cut(seq, within, is_last)
+
+    def put_back(self, intake: Intake, seq: int) -> None:
+        """A segment that nobody was told of is none: its messages are in the buffer again."""
+        with intake.ledger() as ledger:
+            ledger.put_back(seq)
+        self.spool.remove(seq)
+
+    def find(self, start: int, end: int) -> list[SegmentFile]:
+        """The segments after `start`, up to and with `end`, in order.
+
+        Raises:
+            MissingSegment: one is lost (unless the settings allow that).
+        """
+        found = []
+        for seq in range(start + 1, end + 1):
+            try:
+                found.append(self.spool.get(seq))
+            except MissingSegment as error:
+                if self._fail_on_missing:
+                    raise
+                _log.warning("%s; it is taken for empty, as the settings say", error)
+        return found
+
+    def settle(self, intake: Intake, committed: int) -> None:
+        """Acknowledge the segments up to `committed`, one after the other. Never raises.
+
+        The done index comes before the acknowledgement: after a crash between the two the messages
+        come again, and are known. If it cannot be written, the next call tries again.
+        """
+        with intake.ledger() as ledger:
+            segments = [(seq, ledger.ids(seq)) for seq in ledger.segments if seq <= committed]
+        for seq, message_ids in segments:
+            try:
+                self.done.add(seq, message_ids)
+            except OSError as error:
+                _log.error(
+                    "segment %d is committed, but cannot be noted (%s): its messages are not "
+                    "acknowledged yet",
+                    seq,
+                    error,
+                )
+                return
+            with intake.ledger() as ledger:
+                messages = ledger.committed(seq)
+            MessageBatch(messages).ack()
+            self.spool.remove(seq)
