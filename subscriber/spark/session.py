@@ -273,8 +273,10 @@ class IngestSession:
                 self._has_room = False
 
     def _end_ahead(self, intake: Intake) -> None:
-        with intake.precedence():
-            self._ahead.end(intake.look_again)
+        """From here on the caller's thread is alone with the segments."""
+        if self._ahead.is_under_way:
+            with intake.precedence():
+                self._ahead.end(intake.look_again)
 
     def _take_back(self, intake: Intake) -> None:
         """What was written ahead, and is not what was asked for, is in the buffer again."""
