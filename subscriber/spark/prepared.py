@@ -22,8 +22,8 @@ class PreparedRows:
     for, the engine would wait for it; done when the messages arrive, it is while the engine works
     on the batch before.
 
-    The subscription's worker adds, the session's thread takes; each step of theirs on the queue is
-    a single one. Which messages are wanted is not decided here: rows are used if they are of the
+    The subscription's worker adds, one other thread at a time takes; each step of theirs on the
+    queue is a single one. Which messages are wanted is not decided here: rows are used if they are of the
     very messages that are asked for, and made anew if not. So it does no harm when a message was
     lost or has been delivered again since.
 
