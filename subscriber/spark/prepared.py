@@ -23,9 +23,9 @@ class PreparedRows:
     on the batch before.
 
     The subscription's worker adds, one other thread at a time takes; each step of theirs on the
-    queue is a single one. Which messages are wanted is not decided here: rows are used if they are of the
-    very messages that are asked for, and made anew if not. So it does no harm when a message was
-    lost or has been delivered again since.
+    queue is a single one. Which messages are wanted is not decided here: rows are used if they are
+    of the very messages that are asked for, and made anew if not. So it does no harm when a message
+    was lost or has been delivered again since.
 
     Args:
         subscription: for the column of this name; None: there is none.

@@ -41,9 +41,10 @@ class Segments:
 
     def __init__(self, settings: IngestSettings, disk: Disk, clock: Clock) -> None:
         self._fail_on_missing = settings.fail_on_missing_segment
-        self.spool = Spool(settings, disk, clock)
-        self.done = DoneIndex(settings, disk, clock)
-        self.rows = PreparedRows(settings.subscription if settings.include_subscription else None)
+        subscription = settings.subscription if settings.include_subscription else None
+        self.spool: Spool = Spool(settings, disk, clock)
+        self.done: DoneIndex = DoneIndex(settings, disk, clock)
+        self.rows: PreparedRows = PreparedRows(subscription)
 
     def open(self) -> None:
         """Take the spool's lock and read what is there.
