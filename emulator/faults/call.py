@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc.aio
 
+from protocol.errors import RpcError
 from protocol.rpcs import Kind, Rpc
 
 from .fault import Fault
@@ -53,6 +54,17 @@ class Call(Waiter):
         self._request = request
         for fault in self._faults():
             await fault.before(self, request)
+
+    def joined(self, refusal: RpcError) -> RpcError:
+        """What to answer when the method refuses some ids of those that a fault has left to it.
+
+        An answer that names some ids tells that all others were carried out, so it names both.
+        """
+        fault = self.ended
+        if not isinstance(fault, RpcError) or not fault.metadata or not refusal.metadata:
+            return refusal
+        both = {**fault.metadata, **refusal.metadata}
+        return type(refusal)(refusal.message, reason=refusal.reason, metadata=both)
 
     async def finish(self, response: Any) -> None:
         """The one response of a unary call is there. Raises if the caller shall not have it."""

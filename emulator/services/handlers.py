@@ -137,7 +137,10 @@ def _unary(
                 return response
             with faults.call(rpc, context) as call:
                 await call.begin(request)
-                response = await carry_out(storage, carry, request)
+                try:
+                    response = await carry_out(storage, carry, request)
+                except errors.RpcError as refusal:
+                    raise call.joined(refusal) from None
                 if around.finish is not None:
                     await around.finish()
                 await call.finish(response)

@@ -168,6 +168,23 @@ def test_each_ack_id_can_fail_in_its_own_way(
     assert emulator.backlog(SUBSCRIPTION) == 0
 
 
+def test_an_answer_names_what_the_fault_spared_and_the_broker_refused(
+    emulator: Emulator, wire: Wire
+) -> None:
+    """Else the client would take for acknowledged what neither of the two has."""
+    wire.create(enable_exactly_once_delivery=True, enable_message_ordering=True)
+    for data in ("a", "b", "c"):
+        emulator.publish(TOPIC, data, ordering_key="k")
+    first, second, third = ack_ids_of(wire.pull())
+    failed = {first: INVALID, third: INVALID}
+    emulator.faults.error(
+        "Acknowledge", Aborted("some failed", reason=EXACTLY_ONCE_FAILURE, metadata=failed)
+    )
+    error = failure(wire, "Acknowledge", acknowledging(first, second, third))
+    assert dict(error.metadata or {}) == {**failed, second: TRANSIENT}
+    assert emulator.backlog(SUBSCRIPTION) == 3
+
+
 def test_ack_ids_that_an_error_does_not_name_are_acknowledged(
     faults: Faults, wire: Wire, emulator: Emulator
 ) -> None:
