@@ -123,26 +123,27 @@ def _unary(
 ) -> Callable[[Message | DecodeError, GrpcContext], Any]:
     wants_peer = "peer" in inspect.signature(method).parameters
 
+    async def carry(request: Message, context: GrpcContext) -> Message:
+        bound = partial(method, peer=context.peer()) if wants_peer else method
+        response = await carry_out(storage, bound, request)
+        if around.finish is not None:
+            await around.finish()
+        return response
+
     async def answer(request: Message | DecodeError, context: GrpcContext) -> Message:
         try:
             if isinstance(request, DecodeError):
                 raise request
             if around.prepare is not None:
                 await around.prepare(request)
-            carry = partial(method, peer=context.peer()) if wants_peer else method
             if not faults.active:
-                response = await carry_out(storage, carry, request)
-                if around.finish is not None:
-                    await around.finish()
-                return response
+                return await carry(request, context)
             with faults.call(rpc, context) as call:
                 await call.begin(request)
                 try:
-                    response = await carry_out(storage, carry, request)
+                    response = await carry(request, context)
                 except errors.RpcError as refusal:
                     raise call.joined(refusal) from None
-                if around.finish is not None:
-                    await around.finish()
                 await call.finish(response)
                 return response
         except Exception as error:

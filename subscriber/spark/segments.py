@@ -83,8 +83,7 @@ class Segments:
             data, batches = encode(messages, self.rows.take(messages))
             self.spool.write(seq, len(messages), batches, data)
         except BaseException:
-            with intake.ledger() as ledger:
-                ledger.put_back(seq)
+            self.put_back(intake, seq)
             raise
         is_last = False
         if until is not None and is_all and len(messages) < within[0]:

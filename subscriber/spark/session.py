@@ -152,10 +152,9 @@ class IngestSession:
         return self._segments.find(start, end)
 
     def commit(self, end: int) -> None:
-        """Everything up to `end` is committed: let it be acknowledged. Idempotent; never raises.
+        """Everything up to `end` is committed: let it be acknowledged (`Segments.settle`).
 
-        The done index comes before the acknowledgement: after a crash between the two the messages
-        come again, and are known. If it cannot be written, the next call tries again.
+        Idempotent; never raises. What cannot be noted as done is tried again by the next call.
         """
         is_news, self._committed = end > self._committed, max(self._committed, end)
         if self._intake is None or self._closed:

@@ -56,6 +56,14 @@ class World:
         """Return when the waiter has looked at the clock again."""
         assert self.clock.asked.acquire(timeout=PATIENCE)
 
+    def ends_after(self, waiting: Future[bool], seconds: float) -> bool:
+        """What a wait comes to when so many more seconds have passed, and not one sooner."""
+        self.clock.advance(seconds - 1)
+        self.looked()
+        assert not waiting.done()
+        self.clock.advance(1)
+        return waiting.result(PATIENCE)
+
     def bring(self, *ids: str, **kind: Any) -> None:
         self.intake(MessageBatch(batch(ids, **kind)))
 
@@ -113,11 +121,7 @@ def test_what_a_full_batch_leaves_is_waited_for_from_then_on(world: World) -> No
     messages, is_all = world.intake.cut(1, 4, 100)
     assert ([one.message_id for one in messages], is_all) == (["a", "b", "c", "d"], False)
     waiting = world.wait()
-    world.clock.advance(9)
-    world.looked()
-    assert not waiting.done()
-    world.clock.advance(1)
-    assert waiting.result(PATIENCE) is True
+    assert world.ends_after(waiting, 10) is True
     assert world.intake.cut(2, 4, 100)[1]
 
 
@@ -151,11 +155,7 @@ def test_nothing_is_waited_for_only_so_long(world: World) -> None:
     """From the call on."""
     world.clock.advance(100)
     waiting = world.wait()
-    world.clock.advance(4)
-    world.looked()
-    assert not waiting.done()
-    world.clock.advance(1)
-    assert waiting.result(PATIENCE) is False
+    assert world.ends_after(waiting, 5) is False
 
 
 def test_redeliveries_are_nothing_new(world: World) -> None:
@@ -191,21 +191,13 @@ def test_a_drain_ends_when_a_stream_that_works_brings_nothing(world: World) -> N
     assert not waiting.done()
     world.change(SubscriptionState.STREAMING)
     world.looked()
-    world.clock.advance(4)
-    world.looked()
-    assert not waiting.done()
-    world.clock.advance(1)
-    assert waiting.result(PATIENCE) is False
+    assert world.ends_after(waiting, 5) is False
 
 
 def test_a_server_that_never_answers_heartbeats_is_believed_after_a_while(world: World) -> None:
     """Its stream is open, and has brought nothing."""
     waiting = world.wait(drain=True)
-    world.clock.advance(29)
-    world.looked()
-    assert not waiting.done()
-    world.clock.advance(1)
-    assert waiting.result(PATIENCE) is False
+    assert world.ends_after(waiting, 30) is False
 
 
 def test_a_drain_does_not_wait_for_more_than_comes(world: World) -> None:
@@ -218,11 +210,7 @@ def test_a_drain_does_not_wait_for_more_than_comes(world: World) -> None:
     world.looked()
     world.bring("b")
     world.looked()
-    world.clock.advance(4)
-    world.looked()
-    assert not waiting.done()
-    world.clock.advance(1)
-    assert waiting.result(PATIENCE) is True
+    assert world.ends_after(waiting, 5) is True
 
 
 def test_a_lost_lease_is_a_lost_message(world: World) -> None:
