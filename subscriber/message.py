@@ -273,6 +273,10 @@ class Message:
         )
 
 
+# A message's bytes as flow control counts them.
+SHARE: Callable[[Message], int] = attrgetter("batch.share")
+
+
 def ack_ids_of(messages: Iterable[Message]) -> list[str]:
     """`message.ack_id` of each, without a call for each."""
     ack_ids: list[str] = []
@@ -280,7 +284,8 @@ def ack_ids_of(messages: Iterable[Message]) -> list[str]:
     for batch, neighbours in groupby(messages, attrgetter("batch")):
         received = batch.received
         if isinstance(received, UnparsedMessages):
-            ack_ids += [received.ack_ids[message._at] for message in neighbours]
+            own = received.ack_ids
+            ack_ids += [own[message._at] for message in neighbours]
         else:
             ack_ids += [received[message._at].ack_id for message in neighbours]
     return ack_ids
@@ -292,7 +297,8 @@ def encoded_of(messages: Iterable[Message]) -> list[bytes]:
     for batch, neighbours in groupby(messages, attrgetter("batch")):
         received = batch.received
         if isinstance(received, UnparsedMessages):
-            encoded += [received.encoded[message._at] for message in neighbours]
+            own = received.encoded
+            encoded += [own[message._at] for message in neighbours]
         else:
             encoded += [received[message._at].SerializeToString() for message in neighbours]
     return encoded

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, KeysView, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, islice, takewhile
-from typing import Protocol
+from itertools import accumulate, chain, repeat, takewhile
+from typing import Protocol, cast
 
-from subscriber.message import Message
+from subscriber.message import SHARE, Message
 
-# The message with which a lease is held now; None for one of an earlier process, not adopted yet.
-Held = dict[str, "Message | None"]
+# Of the buffer, places that may be empty before it is made anew.
+_EMPTY_PLACES = 1000
 
 
 class Done(Protocol):
@@ -41,20 +42,31 @@ class Ledger:
     A message is *buffered*, then in a *segment*, then *committed*, which only `committed` says; and
     only then is it handed out to be acknowledged. For each id there is one lease: that of the
     newest delivery.
+
+    What happens to all messages happens to whole lists of ids, and looks up each id once: among
+    hundreds of thousands, that is what it costs. What is seldom, a redelivery or a lost lease, may
+    take longer.
     """
 
     def __init__(self, done: Done) -> None:
         self._done = done
-        # In the order of arrival. A redelivery takes the place of what it repeats.
-        self._buffer: dict[str, Message] = {}
-        # Of the buffer, counted as flow control does.
+        # Of every id the message with which its lease is held now; None for a lease of an earlier
+        # process that is not adopted yet.
+        self._held: dict[str, Message | None] = {}
+        # The ids of the buffer in the order of arrival. A redelivery takes the place of what it
+        # repeats. The place of one that was lost is empty: of its id, so many of the first ones.
+        self._buffer: list[str] = []
+        self._lost: Counter[str] = Counter()
+        # Of the buffer.
         self._bytes = 0
-        self._segments: dict[int, Held] = {}
+        self._segments: dict[int, list[str]] = {}
+        # The ids of all segments, while nothing has changed since somebody asked.
+        self._spooled_ids: frozenset[str] | None = None
         self.suppressed: int = 0
 
     @property
     def buffered(self) -> int:
-        return len(self._buffer)
+        return len(self._held) - self.spooled
 
     @property
     def spooled(self) -> int:
@@ -63,7 +75,7 @@ class Ledger:
 
     def spooled_up_to(self, seq: int) -> int:
         """Messages in segments up to this one that wait for the done index."""
-        return sum(len(held) for number, held in self._segments.items() if number <= seq)
+        return sum(len(ids) for number, ids in self._segments.items() if number <= seq)
 
     @property
     def segments(self) -> list[int]:
@@ -72,59 +84,68 @@ class Ledger:
 
     def arrived(self, messages: Sequence[Message], message_ids: Sequence[str]) -> Arrival:
         """Messages came in. Their ids were looked at before, and are not looked up again."""
-        arrivals = dict(zip(message_ids, messages, strict=True))
-        if len(arrivals) == len(messages) and self._knows_none(arrivals.keys()):
-            self._add(arrivals)
-            return Arrival(fresh=len(arrivals))
+        before = len(self._held)
+        if self._knows_none(message_ids):
+            self._held.update(zip(message_ids, messages, strict=True))
+            if len(self._held) == before + len(messages):
+                self._buffer += message_ids
+                self._bytes += sum(map(SHARE, messages))
+                return Arrival(fresh=len(messages))
+            # One of them is there twice.
+            for message_id in message_ids:
+                self._held.pop(message_id, None)
         arrival = Arrival()
         for message in messages:
             self._sort(message, arrival)
         self.suppressed += len(arrival.done)
         return arrival
 
-    def _knows_none(self, message_ids: KeysView[str]) -> bool:
-        """Whether all are new, as they nearly always are: a look at each set as a whole."""
-        return (
-            self._buffer.keys().isdisjoint(message_ids)
-            and all(held.keys().isdisjoint(message_ids) for held in self._segments.values())
-            and self._done.isdisjoint(message_ids)
-        )
-
-    def _add(self, arrivals: Mapping[str, Message]) -> None:
-        self._buffer.update(arrivals)
-        self._bytes += sum(message.batch.share for message in arrivals.values())
+    def _knows_none(self, message_ids: Sequence[str]) -> bool:
+        """Whether all are new, as they nearly always are."""
+        return self._held.keys().isdisjoint(message_ids) and self._done.isdisjoint(message_ids)
 
     def _sort(self, message: Message, arrival: Arrival) -> None:
         message_id = message.message_id
-        earlier = self._buffer.get(message_id)
-        if earlier is not None:
-            arrival.outdated.append(earlier)
-            self._bytes -= earlier.batch.share
-            self._add({message_id: message})
-            return
-        for held in self._segments.values():
-            if message_id in held:
-                outdated = held[message_id]
-                if outdated is not None:
-                    arrival.outdated.append(outdated)
-                held[message_id] = message
-                return
-        if message_id in self._done:
+        if message_id in self._held:
+            outdated, self._held[message_id] = self._held[message_id], message
+            if outdated is not None:
+                arrival.outdated.append(outdated)
+                if not self._is_spooled(message_id):
+                    self._bytes += message.batch.share - outdated.batch.share
+        elif message_id in self._done:
             arrival.done.append(message)
         else:
-            self._add({message_id: message})
+            self._held[message_id] = message
+            self._buffer.append(message_id)
+            self._bytes += message.batch.share
             arrival.fresh += 1
+
+    def _is_spooled(self, message_id: str) -> bool:
+        """Whether what is held is in a segment; else it is in the buffer."""
+        if self._spooled_ids is None:
+            self._spooled_ids = frozenset(chain.from_iterable(self._segments.values()))
+        return message_id in self._spooled_ids
 
     def has(self, messages: int, size: int) -> bool:
         """Whether the buffer has so many messages, or so many bytes."""
-        return len(self._buffer) >= messages or self._bytes >= size
+        return self.buffered >= messages or self._bytes >= size
 
     def lost(self, messages: Iterable[Message]) -> None:
         """The leases of messages are over: what is not in a segment yet will come again."""
         for message in messages:
-            if self._buffer.get(message.message_id) is message:
-                del self._buffer[message.message_id]
+            message_id = message.message_id
+            if self._held.get(message_id) is message and not self._is_spooled(message_id):
+                del self._held[message_id]
+                self._lost[message_id] += 1
                 self._bytes -= message.batch.share
+        if len(self._buffer) > 2 * self.buffered + _EMPTY_PLACES:
+            self._close_up()
+
+    def _close_up(self) -> None:
+        """Let the buffer have no empty places."""
+        if self._lost:
+            lost, self._lost = self._lost, Counter()
+            self._buffer = list(_without_first(self._buffer, lost))
 
     def cut(self, seq: int, max_messages: int, max_bytes: int) -> list[Message]:
         """Move the first of the buffer into the segment `seq`, up to these limits; at least one.
@@ -132,62 +153,77 @@ class Ledger:
         They are in the segment as soon as they are no longer in the buffer: a redelivery finds them
         while the file is still being written. Of an empty buffer there is no segment.
         """
+        self._close_up()
         count = min(self._within(max_bytes), max_messages, len(self._buffer))
         if count == 0:
             return []
-        if count == len(self._buffer):
-            taken, self._buffer = self._buffer, {}
-        else:
-            taken = dict(islice(self._buffer.items(), count))
-            for message_id in taken:
-                del self._buffer[message_id]
-        messages = list(taken.values())
-        self._bytes -= sum(message.batch.share for message in messages)
-        self._segments[seq] = {**taken}
+        message_ids = self._buffer[:count]
+        del self._buffer[:count]
+        messages = self._messages(message_ids)
+        self._bytes -= sum(map(SHARE, messages))
+        self._segments[seq] = message_ids
+        self._spooled_ids = None
         return messages
+
+    def _messages(self, message_ids: Iterable[str]) -> list[Message]:
+        """The messages of ids that are in the buffer, or were: none of those is an earlier
+        process's."""
+        return cast("list[Message]", list(map(self._held.__getitem__, message_ids)))
 
     def _within(self, max_bytes: int) -> int:
         """How many of the first of the buffer have no more bytes than that; one in any case."""
         if self._bytes <= max_bytes:
             return len(self._buffer)
-        sizes = accumulate(message.batch.share for message in self._buffer.values())
+        sizes = accumulate(map(SHARE, self._messages(self._buffer)))
         return max(sum(1 for _ in takewhile(lambda size: size <= max_bytes, sizes)), 1)
 
     def put_back(self, seq: int) -> None:
-        """The segment could not be written: its messages are the first of the buffer again."""
-        held = self._segments.pop(seq)
-        back = {message_id: message for message_id, message in held.items() if message is not None}
-        self._bytes += sum(message.batch.share for message in back.values())
-        self._buffer = {**back, **self._buffer}
+        """What was cut is no segment: its messages are the first of the buffer again."""
+        message_ids = self._segments.pop(seq)
+        self._spooled_ids = None
+        self._buffer[:0] = message_ids
+        self._bytes += sum(map(SHARE, self._messages(message_ids)))
 
     def restore(self, seq: int, message_ids: Iterable[str]) -> None:
         """A segment of an earlier process is there, whose leases are not adopted yet."""
-        self._segments[seq] = dict.fromkeys(message_ids)
+        self._segments[seq] = list(message_ids)
+        self._spooled_ids = None
+        self._held.update(dict.fromkeys(self._segments[seq]))
 
     def adopted(self, seq: int, messages: dict[str, Message]) -> list[Message]:
         """The leases of a restored segment were taken on; returns those that are outdated, because
         their message has been delivered again meanwhile."""
-        held = self._segments[seq]
         outdated = []
         for message_id, message in messages.items():
-            if held[message_id] is None:
-                held[message_id] = message
+            if self._held[message_id] is None:
+                self._held[message_id] = message
             else:
                 outdated.append(message)
         return outdated
 
-    def ids(self, seq: int) -> list[str]:
+    def ids(self, seq: int) -> Sequence[str]:
         """The message ids of a segment that is not committed."""
-        return list(self._segments[seq])
+        return self._segments[seq]
 
     def committed(self, seq: int) -> list[Message]:
         """A segment is committed, and the done index has it; returns what may be acknowledged."""
-        return _held(self._segments.pop(seq))
+        message_ids = self._segments.pop(seq)
+        self._spooled_ids = None
+        return _there(map(self._held.pop, message_ids, repeat(None)))
 
     def leased(self) -> list[Message]:
         """The messages of the segments that are not committed."""
-        return [message for held in self._segments.values() for message in _held(held)]
+        return _there(map(self._held.__getitem__, chain.from_iterable(self._segments.values())))
 
 
-def _held(messages: Held) -> list[Message]:
-    return [message for message in messages.values() if message is not None]
+def _without_first(message_ids: Iterable[str], counts: Counter[str]) -> Iterator[str]:
+    """Without so many of the first of each."""
+    for message_id in message_ids:
+        if counts[message_id]:
+            counts[message_id] -= 1
+        else:
+            yield message_id
+
+
+def _there(messages: Iterable[Message | None]) -> list[Message]:
+    return [message for message in messages if message is not None]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-
-from subscriber.message import Message
 
 # Of one Arrow batch in a segment. A segment is divided between batches, so they must not be few;
 # each costs its reader something, so they must not be many.
@@ -79,25 +77,24 @@ def from_bytes(data: bytes) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
-def encode(messages: Sequence[Message], rows: pa.RecordBatch) -> tuple[memoryview, int]:
-    """The bytes of a segment with these messages, whose rows are given with ACK_ID, and how many
-    Arrow batches are in it."""
+def encode(rows: pa.RecordBatch) -> tuple[memoryview, int]:
+    """The bytes of a segment with these rows, which have ACK_ID, and how many Arrow batches are in
+    it."""
     sink = pa.BufferOutputStream()
     count = 0
     with pa.ipc.new_file(sink, rows.schema) as writer:
-        for start, end in _parts(messages):
-            writer.write_batch(rows.slice(start, end - start))
-            count += 1
+        for start in range(0, rows.num_rows, BATCH_ROWS):
+            for part in _parts(rows.slice(start, BATCH_ROWS)):
+                writer.write_batch(part)
+                count += 1
     return memoryview(sink.getvalue()), count
 
 
-def _parts(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
-    """Where to cut a list: BATCH_ROWS or BATCH_BYTES are reached."""
-    start = size = 0
-    for end, message in enumerate(messages, 1):
-        size += message.batch.share
-        if end - start == BATCH_ROWS or size >= BATCH_BYTES:
-            yield start, end
-            start, size = end, 0
-    if start < len(messages):
-        yield start, len(messages)
+def _parts(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Halves, and halves of these, until one has no more than BATCH_BYTES, or is one row."""
+    if rows.nbytes <= BATCH_BYTES or rows.num_rows == 1:
+        yield rows
+    else:
+        half = rows.num_rows // 2
+        yield from _parts(rows.slice(0, half))
+        yield from _parts(rows.slice(half))

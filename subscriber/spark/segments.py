@@ -80,7 +80,7 @@ class Segments:
             # Their leases were lost since somebody saw them.
             return None
         try:
-            data, batches = encode(messages, self.rows.take(messages))
+            data, batches = encode(self.rows.take(messages))
             self.spool.write(seq, len(messages), batches, data)
         except BaseException:
             self.put_back(intake, seq)

@@ -243,7 +243,7 @@ class BatchRunner(CallbackRunner):
         self._list_ended(messages, batch)
 
     def _fill(self, messages: list[Message]) -> MessageBatch:
-        batch = MessageBatch(message for message in messages if message.settled is None)
+        batch = MessageBatch([message for message in messages if message.settled is None])
         if self._keeps_order:
             for message in list(batch):
                 room = self._max_messages - len(batch)

@@ -12,12 +12,17 @@ from tests.subscriber.streaming.fakes import Outcomes
 
 
 def batch(
-    ids: Sequence[str], outcomes: Outcomes | None = None, *, share: int = 10, delivery: int = 1
+    ids: Sequence[str],
+    outcomes: Outcomes | None = None,
+    *,
+    share: int = 10,
+    delivery: int = 1,
+    data: bytes = b"",
 ) -> list[Message]:
     """The messages of one response; the ack id tells which delivery of its message it is."""
     received = [
         pubsub.ReceivedMessage(
-            ack_id=f"{one}/{delivery}", message=pubsub.PubsubMessage(message_id=one)
+            ack_id=f"{one}/{delivery}", message=pubsub.PubsubMessage(message_id=one, data=data)
         )
         for one in ids
     ]
@@ -27,4 +32,4 @@ def batch(
 
 def encoded(messages: list[Message], subscription: str | None = None) -> tuple[memoryview, int]:
     """The bytes of a segment with these messages, and how many Arrow batches are in it."""
-    return encode(messages, PreparedRows(subscription).take(messages))
+    return encode(PreparedRows(subscription).take(messages))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from unittest.mock import patch
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
@@ -102,6 +105,35 @@ def test_a_lost_lease_takes_only_what_is_buffered_with_it() -> None:
     assert ack_ids(ledger.cut(2, 9, 1000)) == ["c/2"]
 
 
+def test_what_was_lost_and_comes_again_is_the_last() -> None:
+    """As often as that happens; a redelivery of what is still there keeps its place."""
+    ledger = Ledger(set())
+    for delivery in (1, 2, 3):
+        lost = batch(["a", "b"], delivery=delivery)
+        arrive(ledger, lost)
+        ledger.lost(lost)
+    arrive(ledger, batch(["c", "a"]))
+    arrive(ledger, batch(["b", "c"], delivery=4))
+    assert ledger.buffered == 3
+    assert ack_ids(ledger.cut(1, 9, 1000)) == ["c/4", "a/1", "b/4"]
+
+
+def test_what_was_lost_takes_no_memory() -> None:
+    """Also while nobody asks for a segment, and always the same messages come."""
+    ledger = Ledger(set())
+    sizes = []
+    tracemalloc.start()
+    for delivery in range(20):
+        lost = batch([str(number) for number in range(500)], delivery=delivery)
+        arrive(ledger, lost)
+        ledger.lost(lost)
+        del lost
+        sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert ledger.buffered == 0
+    assert max(sizes[10:]) < 1.2 * max(sizes[:10])
+
+
 def test_adopted_leases_do_not_replace_newer_ones() -> None:
     """A redelivery may have been quicker."""
     ledger = Ledger(set())
@@ -122,6 +154,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        # The buffer is closed up now and then, few as the messages are.
+        self.few = patch("subscriber.spark.ledger._EMPTY_PLACES", 1)
+        self.few.start()
         self.done: set[str] = set()
         self.ledger = Ledger(self.done)
         self.place: dict[str, int] = {}
@@ -129,6 +164,9 @@ class LedgerMachine(RuleBasedStateMachine):
         self.acked: set[str] = set()
         self.deliveries = 0
         self.seq = 0
+
+    def teardown(self) -> None:
+        self.few.stop()
 
     @rule(ids=st.lists(st.sampled_from(IDS), max_size=6))
     def deliver(self, ids: list[str]) -> None:

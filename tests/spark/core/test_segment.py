@@ -20,9 +20,9 @@ from subscriber.spark.segment import (
 from tests.spark.core.messages import batch, encoded
 
 
-def written(folder: Path, rows: int, *, share: int = 10) -> SegmentFile:
-    data, _ = encoded(batch([str(number) for number in range(rows)], share=share))
-    Disk().write(folder / "seg", data)
+def written(folder: Path, rows: int, *, data: bytes = b"") -> SegmentFile:
+    content, _ = encoded(batch([str(number) for number in range(rows)], data=data))
+    Disk().write(folder / "seg", content)
     return SegmentFile.open(folder / "seg", 7)
 
 
@@ -40,8 +40,13 @@ def test_it_knows_its_size(tmp_path: Path) -> None:
 
 
 def test_large_messages_make_small_batches(tmp_path: Path) -> None:
-    """A batch is divided among tasks, and held in memory by each."""
-    assert written(tmp_path, 7, share=BATCH_BYTES // 2).batches == 4
+    """A batch is divided among tasks, and held in memory by each. One row may be larger."""
+    segment = written(tmp_path, 6, data=b"x" * (BATCH_BYTES // 2))
+    # Two do not fit beside their ids.
+    assert segment.batches == 6
+    assert ids(list(segment.read())) == [str(number) for number in range(6)]
+    assert written(tmp_path, 6, data=b"x" * (BATCH_BYTES // 4)).batches == 2
+    assert written(tmp_path, 1, data=b"x" * (BATCH_BYTES + 1)).batches == 1
 
 
 def test_parts_make_up_the_whole(tmp_path: Path) -> None:
