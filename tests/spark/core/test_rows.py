@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import given
@@ -37,10 +38,13 @@ MESSAGES = st.lists(
 )
 
 
-@given(MESSAGES)
-def test_each_row_says_what_its_message_says(received: list[pubsub.ReceivedMessage]) -> None:
-    """Microseconds of its time; no attempt where none is counted."""
-    rows = to_batch(Columns([one.SerializeToString() for one in received]))
+@given(MESSAGES, st.sampled_from([1, 3, 512]))
+def test_each_row_says_what_its_message_says(
+    received: list[pubsub.ReceivedMessage], at_once: int
+) -> None:
+    """Microseconds of its time; no attempt where none is counted. However many are read at once."""
+    with patch("subscriber.spark.columns._AT_ONCE", at_once):
+        rows = to_batch(Columns([one.SerializeToString() for one in received]))
     rows.validate(full=True)
     assert rows.schema == SCHEMA
     assert rows.num_rows == len(received)
