@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,9 +40,10 @@ class _Generation:
 class DoneIndex:
     """Ids of committed messages, in memory and in a journal.
 
-    Each line of the journal is one segment: `{"seq": n, "time": t, "ids": [...]}`. What it says is
-    forgotten when it is older than the settings' `dedup_window`, or when there are `dedup_messages`
-    newer ids, whichever comes first.
+    Each line of the journal is one segment: `{"seq": n, "time": t, "ids": "1\\n2\\n3"}`, or with a
+    list of the ids if one of them has a line break. What it says is forgotten when it is older than
+    the settings' `dedup_window`, or when there are `dedup_messages` newer ids, whichever comes
+    first.
 
     One thread loads and adds; whether an id is here may be asked by another.
     """
@@ -56,6 +57,8 @@ class DoneIndex:
         self._ids: set[str] = set()
         self._generations: deque[_Generation] = deque()
         self._files = 0
+        # The highest number of a segment that was noted.
+        self._newest = 0
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -80,28 +83,31 @@ class DoneIndex:
         """
         self._ids.clear()
         self._generations.clear()
+        self._newest = 0
         for path in sorted(self._folder.iterdir()):
             if match := _NAME.fullmatch(path.name):
                 self._files = int(match[1])
                 self._read(path)
         self._forget()
 
-    def add(self, seq: int, message_ids: Collection[str]) -> None:
+    def add(self, seq: int, message_ids: Iterable[str]) -> None:
         """The segment `seq` is committed. Durable when it returns.
 
         Raises:
             OSError: the disk is full, say; then nothing has changed.
         """
         now = self._clock.now()
-        ids = self._new(message_ids)
-        line = json.dumps({"seq": seq, "time": now, "ids": ids}, separators=(",", ":"))
+        ids = self._new(seq, message_ids)
+        line = json.dumps({"seq": seq, "time": now, "ids": _text(ids)}, separators=(",", ":"))
         generation = self._open(now)
         self._disk.append(generation.path, line.encode() + b"\n")
-        self._remember(generation, now, ids)
+        self._remember(seq, generation, now, ids)
         self._forget()
 
-    def _new(self, message_ids: Collection[str]) -> list[str]:
-        if self._ids.isdisjoint(message_ids):
+    def _new(self, seq: int, message_ids: Iterable[str]) -> list[str]:
+        """Without those that were noted before. No message gets into a segment that is done; but a
+        segment may be noted twice, with a crash in between."""
+        if seq > self._newest:
             return list(message_ids)
         return [message_id for message_id in message_ids if message_id not in self._ids]
 
@@ -115,12 +121,13 @@ class DoneIndex:
         self._files += 1
         return _Generation(self._folder / f"done-{self._files:020}.ids", now, now)
 
-    def _remember(self, generation: _Generation, time: float, ids: list[str]) -> None:
+    def _remember(self, seq: int, generation: _Generation, time: float, ids: list[str]) -> None:
         if not self._generations or self._generations[-1] is not generation:
             self._generations.append(generation)
         generation.newest = time
         generation.ids += ids
         self._ids.update(ids)
+        self._newest = max(self._newest, seq)
 
     def _forget(self) -> None:
         """Drop the oldest files while what they say is too old, or is more than there may be."""
@@ -140,15 +147,25 @@ class DoneIndex:
         for number, line in enumerate(lines, 1):
             try:
                 entry = json.loads(line)
-                time, ids = float(entry["time"]), entry["ids"]
+                seq, time, ids = int(entry["seq"]), float(entry["time"]), _ids(entry["ids"])
             except (ValueError, KeyError, TypeError) as error:
                 raise SpoolError(
                     f"{path}, line {number}, is damaged ({error}). Messages that it names are "
                     "committed; remove the file to go on, and they may come twice"
                 ) from error
             generation = generation or _Generation(path, time, time)
-            self._remember(generation, time, self._new(ids))
+            self._remember(seq, generation, time, self._new(seq, ids))
         if generation is None:
             self._disk.delete(path)
         else:
             generation.is_torn = bool(rest)
+
+
+def _text(ids: list[str]) -> str | list[str]:
+    """As one text, which JSON writes in one step, if that can be read again."""
+    text = "\n".join(ids)
+    return text if text.count("\n") == len(ids) - 1 else ids
+
+
+def _ids(text: str | list[str]) -> list[str]:
+    return text.split("\n") if isinstance(text, str) else text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +117,12 @@ def test_ids_are_forgotten_when_they_are_too_many(tmp_path: Path) -> None:
 
 
 def test_an_id_noted_twice_is_forgotten_once(tmp_path: Path) -> None:
-    """As after a crash between the note and the end of its segment."""
+    """As after a crash between the note and the end of its segment, or with a new checkpoint, whose
+    numbers begin anew."""
+    index_in(tmp_path).add(2, ["1", "2"])
     index = index_in(tmp_path)
-    index.add(1, ["1"])
-    index.add(1, ["1", "2"])
-    assert len(index) == len(index_in(tmp_path)) == 2
+    index.add(2, ["1", "2"])
+    index.add(1, ["2", "3"])
+    assert len(index) == len(index_in(tmp_path)) == 3
+    noted = [json.loads(line)["ids"] for line in files(tmp_path)[0].read_text().splitlines()]
+    assert noted == ["1\n2", [], "3"]
