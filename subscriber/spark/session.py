@@ -32,6 +32,10 @@ _log = logging.getLogger("pullstream.spark")
 _DRAIN_GIVE_UP = 60.0
 _DRAIN_FLUSH = 10.0
 
+# So many segments later it is tried again to write one ahead, after the spool had no room for two.
+# A vain attempt costs as much as another batch.
+_PAUSE_WITHOUT_ROOM = 20
+
 _REPORTED = (
     *("seq", "buffered", "leased"),
     *("suppressedDuplicates", "unackedCommitted", "spoolBytes"),
@@ -83,8 +87,8 @@ class IngestSession:
         self._ahead = Ahead(work_ahead)
         # Written ahead, and not asked for.
         self._next: Cut | None = None
-        # Whether the spool has room for two segments, as far as is known.
-        self._has_room = True
+        # From the segment with this number on the next one is written ahead.
+        self._ahead_from = 0
         self._closed = False
         # The newest offset that was seen, and what is known to be committed.
         self._seq = 0
@@ -263,13 +267,15 @@ class IngestSession:
     def _go_ahead(self, intake: Intake, last: Cut) -> None:
         """While the engine works on `last`: settle what it has committed, write the next."""
         self._segments.settle(intake, self._committed)
-        if self._has_room and intake.wait_until_full(*last.within, self._ahead.is_over):
+        if last.seq >= self._ahead_from and intake.wait_until_full(
+            *last.within, self._ahead.is_over
+        ):
             try:
                 self._next = self._segments.cut(intake, last.seq + 1, last.within, self._until)
             except SpoolError as error:
                 # Not to be told: when it is asked for, the one before may be gone.
                 _log.debug("segment %d is not written ahead: %s", last.seq + 1, error)
-                self._has_room = False
+                self._ahead_from = last.seq + _PAUSE_WITHOUT_ROOM
 
     def _end_ahead(self, intake: Intake) -> None:
         """From here on the caller's thread is alone with the segments."""

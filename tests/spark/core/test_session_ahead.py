@@ -136,6 +136,28 @@ def test_a_disk_that_is_full_meanwhile_loses_nothing(world: World) -> None:
     eventually(lambda: acked(world.broker) == set(published))
 
 
+def test_some_batches_after_there_was_no_room_it_is_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vain attempt is expensive; but what took the room may be gone."""
+    monkeypatch.setattr("subscriber.spark.session._PAUSE_WITHOUT_ROOM", 2)
+    disk = FillingDisk()
+    session = world.session(work_ahead=BACKGROUND, disk=disk, max_messages_per_trigger=2, linger=60)
+    publish(world.broker, 2)
+    assert session.latest(0) == 1
+    disk.full = True
+    publish(world.broker, 2)
+    eventually(lambda: "pullstream-ahead" not in threads())
+    disk.full = False
+    assert session.latest(1) == 2
+    publish(world.broker, 2)
+    eventually(lambda: "pullstream-ahead" not in threads())
+    assert "3.arrow" not in files(world)
+    assert session.latest(2) == 3
+    publish(world.broker, 2)
+    eventually(lambda: "4.arrow" in files(world))
+
+
 def test_an_available_now_run_comes_to_its_end(world: World) -> None:
     """With all acknowledged, and no more batches than are needed."""
     published = publish(world.broker, 25)
