@@ -12,7 +12,7 @@ from subscriber.feeds.position import Start
 
 from .feed_events import event_of, feed_record
 from .output import Output
-from .parameters import duration, feed_start, key_value
+from .parameters import Seconds, duration, feed_start, key_value
 from .session import Session, pass_session, session_options
 
 _COLUMNS = ("topic", "headSeq", "earliestSeq", "count", "bytes", "watchers")
@@ -133,7 +133,7 @@ def append(
 @click.option("--message-filter", help='Such as: hasPrefix(attributes.tag, "public:")')
 @click.option(
     "--wait",
-    type=click.FloatRange(0, 30),
+    type=Seconds(0, 30),
     default=0.0,
     show_default=True,
     help="Seconds to wait for a first message.",

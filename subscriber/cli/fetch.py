@@ -10,6 +10,7 @@ from subscriber.exceptions import PullTimeout
 from subscriber.message import Message
 
 from .output import Output, message_record
+from .parameters import Seconds
 from .session import Session, pass_session, session_options
 
 
@@ -31,7 +32,7 @@ from .session import Session, pass_session, session_options
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(min=0, min_open=True),
     default=5.0,
     show_default=True,
     help="Seconds to wait.",

@@ -15,6 +15,8 @@ import click
 from protocol.clock import SYSTEM_CLOCK, Clock
 from subscriber.stop_signals import STOP_SIGNALS, handled_by
 
+from .parameters import Seconds
+
 # A signal between the main thread's last look and its going to sleep wakes nobody (Python notes it
 # and runs its handler when that thread next does something): it looks again after so many seconds.
 _LOOK_SECONDS = 0.5
@@ -27,7 +29,7 @@ def end_options(command: F) -> F:
     for option in (
         click.option(
             "--idle-exit",
-            type=click.FloatRange(min=0),
+            type=Seconds(min=0),
             metavar="SECONDS",
             help="Stop when nothing has come for so long.",
         ),

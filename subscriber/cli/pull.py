@@ -13,6 +13,7 @@ from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.client import SubscriberClient
 
 from .output import message_record
+from .parameters import Seconds
 from .session import Session, pass_session, session_options
 
 
@@ -33,7 +34,7 @@ from .session import Session, pass_session, session_options
 )
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     default=10.0,
     show_default=True,
     help="Seconds to wait for the first message.",

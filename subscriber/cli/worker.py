@@ -14,6 +14,7 @@ from subscriber.worker.callback import split_name
 from subscriber.worker.job import Job
 from subscriber.worker.supervisor import Supervisor
 
+from .parameters import Seconds
 from .session import Session, pass_session, session_options
 from .worker_view import worker_view
 
@@ -52,13 +53,13 @@ _GIVING_BACK_SECONDS = 1.0
 )
 @click.option(
     "--max-latency",
-    type=click.FloatRange(min=0),
+    type=Seconds(min=0),
     metavar="SECONDS",
     help="How long a batch may wait to be full. Needs --batch.  [default: 0.1]",
 )
 @click.option(
     "--shutdown-timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(min=0, min_open=True),
     default=30.0,
     show_default=True,
     metavar="SECONDS",
