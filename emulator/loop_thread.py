@@ -9,6 +9,9 @@ from typing import Any, ClassVar, TypeVar
 
 T = TypeVar("T")
 
+# What the last tasks may take to end by themselves, in seconds, before they are cancelled.
+_LAST_TASKS = 1.0
+
 
 class LoopThread:
     """The one event loop of all emulators in this process.
@@ -62,6 +65,20 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def _close(self) -> None:
+        self.run(_finish())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _finish() -> None:
+    """Wait for what is still on the loop, such as the tasks of calls that a server has just ended.
+
+    Were the loop to go first, Python would report each of them as destroyed while pending.
+    """
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        _, late = await asyncio.wait(left, timeout=_LAST_TASKS)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)

@@ -1,0 +1,50 @@
+"""The loop of a process's emulators goes with the last of them, and leaves nothing undone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+import pytest
+
+from emulator import Emulator
+from emulator.loop_thread import LoopThread
+
+
+@pytest.fixture(autouse=True)
+def a_loop_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of emulators which other tests keep running."""
+    monkeypatch.setattr(LoopThread, "_current", None)
+    monkeypatch.setattr(LoopThread, "_users", 0)
+
+
+def leave_running(task: Callable[[], Coroutine[None, None, None]]) -> asyncio.Task[None]:
+    async def begin() -> asyncio.Task[None]:
+        return asyncio.create_task(task())
+
+    return LoopThread.current().run(begin())
+
+
+async def many_turns() -> None:
+    for _ in range(10_000):
+        await asyncio.sleep(0)
+
+
+async def for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+def test_what_is_about_to_end_ends_before_the_loop() -> None:
+    """Such as the task of a call that was ended: Python reports one that is destroyed."""
+    with Emulator():
+        last = leave_running(many_turns)
+    assert last.done()
+    assert last.exception() is None
+
+
+def test_what_does_not_end_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the end takes no longer than it may."""
+    monkeypatch.setattr("emulator.loop_thread._LAST_TASKS", 0.01)
+    with Emulator():
+        last = leave_running(for_ever)
+    assert last.cancelled()
