@@ -27,7 +27,7 @@ from .hooks import Hooks
 from .message import Message
 from .message_stream import MessageStream
 from .streaming.callbacks import is_coroutine_function
-from .streaming.manager import ReleaseAfter
+from .streaming.settings import ReleaseAfter
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -21,7 +21,8 @@ from .rpc import DEFAULT_TIMEOUT, Rpcs
 from .scheduler import Scheduler, ThreadScheduler
 from .streaming.callbacks import is_coroutine_function
 from .streaming.dispatcher import Call
-from .streaming.manager import Batching, ReleaseAfter, Settings, StreamingPullManager
+from .streaming.manager import StreamingPullManager
+from .streaming.settings import Batching, ReleaseAfter, Settings
 from .streaming.stream_call import StreamCall, begin
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from subscriber.client import SubscriberClient
 from subscriber.futures import StreamingPullFuture
 from subscriber.message import Message
-from subscriber.streaming.manager import Batching, Settings
+from subscriber.streaming.settings import Batching, Settings
 from subscriber.streaming.state import SubscriptionState
 
 from .intake import Intake

@@ -7,17 +7,16 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from protocol.clock import SYSTEM_CLOCK, Clock
 from protocol.errors import RpcError
 from protocol.messages import columns_pb2 as columns
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
-from subscriber.flow_control import FlowControl, LoadGauge
+from subscriber.flow_control import LoadGauge
 from subscriber.futures import ShutdownMode, StreamingPullFuture
-from subscriber.hooks import Hooks, HookSet, LeaseLoss
+from subscriber.hooks import HookSet, LeaseLoss
 from subscriber.message import Batch, Message, Verdict, ack_ids_of
 from subscriber.scheduler import Scheduler
 from subscriber.statistics import Statistics
@@ -31,6 +30,7 @@ from .leaser import Leaser
 from .messages_on_hold import MessagesOnHold
 from .outbox import Request
 from .receipts import ReceiptGate
+from .settings import Settings
 from .shutdown import Shutdown
 from .shutdown_terms import ShutdownTerms
 from .state import Lifecycle, StateChange, SubscriptionState
@@ -41,9 +41,6 @@ from .tally import Tally
 _log = logging.getLogger("pullstream.subscriber")
 
 
-ReleaseAfter = Literal["callback", "ack"]
-
-
 class Calls(Protocol):
     """The three RPCs that a subscription needs."""
 
@@ -52,32 +49,6 @@ class Calls(Protocol):
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Call: ...
 
     def modify_ack_deadline(self, request: pubsub.ModifyAckDeadlineRequest) -> Call: ...
-
-
-@dataclass(frozen=True)
-class Batching:
-    """How `subscribe_batch` gathers messages: so many, or for so many seconds."""
-
-    max_messages: int
-    max_latency: float
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What the user chose for a subscription; see `SubscriberClient.subscribe`.
-
-    batching: None: the callback takes one message at a time.
-    unparsed: leave the messages as they come until they are looked at (UnparsedMessages).
-    """
-
-    limits: FlowControl
-    limit_server: bool = True
-    await_callbacks: bool = False
-    release_after: ReleaseAfter = "callback"
-    give_up_after: float | None = None
-    hooks: Sequence[Hooks] = ()
-    batching: Batching | None = None
-    unparsed: bool = False
 
 
 class StreamingPullManager:

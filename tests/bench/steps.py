@@ -20,7 +20,8 @@ from rich.table import Table
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber import FlowControl, Message, Scheduler
 from subscriber.streaming.dispatcher import Call
-from subscriber.streaming.manager import Settings, StreamingPullManager
+from subscriber.streaming.manager import StreamingPullManager
+from subscriber.streaming.settings import Settings
 from subscriber.streaming.stream import Arrival
 
 STEPS = ("parse the response", "lease, count, queue", "run the callback", "settle, send the ack")

@@ -12,7 +12,8 @@ from emulator.engine import Engine
 from protocol.clock import SYSTEM_CLOCK, Clock, ManualClock
 from subscriber import FlowControl, Message, SubscriberClient, ThreadScheduler, TopicAdminClient
 from subscriber.client import _SubscriptionCalls
-from subscriber.streaming.manager import Settings, StreamingPullManager
+from subscriber.streaming.manager import StreamingPullManager
+from subscriber.streaming.settings import Settings
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 TOPIC = "projects/p/topics/topic"

@@ -26,7 +26,8 @@ from subscriber import (
 from subscriber.client import _SubscriptionCalls
 from subscriber.hooks import LeaseLoss, RequestKind
 from subscriber.streaming.liveness import PING_EVERY
-from subscriber.streaming.manager import ReleaseAfter, Settings, StreamingPullManager
+from subscriber.streaming.manager import StreamingPullManager
+from subscriber.streaming.settings import ReleaseAfter, Settings
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 TOPIC = "projects/p/topics/topic"

@@ -11,7 +11,8 @@ import pytest
 from protocol.clock import ManualClock
 from subscriber import FlowControl, MessageBatch, ThreadScheduler
 from subscriber.client import _SubscriptionCalls
-from subscriber.streaming.manager import Batching, Settings, StreamingPullManager
+from subscriber.streaming.manager import StreamingPullManager
+from subscriber.streaming.settings import Batching, Settings
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 

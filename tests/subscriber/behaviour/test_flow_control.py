@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from subscriber import FlowControl, Hooks, Message
-from subscriber.streaming.manager import ReleaseAfter
+from subscriber.streaming.settings import ReleaseAfter
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 

@@ -12,7 +12,8 @@ from subscriber.flow_control import FlowControl
 from subscriber.hooks import Hooks
 from subscriber.message import Message
 from subscriber.scheduler import Scheduler, ThreadScheduler
-from subscriber.streaming.manager import ReleaseAfter, Settings, StreamingPullManager
+from subscriber.streaming.manager import StreamingPullManager
+from subscriber.streaming.settings import ReleaseAfter, Settings
 from tests.subscriber.streaming.fakes import PATIENCE
 from tests.subscriber.streaming.scripted_stream import ScriptedCalls
 

@@ -13,7 +13,7 @@ from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 from subscriber.futures import AckFuture
 from subscriber.message import Message
 from subscriber.streaming.liveness import PING_EVERY
-from subscriber.streaming.manager import ReleaseAfter
+from subscriber.streaming.settings import ReleaseAfter
 from subscriber.streaming.state import SubscriptionState
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import SUBSCRIPTION, Gate, Managed, managed
