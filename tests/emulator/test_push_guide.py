@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.emulator.wire import PATIENCE
+from tests.subscriber.program import STRICT
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,7 +18,7 @@ def test_the_example_runs() -> None:
     page = (ROOT / "docs" / "push.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", example],
+        [sys.executable, *STRICT, "-c", example],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from protocol.messages import generate
+from tests.subscriber.program import STRICT
 
 OURS = """
 from protocol.messages import encoded_pb2, iam_pb2, pubsub_pb2, schema_pb2
@@ -23,14 +24,9 @@ assert schema_pb2.Schema(type=schema_pb2.Schema.AVRO).type == 2
 """
 
 
-# google.api_core warns when the running Python nears the end of its support. That depends on the
-# date and is no fault of either side.
-OLD_PYTHON = "ignore::FutureWarning:google.api_core._python_version_support"
-
-
 def run(program: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a fresh Python where every warning is an error."""
-    command = [sys.executable, "-W", "error", "-W", OLD_PYTHON, "-c", program]
+    command = [sys.executable, *STRICT, "-c", program]
     return subprocess.run(command, cwd=generate.ROOT, capture_output=True, text=True, check=False)
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
-FUTURE_PYTHON = "ignore::FutureWarning:google.api_core._python_version_support"
+from tests.subscriber.program import ROOT, STRICT
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
     """Run a program in a fresh Python."""
-    command = [sys.executable, "-W", "error", "-W", FUTURE_PYTHON, "-c", program]
+    command = [sys.executable, *STRICT, "-c", program]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
