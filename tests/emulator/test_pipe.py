@@ -12,10 +12,11 @@ from emulator.rest.pipe import Pipes
 from tests.emulator.wire import PATIENCE
 
 
-async def exchange(outer: socket.socket, inner: socket.socket, pipes: Pipes) -> bytes:
-    """What arrives at the far end of a pipe between two pairs of sockets."""
+async def exchange() -> bytes:
+    """What arrives at the far end of a pipe whose near end had something at once."""
+    pipes = Pipes()
     here, near = socket.socketpair()
-    far, there = outer, inner
+    far, there = socket.socketpair()
     for one in (here, near, far, there):
         one.setblocking(False)
     loop = asyncio.get_running_loop()
@@ -36,4 +37,4 @@ def test_what_comes_before_the_other_end_is_there_is_passed_on(
     """Python 3.10 reads a connection that was paused when it was made."""
     if python == "3.10":
         monkeypatch.setattr(_SelectorSocketTransport, "pause_reading", lambda transport: None)
-    assert asyncio.run(exchange(*socket.socketpair(), Pipes())) == b"early"
+    assert asyncio.run(exchange()) == b"early"
