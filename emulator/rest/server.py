@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import importlib.util
 import socket
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from ssl import SSLContext
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
 MISSING = "the HTTP side needs its extra: pip install 'pullstream[http]'"
 NOT_SHARED = "on this system the HTTP side needs a port of its own"
 
-# How long answers under way may take when the server stops, in seconds.
+# How long answers under way may take when the server stops, in seconds; and then what of them the
+# network has not taken.
 STOP_GRACE = 1.0
+
+# How often it is looked whether the network has, in seconds.
+_LOOK_EVERY = 0.01
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class RestServer:
         self._application = application
         self._runner: web.AppRunner | None = None
         self._loading = asyncio.Lock()
+        self._connections: weakref.WeakSet[asyncio.WriteTransport] = weakref.WeakSet()
         self._port = options.port
         self.grpc_address: str | None = None
         self._front: Front | None = None
@@ -106,13 +112,25 @@ class RestServer:
             await self._front.stop()
         if self._runner is not None:
             await self._runner.cleanup()
+        await self._drop_connections()
+
+    async def _drop_connections(self) -> None:
+        """aiohttp has closed them, but each stays until its client has read what is on its way."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + STOP_GRACE
+        while late := [one for one in self._connections if one.get_write_buffer_size()]:
+            if loop.time() >= deadline:
+                for connection in late:
+                    connection.abort()
+            await asyncio.sleep(_LOOK_EVERY)
 
     async def _serve(self, connection: socket.socket) -> None:
         runner = await self._ready()
         assert runner.server is not None
-        await asyncio.get_running_loop().connect_accepted_socket(
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
             runner.server, connection, ssl=self._tls
         )
+        self._connections.add(transport)
 
     async def _ready(self) -> web.AppRunner:
         async with self._loading:
