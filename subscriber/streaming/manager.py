@@ -24,6 +24,7 @@ from subscriber.statistics import Statistics
 from .callbacks import BatchRunner, CallbackRunner
 from .consumer import Consumer
 from .dispatcher import Call, Dispatcher
+from .heap import keep_between_responses
 from .heartbeater import Heartbeater
 from .lease_table import Released
 from .leaser import Leaser
@@ -152,6 +153,7 @@ class StreamingPullManager:
     def start(self) -> None:
         """Open the stream. Last of all, when every part is there to receive what it brings."""
         self._hooks.tell("subscribed", self.statistics)
+        keep_between_responses()
         self._consumer.start()
 
     # ---- for the future ------------------------------------------------------------------------

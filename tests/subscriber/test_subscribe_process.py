@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -90,3 +91,32 @@ def test_ctrl_c_ends_a_program_that_does_not_expect_it(here: World) -> None:
     assert err.count("Traceback") == 1
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert running.returncode == -signal.SIGINT
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the heap is not glibc's here")
+def test_memory_of_responses_is_kept_for_the_next_ones(here: World) -> None:
+    """It is not given back to the system, and taken anew page by page."""
+    running = program(
+        here,
+        """
+import resource
+
+def faults_of(rounds):
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    for _ in range(rounds):
+        [bytearray(b"x" * 10_000) for _ in range(300)]
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+
+def receive():
+    faults_of(50)
+    print(faults_of(100) < 100 * 100)
+
+client.subscribe(subscription, Message.nack)
+# A heap that is not the main thread's, as the reader's.
+thread = threading.Thread(target=receive)
+thread.start()
+thread.join()
+""",
+    )
+    out, err = running.communicate(timeout=PATIENCE)
+    assert (out, err, running.returncode) == ("True\n", "", 0)
