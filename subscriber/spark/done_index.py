@@ -13,6 +13,7 @@ from protocol.clock import Clock
 
 from .disk import Disk
 from .errors import SpoolError
+from .keys import Key, keys_of
 from .settings import IngestSettings
 
 _NAME = re.compile(r"done-(\d{20})\.ids")
@@ -24,7 +25,7 @@ _FILES = 8
 
 @dataclass(slots=True)
 class _Generation:
-    """The ids of one file, which are forgotten together.
+    """What one file says, which is forgotten as a whole.
 
     oldest, newest: wall times of its first and last line.
     is_torn: its last line was cut short by a crash, so nothing may be appended.
@@ -33,7 +34,7 @@ class _Generation:
     path: Path
     oldest: float
     newest: float
-    ids: list[str] = field(default_factory=list)
+    keys: list[Key] = field(default_factory=list)
     is_torn: bool = False
 
 
@@ -45,7 +46,7 @@ class DoneIndex:
     the settings' `dedup_window`, or when there are `dedup_messages` newer ids, whichever comes
     first.
 
-    One thread loads and adds; whether an id is here may be asked by another.
+    One thread loads and adds; whether a message is here may be asked by another.
     """
 
     def __init__(self, settings: IngestSettings, disk: Disk, clock: Clock) -> None:
@@ -54,21 +55,21 @@ class DoneIndex:
         self._capacity = settings.dedup_messages
         self._disk = disk
         self._clock = clock
-        self._ids: set[str] = set()
+        self._keys: set[Key] = set()
         self._generations: deque[_Generation] = deque()
         self._files = 0
         # The highest number of a segment that was noted.
         self._newest = 0
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._keys)
 
-    def __contains__(self, message_id: str) -> bool:
-        return message_id in self._ids
+    def __contains__(self, key: Key) -> bool:
+        return key in self._keys
 
-    def isdisjoint(self, message_ids: Iterable[str]) -> bool:
+    def isdisjoint(self, keys: Iterable[Key]) -> bool:
         """Whether none of these is here."""
-        return self._ids.isdisjoint(message_ids)
+        return self._keys.isdisjoint(keys)
 
     @property
     def size(self) -> int:
@@ -81,7 +82,7 @@ class DoneIndex:
         Raises:
             SpoolError: a file of it is damaged.
         """
-        self._ids.clear()
+        self._keys.clear()
         self._generations.clear()
         self._newest = 0
         for path in sorted(self._folder.iterdir()):
@@ -90,43 +91,43 @@ class DoneIndex:
                 self._read(path)
         self._forget()
 
-    def add(self, seq: int, message_ids: Iterable[str]) -> None:
+    def add(self, seq: int, keys: Iterable[Key]) -> None:
         """The segment `seq` is committed. Durable when it returns.
 
         Raises:
             OSError: the disk is full, say; then nothing has changed.
         """
         now = self._clock.now()
-        ids = self._new(seq, message_ids)
-        line = json.dumps({"seq": seq, "time": now, "ids": _text(ids)}, separators=(",", ":"))
+        new = self._new(seq, keys)
+        line = json.dumps({"seq": seq, "time": now, "ids": _text(new)}, separators=(",", ":"))
         generation = self._open(now)
         self._disk.append(generation.path, line.encode() + b"\n")
-        self._remember(seq, generation, now, ids)
+        self._remember(seq, generation, now, new)
         self._forget()
 
-    def _new(self, seq: int, message_ids: Iterable[str]) -> list[str]:
+    def _new(self, seq: int, keys: Iterable[Key]) -> list[Key]:
         """Without those that were noted before. No message gets into a segment that is done; but a
         segment may be noted twice, with a crash in between."""
         if seq > self._newest:
-            return list(message_ids)
-        return [message_id for message_id in message_ids if message_id not in self._ids]
+            return list(keys)
+        return [key for key in keys if key not in self._keys]
 
     def _open(self, now: float) -> _Generation:
         """The file for the next line: the last one, or another when that has its share."""
         if self._generations:
             last = self._generations[-1]
             is_young = now - last.oldest < self._window / _FILES
-            if is_young and len(last.ids) < self._capacity / _FILES and not last.is_torn:
+            if is_young and len(last.keys) < self._capacity / _FILES and not last.is_torn:
                 return last
         self._files += 1
         return _Generation(self._folder / f"done-{self._files:020}.ids", now, now)
 
-    def _remember(self, seq: int, generation: _Generation, time: float, ids: list[str]) -> None:
+    def _remember(self, seq: int, generation: _Generation, time: float, keys: list[Key]) -> None:
         if not self._generations or self._generations[-1] is not generation:
             self._generations.append(generation)
         generation.newest = time
-        generation.ids += ids
-        self._ids.update(ids)
+        generation.keys += keys
+        self._keys.update(keys)
         self._newest = max(self._newest, seq)
 
     def _forget(self) -> None:
@@ -134,11 +135,11 @@ class DoneIndex:
         limit = self._clock.now() - self._window
         while len(self._generations) > 1:
             oldest = self._generations[0]
-            if oldest.newest >= limit and len(self._ids) - len(oldest.ids) < self._capacity:
+            if oldest.newest >= limit and len(self._keys) - len(oldest.keys) < self._capacity:
                 return
             self._disk.delete(oldest.path)
             self._generations.popleft()
-            self._ids.difference_update(oldest.ids)
+            self._keys.difference_update(oldest.keys)
 
     def _read(self, path: Path) -> None:
         """Take in one file. Its last line may be cut short: that segment is not done then."""
@@ -154,15 +155,16 @@ class DoneIndex:
                     "committed; remove the file to go on, and they may come twice"
                 ) from error
             generation = generation or _Generation(path, time, time)
-            self._remember(seq, generation, time, self._new(seq, ids))
+            self._remember(seq, generation, time, self._new(seq, keys_of(ids)))
         if generation is None:
             self._disk.delete(path)
         else:
             generation.is_torn = bool(rest)
 
 
-def _text(ids: list[str]) -> str | list[str]:
-    """As one text, which JSON writes in one step, if that can be read again."""
+def _text(keys: list[Key]) -> str | list[str]:
+    """The ids as one text, which JSON writes in one step, if that can be read again."""
+    ids = list(map(str, keys))
     text = "\n".join(ids)
     return text if text.count("\n") == len(ids) - 1 else ids
 

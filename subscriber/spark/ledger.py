@@ -10,16 +10,18 @@ from typing import Protocol, cast
 
 from subscriber.message import SHARE, Message
 
+from .keys import Key, key_of, keys_of
+
 # Of the buffer, places that may be empty before it is made anew.
 _EMPTY_PLACES = 1000
 
 
 class Done(Protocol):
-    """The ids of messages that are committed."""
+    """The messages that are committed."""
 
-    def __contains__(self, message_id: str, /) -> bool: ...
+    def __contains__(self, key: Key, /) -> bool: ...
 
-    def isdisjoint(self, message_ids: Iterable[str], /) -> bool: ...
+    def isdisjoint(self, keys: Iterable[Key], /) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -52,16 +54,16 @@ class Ledger:
         self._done = done
         # Of every id the message with which its lease is held now; None for a lease of an earlier
         # process that is not adopted yet.
-        self._held: dict[str, Message | None] = {}
+        self._held: dict[Key, Message | None] = {}
         # The ids of the buffer in the order of arrival. A redelivery takes the place of what it
         # repeats. The place of one that was lost is empty: of its id, so many of the first ones.
-        self._buffer: list[str] = []
-        self._lost: Counter[str] = Counter()
+        self._buffer: list[Key] = []
+        self._lost: Counter[Key] = Counter()
         # Of the buffer.
         self._bytes = 0
-        self._segments: dict[int, list[str]] = {}
+        self._segments: dict[int, list[Key]] = {}
         # The ids of all segments, while nothing has changed since somebody asked.
-        self._spooled_ids: frozenset[str] | None = None
+        self._spooled_keys: frozenset[Key] | None = None
         self.suppressed: int = 0
 
     @property
@@ -84,47 +86,47 @@ class Ledger:
 
     def arrived(self, messages: Sequence[Message], message_ids: Sequence[str]) -> Arrival:
         """Messages came in. Their ids were looked at before, and are not looked up again."""
-        before = len(self._held)
-        if self._knows_none(message_ids):
-            self._held.update(zip(message_ids, messages, strict=True))
+        before, keys = len(self._held), keys_of(message_ids)
+        if self._knows_none(keys):
+            self._held.update(zip(keys, messages, strict=True))
             if len(self._held) == before + len(messages):
-                self._buffer += message_ids
+                self._buffer += keys
                 self._bytes += sum(map(SHARE, messages))
                 return Arrival(fresh=len(messages))
             # One of them is there twice.
-            for message_id in message_ids:
-                self._held.pop(message_id, None)
+            for key in keys:
+                self._held.pop(key, None)
         arrival = Arrival()
         for message in messages:
             self._sort(message, arrival)
         self.suppressed += len(arrival.done)
         return arrival
 
-    def _knows_none(self, message_ids: Sequence[str]) -> bool:
+    def _knows_none(self, keys: Sequence[Key]) -> bool:
         """Whether all are new, as they nearly always are."""
-        return self._held.keys().isdisjoint(message_ids) and self._done.isdisjoint(message_ids)
+        return self._held.keys().isdisjoint(keys) and self._done.isdisjoint(keys)
 
     def _sort(self, message: Message, arrival: Arrival) -> None:
-        message_id = message.message_id
-        if message_id in self._held:
-            outdated, self._held[message_id] = self._held[message_id], message
+        key = key_of(message.message_id)
+        if key in self._held:
+            outdated, self._held[key] = self._held[key], message
             if outdated is not None:
                 arrival.outdated.append(outdated)
-                if not self._is_spooled(message_id):
+                if not self._is_spooled(key):
                     self._bytes += message.batch.share - outdated.batch.share
-        elif message_id in self._done:
+        elif key in self._done:
             arrival.done.append(message)
         else:
-            self._held[message_id] = message
-            self._buffer.append(message_id)
+            self._held[key] = message
+            self._buffer.append(key)
             self._bytes += message.batch.share
             arrival.fresh += 1
 
-    def _is_spooled(self, message_id: str) -> bool:
+    def _is_spooled(self, key: Key) -> bool:
         """Whether what is held is in a segment; else it is in the buffer."""
-        if self._spooled_ids is None:
-            self._spooled_ids = frozenset(chain.from_iterable(self._segments.values()))
-        return message_id in self._spooled_ids
+        if self._spooled_keys is None:
+            self._spooled_keys = frozenset(chain.from_iterable(self._segments.values()))
+        return key in self._spooled_keys
 
     def has(self, messages: int, size: int) -> bool:
         """Whether the buffer has so many messages, or so many bytes."""
@@ -133,10 +135,10 @@ class Ledger:
     def lost(self, messages: Iterable[Message]) -> None:
         """The leases of messages are over: what is not in a segment yet will come again."""
         for message in messages:
-            message_id = message.message_id
-            if self._held.get(message_id) is message and not self._is_spooled(message_id):
-                del self._held[message_id]
-                self._lost[message_id] += 1
+            key = key_of(message.message_id)
+            if self._held.get(key) is message and not self._is_spooled(key):
+                del self._held[key]
+                self._lost[key] += 1
                 self._bytes -= message.batch.share
         if len(self._buffer) > 2 * self.buffered + _EMPTY_PLACES:
             self._close_up()
@@ -157,18 +159,18 @@ class Ledger:
         count = min(self._within(max_bytes), max_messages, len(self._buffer))
         if count == 0:
             return []
-        message_ids = self._buffer[:count]
+        keys = self._buffer[:count]
         del self._buffer[:count]
-        messages = self._messages(message_ids)
+        messages = self._messages(keys)
         self._bytes -= sum(map(SHARE, messages))
-        self._segments[seq] = message_ids
-        self._spooled_ids = None
+        self._segments[seq] = keys
+        self._spooled_keys = None
         return messages
 
-    def _messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """The messages of ids that are in the buffer, or were: none of those is an earlier
+    def _messages(self, keys: Iterable[Key]) -> list[Message]:
+        """The messages of keys that are in the buffer, or were: none of those is an earlier
         process's."""
-        return cast("list[Message]", list(map(self._held.__getitem__, message_ids)))
+        return cast("list[Message]", list(map(self._held.__getitem__, keys)))
 
     def _within(self, max_bytes: int) -> int:
         """How many of the first of the buffer have no more bytes than that; one in any case."""
@@ -179,15 +181,15 @@ class Ledger:
 
     def put_back(self, seq: int) -> None:
         """What was cut is no segment: its messages are the first of the buffer again."""
-        message_ids = self._segments.pop(seq)
-        self._spooled_ids = None
-        self._buffer[:0] = message_ids
-        self._bytes += sum(map(SHARE, self._messages(message_ids)))
+        keys = self._segments.pop(seq)
+        self._spooled_keys = None
+        self._buffer[:0] = keys
+        self._bytes += sum(map(SHARE, self._messages(keys)))
 
-    def restore(self, seq: int, message_ids: Iterable[str]) -> None:
+    def restore(self, seq: int, message_ids: Sequence[str]) -> None:
         """A segment of an earlier process is there, whose leases are not adopted yet."""
-        self._segments[seq] = list(message_ids)
-        self._spooled_ids = None
+        self._segments[seq] = keys_of(message_ids)
+        self._spooled_keys = None
         self._held.update(dict.fromkeys(self._segments[seq]))
 
     def adopted(self, seq: int, messages: dict[str, Message]) -> list[Message]:
@@ -195,34 +197,35 @@ class Ledger:
         their message has been delivered again meanwhile."""
         outdated = []
         for message_id, message in messages.items():
-            if self._held[message_id] is None:
-                self._held[message_id] = message
+            key = key_of(message_id)
+            if self._held[key] is None:
+                self._held[key] = message
             else:
                 outdated.append(message)
         return outdated
 
-    def ids(self, seq: int) -> Sequence[str]:
-        """The message ids of a segment that is not committed."""
+    def keys(self, seq: int) -> Sequence[Key]:
+        """The messages of a segment that is not committed."""
         return self._segments[seq]
 
     def committed(self, seq: int) -> list[Message]:
         """A segment is committed, and the done index has it; returns what may be acknowledged."""
-        message_ids = self._segments.pop(seq)
-        self._spooled_ids = None
-        return _there(map(self._held.pop, message_ids, repeat(None)))
+        keys = self._segments.pop(seq)
+        self._spooled_keys = None
+        return _there(map(self._held.pop, keys, repeat(None)))
 
     def leased(self) -> list[Message]:
         """The messages of the segments that are not committed."""
         return _there(map(self._held.__getitem__, chain.from_iterable(self._segments.values())))
 
 
-def _without_first(message_ids: Iterable[str], counts: Counter[str]) -> Iterator[str]:
+def _without_first(keys: Iterable[Key], counts: Counter[Key]) -> Iterator[Key]:
     """Without so many of the first of each."""
-    for message_id in message_ids:
-        if counts[message_id]:
-            counts[message_id] -= 1
+    for key in keys:
+        if counts[key]:
+            counts[key] -= 1
         else:
-            yield message_id
+            yield key
 
 
 def _there(messages: Iterable[Message | None]) -> list[Message]:

@@ -22,7 +22,7 @@ class Recovery:
         with intake.ledger() as ledger:
             for seq, held in self._leases.items():
                 if seq <= planned:
-                    ledger.restore(seq, held)
+                    ledger.restore(seq, list(held))
 
     def adopt(self, feed: Feed) -> None:
         """Go on with the leases of what is kept, and give back the rest.

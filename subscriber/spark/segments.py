@@ -120,10 +120,10 @@ class Segments:
         come again, and are known. If it cannot be written, the next call tries again.
         """
         with intake.ledger() as ledger:
-            segments = [(seq, ledger.ids(seq)) for seq in ledger.segments if seq <= committed]
-        for seq, message_ids in segments:
+            segments = [(seq, ledger.keys(seq)) for seq in ledger.segments if seq <= committed]
+        for seq, keys in segments:
             try:
-                self.done.add(seq, message_ids)
+                self.done.add(seq, keys)
             except OSError as error:
                 _log.error(
                     "segment %d is committed, but cannot be noted (%s): its messages are not "

@@ -13,6 +13,7 @@ from subscriber.streaming.outbox import ACK, Outbox
 
 from .disk import Disk
 from .done_index import DoneIndex
+from .keys import keys_of
 from .settings import IngestSettings
 from .spool import Spool
 
@@ -49,7 +50,7 @@ def settle(
         ack_ids: list[str] = []
         for seq in [seq for seq in spool.numbers if seq <= end]:
             leases = spool.get(seq).leases()
-            done.add(seq, leases)
+            done.add(seq, keys_of(list(leases)))
             ack_ids += leases.values()
             spool.remove(seq)
         if not ack_ids:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from subscriber.message import Message
+from subscriber.spark.keys import Key, key_of
 from subscriber.spark.ledger import Arrival, Ledger
 from tests.spark.core.messages import batch
 
@@ -157,7 +158,7 @@ class LedgerMachine(RuleBasedStateMachine):
         # The buffer is closed up now and then, few as the messages are.
         self.few = patch("subscriber.spark.ledger._EMPTY_PLACES", 1)
         self.few.start()
-        self.done: set[str] = set()
+        self.done: set[Key] = set()
         self.ledger = Ledger(self.done)
         self.place: dict[str, int] = {}
         self.newest: dict[str, Message] = {}
@@ -173,9 +174,9 @@ class LedgerMachine(RuleBasedStateMachine):
         self.deliveries += 1
         messages = batch(ids, delivery=self.deliveries)
         arrival = arrive(self.ledger, messages)
-        assert ack_ids(arrival.done) == [m.ack_id for m in messages if m.message_id in self.done]
+        assert ack_ids(arrival.done) == [m.ack_id for m in messages if m.message_id in self.acked]
         for message in messages:
-            if message.message_id not in self.done:
+            if message.message_id not in self.acked:
                 self.place.setdefault(message.message_id, 0)
                 self.newest[message.message_id] = message
 
@@ -193,9 +194,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def commit(self, seq: int) -> None:
         if seq not in self.ledger.segments:
             return
-        ids = self.ledger.ids(seq)
-        assert ids == [one for one, place in self.place.items() if place == seq]
-        self.done.update(ids)
+        keys = self.ledger.keys(seq)
+        assert keys == [key_of(one) for one, place in self.place.items() if place == seq]
+        self.done.update(keys)
         for message in self.ledger.committed(seq):
             assert message is self.newest.pop(message.message_id)
             del self.place[message.message_id]
