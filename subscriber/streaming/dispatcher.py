@@ -21,12 +21,15 @@ from subscriber.message import Message, Outcome, Verdict, ack_ids_of
 
 from .inbox import Inbox
 from .linger import Linger
-from .outbox import ACK, Outbox, Request, resolve
+from .outbox import ACK, MAX_IDS, Outbox, Request, resolve
 from .verdicts import Answer
 
 _log = logging.getLogger("pullstream.dispatcher")
 
-# Requests under way at a time. While all are, outcomes gather and go out in larger ones.
+# Requests under way at a time. While all are, outcomes gather and go out in larger ones. So they do
+# while as many acknowledgements are unanswered as one request can hold, or flow control's window:
+# gRPC answers on one thread of the channel, and where a hundred subscriptions are busy that thread
+# is seconds behind. Ten full requests of each were most of the memory that they took.
 MAX_IN_FLIGHT = 10
 
 # How long the thread may take to come to its end when it has been told to give up, in seconds.
@@ -102,6 +105,7 @@ class Dispatcher:
         self._send = send
         self._listener = listener
         self._linger = Linger(max_messages)
+        self._max_acks_in_flight = max(max_messages, MAX_IDS)
         self._report_at_once = report_at_once
         self._outbox = Outbox()
         self._in_flight: dict[int, tuple[Request, Call]] = {}
@@ -215,7 +219,7 @@ class Dispatcher:
     def _next_events(self) -> list[Event]:
         """Wait until there is something to do, and a little longer for what comes with it."""
         # With all calls under way nothing can be sent, due or not, before one is answered.
-        full = len(self._in_flight) >= MAX_IN_FLIGHT
+        full = self._is_full()
         self._awaits_answers = (
             full
             or self._report_at_once
@@ -278,8 +282,14 @@ class Dispatcher:
         else:
             self._outbox.track(seconds, message.ack_id, future)
 
+    def _is_full(self) -> bool:
+        """Whether an answer must come before another call is begun."""
+        requests = [request for request, _ in self._in_flight.values()]
+        acks = sum(len(request.ack_ids) for request in requests if request.is_ack)
+        return len(requests) >= MAX_IN_FLIGHT or acks >= self._max_acks_in_flight
+
     def _send_requests(self) -> None:
-        while len(self._in_flight) < MAX_IN_FLIGHT:
+        while not self._is_full():
             request = self._outbox.next_request(self._clock.monotonic())
             if request is None:
                 return

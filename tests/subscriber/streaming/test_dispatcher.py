@@ -15,7 +15,7 @@ from subscriber.futures import AckFuture
 from subscriber.message import Message, Verdict
 from subscriber.streaming import linger as linger_module
 from subscriber.streaming.dispatcher import MAX_IN_FLIGHT
-from subscriber.streaming.outbox import Request
+from subscriber.streaming.outbox import MAX_IDS, Request
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.dispatching import Rig, Settled
 from tests.subscriber.streaming.fakes import PATIENCE, Server, UnaryCall
@@ -79,6 +79,19 @@ def test_several_calls_are_under_way_at_a_time(rig: Rig) -> None:
     rig.settle()
     assert rig.server.calls_waiting == 0
     calls[3].answer()
+    assert len(rig.server.next_call().request.ack_ids) == 100
+
+
+def test_no_more_is_under_way_than_a_full_request_or_a_window(rig: Rig) -> None:
+    """A server, or a thread of gRPC, that is slow to answer finds the rest gathered."""
+    rig.dispatcher.ack_all([rig.message(f"first-{number}") for number in range(MAX_IDS)])
+    call = rig.server.next_call()
+    assert len(call.request.ack_ids) == MAX_IDS
+    for number in range(100):
+        rig.message(f"more-{number}").ack()
+    rig.settle()
+    assert rig.server.calls_waiting == 0
+    call.answer()
     assert len(rig.server.next_call().request.ack_ids) == 100
 
 
