@@ -24,7 +24,7 @@ from subscriber.statistics import Statistics
 from .callbacks import BatchRunner, CallbackRunner
 from .consumer import Consumer
 from .dispatcher import Call, Dispatcher
-from .heap import keep_between_responses
+from .heap import Heap
 from .heartbeater import Heartbeater
 from .lease_table import Released
 from .leaser import Leaser
@@ -86,6 +86,7 @@ class StreamingPullManager:
         self._terms = ShutdownTerms(clock)
         self.future = StreamingPullFuture(self)
 
+        self._heap = Heap()
         self._hold = MessagesOnHold()
         self._gate = ReceiptGate()
         self._gauge = LoadGauge(limits, pause=self._pause, resume=self._resume)
@@ -153,7 +154,6 @@ class StreamingPullManager:
     def start(self) -> None:
         """Open the stream. Last of all, when every part is there to receive what it brings."""
         self._hooks.tell("subscribed", self.statistics)
-        keep_between_responses()
         self._consumer.start()
 
     # ---- for the future ------------------------------------------------------------------------
@@ -227,6 +227,7 @@ class StreamingPullManager:
 
     def _on_response(self, arrival: Arrival) -> None:
         response, size = arrival
+        self._heap.received(size)
         received = response.received_messages
         self._heartbeater.received(is_pong=not received)
         properties = response.subscription_properties

@@ -94,8 +94,9 @@ def test_ctrl_c_ends_a_program_that_does_not_expect_it(here: World) -> None:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the heap is not glibc's here")
-def test_memory_of_responses_is_kept_for_the_next_ones(here: World) -> None:
+def test_memory_of_large_responses_is_kept_for_the_next_ones(here: World) -> None:
     """It is not given back to the system, and taken anew page by page."""
+    here.publish(b"x" * 100_000)
     running = program(
         here,
         """
@@ -107,13 +108,20 @@ def faults_of(rounds):
         [bytearray(b"x" * 10_000) for _ in range(300)]
     return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
 
-def receive():
+def measure():
     faults_of(50)
     print(faults_of(100) < 100 * 100)
 
-client.subscribe(subscription, Message.nack)
+both = threading.Barrier(3)
+
+def take(message):
+    message.ack()
+    both.wait()
+
+client.subscribe(subscription, take)
+both.wait()
 # A heap that is not the main thread's, as the reader's.
-thread = threading.Thread(target=receive)
+thread = threading.Thread(target=measure)
 thread.start()
 thread.join()
 """,
