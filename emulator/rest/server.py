@@ -8,6 +8,7 @@ import importlib.util
 import socket
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,7 @@ class RestServer:
         self._application = application
         self._runner: web.AppRunner | None = None
         self._loading = asyncio.Lock()
-        self._connections: weakref.WeakSet[asyncio.WriteTransport] = weakref.WeakSet()
+        self._connections: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._port = options.port
         self.grpc_address: str | None = None
         self._front: Front | None = None
@@ -115,22 +116,29 @@ class RestServer:
         await self._drop_connections()
 
     async def _drop_connections(self) -> None:
-        """aiohttp has closed them, but each stays until its client has read what is on its way."""
+        """aiohttp has closed them, but each stays until its client has read what is on its way, and
+        with TLS has said that it has."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + STOP_GRACE
-        while late := [one for one in self._connections if one.get_write_buffer_size()]:
-            if loop.time() >= deadline:
-                for connection in late:
-                    connection.abort()
+        while (late := self._open_connections()) and loop.time() < deadline:
             await asyncio.sleep(_LOOK_EVERY)
+        for connection in late:
+            # Whoever still writes finds that out, and closes it.
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        if late:
+            await asyncio.sleep(_LOOK_EVERY)
+
+    def _open_connections(self) -> list[socket.socket]:
+        return [connection for connection in self._connections if connection.fileno() != -1]
 
     async def _serve(self, connection: socket.socket) -> None:
         runner = await self._ready()
         assert runner.server is not None
-        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+        self._connections.add(connection)
+        await asyncio.get_running_loop().connect_accepted_socket(
             runner.server, connection, ssl=self._tls
         )
-        self._connections.add(transport)
 
     async def _ready(self) -> web.AppRunner:
         async with self._loading:
