@@ -14,6 +14,7 @@ from .flow_control import FlowControl
 from .follow.following import FollowingClient
 from .futures import StreamingPullFuture
 from .hooks import Hooks
+from .interpreter_exit import begin_call
 from .listen.listening import ListeningClient
 from .message import Message, MessageBatch
 from .request import routing_header
@@ -198,13 +199,11 @@ class _SubscriptionCalls:
         return begin(self._channel, first, self._metadata)
 
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Call:
-        call: Call = self._acknowledge.future(
-            request, timeout=DEFAULT_TIMEOUT, metadata=self._metadata
+        return begin_call(
+            self._acknowledge, request, timeout=DEFAULT_TIMEOUT, metadata=self._metadata
         )
-        return call
 
     def modify_ack_deadline(self, request: pubsub.ModifyAckDeadlineRequest) -> Call:
-        call: Call = self._modify_ack_deadline.future(
-            request, timeout=DEFAULT_TIMEOUT, metadata=self._metadata
+        return begin_call(
+            self._modify_ack_deadline, request, timeout=DEFAULT_TIMEOUT, metadata=self._metadata
         )
-        return call
