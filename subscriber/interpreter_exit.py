@@ -26,16 +26,27 @@ def begins() -> None:
         _threads_are_refused = True
 
 
+def threads_are_refused() -> bool:
+    """Whether no thread can be started any more."""
+    return _threads_are_refused
+
+
 def begin_call(stub: Any, request: Any, **options: Any) -> Call:
     """Begin a unary call; of one that cannot be begun without a thread, wait for the end.
 
     gRPC answers a call that is begun on a thread of the channel, which it starts with the first
-    one. Where it cannot, it counts that call all the same, and closing the channel waits for it for
-    ever.
+    one. Where it cannot, it counts that call all the same, and closing the channel would wait for
+    it for ever: `ServiceClient.close` leaves it open then, as the process ends.
     """
     if not _threads_are_refused:
-        call: Call = stub.future(request, **options)
-        return call
+        try:
+            call: Call = stub.future(request, **options)
+            return call
+        except RuntimeError:
+            # Maybe the interpreter has begun to exit, and has not called anybody yet.
+            begins()
+            if not _threads_are_refused:
+                raise
     try:
         stub(request, **{**options, "timeout": _TIMEOUT})
     except grpc.RpcError as error:

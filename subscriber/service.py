@@ -15,6 +15,7 @@ from protocol.messages import iam_pb2 as iam
 from protocol.rpcs import BY_METHOD
 
 from .connection import ClientOptions, locate, open_channel
+from .interpreter_exit import threads_are_refused
 from .paging import Pager
 from .request import build_request
 from .rpc import CallOptions, Rpcs
@@ -120,6 +121,9 @@ class ServiceClient:
     def close(self) -> None:
         """End all calls and the connection. A second call does nothing."""
         self._closed = True
+        if threads_are_refused():
+            # The process ends, and its connections with it; see `begin_call`.
+            return
         for channel in self._channels:
             channel.close()
 
