@@ -14,7 +14,6 @@ import grpc
 
 from protocol.clock import SYSTEM_CLOCK
 
-from . import interpreter_exit
 from .connection import ClientOptions
 from .exceptions import SubscriberClosed, forked
 from .futures import RunningFuture, ShutdownMode
@@ -110,6 +109,5 @@ _EXIT_TIMEOUT = 5.0
 
 @atexit.register
 def _close_all() -> None:
-    interpreter_exit.begins()
     for client in list(_in_use):
         client.close(_EXIT_TIMEOUT, "nack")

@@ -14,21 +14,16 @@ if TYPE_CHECKING:
 # How long such a call may take, in seconds.
 _TIMEOUT = 5.0
 
-_threads_are_refused = False
 
-
-def begins() -> None:
-    """The interpreter exits. Finds out whether threads can still be started."""
-    global _threads_are_refused
+def threads_are_refused() -> bool:
+    """Whether no thread can be started any more: tried, but only once the main thread has ended."""
+    if threading.main_thread().is_alive():
+        return False
     try:
         threading.Thread(target=lambda: None, daemon=True).start()
     except RuntimeError:
-        _threads_are_refused = True
-
-
-def threads_are_refused() -> bool:
-    """Whether no thread can be started any more."""
-    return _threads_are_refused
+        return True
+    return False
 
 
 def begin_call(stub: Any, request: Any, **options: Any) -> Call:
@@ -38,15 +33,9 @@ def begin_call(stub: Any, request: Any, **options: Any) -> Call:
     one. Where it cannot, it counts that call all the same, and closing the channel would wait for
     it for ever: `ServiceClient.close` leaves it open then, as the process ends.
     """
-    if not _threads_are_refused:
-        try:
-            call: Call = stub.future(request, **options)
-            return call
-        except RuntimeError:
-            # Maybe the interpreter has begun to exit, and has not called anybody yet.
-            begins()
-            if not _threads_are_refused:
-                raise
+    if not threads_are_refused():
+        call: Call = stub.future(request, **options)
+        return call
     try:
         stub(request, **{**options, "timeout": _TIMEOUT})
     except grpc.RpcError as error:

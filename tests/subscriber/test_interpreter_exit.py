@@ -18,7 +18,7 @@ def test_what_was_decided_is_still_told_to_the_server(monkeypatch: pytest.Monkey
         handled = threading.Event()
 
         def handle(message: Message) -> None:
-            monkeypatch.setattr(interpreter_exit, "_threads_are_refused", True)
+            monkeypatch.setattr(interpreter_exit, "threads_are_refused", lambda: True)
             message.ack()
             handled.set()
 
