@@ -62,7 +62,7 @@ class Ledger:
         # Of the buffer.
         self._bytes = 0
         self._segments: dict[int, list[Key]] = {}
-        # The ids of all segments, while nothing has changed since somebody asked.
+        # The keys of all segments, while nothing has changed since somebody asked.
         self._spooled_keys: frozenset[Key] | None = None
         self.suppressed: int = 0
 

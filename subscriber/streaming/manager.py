@@ -24,7 +24,6 @@ from subscriber.statistics import Statistics
 from .callbacks import BatchRunner, CallbackRunner
 from .consumer import Consumer
 from .dispatcher import Call, Dispatcher
-from .heap import Heap
 from .heartbeater import Heartbeater
 from .lease_table import Released
 from .leaser import Leaser
@@ -86,7 +85,6 @@ class StreamingPullManager:
         self._terms = ShutdownTerms(clock)
         self.future = StreamingPullFuture(self)
 
-        self._heap = Heap()
         self._hold = MessagesOnHold()
         self._gate = ReceiptGate()
         self._gauge = LoadGauge(limits, pause=self._pause, resume=self._resume)
@@ -227,7 +225,6 @@ class StreamingPullManager:
 
     def _on_response(self, arrival: Arrival) -> None:
         response, size = arrival
-        self._heap.received(size)
         received = response.received_messages
         self._heartbeater.received(is_pong=not received)
         properties = response.subscription_properties

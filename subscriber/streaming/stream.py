@@ -16,6 +16,7 @@ from protocol.messages import columns_pb2 as columns
 from protocol.messages import pubsub_pb2 as pubsub
 
 from .backoff import Backoff
+from .heap import Heap
 from .inbox import Inbox
 from .stream_call import StreamCall
 
@@ -103,6 +104,7 @@ class ResumingStream:
         self._listener = listener
         self._give_up_after = give_up_after
         self._backoff = Backoff(0.1, 10.0)
+        self._heap = Heap()
         # Since when there is no stream that works.
         self._down_since = clock.monotonic()
         self._opened_at = self._down_since
@@ -202,6 +204,7 @@ class ResumingStream:
                 # Parsed here and not by gRPC: its thread has the other calls to see to, and the
                 # length, which flow control needs, would have to be computed again.
                 arrival = Arrival(self._parse(encoded), len(encoded))
+                self._heap.received(arrival.size)
             except StopIteration:
                 self._broken(None)
             except RpcError as error:
