@@ -26,6 +26,10 @@ SUITES = sorted(path.name.removesuffix(".test.js") for path in FOLDER.glob("*.te
 SUITE_TIMEOUT = 60.0
 INSTALL_TIMEOUT = 100.0
 
+# All in one of the suite's processes: two that install into the one folder at the same time spoil
+# it for each other.
+pytestmark = pytest.mark.xdist_group("node")
+
 
 @pytest.fixture(scope="module")
 def node() -> str:
