@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import grpc
+
 from protocol.messages import pubsub_pb2 as pubsub
 
 from .admin import SubscriberAdmin
+from .connections import Connections, GivenChannel
 from .coroutines import CoroutineScheduler
 from .fetch.fetching import FetchingClient
 from .flow_control import FlowControl
@@ -153,7 +156,7 @@ class SubscriberClient(SubscriberAdmin, FetchingClient, FollowingClient, Listeni
         if not callable(callback):
             raise TypeError(f"callback is {callback!r}; it must be callable with one message")
         scheduler = _scheduler_for(callback, scheduler, max_workers)
-        calls = _SubscriptionCalls(self._rpcs, subscription)
+        calls = _SubscriptionCalls(self._rpcs, self._connections, subscription)
 
         def start() -> StreamingPullFuture:
             manager = StreamingPullManager(
@@ -187,15 +190,24 @@ def _positive(name: str, seconds: float | None) -> float | None:
 
 
 class _SubscriptionCalls:
-    """The RPCs of one subscription, as its manager wants them: started, not waited for."""
+    """The RPCs of one subscription, as its manager wants them: started, not waited for.
 
-    def __init__(self, rpcs: Rpcs, subscription: str) -> None:
-        self._channel = rpcs.channel
+    The manager's threads start them, one of them the streams; its end closes.
+    """
+
+    def __init__(
+        self, rpcs: Rpcs, connections: Connections | GivenChannel, subscription: str
+    ) -> None:
+        self._connections = connections
+        # That of the stream, from when there is one.
+        self._channel: grpc.Channel | None = None
         self._acknowledge = rpcs.stub("Acknowledge")
         self._modify_ack_deadline = rpcs.stub("ModifyAckDeadline")
         self._metadata = (routing_header(pubsub.AcknowledgeRequest(subscription=subscription)),)
 
     def streaming_pull(self, first: pubsub.StreamingPullRequest) -> StreamCall:
+        if self._channel is None:
+            self._channel = self._connections.open()
         return begin(self._channel, first, self._metadata)
 
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Call:
@@ -207,3 +219,7 @@ class _SubscriptionCalls:
         return begin_call(
             self._modify_ack_deadline, request, timeout=DEFAULT_TIMEOUT, metadata=self._metadata
         )
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._connections.close(self._channel)

@@ -1,8 +1,8 @@
 """Where to connect, and how.
 
 `locate` decides, from what the caller said and from the environment, without touching the network;
-`open_channel` carries the decision out. google-auth is imported only when a token is needed: it
-would cost every program with a local broker a tenth of a second.
+`security_of` and `open_channel` carry the decision out. google-auth is imported only when a token
+is needed: it would cost every program with a local broker a tenth of a second.
 """
 
 from __future__ import annotations
@@ -123,16 +123,14 @@ def channel_options(target: Target, window_bytes: int = WINDOW_BYTES) -> list[tu
     return options
 
 
-def open_channel(
+def security_of(
     target: Target,
     *,
     credentials: Credentials | None = None,
     channel_credentials: grpc.ChannelCredentials | None = None,
-    window_bytes: int = WINDOW_BYTES,
-) -> grpc.Channel:
-    """A channel to `target`; it connects when the first call is made.
-
-    `window_bytes` is about how much gRPC takes in of a stream before we read it.
+) -> grpc.ChannelCredentials | None:
+    """What connections to `target` are secured by: all of them, so that credentials are looked for
+    once. None: by nothing, it is spoken to in plain text.
 
     With TLS, `credentials` default to the application default credentials, and
     `channel_credentials` to the system's root certificates. Anonymous credentials send no token.
@@ -140,12 +138,26 @@ def open_channel(
     Raises:
         Unauthenticated: a token is needed and there are no application default credentials.
     """
-    options = channel_options(target, window_bytes)
     if target.plaintext:
-        return grpc.insecure_channel(target.address, options)
+        return None
     security = channel_credentials or grpc.ssl_channel_credentials()
-    if not is_anonymous(credentials):
-        security = grpc.composite_channel_credentials(security, _call_credentials(credentials))
+    if is_anonymous(credentials):
+        return security
+    return grpc.composite_channel_credentials(security, _call_credentials(credentials))
+
+
+def open_channel(
+    target: Target, security: grpc.ChannelCredentials | None, window_bytes: int = WINDOW_BYTES
+) -> grpc.Channel:
+    """A channel to `target`; it connects when the first call is made.
+
+    Args:
+        security: what `security_of` says.
+        window_bytes: about how much gRPC takes in of a stream before we read it.
+    """
+    options = channel_options(target, window_bytes)
+    if security is None:
+        return grpc.insecure_channel(target.address, options)
     return grpc.secure_channel(target.address, security, options)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -14,8 +13,8 @@ from protocol import names
 from protocol.messages import iam_pb2 as iam
 from protocol.rpcs import BY_METHOD
 
-from .connection import ClientOptions, locate, open_channel
-from .interpreter_exit import threads_are_refused
+from .connection import ClientOptions, locate, security_of
+from .connections import Connections, GivenChannel
 from .paging import Pager
 from .request import build_request
 from .rpc import CallOptions, Rpcs
@@ -54,11 +53,9 @@ class ServiceClient:
         channel: grpc.Channel | None = None,
         channel_credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
-        # Those that were opened here, and are closed here.
-        self._channels: list[grpc.Channel] = []
-        self._open_channel: Callable[..., grpc.Channel] | None = None
         self._closed = False
         self._target = ""
+        self._connections: Connections | GivenChannel
         if channel is None:
             target = locate(
                 endpoint=endpoint,
@@ -66,22 +63,19 @@ class ServiceClient:
                 credentials=credentials,
                 channel_credentials=channel_credentials,
             )
-            self._open_channel = partial(
-                open_channel,
-                target,
-                credentials=credentials,
-                channel_credentials=channel_credentials,
+            security = security_of(
+                target, credentials=credentials, channel_credentials=channel_credentials
             )
-            channel = self._open_channel()
-            self._channels.append(channel)
+            self._connections = Connections(target, security)
             self._target = target.address
         elif any((endpoint, client_options, credentials, channel_credentials)):
             raise ValueError(
                 "channel= says where and how to connect: leave out endpoint, client_options, "
                 "credentials and channel_credentials"
             )
-        self._channel = channel
-        self._rpcs = Rpcs(channel)
+        else:
+            self._connections = GivenChannel(channel)
+        self._rpcs = Rpcs(self._connections.open())
 
     @classmethod
     def from_service_account_info(cls, info: Mapping[str, Any], **options: Any) -> Self:
@@ -119,13 +113,9 @@ class ServiceClient:
         return self._closed
 
     def close(self) -> None:
-        """End all calls and the connection. A second call does nothing."""
+        """End all calls and the connections. A second call does nothing."""
         self._closed = True
-        if threads_are_refused():
-            # The process ends, and its connections with it; see `begin_call`.
-            return
-        for channel in self._channels:
-            channel.close()
+        self._connections.close_all()
 
     def __enter__(self) -> Self:
         if self._closed:
@@ -220,15 +210,6 @@ class ServiceClient:
         return self._call("TestIamPermissions", response, request, options, **fields)
 
     # ---- calls -----------------------------------------------------------------------------
-
-    def _another_channel(self, window_bytes: int) -> grpc.Channel:
-        """One more connection to the server, with a window of so many bytes, which ends with the
-        client; or the caller's own, if the client was given one."""
-        if self._open_channel is None:
-            return self._channel
-        channel = self._open_channel(window_bytes=window_bytes)
-        self._channels.append(channel)
-        return channel
 
     def _call(
         self,

@@ -108,5 +108,5 @@ class WatchingClient(FeedsClient, BackgroundClient):
         """A connection of their own, if the caller has not given us his: what a slow reader leaves
         unread stays small there, and is in nobody else's way. Under the lock."""
         if self._watch_channel is None:
-            self._watch_channel = self._another_channel(_WINDOW_BYTES)
+            self._watch_channel = self._connections.open(_WINDOW_BYTES)
         return self._watch_channel

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from protocol.clock import SYSTEM_CLOCK, Clock
 from protocol.errors import RpcError
 from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.connection import locate, open_channel
+from subscriber.connection import locate, open_channel, security_of
 from subscriber.request import routing_header
 from subscriber.rpc import DEFAULT_TIMEOUT, Rpcs, to_error
 from subscriber.streaming.verdicts import TRANSIENT_CODES
@@ -57,7 +57,8 @@ class SinkPublisher:
         self._topic = topic
         self._retry_for = retry_for
         self._clock = clock
-        self._channel = open_channel(locate(endpoint=endpoint))
+        target = locate(endpoint=endpoint)
+        self._channel = open_channel(target, security_of(target))
         self._call = Rpcs(self._channel).stub("Publish").future
         self._metadata = (routing_header(pubsub.PublishRequest(topic=topic)),)
         self._queue = PublishQueue()

@@ -42,13 +42,15 @@ _log = logging.getLogger("pullstream.subscriber")
 
 
 class Calls(Protocol):
-    """The three RPCs that a subscription needs."""
+    """The three RPCs that a subscription needs, until it has ended."""
 
     def streaming_pull(self, first: pubsub.StreamingPullRequest) -> StreamCall: ...
 
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Call: ...
 
     def modify_ack_deadline(self, request: pubsub.ModifyAckDeadlineRequest) -> Call: ...
+
+    def close(self) -> None: ...
 
 
 class StreamingPullManager:
@@ -125,6 +127,7 @@ class StreamingPullManager:
             scheduler=scheduler,
             leaser=self._leaser,
             dispatcher=self._dispatcher,
+            hang_up=calls.close,
         )
 
     def _new_runner(self, callback: Callable[..., Any]) -> CallbackRunner:

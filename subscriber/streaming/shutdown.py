@@ -28,6 +28,9 @@ class Shutdown:
     Nothing new comes in; what has not begun is given back; what runs may finish (or not, as the
     terms say); then the server is told of everything. A step that fails does not keep the others
     from being taken.
+
+    Args:
+        hang_up: end the connection of the stream; the last step.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class Shutdown:
         scheduler: Scheduler,
         leaser: Leaser,
         dispatcher: Dispatcher,
+        hang_up: Callable[[], None],
     ) -> None:
         self._terms = terms
         self._consumer = consumer
@@ -50,6 +54,7 @@ class Shutdown:
         self._scheduler = scheduler
         self._leaser = leaser
         self._dispatcher = dispatcher
+        self._hang_up = hang_up
 
     def run(self) -> None:
         """Take everything down. Returns when all is done, or the time for it is up."""
@@ -61,6 +66,7 @@ class Shutdown:
             self._give_back_unsettled,
             self._leaser.stop,
             lambda: self._dispatcher.stop(self._terms.left(FLUSH_TIMEOUT)),
+            self._hang_up,
         )
         for step in steps:
             try:

@@ -50,6 +50,9 @@ class NoServer:
     def streaming_pull(self, first: object) -> Any:
         raise NotImplementedError("nothing is received here")
 
+    def close(self) -> None:
+        """There is no connection."""
+
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Answered:
         request.SerializeToString()
         return Answered()

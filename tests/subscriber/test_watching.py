@@ -133,7 +133,7 @@ def test_watches_have_a_connection_that_is_not_the_other_calls(
     client.watch({NEWS: 0}, lambda frame: None)
     first = client._watch_channel
     client.watch({NEWS: 0}, lambda frame: None)
-    assert client._watch_channel is first is not client._channel
+    assert client._watch_channel is first is not client._rpcs.channel
 
 
 # ---- event loops -------------------------------------------------------------------------------

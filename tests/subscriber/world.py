@@ -69,7 +69,7 @@ class World:
     ) -> StreamingPullManager:
         """As `client.subscribe`, on the broker's clock."""
         manager = StreamingPullManager(
-            _SubscriptionCalls(self.client._rpcs, SUBSCRIPTION),
+            _SubscriptionCalls(self.client._rpcs, self.client._connections, SUBSCRIPTION),
             SUBSCRIPTION,
             callback,
             Settings(limits=FlowControl(**limits), await_callbacks=await_callbacks),

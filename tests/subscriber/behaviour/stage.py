@@ -100,7 +100,7 @@ class Stage:
     ) -> StreamingPullManager:
         """As `client.subscribe`, on a clock of the test's: unless given, the broker's own."""
         manager = StreamingPullManager(
-            _SubscriptionCalls(self.client._rpcs, SUBSCRIPTION),
+            _SubscriptionCalls(self.client._rpcs, self.client._connections, SUBSCRIPTION),
             SUBSCRIPTION,
             callback,
             Settings(

@@ -75,7 +75,7 @@ def test_a_list_that_does_not_fill_is_handed_on_in_time(here: Stage) -> None:
     """When its first message has waited `max_latency`, whenever the last one came."""
     clock, lists, events = ManualClock(), Lists(), Events()
     manager = StreamingPullManager(
-        _SubscriptionCalls(here.client._rpcs, SUBSCRIPTION),
+        _SubscriptionCalls(here.client._rpcs, here.client._connections, SUBSCRIPTION),
         SUBSCRIPTION,
         lists,
         Settings(FlowControl(), hooks=(events,), batching=Batching(100, 5.0)),

@@ -1,0 +1,68 @@
+"""The connections of one client, and their end."""
+
+from __future__ import annotations
+
+import threading
+
+import grpc
+
+from .connection import WINDOW_BYTES, Target, open_channel
+from .interpreter_exit import threads_are_refused
+
+
+class Connections:
+    """What a client opens to its server: a connection for its calls, and one for each stream.
+
+    For two reasons a subscription's stream has a connection of its own. A server lets only so many
+    calls share one, of which a stream is one for as long as it lives. And whatever is done on a
+    channel gRPC guards by one lock: a hundred readers and their acknowledgements mostly queued for
+    it (docs/performance.md).
+
+    Owns the channels that it opened. Any thread may open and close.
+
+    Guarantees: what was opened is closed, by `close_all` at the latest. At the interpreter's exit,
+    when no thread can be started, nothing is: the process ends, and its connections with it; see
+    `begin_call`.
+    """
+
+    def __init__(self, target: Target, security: grpc.ChannelCredentials | None) -> None:
+        self._target = target
+        self._security = security
+        self._lock = threading.Lock()
+        self._opened: set[grpc.Channel] = set()
+
+    def open(self, window_bytes: int = WINDOW_BYTES) -> grpc.Channel:
+        """One more connection, which is made with the first call on it; see `open_channel`."""
+        channel = open_channel(self._target, self._security, window_bytes)
+        with self._lock:
+            self._opened.add(channel)
+        return channel
+
+    def close(self, channel: grpc.Channel) -> None:
+        """End one that was opened here, and what goes on on it. Idempotent."""
+        with self._lock:
+            self._opened.discard(channel)
+        if not threads_are_refused():
+            channel.close()
+
+    def close_all(self) -> None:
+        with self._lock:
+            opened = list(self._opened)
+        for channel in opened:
+            self.close(channel)
+
+
+class GivenChannel:
+    """The one channel that the user of a client has given it: for everything, and left open."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._channel = channel
+
+    def open(self, window_bytes: int = WINDOW_BYTES) -> grpc.Channel:
+        return self._channel
+
+    def close(self, channel: grpc.Channel) -> None:
+        """It is not ours to close."""
+
+    def close_all(self) -> None:
+        """See `close`."""
