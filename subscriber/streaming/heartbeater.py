@@ -31,8 +31,11 @@ class Heartbeater:
         self._liveness = Liveness()
         self._inbox: Inbox[Callable[[], None]] = Inbox(clock)
         self._stopped = False
-        # Only a first answer is an event of its own: on a busy stream responses need not wake us.
+        # A first answer is an event of its own. What happens time and again on a busy stream need
+        # not wake us: it is read when the thread looks next, which is before it sounds an alarm.
         self._heard = False
+        self._is_paused = False
+        self._was_paused = False
         self._thread = threading.Thread(target=self._run, name="pullstream-heartbeat", daemon=True)
         self._thread.start()
 
@@ -43,17 +46,18 @@ class Heartbeater:
         self._inbox.put(self._liveness.closed)
 
     def paused(self) -> None:
-        self._inbox.put(self._liveness.paused)
+        # In this order; the thread looks at them in the other.
+        self._is_paused = True
+        self._was_paused = True
 
     def resumed(self) -> None:
-        self._inbox.put(self._liveness.resumed)
+        self._is_paused = False
 
     def received(self, *, is_pong: bool) -> None:
         """A response came; `is_pong` if it was one without messages."""
         if is_pong:
             self._inbox.put(lambda: self._liveness.received(is_pong=True))
         else:
-            # Read when the thread looks next, which is before it could sound an alarm.
             self._heard = True
 
     def stop(self) -> None:
@@ -67,12 +71,20 @@ class Heartbeater:
         while not self._stopped:
             for event in self._inbox.take(self._liveness.next_due()):
                 event()
-            if self._heard:
-                self._heard = False
-                self._liveness.received(is_pong=False)
+            self._take_note()
             now = self._clock.monotonic()
             if self._liveness.is_dead(now):
                 self._liveness.closed()
                 self._on_silence()
             elif self._liveness.ping_due(now):
                 self._ping()
+
+    def _take_note(self) -> None:
+        if self._was_paused:
+            self._was_paused = False
+            self._liveness.paused()
+        if not self._is_paused:
+            self._liveness.resumed()
+        if self._heard:
+            self._heard = False
+            self._liveness.received(is_pong=False)

@@ -71,6 +71,8 @@ class Leaser:
         with self._lock:
             due = self._table.add(batch, messages, batch.received_at)
             sooner = self._next_wake is None or due < self._next_wake
+            if sooner:
+                self._next_wake = due
         if sooner:
             self._inbox.wake()
 
@@ -105,8 +107,13 @@ class Leaser:
     def _run(self) -> None:
         while not self._stopped:
             with self._lock:
-                work = self._table.due(self._clock.monotonic())
-                self._next_wake = self._table.next_due()
+                now = self._clock.monotonic()
+                work = self._table.due(now)
+                due = self._table.next_due()
+                # While nothing is leased the old moment stands: else every response that comes to
+                # an empty table would wake us.
+                if due is not None or (self._next_wake is not None and self._next_wake <= now):
+                    self._next_wake = due
             if work.extend:
                 self._extend(work.extend, work.seconds)
             if work.given_up:

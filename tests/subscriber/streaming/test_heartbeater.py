@@ -99,6 +99,31 @@ def test_a_paused_reader_is_no_dead_server(watched: Watched) -> None:
     assert watched.next() == "silence"
 
 
+def test_pauses_wake_nobody(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy stream has many of them."""
+    open_and_answer(watched)
+    woken: list[object] = []
+    monkeypatch.setattr(watched.heartbeater._inbox, "put", woken.append)
+    watched.heartbeater.paused()
+    watched.heartbeater.resumed()
+    watched.heartbeater.received(is_pong=False)
+    assert woken == []
+
+
+def test_a_pause_that_is_over_again_excuses_the_silence_before_it(watched: Watched) -> None:
+    """The answer may lie unread; the next ping counts again."""
+    open_and_answer(watched)
+    watched.clock.advance(PING_EVERY)
+    assert watched.next() == "ping"
+    watched.heartbeater.paused()
+    watched.heartbeater.resumed()
+    watched.clock.advance(PONG_WITHIN)
+    watched.clock.advance(PING_EVERY - PONG_WITHIN)
+    assert watched.next() == "ping"
+    watched.clock.advance(PONG_WITHIN)
+    assert watched.next() == "silence"
+
+
 def test_stopping_ends_the_thread_and_leaves_the_clock() -> None:
     """Twice is once, and what is reported later does no harm."""
     watched = Watched()

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+import pytest
 from freezegun import freeze_time
 
 from protocol.clock import Clock, ManualClock, SystemClock
 from subscriber.flow_control import FlowControl
 from subscriber.message import Message
-from subscriber.streaming.lease_table import Released
+from subscriber.streaming.lease_table import LeaseWork, Released
 from subscriber.streaming.leaser import Leaser
-from tests.subscriber.streaming.fakes import PATIENCE, ids, message, response
+from tests.subscriber.streaming.fakes import PATIENCE, eventually, ids, message, response
 
 
 class Watched:
@@ -74,6 +75,34 @@ def test_a_lease_that_ends_before_all_others_wakes_the_leaser() -> None:
         # Overdue when it is added, and no jump of the clock will wake anybody.
         watched.add("second")
         assert watched.next_extension() == (["second"], 600)
+
+
+def test_responses_that_come_to_an_empty_table_do_not_wake_the_leaser(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only the first does. The moment for which it was woken stands, and is looked at once."""
+    clock = ManualClock()
+    with watching(clock) as watched:
+        leaser, looks = watched.leaser, queue.SimpleQueue[None]()
+        due = leaser._table.due
+
+        def look(now: float) -> LeaseWork:
+            looks.put(None)
+            return due(now)
+
+        monkeypatch.setattr(leaser._table, "due", look)
+        leaser.remove(watched.add("a"))
+        looks.get(timeout=PATIENCE)
+        for number in range(5):
+            # Wakes it, too, so that it sees the table empty.
+            clock.advance(1)
+            looks.get(timeout=PATIENCE)
+            leaser.remove(watched.add(f"b{number}", at=clock.monotonic()))
+        assert looks.empty()
+        assert leaser._next_wake == 48
+        clock.advance(43)
+        looks.get(timeout=PATIENCE)
+        eventually(lambda: leaser._next_wake is None)
 
 
 def test_a_finished_message_is_not_extended() -> None:
