@@ -28,11 +28,12 @@ BRISK = 50e-6
 QUIET_LOOKS = 20
 
 # Work that comes this soon after the last, in seconds, comes often enough to keep the watch at a
-# pool. To start it for each piece would take longer than to wake a worker.
+# pool. To start it for each piece would take longer than to wake a worker; but where it looks after
+# others anyway it costs little.
 OFTEN = QUIET_LOOKS * LOOK_EVERY / 2
 
 # Where the average begins. Some dozens of short responses prove that callbacks are brisk, a single
-# slow one that they are not.
+# slow one that they are not; see `_learn`.
 _UNPROVEN = 1e-3
 _WEIGHT = 0.1
 
@@ -72,8 +73,9 @@ class WorkerPool:
         self._sleepers: list[threading.Lock] = []
         # A sleeper was woken and has not come to run. A race on this flag wakes one too many.
         self._waking = False
-        # Seconds a callback takes, on average; races on it do no harm.
+        # Seconds a callback takes, on average, and did the last time; races on them do no harm.
         self._pace = _UNPROVEN
+        self._last_pace = _UNPROVEN
         self._watched = False
         # Who may work along, if anybody; the threads that do, each with a gate that opens when it
         # leaves; and the stint of the one among them that has not been relieved.
@@ -85,8 +87,9 @@ class WorkerPool:
         # When work was last added, by perf_counter.
         self._added = float("-inf")
         # What the watch saw when it last looked: a guest at work, what was first in the queue, and
-        # how much of it.
+        # how much of it. And how often it has seen the same since.
         self._seen: Sight | None = None
+        self._unchanged = 0
         self._quiet_looks = 0
         self._threads: list[threading.Thread] = []
         self._numbers = itertools.count()
@@ -127,7 +130,8 @@ class WorkerPool:
         before, self._added = self._added, perf_counter()
         nobody_works = len(self._threads) == len(self._sleepers) and self._stint is None
         if nobody_works and (
-            self._watched or (self._pace < BRISK and self._added - before < OFTEN)
+            self._watched
+            or (self._pace < BRISK and (WATCH.is_there or self._added - before < OFTEN))
         ):
             stint = self._guest.stint() if self._guest is not None else None
             if stint is not None and len(self._guests) < self._max_workers:
@@ -153,8 +157,11 @@ class WorkerPool:
             self._wake_one(even_if_waking=True)
         return dropped
 
-    def look(self) -> bool:
+    def look(self, *, is_alone: bool = True) -> bool:
         """For the watch: call another worker if those at work have got nowhere since the last look.
+
+        Where other pools are at work, too, they may only have waited for the interpreter; then they
+        have one look more.
 
         Returns whether the pool is worth another look.
         """
@@ -164,7 +171,9 @@ class WorkerPool:
         if stint is not None or first is not None:
             self._quiet_looks = 0
             self._seen = Sight.of(stint, first)
-            if last is not None and self._seen.shows_the_same_as(last):
+            is_the_same = last is not None and self._seen.shows_the_same_as(last)
+            self._unchanged = self._unchanged + 1 if is_the_same else 0
+            if self._unchanged >= (1 if is_alone else 2):
                 self._get_on(stint)
         elif stints:
             # The watch comes to look while the guest is out: both want Python's lock.
@@ -300,14 +309,27 @@ class WorkerPool:
             if not arguments:
                 self._forget(arguments)
             if work and not (self._watched or self._waking):
+                # Not the callbacks' time: a thread may have to be started.
+                paused = perf_counter()
                 self._share()
+                began += perf_counter() - paused
             try:
                 callback(argument)
             except BaseException:
                 # The SDK's callbacks do not raise; a stranger's must not take a worker with it.
                 _log.exception("scheduled callback %r raised", callback)
         if taken:
-            self._pace += ((perf_counter() - began) / taken - self._pace) * _WEIGHT
+            self._learn(perf_counter() - began, taken)
+
+    def _learn(self, seconds: float, callbacks: int) -> None:
+        """So many callbacks took so many seconds.
+
+        With a hundred subscriptions in a process one wait for the interpreter, in the middle of
+        them, makes all of them look slow. It seldom comes twice in a row.
+        """
+        last, self._last_pace = self._last_pace, seconds / callbacks
+        pace = self._last_pace if callbacks == 1 else min(last, self._last_pace)
+        self._pace += (pace - self._pace) * _WEIGHT
 
     def _forget(self, arguments: deque[Any]) -> None:
         """The last of them is taken: whoever sees it first puts them away."""

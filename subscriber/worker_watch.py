@@ -42,8 +42,12 @@ class Sight(NamedTuple):
 class Watched(Protocol):
     """What the watch looks at."""
 
-    def look(self) -> bool:
-        """Do what is needed; whether it is worth another look. Must not wait."""
+    def look(self, *, is_alone: bool) -> bool:
+        """Do what is needed; whether it is worth another look. Must not wait.
+
+        Args:
+            is_alone: no other pool is looked at.
+        """
 
 
 class Watch:
@@ -71,11 +75,17 @@ class Watch:
                 )
                 self._thread.start()
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the thread runs: to look at one more pool costs little."""
+        return self._thread is not None
+
     def look(self) -> bool:
         """Look at each pool; whether there is any left to look at."""
         # Under the lock: a pool that asks again while it is being let go is not forgotten.
         with self._lock:
-            self._pools = [pool for pool in self._pools if pool.look()]
+            is_alone = len(self._pools) == 1
+            self._pools = [pool for pool in self._pools if pool.look(is_alone=is_alone)]
             if not self._pools:
                 self._thread = None
             return bool(self._pools)

@@ -44,6 +44,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.asked = 0
+        self.is_there = False
 
     def add(self, pool: object) -> None:
         self.asked += 1

@@ -14,7 +14,7 @@ from time import process_time
 import pytest
 
 from protocol.clock import SYSTEM_CLOCK
-from subscriber.worker_pool import QUIET_LOOKS, WorkerPool
+from subscriber.worker_pool import BRISK, QUIET_LOOKS, WorkerPool
 from tests.subscriber.pools import Slow, Watched, pool_of, prove_brisk, send_to_sleep
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -294,6 +294,41 @@ def test_a_crowd_of_brisk_callbacks_asks_for_the_watch_once(watch: Watched) -> N
 
         eventually(ask)
         assert ask()
+
+
+def test_to_start_a_worker_is_no_time_of_the_callbacks(
+    watch: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may take long where a hundred subscriptions have just begun."""
+    now = [0.0]
+    with pool_of(2) as pool:
+        monkeypatch.setattr("subscriber.worker_pool.perf_counter", lambda: now[0])
+        monkeypatch.setattr(pool, "_share", lambda: now.__setitem__(0, now[0] + 1.0))
+        done = threading.Semaphore(0)
+        pool.add(lambda _: done.release(), range(10))
+        for _ in range(10):
+            assert done.acquire(timeout=PATIENCE)
+        eventually(lambda: pool.running == 0)
+        assert now[0] > 0
+        assert pool._last_pace == 0
+
+
+def test_one_wait_for_the_interpreter_does_not_make_callbacks_slow(watch: Watched) -> None:
+    """In the middle of many. Two in a row do, and so does one callback by itself that is."""
+    with pool_of(1) as pool:
+        for _ in range(50):
+            pool._learn(100e-6, 100)
+        pool._learn(0.1, 100)
+        pool._learn(100e-6, 100)
+        assert pool._pace < BRISK
+        pool._learn(0.1, 100)
+        pool._learn(0.1, 100)
+        assert pool._pace > BRISK
+        for _ in range(50):
+            pool._learn(100e-6, 100)
+        assert pool._pace < BRISK
+        pool._learn(1e-3, 1)
+        assert pool._pace > BRISK
 
 
 def test_a_slow_callback_among_brisk_ones_gets_help(watch: Watched) -> None:

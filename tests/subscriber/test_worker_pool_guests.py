@@ -136,6 +136,19 @@ def test_a_guest_does_what_it_brings_singly_if_it_does_so_often(
     assert watch.asked == asked + 1
 
 
+def test_a_guest_does_what_it_brings_if_the_watch_is_there_anyway(
+    pool: WorkerPool, visitor: Visitor, watch: Watched
+) -> None:
+    """For another pool. To look at this one, too, costs little, however seldom something comes."""
+    pool._watched = False
+    pool._added = float("-inf")
+    watch.is_there = True
+    note, asked = Noted(), watch.asked
+    visitor.do(lambda: pool.add(note, [None]))
+    assert note.threads == [visitor.thread]
+    assert watch.asked == asked + 1
+
+
 def test_what_a_guest_brings_while_a_worker_is_slow_is_for_the_next_worker(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
@@ -172,6 +185,19 @@ def test_a_guest_leaves_its_work_to_a_worker_that_is_awake(
     slow.release.set()
     eventually(lambda: bool(note.threads))
     assert note.threads[0] is not visitor.thread
+
+
+def test_among_busy_pools_a_guest_has_one_look_more(pool: WorkerPool, visitor: Visitor) -> None:
+    """It may have been waiting for the interpreter."""
+    slow = Slow()
+    visitor.tell(lambda: pool.add(slow, [None]))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    assert pool.look(is_alone=False)
+    assert pool.look(is_alone=False)
+    assert visitor.relieved == 0
+    assert not pool.look(is_alone=False)
+    assert visitor.relieved == 1
+    slow.release.set()
 
 
 def test_one_worker_has_no_guest(visitor: Visitor) -> None:

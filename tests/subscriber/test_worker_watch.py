@@ -19,9 +19,12 @@ class Pool:
         for answer in answers:
             self.answers.put(answer)
         self.looks = 0
+        # Of each look, whether there was no other pool to look at.
+        self.alone: list[bool] = []
 
-    def look(self) -> bool:
+    def look(self, *, is_alone: bool) -> bool:
         self.looks += 1
+        self.alone.append(is_alone)
         return self.answers.get(timeout=PATIENCE)
 
 
@@ -43,17 +46,28 @@ def test_a_pool_is_looked_at_until_it_needs_it_no_more() -> None:
     eventually(lambda: again.looks == 1)
 
 
+def test_a_pool_is_told_whether_there_are_others() -> None:
+    watch, one, other = Watch(), Pool(True, True, False), Pool(True, False)
+    assert not watch.is_there
+    watch.add(one)
+    watch.add(other)
+    assert watch.is_there
+    eventually(lambda: not watch.is_there)
+    assert one.alone[-1]
+    assert not other.alone[-1]
+
+
 def test_a_pool_that_asks_while_it_is_let_go_is_not_forgotten() -> None:
     """The list is changed by one at a time: what is added meanwhile comes after."""
     watch = Watch()
     adding: list[threading.Thread] = []
 
     class Asking(Pool):
-        def look(self) -> bool:
+        def look(self, *, is_alone: bool) -> bool:
             if self.looks == 0:
                 adding.append(threading.Thread(target=watch.add, args=(self,)))
                 adding[0].start()
-            return super().look()
+            return super().look(is_alone=is_alone)
 
     pool = Asking(False, False)
     watch.add(pool)
