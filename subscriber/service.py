@@ -36,7 +36,9 @@ class ServiceClient:
             Default: the environment's PUBSUB_EMULATOR_HOST, else `pubsub.googleapis.com:443`.
         client_options: a dict or a `google.api_core.client_options.ClientOptions`, of which
             `api_endpoint` stands for `endpoint`.
-        channel: a channel of your own instead of all the others. Closing the client leaves it open.
+        channel: a channel of your own instead of all the others. Everything goes over it; without
+            it the stream of each subscription has a connection of its own. Closing the client
+            leaves it open.
         channel_credentials: roots and client certificate for TLS. Default: the system's roots.
 
     Raises:
