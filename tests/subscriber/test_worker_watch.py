@@ -46,15 +46,19 @@ def test_a_pool_is_looked_at_until_it_needs_it_no_more() -> None:
     eventually(lambda: again.looks == 1)
 
 
-def test_a_pool_is_told_whether_there_are_others() -> None:
-    watch, one, other = Watch(), Pool(True, True, False), Pool(True, False)
+def test_a_pool_is_told_whether_there_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the test looks, and not the thread."""
+    monkeypatch.setattr(threading.Thread, "start", lambda self: None)
+    watch, one, other = Watch(), Pool(True, False), Pool(False)
     assert not watch.is_there
     watch.add(one)
     watch.add(other)
     assert watch.is_there
-    eventually(lambda: not watch.is_there)
-    assert one.alone[-1]
-    assert not other.alone[-1]
+    assert watch.look()
+    assert not watch.look()
+    assert not watch.is_there
+    assert one.alone == [False, True]
+    assert other.alone == [False]
 
 
 def test_a_pool_that_asks_while_it_is_let_go_is_not_forgotten() -> None:
