@@ -19,8 +19,9 @@ RIGHT = 64
 BAR, PITCH, HEADING = 14, 24, 30
 TOP, BOTTOM = 62, 34
 
-# The background is the page's, so that every colour must do on white and on black.
+# With a ground of its own: a page may be dark where the reader's system is light, or the other way.
 STYLE = """
+.ground{fill:#ffffff}
 text{font:13px system-ui,sans-serif;fill:#1f2937}
 .title{font-size:16px;font-weight:600}
 .group{font-weight:600}
@@ -34,6 +35,7 @@ text{font:13px system-ui,sans-serif;fill:#1f2937}
 .missed{fill:#d9822b}
 .floor{stroke:#111827;stroke-width:2.5}
 @media (prefers-color-scheme:dark){
+.ground{fill:#0d1117}
 text{fill:#e5e7eb}
 .axis,.note{fill:#a3adbb}
 .floor{stroke:#f9fafb}
@@ -112,6 +114,7 @@ def draw(cases: Sequence[Case], results: Results) -> str:
             f' width="{WIDTH}" height="{y + BOTTOM:g}" role="img">',
             f"<title>{title}</title>",
             f"<style>{STYLE}</style>",
+            '<rect class="ground" width="100%" height="100%"/>',
             f'<text class="title" x="8" y="24">{title}</text>',
             *_legend(),
             *_grid(scale, y),

@@ -107,6 +107,17 @@ def test_the_picture_shows_every_ratio_to_the_official_client_that_has_a_floor()
     assert values == ["15.0"] * len(shown)
 
 
+def test_the_picture_brings_its_own_ground() -> None:
+    """A page may be dark where the reader's system is light: dark text would stand on black."""
+    tree = ElementTree.fromstring(draw(CASES, results(15)))
+    first = next(one for one in tree if one.tag in (f"{SVG}rect", f"{SVG}text"))
+    assert (first.get("class"), first.get("width"), first.get("height")) == (
+        "ground",
+        "100%",
+        "100%",
+    )
+
+
 def test_equal_factors_are_equal_lengths() -> None:
     """The axis is logarithmic, and holds the largest value within the picture."""
     scale = Scale.over([Bar("", "", 200.0, 10.0, True)])
