@@ -12,7 +12,6 @@ from typing import NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import cloudpickle
 from pyspark.sql.datasource import InputPartition
 
@@ -73,6 +72,9 @@ def rows_of(share: Share, batch: pa.RecordBatch) -> pa.RecordBatch:
 
     Within a share the rows keep their order.
     """
+    # Not above: executors that deal out nothing need not wait for it when they start.
+    import pyarrow.compute as pc
+
     keys = batch.column("ordering_key").dictionary_encode()
     owners = pa.array(
         [crc32(key.encode()) % share.of if key else -1 for key in keys.dictionary.to_pylist()],
