@@ -20,15 +20,19 @@ class Connections:
 
     Owns the channels that it opened. Any thread may open and close.
 
-    Guarantees: what was opened is closed, by `close_all` at the latest. At the interpreter's exit,
-    when no thread can be started, nothing is: the process ends, and its connections with it; see
-    `begin_call`.
+    Guarantees: what was opened is closed, by `close_all` at the latest. Who returns from closing
+    leaves nobody behind who is still at it: of the main thread, which ends the process next, and a
+    daemon that a dying interpreter would stop in the middle, crashing, either waits for the other.
+    At the interpreter's exit, when no thread can be started, nothing is closed: the process ends,
+    and its connections with it; see `begin_call`.
     """
 
     def __init__(self, target: Target, security: grpc.ChannelCredentials | None) -> None:
         self._target = target
         self._security = security
         self._lock = threading.Lock()
+        # Held by whoever closes. Reentrant: `close_all` closes one after the other.
+        self._closing = threading.RLock()
         self._opened: set[grpc.Channel] = set()
 
     def open(self, window_bytes: int = WINDOW_BYTES) -> grpc.Channel:
@@ -40,16 +44,18 @@ class Connections:
 
     def close(self, channel: grpc.Channel) -> None:
         """End one that was opened here, and what goes on on it. Idempotent."""
-        with self._lock:
-            self._opened.discard(channel)
-        if not threads_are_refused():
-            channel.close()
+        with self._closing:
+            with self._lock:
+                self._opened.discard(channel)
+            if not threads_are_refused():
+                channel.close()
 
     def close_all(self) -> None:
-        with self._lock:
-            opened = list(self._opened)
-        for channel in opened:
-            self.close(channel)
+        with self._closing:
+            with self._lock:
+                opened = list(self._opened)
+            for channel in opened:
+                self.close(channel)
 
 
 class GivenChannel:

@@ -1,4 +1,4 @@
-"""Calls when the interpreter exits, and since Python 3.12 no thread can be started any more."""
+"""Calls when the interpreter exits, and, as on Python 3.12, no thread can be started any more."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ def threads_are_refused() -> bool:
     """Whether no thread can be started any more: tried, but only once the main thread has ended."""
     if threading.main_thread().is_alive():
         return False
+    attempt = threading.Thread(target=lambda: None, daemon=True)
     try:
-        threading.Thread(target=lambda: None, daemon=True).start()
+        attempt.start()
     except RuntimeError:
         return True
+    # Not to be left running: the interpreter may be gone the next moment.
+    attempt.join()
     return False
 
 

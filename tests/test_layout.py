@@ -186,3 +186,11 @@ def test_top_level_holds_what_it_should() -> None:
     names = {line.partition("/")[0] for line in listing.stdout.splitlines()}
     # A tracked file that was just deleted is still listed.
     assert {name for name in names if (ROOT / name).exists()} == TOP_LEVEL
+
+
+@pytest.mark.xdist_group("layout")
+def test_a_group_of_tests_stays_in_one_process(request: pytest.FixtureRequest) -> None:
+    """So the plugin makes it known to the process that deals them out: by the end of their ids."""
+    if not request.config.getoption("loadgroup", False):
+        pytest.skip("not in one of several processes of `make test`")
+    assert request.node.nodeid.endswith("@layout")

@@ -14,6 +14,7 @@ from protocol.clock import SYSTEM_CLOCK, Clock
 from protocol.errors import Internal, RpcError, Unavailable
 from protocol.messages import feeds_pb2 as feeds
 from protocol.rpcs import BY_METHOD
+from subscriber.outage import Outage
 from subscriber.rpc import to_error
 from subscriber.streaming.inbox import Inbox
 from subscriber.streaming.state import Lifecycle, SubscriptionState
@@ -110,6 +111,7 @@ class Watch:
         self._call: FrameCall | None = None
         self._stopping = False
         self._is_silent = False
+        self._outage = Outage(_log)
         self._watchdog = Watchdog(clock, self._silence, self._fell_silent)
         # Only to interrupt a pause.
         self._inbox: Inbox[None] = Inbox(clock)
@@ -195,6 +197,7 @@ class Watch:
                 self._watchdog.heard()
                 frame = self._session.received(wire)
                 if isinstance(frame, Opened):
+                    self._outage.over()
                     self._lifecycle.move(SubscriptionState.STREAMING)
                 if frame is not None and not self._stopping:
                     yield wire, frame
@@ -220,6 +223,7 @@ class Watch:
         if self._stopping:
             return
         pause = self._session.broken(cause)
+        self._outage.failed(self._clock.monotonic(), cause)
         _log.info("stream broken (%s), opening another in %.1f s", cause or "closed", pause)
         again = self._clock.monotonic() + pause
         self._lifecycle.move(SubscriptionState.RECONNECTING, cause)

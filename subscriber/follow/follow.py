@@ -11,6 +11,7 @@ from typing import Any
 
 from protocol.clock import SYSTEM_CLOCK, Clock
 from protocol.errors import NotFound, RpcError
+from subscriber.outage import Outage
 
 from .actions import Action, Close, Deliver, LeaveStream, OpenStream, Read, Tell, Wait
 from .coroutine_handler import CoroutineHandler
@@ -74,6 +75,7 @@ class Follow:
         self._stopping = threading.Event()
         # Something has happened that the follower's thread may wait for.
         self._news = threading.Event()
+        self._outage = Outage(_log)
         self._handled = self._gaps = 0
         self.future: Follower = Follower(self)
         # A daemon: a program may end without having closed what it follows.
@@ -176,12 +178,14 @@ class Follow:
             except RpcError as error:
                 if not is_passing(error):
                     raise
+                self._outage.failed(self._clock.monotonic(), error)
                 if attempts.failed(self._clock.monotonic()):
                     self._stop(CloseReason.SERVER_GONE, error)
                 while self._clock.monotonic() < attempts.due and not self._stopping.is_set():
                     self._wait(attempts.due)
                     self._news.clear()
             else:
+                self._outage.over()
                 self._machine.cursor = self._start = kept or self._start
                 return
 
@@ -217,9 +221,11 @@ class Follow:
                 return
             if not is_passing(error):
                 raise
+            self._outage.failed(self._clock.monotonic(), error)
             with self._lock:
                 self._machine.failed(error, self._clock.monotonic())
         else:
+            self._outage.over()
             with self._lock:
                 self._machine.answered(answer, self._clock.monotonic())
 
@@ -255,6 +261,9 @@ class Follow:
                 self._on_event(event)
             except Exception:
                 _log.exception("on_event raised at %r", event)
+        elif isinstance(event, Gap):
+            # Nobody else is there to be told, and no loss is silent.
+            _log.warning("records were lost: %s", event)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now(), timezone.utc)

@@ -14,6 +14,7 @@ from protocol.clock import Clock
 from protocol.errors import Cancelled, Internal, RpcError, Unavailable
 from protocol.messages import columns_pb2 as columns
 from protocol.messages import pubsub_pb2 as pubsub
+from subscriber.outage import Outage
 
 from .backoff import Backoff
 from .heap import Heap
@@ -105,6 +106,7 @@ class ResumingStream:
         self._give_up_after = give_up_after
         self._backoff = Backoff(0.1, 10.0)
         self._heap = Heap()
+        self._outage = Outage(_log)
         # Since when there is no stream that works.
         self._down_since = clock.monotonic()
         self._opened_at = self._down_since
@@ -247,6 +249,8 @@ class ResumingStream:
         if not self._attempt_is_new or now - self._opened_at >= PROVEN_AFTER:
             # It did work until now, be it that nothing came.
             self._works()
+        else:
+            self._outage.failed(now, cause)
         again = now + self._backoff.next_pause()
         if self._give_up_after is not None:
             last = self._down_since + self._give_up_after
@@ -262,4 +266,5 @@ class ResumingStream:
 
     def _works(self) -> None:
         self._backoff.reset()
+        self._outage.over()
         self._down_since = self._clock.monotonic()

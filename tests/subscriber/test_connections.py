@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,3 +113,30 @@ def test_credentials_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> Non
             client._connections.open()
         assert len(opened(client)) == 4
     assert len(looked) == 1
+
+
+def test_who_closes_waits_for_another_who_is_at_it() -> None:
+    """Sequence: a subscription's last thread closes the client's connections; the main thread
+    comes to do the same, finds nothing left to do, and lets the interpreter end: under the feet
+    of the first, which crashes the process."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    class SlowChannel:
+        def close(self) -> None:
+            begun.set()
+            assert go_on.wait(PATIENCE)
+
+    connections = Connections(Target("localhost:1", plaintext=True), None)
+    slow: Any = SlowChannel()
+    connections._opened.add(slow)
+    first = threading.Thread(target=connections.close_all)
+    second = threading.Thread(target=connections.close_all)
+    first.start()
+    assert begun.wait(PATIENCE)
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()
+    go_on.set()
+    for thread in (first, second):
+        thread.join(PATIENCE)
+        assert not thread.is_alive()

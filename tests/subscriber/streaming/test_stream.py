@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -185,12 +186,16 @@ def test_a_working_stream_gives_the_next_outage_all_the_time() -> None:
     assert rig.clock.monotonic() == pytest.approx(began + 25.0)
 
 
-def test_without_a_limit_it_never_gives_up() -> None:
-    """A server may be away for the night."""
+def test_without_a_limit_it_never_gives_up(caplog: pytest.LogCaptureFixture) -> None:
+    """A server may be away for the night. That it is away is said once."""
     rig = Rig()
     rig.play(*[end_with(Unavailable("down"))] * 2_000, respond)
-    rig.stream.recv()
+    with caplog.at_level(logging.WARNING):
+        rig.stream.recv()
     assert rig.clock.monotonic() > 2 * 3600.0
+    (told,) = caplog.messages
+    assert "out of reach" in told
+    assert "down" in told
 
 
 def test_a_silent_stream_that_stood_for_long_has_worked() -> None:
