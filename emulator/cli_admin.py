@@ -42,7 +42,12 @@ class _Client:
         except HTTPError as error:
             with error:
                 raise click.ClickException(_refusal(error.code, error.read())) from error
-        except (OSError, HTTPException, ValueError) as error:
+        except HTTPException as error:
+            raise click.ClickException(
+                f"{self._address} does not answer in HTTP. A broker does when pullstream[http] is "
+                "installed where it runs"
+            ) from error
+        except (OSError, ValueError) as error:
             reason = error.reason if isinstance(error, URLError) else error
             raise click.ClickException(f"{self._address} does not answer: {reason}") from error
 

@@ -26,6 +26,8 @@ from .storage.opening import open_storage
 
 T = TypeVar("T")
 
+_MAX_PORT = 65535
+
 
 class Emulator:
     """A broker on loopback, for as long as the `with` block lasts.
@@ -91,6 +93,8 @@ class Emulator:
                 storage=storage,
             )
 
+        if not 0 <= port <= _MAX_PORT:
+            raise ValueError(f"port is {port}; it must be between 0 (a free one) and {_MAX_PORT}")
         self._new_broker = new_broker
         known = None if engine is None else Broker.holding(engine)
         self._hold(known or new_broker(clock))
@@ -164,7 +168,16 @@ class Emulator:
     def publish(
         self, topic: str, data: bytes | str, *, ordering_key: str = "", **attributes: str
     ) -> str:
-        """Publish a message, text as UTF-8; returns its id."""
+        """Publish a message, text as UTF-8; returns its id.
+
+        Raises:
+            TypeError: the data is neither bytes nor text, or an attribute is no text.
+        """
+        if not isinstance(data, (bytes, str)):
+            raise TypeError(f"data is {data!r}; it must be bytes or a str")
+        for name, value in {"ordering_key": ordering_key, **attributes}.items():
+            if not isinstance(value, str):
+                raise TypeError(f"{name} is {value!r}; it must be a str")
         message = pubsub.PubsubMessage(
             data=data.encode() if isinstance(data, str) else data,
             attributes=attributes,

@@ -1,5 +1,7 @@
 """A multithreaded streaming-pull subscriber for anything that speaks google.pubsub.v1."""
 
+from typing import TYPE_CHECKING
+
 from protocol.channels import ChannelLimits, ChannelPublisher
 
 # For `pubsub_v1.types.FlowControl` and its like, as the official client has them. Not in __all__:
@@ -77,3 +79,15 @@ __all__ = [
     "TopicAdminClient",
     "WatchFuture",
 ]
+
+# Of the official package, whose import may have been exchanged for this one.
+_GOOGLES = ("PublisherClient", "PublisherAsyncClient", "SchemaServiceClient")
+
+# Not for type checkers, which would take it that there is every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        hint = ""
+        if name in _GOOGLES:
+            hint = f": this package receives; take {name} from google.cloud.pubsub_v1, beside it"
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

@@ -10,10 +10,11 @@ import grpc
 from protocol.messages import pubsub_pb2 as pubsub
 
 from .admin import SubscriberAdmin
+from .arguments import number, whole
 from .connections import Connections, GivenChannel
 from .coroutines import CoroutineScheduler
 from .fetch.fetching import FetchingClient
-from .flow_control import FlowControl
+from .flow_control import FlowControl, limits_of
 from .follow.following import FollowingClient
 from .futures import StreamingPullFuture
 from .hooks import Hooks
@@ -89,12 +90,12 @@ class SubscriberClient(SubscriberAdmin, FetchingClient, FollowingClient, Listeni
         if release_after not in ("callback", "ack"):
             raise ValueError(f'release_after is {release_after!r}; it must be "callback" or "ack"')
         settings = Settings(
-            limits=FlowControl(*flow_control).checked(),
+            limits=limits_of(flow_control),
             limit_server=not use_legacy_flow_control,
             await_callbacks=await_callbacks_on_shutdown,
             release_after=release_after,
             give_up_after=_positive("give_up_after", give_up_after),
-            hooks=(hooks,) if isinstance(hooks, Hooks) else tuple(hooks),
+            hooks=_listeners(hooks),
         )
         return self.subscribe_with(subscription, callback, settings, scheduler, max_workers)
 
@@ -125,19 +126,19 @@ class SubscriberClient(SubscriberAdmin, FetchingClient, FollowingClient, Listeni
 
         The other arguments, and what is returned and raised, are as for `subscribe`.
         """
-        limits = FlowControl(*flow_control).checked()
-        if not 1 <= max_messages <= limits.max_messages:
+        limits = limits_of(flow_control)
+        if not 1 <= whole("max_messages", max_messages) <= limits.max_messages:
             raise ValueError(
                 f"max_messages is {max_messages}; it must be between 1 and the flow control's "
                 f"{limits.max_messages}"
             )
-        if max_latency < 0:
+        if number("max_latency", max_latency) < 0:
             raise ValueError(f"max_latency is {max_latency}; it must not be negative")
         settings = Settings(
             limits=limits,
             await_callbacks=await_callbacks_on_shutdown,
             give_up_after=_positive("give_up_after", give_up_after),
-            hooks=(hooks,) if isinstance(hooks, Hooks) else tuple(hooks),
+            hooks=_listeners(hooks),
             batching=Batching(max_messages, max_latency),
         )
         return self.subscribe_with(subscription, callback, settings, scheduler, max_workers)
@@ -171,6 +172,8 @@ class SubscriberClient(SubscriberAdmin, FetchingClient, FollowingClient, Listeni
 def _scheduler_for(
     callback: object, scheduler: Scheduler | None, max_workers: int | None
 ) -> Scheduler:
+    if scheduler is not None and not isinstance(scheduler, Scheduler):
+        raise TypeError(f"scheduler is {scheduler!r}; it must derive from Scheduler")
     if scheduler is not None and max_workers is not None:
         raise ValueError("give either a scheduler, which has its own size, or max_workers")
     if not is_coroutine_function(callback):
@@ -183,8 +186,16 @@ def _scheduler_for(
     return scheduler or CoroutineScheduler(max_tasks=max_workers)
 
 
+def _listeners(hooks: Hooks | Sequence[Hooks]) -> tuple[Hooks, ...]:
+    if isinstance(hooks, Hooks):
+        return (hooks,)
+    if not isinstance(hooks, Sequence) or not all(isinstance(one, Hooks) for one in hooks):
+        raise TypeError(f"hooks is {hooks!r}; it must be an instance of Hooks, or several")
+    return tuple(hooks)
+
+
 def _positive(name: str, seconds: float | None) -> float | None:
-    if seconds is not None and seconds <= 0:
+    if seconds is not None and number(name, seconds) <= 0:
         raise ValueError(f"{name} is {seconds}; it must be above 0 seconds, or None")
     return seconds
 

@@ -55,8 +55,11 @@ class Target:
 
     @property
     def is_loopback(self) -> bool:
-        host = self.address.rpartition(":")[0]
-        return host == "localhost" or _LOOPBACK_ADDRESS.fullmatch(host) is not None
+        return _is_loopback(self.address.rpartition(":")[0])
+
+
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or _LOOPBACK_ADDRESS.fullmatch(host) is not None
 
 
 def locate(
@@ -78,11 +81,15 @@ def locate(
     Raises:
         ValueError: an address is not of the form `host:port`, there are two, or `client_options`
             holds something else than `api_endpoint`.
+        TypeError: the address is no str.
     """
     explicit = _explicit_endpoint(endpoint, client_options)
     emulator = environ.get(EMULATOR_VARIABLE, "")
     if explicit is not None:
-        scheme, address = _split("endpoint", explicit)
+        if not isinstance(explicit, str):
+            raise TypeError(f"endpoint is {explicit!r}; it must be a str of the form host:port")
+        # On this machine there are brokers, none of which is at a well-known port.
+        scheme, address = _split("endpoint", explicit, needs_port=_is_loopback(explicit))
     elif emulator:
         scheme, address = _split(EMULATOR_VARIABLE, emulator, needs_port=True)
         scheme = scheme or "http"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from .arguments import number, whole
 
 MIN_EXTENSION = 10
 MAX_EXTENSION = 600
@@ -38,15 +40,13 @@ class FlowControl(NamedTuple):
         """Self, if every value makes sense; raises ValueError or TypeError naming the one that
         does not."""
         for name in ("max_bytes", "max_messages"):
-            value = getattr(self, name)
-            if not isinstance(value, int):
-                raise TypeError(f"{name} is {value!r}; it must be an int")
+            value = whole(name, getattr(self, name))
             if value < 1:
                 raise ValueError(f"{name} is {value}; it must be at least 1")
-        if self.max_lease_duration <= 0:
+        if number("max_lease_duration", self.max_lease_duration) <= 0:
             raise ValueError(f"max_lease_duration is {self.max_lease_duration}; it must be above 0")
         for name in ("min_duration_per_lease_extension", "max_duration_per_lease_extension"):
-            value = getattr(self, name)
+            value = number(name, getattr(self, name))
             if value != 0 and not MIN_EXTENSION <= value <= MAX_EXTENSION:
                 raise ValueError(
                     f"{name} is {value}; it must be 0 or between {MIN_EXTENSION} and "
@@ -59,6 +59,17 @@ class FlowControl(NamedTuple):
                 f"max_duration_per_lease_extension ({high})"
             )
         return self
+
+
+def limits_of(flow_control: FlowControl | tuple[Any, ...]) -> FlowControl:
+    """What a user has given as `flow_control`, a FlowControl or the first of its values, checked.
+
+    Raises:
+        TypeError, ValueError: it is something else, or one of its values makes no sense.
+    """
+    if not isinstance(flow_control, (tuple, list)):
+        raise TypeError(f"flow_control is {flow_control!r}; it must be a FlowControl")
+    return FlowControl(*flow_control).checked()
 
 
 class LoadGauge:

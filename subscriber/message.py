@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from protocol.messages import columns_pb2 as columns
 
+from .arguments import number
 from .futures import AckFuture
 from .unparsed import UnparsedMessages
 
@@ -245,7 +246,7 @@ class Message:
         return future
 
     def _give_back(self, delay: float, future: AckFuture | None) -> None:
-        if not 0 <= delay <= 600:
+        if not 0 <= number("delay", delay) <= 600:
             raise ValueError(f"delay is {delay}; a nack can wait between 0 and 600 seconds")
         if self.settled is None:
             self.settled = _NACK

@@ -26,7 +26,7 @@ from protocol.errors import (
 )
 from protocol.rpcs import BY_METHOD
 
-from .exceptions import forked
+from .exceptions import SubscriberClosed, forked
 from .request import routing_header
 from .streaming.backoff import Backoff
 
@@ -121,6 +121,7 @@ class Rpcs:
 
         Raises:
             RpcError: the subclass for the status with which the call (its last try) ended.
+            SubscriberClosed: the client, or the channel that it was given, is closed.
         """
         stub = self.stub(method)
         headers = (*metadata, routing_header(request))
@@ -133,6 +134,9 @@ class Rpcs:
                 return stub(request, timeout=left, metadata=headers)
             except grpc.RpcError as error:
                 raise to_error(error, method) from error
+            except ValueError as error:
+                # So gRPC says that the channel is closed.
+                raise SubscriberClosed(f"{method}: {error}") from error
 
         if retry is DEFAULT_RETRY:
             return self._persist(attempt, deadline) if _repeatable(method, request) else attempt()

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +87,15 @@ def test_package_offers_its_public_names_and_no_others(package: str) -> None:
 def test_module_has_its_public_names(name: str) -> None:
     """These are imported from the module itself."""
     assert NAMES_IN_MODULES[name] <= vars(importlib.import_module(name)).keys()
+
+
+def test_what_stays_with_googles_package_is_said() -> None:
+    """It is the first error of who exchanges the import of a program that publishes, too."""
+    subscriber: Any = importlib.import_module("subscriber")
+    with pytest.raises(AttributeError, match=r"PublisherClient.*google\.cloud\.pubsub_v1"):
+        _ = subscriber.PublisherClient
+    with pytest.raises(AttributeError, match=r"has no attribute 'Nothing'$"):
+        _ = subscriber.Nothing
 
 
 def test_importing_the_subscriber_is_light() -> None:

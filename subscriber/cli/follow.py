@@ -14,6 +14,7 @@ from subscriber.feeds.position import Start
 from subscriber.follow import (
     CaughtUp,
     CheckpointFile,
+    Closed,
     Event,
     FellBehind,
     Follower,
@@ -127,7 +128,10 @@ class _Printer:
                 self._enough()
 
     def tell(self, event: Event) -> None:
-        self._output.event(*_told(event))
+        record, remark = _told(event)
+        # What it ended with is told by the command itself.
+        ended_well = not isinstance(event, Closed) or event.error is None
+        self._output.event(record, remark if ended_well else "")
         self._output.flush()
         if self._until_caught_up and isinstance(event, CaughtUp):
             self._enough()

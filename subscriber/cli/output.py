@@ -83,10 +83,13 @@ class Output:
             click.echo(message_id)
 
     def event(self, record: Mapping[str, Any], text: str) -> None:
-        """Something besides the messages: an object for machines, a remark in words for others."""
+        """Something besides the messages: an object for machines, a remark in words for others.
+
+        Without words there is nothing to say to those.
+        """
         if self._as_json:
             self._json(record)
-        else:
+        elif text:
             self.remark(text)
 
     def message(self, received: Mapping[str, Any], data: bytes) -> None:

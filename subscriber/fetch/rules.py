@@ -19,6 +19,7 @@ from typing import Literal
 from protocol.clock import Clock
 from protocol.errors import DeadlineExceeded, PullstreamError
 from protocol.messages import pubsub_pb2 as pubsub
+from subscriber.arguments import number
 from subscriber.exceptions import PullTimeout
 from subscriber.steps import Call, Pause, Steps
 from subscriber.streaming.backoff import Backoff
@@ -85,7 +86,7 @@ class Wanted:
                 f"which is {self.max_messages}"
             )
         # Written so that a NaN is refused, too.
-        if self.timeout is not None and not self.timeout > 0:
+        if self.timeout is not None and not number("timeout", self.timeout) > 0:
             raise ValueError(
                 f"timeout is {self.timeout}; it must be above 0 seconds, or None to wait for ever "
                 "(no_wait=True does not wait)"

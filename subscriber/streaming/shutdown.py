@@ -100,4 +100,11 @@ class Shutdown:
         self._terms.wait_while_draining(drained.is_set)
 
     def _give_back_unsettled(self) -> None:
-        self._dispatcher.nack([m for m in self._leaser.messages() if m.settled is None])
+        unsettled = [m for m in self._leaser.messages() if m.settled is None]
+        if unsettled and self._terms.drains:
+            # Callbacks were to finish. What they decide from now on has no effect.
+            _log.warning(
+                "shut down with %d messages that nobody has settled: they come again",
+                len(unsettled),
+            )
+        self._dispatcher.nack(unsettled)

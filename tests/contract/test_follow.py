@@ -384,6 +384,18 @@ def test_c1_15_a_loss_is_told_before_the_records_behind_it(
     assert [record.seq for record in records if isinstance(record, Record)] == list(range(16, 26))
 
 
+def test_a_loss_that_nobody_listens_for_is_logged(
+    here: Followed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic keeps nothing for readers before its first: what was published then is lost."""
+    here.client.put_feed(topic=here.topic, config={"cap_records": 10})
+    here.append(25)
+    here.follow(on_event=None)
+    until(lambda: len(here.diary.entries) == 10)
+    (warning,) = [record for record in caplog.records if record.name == "pullstream.follow"]
+    assert "from_seq=1, to_seq=15" in warning.getMessage()
+
+
 def test_c1_15_a_loss_while_the_handler_is_at_work_is_told(here: Followed) -> None:
     """A live follower whose window passes by: what it was not handed, it was told of."""
     held = Held(here, open=True)

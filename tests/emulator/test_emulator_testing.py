@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -151,6 +152,29 @@ def test_a_port_in_use_is_refused() -> None:
             Emulator(port=first.port).start()
         assert first.inspect(lambda engine: engine.next_due()) is None
     assert THREAD not in threads()
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_number_that_is_no_port_is_refused(port: int) -> None:
+    """Else the system takes what is left of it in sixteen bits."""
+    with pytest.raises(ValueError, match=f"port is {port}; it must be between 0 .* and 65535"):
+        Emulator(port=port)
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"data": 3}, "data is 3; it must be bytes or a str"),
+        ({"data": "x", "customer": 7}, "customer is 7; it must be a str"),
+        ({"data": "x", "ordering_key": 3}, "ordering_key is 3; it must be a str"),
+    ],
+)
+def test_what_cannot_be_published_is_named(
+    emulator: Emulator, message: dict[str, Any], text: str
+) -> None:
+    """Protobuf would speak of a built-in operation."""
+    with pytest.raises(TypeError, match=text):
+        emulator.publish("projects/p/topics/topic", **message)
 
 
 def test_an_address_that_is_not_ours_is_refused() -> None:

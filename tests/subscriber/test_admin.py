@@ -14,6 +14,7 @@ from protocol import errors
 from protocol.messages import iam_pb2 as iam
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.client import SubscriberClient
+from subscriber.exceptions import SubscriberClosed
 from subscriber.topics import TopicAdminClient
 from tests.subscriber.scripted_server import Call, ScriptedServer
 
@@ -310,6 +311,14 @@ def test_a_list_that_is_refused_raises_where_it_was_called() -> None:
 
 
 # ---- the client's own life -----------------------------------------------------------------------
+
+
+def test_a_closed_client_makes_no_calls() -> None:
+    """It says so, as `subscribe` does; gRPC's word for it is a ValueError."""
+    client = SubscriberClient(endpoint="localhost:1")
+    client.close()
+    with pytest.raises(SubscriberClosed, match=r"GetSubscription: .*closed"):
+        client.get_subscription(subscription="projects/p/subscriptions/s")
 
 
 def test_a_closed_client_stays_closed() -> None:

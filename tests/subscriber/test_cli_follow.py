@@ -165,3 +165,11 @@ def test_a_reader_that_leaves_ends_it(process: subprocess.Popen[bytes], tmp_path
     assert process.stderr is not None
     assert b"Traceback" not in process.stderr.read()
     assert kept_in(tmp_path / "positions.db")[TOPIC] == 2
+
+
+def test_an_error_is_told_once_and_is_no_end_in_good_order() -> None:
+    """The topic is not there."""
+    result = pullstream("follow", "nothing")
+    assert result.code == 1
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1

@@ -78,6 +78,8 @@ def test_address_and_encryption_are_decided(
         ({"endpoint": "a:b:c"}, "", "endpoint must have the form host:port, got 'a:b:c'"),
         ({"endpoint": "ftp://a:1"}, "", "endpoint must have the form host:port"),
         ({"endpoint": "http://a:1/path"}, "", "endpoint must have the form host:port"),
+        ({"endpoint": "localhost"}, "", "endpoint must have the form host:port, got 'localhost'"),
+        ({"endpoint": "127.0.0.1"}, "", "endpoint must have the form host:port"),
         ({"endpoint": ""}, "", "endpoint must have the form host:port, got ''"),
         ({}, "localhost", "PUBSUB_EMULATOR_HOST must have the form host:port, got 'localhost'"),
         ({"endpoint": "a:1", "client_options": {"api_endpoint": "a:1"}}, "", "the same thing"),
@@ -90,6 +92,13 @@ def test_what_cannot_be_an_address_is_refused(
     """The error names where the address came from."""
     with pytest.raises(ValueError, match=text):
         locate(**given, environ={"PUBSUB_EMULATOR_HOST": environment})
+
+
+def test_a_port_alone_is_no_address() -> None:
+    """Named, rather than an error of a regular expression."""
+    port: Any = 8085
+    with pytest.raises(TypeError, match="endpoint is 8085; it must be a str"):
+        locate(endpoint=port, environ={})
 
 
 def test_only_remote_connections_are_kept_alive_by_pings() -> None:

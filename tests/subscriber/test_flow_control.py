@@ -38,10 +38,18 @@ def test_a_value_out_of_range_is_refused_by_name(field: str, value: int, limit: 
 
 
 @pytest.mark.parametrize("field", ["max_bytes", "max_messages"])
-@pytest.mark.parametrize("value", ["10", 2.5, None])
+@pytest.mark.parametrize("value", ["10", 2.5, None, True])
 def test_a_count_must_be_a_whole_number(field: str, value: Any) -> None:
     """It goes to the server, which takes nothing else."""
     with pytest.raises(TypeError, match=f"^{field} is {value!r}; it must be an int"):
+        FlowControl(**{field: value}).checked()
+
+
+@pytest.mark.parametrize("field", ["max_lease_duration", "max_duration_per_lease_extension"])
+@pytest.mark.parametrize("value", ["10", None, True])
+def test_seconds_must_be_a_number(field: str, value: Any) -> None:
+    """Python would say something of `<` and two types."""
+    with pytest.raises(TypeError, match=f"^{field} is {value!r}; it must be a number"):
         FlowControl(**{field: value}).checked()
 
 

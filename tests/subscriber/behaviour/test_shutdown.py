@@ -122,8 +122,10 @@ def test_nacking_waits_for_no_callback_and_lies_to_none(here: Stage) -> None:
     assert len(acking.gate.messages) == 2
 
 
-def test_a_drain_whose_time_is_up_gives_back_what_still_runs(here: Stage) -> None:
-    """A callback that never ends cannot hold up the end."""
+def test_a_drain_whose_time_is_up_gives_back_what_still_runs(
+    here: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A callback that never ends cannot hold up the end. That its verdict is lost is logged."""
     acking = Acking()
     future = here.client.subscribe(SUBSCRIPTION, acking.gate)
     here.publish(b"1", b"2", key="k")
@@ -133,6 +135,7 @@ def test_a_drain_whose_time_is_up_gives_back_what_still_runs(here: Stage) -> Non
     assert future.close(DRAIN_TIME, "drain")
     assert SYSTEM_CLOCK.monotonic() - start < DRAIN_TIME + GRACE
     assert sorted(here.free()) == [b"1", b"2", b"3"]
+    assert "2 messages that nobody has settled" in caplog.text
     acking.gate.open(2)
     assert AcknowledgeStatus.SUCCESS not in acking.statuses(2)
 
