@@ -331,7 +331,7 @@ class Dispatcher:
             self.failures += len(answer.failed)
             what = "acknowledge" if request.is_ack else "change the deadline of"
             _log.warning(
-                "could not %s %d messages, they will be delivered again: %s",
+                "could not %s %d messages, which may be delivered again: %s",
                 what,
                 len(answer.failed),
                 next(iter(answer.failed.values())),
