@@ -127,6 +127,9 @@ def channel_options(target: Target, window_bytes: int = WINDOW_BYTES) -> list[tu
     if not target.is_loopback:
         # Routers forget silent connections; a broker on this machine has none in between.
         options.append(("grpc.keepalive_time_ms", _KEEPALIVE_MS))
+        # Pings are for calls that are open. A connection without one is not kept: the next
+        # acknowledgement would find out, in a minute or so, that a router has forgotten it.
+        options.append(("grpc.client_idle_timeout_ms", _KEEPALIVE_MS))
     return options
 
 

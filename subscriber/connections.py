@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import grpc
 
 from .connection import WINDOW_BYTES, Target, open_channel
 from .interpreter_exit import threads_are_refused
+
+# How long one who closes waits for another who is at it, in seconds. Not for ever: a Ctrl-C that
+# the main thread meets inside gRPC may leave one of its locks held, where the other is stuck then.
+_PATIENCE = 1.0
 
 
 class Connections:
@@ -21,8 +27,9 @@ class Connections:
     Owns the channels that it opened. Any thread may open and close.
 
     Guarantees: what was opened is closed, by `close_all` at the latest. Who returns from closing
-    leaves nobody behind who is still at it: of the main thread, which ends the process next, and a
-    daemon that a dying interpreter would stop in the middle, crashing, either waits for the other.
+    leaves nobody behind who is still at it, or has waited a second for that: of the main thread,
+    which ends the process next, and a daemon that a dying interpreter would stop in the middle,
+    crashing, either waits for the other.
     At the interpreter's exit, when no thread can be started, nothing is closed: the process ends,
     and its connections with it; see `begin_call`.
     """
@@ -44,18 +51,27 @@ class Connections:
 
     def close(self, channel: grpc.Channel) -> None:
         """End one that was opened here, and what goes on on it. Idempotent."""
-        with self._closing:
+        with self._one_at_a_time():
             with self._lock:
                 self._opened.discard(channel)
             if not threads_are_refused():
                 channel.close()
 
     def close_all(self) -> None:
-        with self._closing:
+        with self._one_at_a_time():
             with self._lock:
                 opened = list(self._opened)
             for channel in opened:
                 self.close(channel)
+
+    @contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        has_come_in = self._closing.acquire(timeout=_PATIENCE)
+        try:
+            yield
+        finally:
+            if has_come_in:
+                self._closing.release()
 
 
 class GivenChannel:

@@ -29,6 +29,7 @@ from protocol.rpcs import BY_METHOD
 from .exceptions import SubscriberClosed, forked
 from .request import routing_header
 from .streaming.backoff import Backoff
+from .streaming.fork_barrier import BARRIER
 
 T = TypeVar("T")
 Metadata = Sequence[tuple[str, "str | bytes"]]
@@ -131,7 +132,8 @@ class Rpcs:
         def attempt() -> Any:
             left = None if deadline is None else max(deadline - clock.monotonic(), 0.0)
             try:
-                return stub(request, timeout=left, metadata=headers)
+                with BARRIER.waiting():
+                    return stub(request, timeout=left, metadata=headers)
             except grpc.RpcError as error:
                 raise to_error(error, method) from error
             except ValueError as error:

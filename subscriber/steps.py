@@ -23,6 +23,7 @@ from protocol.errors import Cancelled
 from .exceptions import SubscriberClosed
 from .request import routing_header
 from .rpc import Rpcs, to_error, wait_until
+from .streaming.fork_barrier import BARRIER
 
 T = TypeVar("T")
 
@@ -51,7 +52,8 @@ class Call:
     def make(self, rpcs: Rpcs) -> None:
         """Make the call on this thread, to its end. An interruption cancels it."""
         try:
-            self.response = self._invoke(rpcs.stub(self.method))
+            with BARRIER.waiting():
+                self.response = self._invoke(rpcs.stub(self.method))
         except grpc.RpcError as error:
             raise to_error(error) from error
 

@@ -282,14 +282,16 @@ class WorkerPool:
         self._stints += 1
         # In this order: the watch does the opposite, and so one of the two sees the other.
         self._stint = stint
-        if not self._watched:
-            self._ask_for_the_watch()
-        while not (stint.is_over or self._closed) and self._do_first(stint):
-            stint.pieces += 1
-        if stint.end():
-            self._stint = None
-        del self._guests[threading.current_thread()]
-        gate.release()
+        try:
+            if not self._watched:
+                self._ask_for_the_watch()
+            while not (stint.is_over or self._closed) and self._do_first(stint):
+                stint.pieces += 1
+        finally:
+            if stint.end():
+                self._stint = None
+            del self._guests[threading.current_thread()]
+            gate.release()
         # After that: whoever added work before may have counted on this thread.
         if self._work:
             self._call_another()
@@ -347,7 +349,11 @@ class WorkerPool:
     def _ask_for_the_watch(self) -> None:
         self._quiet_looks = 0
         self._watched = True
-        WATCH.add(self)
+        try:
+            WATCH.add(self)
+        except BaseException:
+            self._watched = False
+            raise
 
     def _call_another(self) -> None:
         if self._guests and self.running >= self._max_workers:

@@ -70,10 +70,10 @@ class Watch:
             if pool not in self._pools:
                 self._pools.append(pool)
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="pullstream-watch", daemon=True
-                )
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="pullstream-watch", daemon=True)
+                # It may be refused: then the next who asks tries again.
+                thread.start()
+                self._thread = thread
 
     @property
     def is_there(self) -> bool:

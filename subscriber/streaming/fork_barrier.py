@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 # How long a fork waits for readers to come out, in seconds. One whose call takes no more requests
@@ -16,6 +18,13 @@ class Reader(Protocol):
 
     def rouse(self) -> None:
         """Make the wait end soon, though nothing came. Must not wait."""
+
+
+class _Waiting:
+    """Waits for the answer of one call, and comes out with that."""
+
+    def rouse(self) -> None:
+        """Most answers come soon, and a fork waits no longer than it likes."""
 
 
 class ForkBarrier:
@@ -52,6 +61,16 @@ class ForkBarrier:
         if self._forks:
             with self._changed:
                 self._changed.notify_all()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around a call for whose answer this thread waits inside gRPC."""
+        waiting = _Waiting()
+        self.enter(waiting)
+        try:
+            yield
+        finally:
+            self.leave(waiting)
 
     def close(self) -> None:
         """Let nobody in, and wait until everybody is out, or for PATIENCE."""

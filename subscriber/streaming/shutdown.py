@@ -55,6 +55,8 @@ class Shutdown:
         self._leaser = leaser
         self._dispatcher = dispatcher
         self._hang_up = hang_up
+        # Callbacks were waited for, and have not ended in time.
+        self._is_cut_short = False
 
     def run(self) -> None:
         """Take everything down. Returns when all is done, or the time for it is up."""
@@ -98,13 +100,15 @@ class Shutdown:
         drained = threading.Event()
         threading.Thread(target=drain, name="pullstream-drain", daemon=True).start()
         self._terms.wait_while_draining(drained.is_set)
+        self._is_cut_short = self._terms.drains and not drained.is_set()
 
     def _give_back_unsettled(self) -> None:
         unsettled = [m for m in self._leaser.messages() if m.settled is None]
-        if unsettled and self._terms.drains:
-            # Callbacks were to finish. What they decide from now on has no effect.
+        if unsettled and self._is_cut_short:
+            # Their callbacks were to finish. What they decide from now on has no effect.
             _log.warning(
-                "shut down with %d messages that nobody has settled: they come again",
+                "shut down before all callbacks had ended: %d messages are given back, and come "
+                "again",
                 len(unsettled),
             )
         self._dispatcher.nack(unsettled)

@@ -167,18 +167,12 @@ class ResumingStream:
             call.cancel()
 
     def discard(self) -> None:
-        """On the reader's thread, when it will read no more: end the call, and see its end.
-
-        gRPC frees a call when all of it has been read.
-        """
+        """On the reader's thread, when it will read no more: end the call, and see its end."""
         self.abort()
         with self._lock:
             call, self._call = self._call, None
-        while call is not None:
-            try:
-                next(call)
-            except (StopIteration, RpcError):
-                return
+        if call is not None:
+            _see_the_end_of(call)
 
     def send(self, request: pubsub.StreamingPullRequest) -> None:
         """Send on the stream as it is now; dropped if there is none."""
@@ -213,6 +207,7 @@ class ResumingStream:
                 self._broken(error)
             except DecodeError as error:
                 call.cancel()
+                _see_the_end_of(call)
                 self._broken(Internal(f"the server sent what is not a response: {error}"))
             else:
                 if self._attempt_is_new:
@@ -268,3 +263,12 @@ class ResumingStream:
         self._backoff.reset()
         self._outage.over()
         self._down_since = self._clock.monotonic()
+
+
+def _see_the_end_of(call: StreamCall) -> None:
+    """Read what is left of a cancelled call: gRPC frees it when all of it has been read."""
+    while True:
+        try:
+            next(call)
+        except (StopIteration, RpcError):
+            return

@@ -106,6 +106,8 @@ def test_only_remote_connections_are_kept_alive_by_pings() -> None:
     remote = dict(channel_options(GOOGLE))
     local = dict(channel_options(plain("localhost:1")))
     assert remote.pop("grpc.keepalive_time_ms") == 30_000
+    # Nor is one without a call kept, which pings are not for: a router may have forgotten it.
+    assert remote.pop("grpc.client_idle_timeout_ms") == 30_000
     assert local == remote
     assert local == {
         "grpc.max_send_message_length": -1,

@@ -115,28 +115,51 @@ def test_credentials_are_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(looked) == 1
 
 
+class SlowChannel:
+    """A channel whose end takes until it is let."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.let = threading.Event()
+
+    def close(self) -> None:
+        self.begun.set()
+        assert self.let.wait(PATIENCE)
+
+
+def closing(channel: Any) -> tuple[Connections, threading.Thread]:
+    """The connections of a client with this one, and a thread that has begun to close it."""
+    connections = Connections(Target("localhost:1", plaintext=True), None)
+    connections._opened.add(channel)
+    thread = threading.Thread(target=connections.close_all)
+    thread.start()
+    assert channel.begun.wait(PATIENCE)
+    return connections, thread
+
+
 def test_who_closes_waits_for_another_who_is_at_it() -> None:
     """Sequence: a subscription's last thread closes the client's connections; the main thread
     comes to do the same, finds nothing left to do, and lets the interpreter end: under the feet
     of the first, which crashes the process."""
-    begun, go_on = threading.Event(), threading.Event()
-
-    class SlowChannel:
-        def close(self) -> None:
-            begun.set()
-            assert go_on.wait(PATIENCE)
-
-    connections = Connections(Target("localhost:1", plaintext=True), None)
-    slow: Any = SlowChannel()
-    connections._opened.add(slow)
-    first = threading.Thread(target=connections.close_all)
+    slow = SlowChannel()
+    connections, first = closing(slow)
     second = threading.Thread(target=connections.close_all)
-    first.start()
-    assert begun.wait(PATIENCE)
     second.start()
     second.join(0.2)
     assert second.is_alive()
-    go_on.set()
+    slow.let.set()
     for thread in (first, second):
         thread.join(PATIENCE)
         assert not thread.is_alive()
+
+
+def test_it_does_not_wait_for_one_who_is_stuck() -> None:
+    """Sequence: Ctrl-C meets the main thread inside gRPC, which keeps a lock of the channel's; a
+    thread that closes the channel waits for that lock, and the main thread, at its own end, for
+    the thread."""
+    stuck = SlowChannel()
+    connections, first = closing(stuck)
+    connections.close_all()
+    assert first.is_alive()
+    stuck.let.set()
+    first.join(PATIENCE)

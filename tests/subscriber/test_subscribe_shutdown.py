@@ -148,7 +148,7 @@ def test_a_callback_may_close_the_client(here: World, await_callbacks: bool, for
 def is_disconnected(client: SubscriberClient) -> bool:
     try:
         client.list_subscriptions(project="projects/p", timeout=PATIENCE)
-    except ValueError as error:
+    except SubscriberClosed as error:
         return "closed channel" in str(error)
     return False
 

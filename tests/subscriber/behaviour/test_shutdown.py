@@ -135,7 +135,7 @@ def test_a_drain_whose_time_is_up_gives_back_what_still_runs(
     assert future.close(DRAIN_TIME, "drain")
     assert SYSTEM_CLOCK.monotonic() - start < DRAIN_TIME + GRACE
     assert sorted(here.free()) == [b"1", b"2", b"3"]
-    assert "2 messages that nobody has settled" in caplog.text
+    assert "2 messages are given back, and come again" in caplog.text
     acking.gate.open(2)
     assert AcknowledgeStatus.SUCCESS not in acking.statuses(2)
 

@@ -44,6 +44,36 @@ class StubbornReader:
         """Nothing that it would notice."""
 
 
+def test_a_fork_waits_for_the_answer_of_a_call_under_way() -> None:
+    """And a call that is to be made waits for the fork."""
+    barrier = ForkBarrier()
+    answered, closed, second = threading.Event(), threading.Event(), threading.Event()
+
+    def call() -> None:
+        with barrier.waiting():
+            under_way.set()
+            assert answered.wait(PATIENCE)
+        with barrier.waiting():
+            second.set()
+
+    def fork() -> None:
+        barrier.close()
+        closed.set()
+
+    under_way = threading.Event()
+    threads = [threading.Thread(target=call), threading.Thread(target=fork)]
+    threads[0].start()
+    assert under_way.wait(PATIENCE)
+    threads[1].start()
+    answered.set()
+    assert closed.wait(PATIENCE)
+    assert not barrier._inside
+    barrier.open()
+    assert second.wait(PATIENCE)
+    for thread in threads:
+        thread.join(PATIENCE)
+
+
 def test_readers_are_out_while_it_is_closed_and_in_again_afterwards() -> None:
     """Two forks at a time are one: nobody goes in before both are over."""
     barrier = ForkBarrier()
