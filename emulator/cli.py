@@ -21,7 +21,7 @@ from .config import ConfigError, Seeds, load, seeds_from_environment
 from .faults import Faults
 from .faults.request import FaultRequest
 from .rest.server import Rest, obstacle
-from .server import Server
+from .server import MAX_PORT, Server
 from .storage.durability import Durability
 from .storage.opening import StorageError, open_storage
 
@@ -70,7 +70,7 @@ class _Options:
     "--port",
     default=8085,
     show_default=True,
-    type=click.IntRange(0, 65535),
+    type=click.IntRange(0, MAX_PORT),
     help="Port to listen on; 0 picks a free one.",
 )
 @click.option(
@@ -81,7 +81,7 @@ class _Options:
 )
 @click.option(
     "--rest-port",
-    type=click.IntRange(0, 65535),
+    type=click.IntRange(0, MAX_PORT),
     metavar="PORT",
     help="Serve HTTP/JSON on a port of its own.",
 )

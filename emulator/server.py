@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # A Publish request may have 10 MB; a larger one must arrive to be refused with a clear text.
 MAX_RECEIVE_BYTES = 20 * 1024 * 1024
+MAX_PORT = 65535
 
 # How long calls under way may take to end when the server stops, in seconds.
 STOP_GRACE = 1.0

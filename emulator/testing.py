@@ -20,13 +20,11 @@ from .faults import Faults
 from .history import DEFAULT_LIMIT, MessageHistory
 from .loop_thread import LoopThread
 from .rest.server import Rest
-from .server import Server
+from .server import MAX_PORT, Server
 from .storage.durability import Durability
 from .storage.opening import open_storage
 
 T = TypeVar("T")
-
-_MAX_PORT = 65535
 
 
 class Emulator:
@@ -93,8 +91,8 @@ class Emulator:
                 storage=storage,
             )
 
-        if not 0 <= port <= _MAX_PORT:
-            raise ValueError(f"port is {port}; it must be between 0 (a free one) and {_MAX_PORT}")
+        if not 0 <= port <= MAX_PORT:
+            raise ValueError(f"port is {port}; it must be between 0 (a free one) and {MAX_PORT}")
         self._new_broker = new_broker
         known = None if engine is None else Broker.holding(engine)
         self._hold(known or new_broker(clock))

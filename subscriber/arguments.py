@@ -23,3 +23,21 @@ def whole(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} is {value!r}; it must be an int")
     return value
+
+
+def count(name: str, value: int) -> int:
+    """The value, if it is a whole number from 1 on.
+
+    Raises:
+        TypeError, ValueError: it is something else, or below.
+    """
+    if whole(name, value) < 1:
+        raise ValueError(f"{name} is {value}; it must be at least 1")
+    return value
+
+
+def patience(name: str, seconds: float | None) -> float | None:
+    """The seconds, if they are above 0, or None, which is without end; else as `count`."""
+    if seconds is not None and number(name, seconds) <= 0:
+        raise ValueError(f"{name} is {seconds}; it must be above 0 seconds, or None")
+    return seconds

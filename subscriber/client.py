@@ -10,7 +10,7 @@ import grpc
 from protocol.messages import pubsub_pb2 as pubsub
 
 from .admin import SubscriberAdmin
-from .arguments import number, whole
+from .arguments import number, patience, whole
 from .connections import Connections, GivenChannel
 from .coroutines import CoroutineScheduler
 from .fetch.fetching import FetchingClient
@@ -94,7 +94,7 @@ class SubscriberClient(SubscriberAdmin, FetchingClient, FollowingClient, Listeni
             limit_server=not use_legacy_flow_control,
             await_callbacks=await_callbacks_on_shutdown,
             release_after=release_after,
-            give_up_after=_positive("give_up_after", give_up_after),
+            give_up_after=patience("give_up_after", give_up_after),
             hooks=_listeners(hooks),
         )
         return self.subscribe_with(subscription, callback, settings, scheduler, max_workers)
@@ -137,7 +137,7 @@ class SubscriberClient(SubscriberAdmin, FetchingClient, FollowingClient, Listeni
         settings = Settings(
             limits=limits,
             await_callbacks=await_callbacks_on_shutdown,
-            give_up_after=_positive("give_up_after", give_up_after),
+            give_up_after=patience("give_up_after", give_up_after),
             hooks=_listeners(hooks),
             batching=Batching(max_messages, max_latency),
         )
@@ -192,12 +192,6 @@ def _listeners(hooks: Hooks | Sequence[Hooks]) -> tuple[Hooks, ...]:
     if not isinstance(hooks, Sequence) or not all(isinstance(one, Hooks) for one in hooks):
         raise TypeError(f"hooks is {hooks!r}; it must be an instance of Hooks, or several")
     return tuple(hooks)
-
-
-def _positive(name: str, seconds: float | None) -> float | None:
-    if seconds is not None and number(name, seconds) <= 0:
-        raise ValueError(f"{name} is {seconds}; it must be above 0 seconds, or None")
-    return seconds
 
 
 class _SubscriptionCalls:

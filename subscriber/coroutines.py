@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from .arguments import whole
+from .arguments import count
 from .message import Message
 from .scheduler import Scheduler, messages_in
 
@@ -33,8 +33,8 @@ class CoroutineScheduler(Scheduler):
     def __init__(
         self, loop: asyncio.AbstractEventLoop | None = None, *, max_tasks: int | None = None
     ) -> None:
-        if max_tasks is not None and whole("max_tasks", max_tasks) < 1:
-            raise ValueError(f"max_tasks is {max_tasks}; it must be at least 1")
+        if max_tasks is not None:
+            count("max_tasks", max_tasks)
         self._loop = loop
         self._max_tasks = max_tasks
         self._lock = threading.Lock()

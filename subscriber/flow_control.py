@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .arguments import number, whole
+from .arguments import count, number
 
 MIN_EXTENSION = 10
 MAX_EXTENSION = 600
@@ -40,9 +40,7 @@ class FlowControl(NamedTuple):
         """Self, if every value makes sense; raises ValueError or TypeError naming the one that
         does not."""
         for name in ("max_bytes", "max_messages"):
-            value = whole(name, getattr(self, name))
-            if value < 1:
-                raise ValueError(f"{name} is {value}; it must be at least 1")
+            count(name, getattr(self, name))
         if number("max_lease_duration", self.max_lease_duration) <= 0:
             raise ValueError(f"max_lease_duration is {self.max_lease_duration}; it must be above 0")
         for name in ("min_duration_per_lease_extension", "max_duration_per_lease_extension"):

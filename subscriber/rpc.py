@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any, Final, Protocol, TypedDict, TypeVar
 
@@ -131,14 +132,8 @@ class Rpcs:
 
         def attempt() -> Any:
             left = None if deadline is None else max(deadline - clock.monotonic(), 0.0)
-            try:
-                with BARRIER.waiting():
-                    return stub(request, timeout=left, metadata=headers)
-            except grpc.RpcError as error:
-                raise to_error(error, method) from error
-            except ValueError as error:
-                # So gRPC says that the channel is closed.
-                raise SubscriberClosed(f"{method}: {error}") from error
+            with errors_of(method), BARRIER.waiting():
+                return stub(request, timeout=left, metadata=headers)
 
         if retry is DEFAULT_RETRY:
             return self._persist(attempt, deadline) if _repeatable(method, request) else attempt()
@@ -155,6 +150,22 @@ class Rpcs:
                 if deadline is not None and due + _LEAST_TRY > deadline:
                     raise
                 wait_until(self._clock, due)
+
+
+@contextmanager
+def errors_of(method: str) -> Iterator[None]:
+    """Around a call of `method`, or its beginning: what gRPC raises, as the errors of this package.
+
+    Raises:
+        RpcError: as `to_error`.
+        SubscriberClosed: the channel is closed, for which gRPC has a ValueError.
+    """
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise to_error(error, method) from error
+    except ValueError as error:
+        raise SubscriberClosed(f"{method}: {error}") from error
 
 
 def to_error(error: grpc.RpcError, method: str = "") -> RpcError:

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
-from .arguments import whole
+from .arguments import count
 from .executor_pool import ExecutorPool
 from .message import Message
 from .stint import Guest
@@ -81,8 +81,8 @@ class ThreadScheduler(Scheduler):
     """
 
     def __init__(self, executor: Executor | None = None, *, max_workers: int | None = None) -> None:
-        if max_workers is not None and whole("max_workers", max_workers) < 1:
-            raise ValueError(f"max_workers is {max_workers}; it must be at least 1")
+        if max_workers is not None:
+            count("max_workers", max_workers)
         if executor is not None and max_workers is not None:
             raise ValueError("give either an executor, which has its own size, or max_workers")
         self._pool: WorkerPool | ExecutorPool = (

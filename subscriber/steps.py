@@ -20,9 +20,8 @@ from google.protobuf.message import Message
 from protocol.clock import Clock
 from protocol.errors import Cancelled
 
-from .exceptions import SubscriberClosed
 from .request import routing_header
-from .rpc import Rpcs, to_error, wait_until
+from .rpc import Rpcs, errors_of, to_error, wait_until
 from .streaming.fork_barrier import BARRIER
 
 T = TypeVar("T")
@@ -51,11 +50,8 @@ class Call:
 
     def make(self, rpcs: Rpcs) -> None:
         """Make the call on this thread, to its end. An interruption cancels it."""
-        try:
-            with BARRIER.waiting():
-                self.response = self._invoke(rpcs.stub(self.method))
-        except grpc.RpcError as error:
-            raise to_error(error) from error
+        with BARRIER.waiting():
+            self.response = self._invoke(rpcs.stub(self.method))
 
     def begin(self, rpcs: Rpcs) -> Any:
         """Start the call; gRPC's future."""
@@ -66,11 +62,8 @@ class Call:
 
     def _invoke(self, function: Callable[..., Any]) -> Any:
         headers = (routing_header(self.request),)
-        try:
+        with errors_of(self.method):
             return function(self.request, timeout=self.timeout, metadata=headers)
-        except ValueError as error:
-            # So gRPC says that the channel is closed.
-            raise SubscriberClosed(f"{self.method}: {error}") from error
 
     def end(self, future: Any) -> None:
         """The call is done: take its response, or raise its error."""

@@ -14,7 +14,6 @@ from subscriber.feeds.position import Start
 from subscriber.follow import (
     CaughtUp,
     CheckpointFile,
-    Closed,
     Event,
     FellBehind,
     Follower,
@@ -128,10 +127,7 @@ class _Printer:
                 self._enough()
 
     def tell(self, event: Event) -> None:
-        record, remark = _told(event)
-        # What it ended with is told by the command itself.
-        ended_well = not isinstance(event, Closed) or event.error is None
-        self._output.event(record, remark if ended_well else "")
+        self._output.event(*_told(event))
         self._output.flush()
         if self._until_caught_up and isinstance(event, CaughtUp):
             self._enough()
@@ -172,7 +168,9 @@ def _told(event: Event) -> tuple[dict[str, Any], str]:
         case FellBehind():
             text = f"fell behind at {seq}, {at}: {event.cause}"
             return {"event": "fell-behind", "cause": event.cause, **record}, text
-    return {"event": "closed", "reason": event.reason.value, **record}, f"stopped after {seq}"
+    # What it ended with, if that is an error, is told by the command itself.
+    text = f"stopped after {seq}" if event.error is None else ""
+    return {"event": "closed", "reason": event.reason.value, **record}, text
 
 
 @contextmanager

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from protocol.errors import Aborted, Cancelled, PullstreamError, RpcError
 from protocol.messages import channels_pb2 as channels
+from subscriber.outage import Outage
 
 from .commands import Batch, Command, CommandQueue
 from .interest import Interest
 from .notices import Answered, Arrived, ChannelFailure, Dropped, Failed, Notice, Reset
 from .retries import REFUSALS, Retries
 from .settings import ListenSettings
+
+_log = logging.getLogger("pullstream.listen")
 
 # Who asks for nothing, as his callbacks do not keep up, is heard of once in so many seconds.
 # Publishers forget a subscriber after 300.
@@ -35,6 +39,7 @@ class Link:
     def __init__(self, settings: ListenSettings, *, new_id: Callable[[], str]) -> None:
         self._settings = settings
         self._new_id = new_id
+        self._outage = Outage(_log)
         self._interests: dict[tuple[str, str | None], Interest] = {}
         # Those whose subscribe is not answered, some of which may not be wanted any more.
         self._unanswered: dict[Interest, None] = {}
@@ -49,12 +54,12 @@ class Link:
         self._processed = 0
         self._queue = CommandQueue(self._settings.max_batch)
         self._batch_due = 0.0
-        self._batch_retries = Retries(self._settings.give_up_after)
+        self._batch_retries = Retries(self._settings.give_up_after, self._outage)
         self._sign_due = 0.0
         # The token of the poll under way; an answer to another one comes too late.
         self._polling: object | None = None
         self._poll_due = 0.0
-        self._poll_retries = Retries(self._settings.give_up_after)
+        self._poll_retries = Retries(self._settings.give_up_after, self._outage)
 
     def __len__(self) -> int:
         return len(self._interests)

@@ -13,20 +13,17 @@ from typing import Any
 import grpc
 
 from protocol.clock import Clock
-from protocol.errors import Cancelled, DeadlineExceeded, RpcError
+from protocol.errors import Cancelled, RpcError
 from protocol.messages import channels_pb2 as channels
 from subscriber.exceptions import SubscriberClosed
-from subscriber.outage import Outage
 from subscriber.rpc import Rpcs, to_error
 from subscriber.streaming.inbox import Inbox
-from subscriber.streaming.stream import PROVEN_AFTER
 
 from .callbacks import CallbackThread
 from .commands import Batch
 from .interest import Interest
 from .link import Link
 from .notices import ListenEvent, Notice
-from .retries import REFUSALS
 from .settings import ListenSettings
 
 _log = logging.getLogger("pullstream.listen")
@@ -68,7 +65,6 @@ class LinkThread:
         self._on_end = on_end
         self._lock = threading.Lock()
         self._link = Link(settings, new_id=lambda: str(uuid.uuid4()))
-        self._outage = Outage(_log)
         self._closing = False
         self._deadline = math.inf
         # What is under way. grpcio cancels a call whose future is collected.
@@ -188,29 +184,14 @@ class LinkThread:
         timeout: float | None,
         answered: Callable[[Any], list[Notice]],
     ) -> Any:
-        begun = self._clock.monotonic()
-
-        def ended(call: Any) -> list[Notice]:
-            self._watch_for_outage(_error_of(call), begun)
-            return answered(call)
-
         try:
             call = self._rpcs.stub(method).future(request, timeout=timeout)
         except ValueError:
             # The channel, which may be the user's own, has been closed.
-            self._inbox.put(lambda: ended(None))
+            self._inbox.put(lambda: answered(None))
             return None
-        call.add_done_callback(lambda done: self._inbox.put(partial(ended, done)))
+        call.add_done_callback(lambda done: self._inbox.put(partial(answered, done)))
         return call
-
-    def _watch_for_outage(self, error: RpcError | None, begun: float) -> None:
-        """A call that has waited long had its server, and was cut for having nothing to say."""
-        now = self._clock.monotonic()
-        waited = now - begun >= PROVEN_AFTER and not isinstance(error, DeadlineExceeded)
-        if error is None or error.grpc_status_code in REFUSALS or waited:
-            self._outage.over()
-        else:
-            self._outage.failed(now, error)
 
     def _end(self) -> None:
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from subscriber.arguments import patience
 from subscriber.background import BackgroundClient
 from subscriber.streaming.callbacks import is_coroutine_function
 
@@ -50,9 +51,8 @@ class ListeningClient(BackgroundClient):
         """
         if on_event is not None and (not callable(on_event) or is_coroutine_function(on_event)):
             raise TypeError(f"on_event is {on_event!r}; it must be a plain function of one event")
-        for name, seconds in (("give_up_after", give_up_after), ("poll_timeout", poll_timeout)):
-            if seconds is not None and seconds <= 0:
-                raise ValueError(f"{name} is {seconds}; it must be above 0 seconds, or None")
+        patience("give_up_after", give_up_after)
+        patience("poll_timeout", poll_timeout)
         if not 1 <= max_batch <= 10_000:
             raise ValueError(f"max_batch is {max_batch}; it must be between 1 and 10000")
         settings = ListenSettings(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 
 from protocol.errors import DeadlineExceeded, RpcError
+from subscriber.outage import Outage
 from subscriber.streaming.backoff import Backoff
 from subscriber.streaming.stream import PROVEN_AFTER, TERMINAL_CODES
 
@@ -30,10 +31,12 @@ class Retries:
 
     Args:
         give_up_after: seconds since the first failure in a row. None: never.
+        outage: that of the server, which other kinds of calls have in common with this one.
     """
 
-    def __init__(self, give_up_after: float | None) -> None:
+    def __init__(self, give_up_after: float | None, outage: Outage) -> None:
         self._give_up_after = give_up_after
+        self._outage = outage
         self._backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         self._begun_at = 0.0
         self._failing_since: float | None = None
@@ -45,6 +48,7 @@ class Retries:
     def succeeded(self) -> None:
         self._failing_since = None
         self._backoff.reset()
+        self._outage.over()
 
     def failed(self, error: RpcError, now: float) -> float | None:
         """The moment of the next attempt; None: there is none."""
@@ -54,6 +58,7 @@ class Retries:
             # It did reach the server until now: proxies cut what has nothing to say for long. But
             # a server that lives answers before the deadline.
             self.succeeded()
+        self._outage.failed(now, error)
         if self._failing_since is None:
             self._failing_since = now
         due = now + self._backoff.next_pause()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from protocol import names
 from protocol.errors import InvalidArgument
+from subscriber.arguments import count
 from subscriber.flow_control import MAX_EXTENSION, MIN_EXTENSION, FlowControl
 
 # A batch that Spark works on is still outstanding while the next one gathers, and a third may be
@@ -75,7 +76,9 @@ class IngestSettings:
             *("max_messages_per_trigger", "max_bytes_per_trigger", "max_outstanding_messages"),
             *("max_outstanding_bytes", "dedup_messages", "max_spool_bytes"),
         ):
-            _check_count(name, getattr(self, name))
+            value = getattr(self, name)
+            if value is not None:
+                count(name, value)
         if self.max_bytes_per_trigger > MAX_BATCH_BYTES:
             raise ValueError(
                 f"max_bytes_per_trigger is {self.max_bytes_per_trigger}; it must be at most "
@@ -124,12 +127,3 @@ class IngestSettings:
             min_duration_per_lease_extension=self.lease_seconds,
             max_duration_per_lease_extension=self.lease_seconds,
         )
-
-
-def _check_count(name: str, value: object) -> None:
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r}; it must be an int")
-    if value < 1:
-        raise ValueError(f"{name} is {value}; it must be at least 1")

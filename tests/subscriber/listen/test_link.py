@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+
+import pytest
 
 from protocol.errors import (
     Aborted,
@@ -18,6 +21,7 @@ from subscriber.listen.link import Link
 from subscriber.listen.notices import Answered, Arrived, Failed, Notice, Reset
 from subscriber.listen.retries import Retries
 from subscriber.listen.settings import ListenSettings
+from subscriber.outage import Outage
 
 FIRST, SECOND = 7, 8
 
@@ -236,7 +240,8 @@ def test_closing_answers_what_waits_for_an_answer() -> None:
 
 
 def test_pauses_grow_and_the_last_attempt_is_at_the_limit() -> None:
-    retries = Retries(give_up_after=1.0)
+    outage = Outage(logging.getLogger("pullstream.listen"))
+    retries = Retries(give_up_after=1.0, outage=outage)
     now, attempts = 0.0, 0
     while (due := retries.failed(Unavailable("x"), now)) is not None:
         assert now < due <= 1.0
@@ -245,3 +250,19 @@ def test_pauses_grow_and_the_last_attempt_is_at_the_limit() -> None:
     assert attempts > 3
     retries.succeeded()
     assert retries.failed(Unavailable("x"), 50.0) is not None
+
+
+def test_calls_of_two_kinds_tell_of_one_outage_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A poll that was cut after a while had its server, and is no part of one."""
+    outage = Outage(logging.getLogger("pullstream.listen"))
+    batches, polls = Retries(None, outage), Retries(None, outage)
+    for now in (0.0, 60.0, 120.0):
+        polls.begin(now)
+        polls.failed(Unavailable("cut"), now + 59.0)
+    assert caplog.messages == []
+    for now in (200.0, 202.0, 204.0, 206.0):
+        for retries in (batches, polls):
+            retries.begin(now)
+            retries.failed(Unavailable("refused"), now)
+    (told,) = caplog.messages
+    assert "refused" in told

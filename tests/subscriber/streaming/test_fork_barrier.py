@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
+from subscriber.streaming import fork_barrier
 from subscriber.streaming.fork_barrier import ForkBarrier
 from tests.subscriber.streaming.fakes import PATIENCE
 
@@ -44,8 +47,9 @@ class StubbornReader:
         """Nothing that it would notice."""
 
 
-def test_a_fork_waits_for_the_answer_of_a_call_under_way() -> None:
+def test_a_fork_waits_for_the_answer_of_a_call_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """And a call that is to be made waits for the fork."""
+    monkeypatch.setattr(fork_barrier, "PATIENCE", PATIENCE)
     barrier = ForkBarrier()
     answered, closed, second = threading.Event(), threading.Event(), threading.Event()
 
@@ -65,6 +69,7 @@ def test_a_fork_waits_for_the_answer_of_a_call_under_way() -> None:
     threads[0].start()
     assert under_way.wait(PATIENCE)
     threads[1].start()
+    assert not closed.wait(0.05)
     answered.set()
     assert closed.wait(PATIENCE)
     assert not barrier._inside
