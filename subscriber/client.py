@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,9 +19,9 @@ from .flow_control import FlowControl, limits_of
 from .follow.following import FollowingClient
 from .futures import StreamingPullFuture
 from .hooks import Hooks
-from .interpreter_exit import begin_call
 from .listen.listening import ListeningClient
 from .message import Message, MessageBatch
+from .refused_threads import begin_or_wait
 from .request import routing_header
 from .rpc import DEFAULT_TIMEOUT, Rpcs
 from .scheduler import Scheduler, ThreadScheduler
@@ -28,6 +29,7 @@ from .streaming.callbacks import is_coroutine_function
 from .streaming.dispatcher import Call
 from .streaming.manager import StreamingPullManager
 from .streaming.settings import Batching, ReleaseAfter, Settings
+from .streaming.stream import StreamEnded
 from .streaming.stream_call import StreamCall, begin
 
 
@@ -203,28 +205,34 @@ class _SubscriptionCalls:
     def __init__(
         self, rpcs: Rpcs, connections: Connections | GivenChannel, subscription: str
     ) -> None:
+        self._rpcs = rpcs
         self._connections = connections
+        self._lock = threading.Lock()
         # That of the stream, from when there is one.
         self._channel: grpc.Channel | None = None
-        self._acknowledge = rpcs.stub("Acknowledge")
-        self._modify_ack_deadline = rpcs.stub("ModifyAckDeadline")
+        self._closed = False
         self._metadata = (routing_header(pubsub.AcknowledgeRequest(subscription=subscription)),)
 
     def streaming_pull(self, first: pubsub.StreamingPullRequest) -> StreamCall:
-        if self._channel is None:
-            self._channel = self._connections.open()
+        with self._lock:
+            if self._closed:
+                # The reader was held up, and the shutdown has not waited for it.
+                raise StreamEnded
+            if self._channel is None:
+                self._channel = self._connections.open()
         return begin(self._channel, first, self._metadata)
 
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Call:
-        return begin_call(
-            self._acknowledge, request, timeout=DEFAULT_TIMEOUT, metadata=self._metadata
-        )
+        return begin_or_wait(self._rpcs, "Acknowledge", request, DEFAULT_TIMEOUT, self._metadata)
 
     def modify_ack_deadline(self, request: pubsub.ModifyAckDeadlineRequest) -> Call:
-        return begin_call(
-            self._modify_ack_deadline, request, timeout=DEFAULT_TIMEOUT, metadata=self._metadata
+        return begin_or_wait(
+            self._rpcs, "ModifyAckDeadline", request, DEFAULT_TIMEOUT, self._metadata
         )
 
     def close(self) -> None:
-        if self._channel is not None:
-            self._connections.close(self._channel)
+        with self._lock:
+            self._closed = True
+            channel = self._channel
+        if channel is not None:
+            self._connections.close(channel)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import grpc
 
 from .connection import WINDOW_BYTES, Target, open_channel
-from .interpreter_exit import threads_are_refused
+from .refused_threads import may_close
 
 # How long one who closes waits for another who is at it, in seconds. Not for ever: a Ctrl-C that
 # the main thread meets inside gRPC may leave one of its locks held, where the other is stuck then.
@@ -30,8 +30,7 @@ class Connections:
     leaves nobody behind who is still at it, or has waited a second for that: of the main thread,
     which ends the process next, and a daemon that a dying interpreter would stop in the middle,
     crashing, either waits for the other.
-    At the interpreter's exit, when no thread can be started, nothing is closed: the process ends,
-    and its connections with it; see `begin_call`.
+    What cannot be closed without waiting for ever is left to the process's end; see `may_close`.
     """
 
     def __init__(self, target: Target, security: grpc.ChannelCredentials | None) -> None:
@@ -54,7 +53,7 @@ class Connections:
         with self._one_at_a_time():
             with self._lock:
                 self._opened.discard(channel)
-            if not threads_are_refused():
+            if may_close(channel):
                 channel.close()
 
     def close_all(self) -> None:

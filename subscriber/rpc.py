@@ -28,6 +28,7 @@ from protocol.errors import (
 from protocol.rpcs import BY_METHOD
 
 from .exceptions import SubscriberClosed, forked
+from .refused_threads import abandon
 from .request import routing_header
 from .streaming.backoff import Backoff
 from .streaming.fork_barrier import BARRIER
@@ -109,6 +110,23 @@ class Rpcs:
             )
             self._stubs[method] = stub
         return stub
+
+    def begin(
+        self, method: str, request: Message, *, timeout: float | None, metadata: Metadata = ()
+    ) -> Any:
+        """Begin a unary call, and do not wait for it; gRPC's future.
+
+        Raises:
+            ValueError: the channel is closed.
+            RuntimeError: gRPC needs a thread for the answer, and the process may have no more. The
+                channel is no use any more, except for `call`.
+        """
+        stub = self.stub(method)
+        try:
+            return stub.future(request, timeout=timeout, metadata=metadata)
+        except RuntimeError:
+            abandon(self.channel)
+            raise
 
     def call(
         self,

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -55,7 +56,7 @@ class Call:
 
     def begin(self, rpcs: Rpcs) -> Any:
         """Start the call; gRPC's future."""
-        self._future = future = self._invoke(rpcs.stub(self.method).future)
+        self._future = future = self._invoke(partial(rpcs.begin, self.method))
         if self._withdrawn:
             future.cancel()
         return future

@@ -91,8 +91,8 @@ class Source:
 
     def _make(self, method: str, request: Message, timeout: float) -> Any:
         with self._lock:
-            self._call = call = self._rpcs.stub(method).future(
-                request, timeout=timeout, metadata=(routing_header(request),)
+            self._call = call = self._rpcs.begin(
+                method, request, timeout=timeout, metadata=(routing_header(request),)
             )
             if self._cut:
                 call.cancel()

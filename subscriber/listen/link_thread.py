@@ -185,7 +185,7 @@ class LinkThread:
         answered: Callable[[Any], list[Notice]],
     ) -> Any:
         try:
-            call = self._rpcs.stub(method).future(request, timeout=timeout)
+            call = self._rpcs.begin(method, request, timeout=timeout)
         except ValueError:
             # The channel, which may be the user's own, has been closed.
             self._inbox.put(lambda: answered(None))

@@ -12,9 +12,12 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 
 from protocol.errors import Unavailable
+from protocol.messages import pubsub_pb2 as pubsub
 from subscriber import SubscriberClient
+from subscriber.client import _SubscriptionCalls
 from subscriber.connection import Target
 from subscriber.connections import Connections, GivenChannel
+from subscriber.streaming.stream import StreamEnded
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.world import SUBSCRIPTION, World, world
 
@@ -69,6 +72,18 @@ def test_a_stream_that_breaks_is_opened_again_on_the_same_connection(here: World
     assert opened(here.client) == before
 
 
+def test_a_reader_that_comes_late_opens_nothing(here: World) -> None:
+    """Sequence: a reader that is about to open its stream is held up for seconds; the subscription
+    is shut down, and waits no longer; the reader opens a connection that nobody would close."""
+    assert isinstance(here.client._connections, Connections)
+    calls = _SubscriptionCalls(here.client._rpcs, here.client._connections, SUBSCRIPTION)
+    before = set(opened(here.client))
+    calls.close()
+    with pytest.raises(StreamEnded):
+        calls.streaming_pull(pubsub.StreamingPullRequest(subscription=SUBSCRIPTION))
+    assert opened(here.client) == before
+
+
 def test_closing_the_client_ends_all_connections(here: World) -> None:
     here.client.subscribe(SUBSCRIPTION, lambda message: message.ack())
     eventually(lambda: len(opened(here.client)) == 2)
@@ -93,7 +108,7 @@ def test_nothing_is_closed_when_no_thread_can_be_started(monkeypatch: pytest.Mon
     """At the exit: closing a channel might wait for one."""
     connections = Connections(Target("localhost:1", plaintext=True), None)
     channel = connections.open()
-    monkeypatch.setattr("subscriber.connections.threads_are_refused", lambda: True)
+    monkeypatch.setattr("subscriber.refused_threads.threads_are_refused", lambda: True)
     connections.close_all()
     assert not is_closed(channel)
     channel.close()

@@ -1,0 +1,71 @@
+"""Where no thread can be started: when the interpreter exits, or the process has too many."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from subscriber import Message, refused_threads
+from tests.subscriber.program import start_program
+from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.world import SUBSCRIPTION, world
+
+
+def test_what_was_decided_is_still_told_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a call that gRPC would need a thread for."""
+    with world() as here:
+        here.publish(b"a")
+        handled = threading.Event()
+
+        def handle(message: Message) -> None:
+            monkeypatch.setattr(refused_threads, "threads_are_refused", lambda: True)
+            message.ack()
+            handled.set()
+
+        future = here.client.subscribe(SUBSCRIPTION, handle)
+        assert handled.wait(PATIENCE)
+        future.cancel()
+        future.result(PATIENCE)
+        assert here.backlog == 0
+        monkeypatch.undo()
+
+
+def test_a_program_whose_grpc_was_refused_its_thread_ends_and_has_told_all() -> None:
+    """Sequence on Python 3.12: the interpreter decides to end, and allows no more threads; while
+    the program's executors come to their end, an acknowledgement goes out, which gRPC wants a
+    thread for. It is refused one, and would wait for that call's answer when its channel ends."""
+    with world() as here:
+        here.publish(*[b"x"] * 5)
+        running = start_program(
+            f"""
+import sys, threading
+from subscriber import SubscriberClient
+
+start = threading.Thread.start
+
+def start_unless_of_grpc(thread):
+    if "_run_with_context" in repr(getattr(thread, "_target", None)):
+        refused.set()
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+    start(thread)
+
+refused = threading.Event()
+handled = threading.Semaphore(0)
+
+def handle(message):
+    message.ack()
+    handled.release()
+
+threading.Thread.start = start_unless_of_grpc
+client = SubscriberClient(endpoint=sys.argv[1])
+client.subscribe({SUBSCRIPTION!r}, handle)
+for _ in range(5):
+    assert handled.acquire(timeout=20)
+assert refused.wait(20)
+""",
+            here.emulator.endpoint,
+        )
+        out, err = running.communicate(timeout=PATIENCE)
+        assert (out, err, running.returncode) == ("", "", 0)
+        assert here.backlog == 0
