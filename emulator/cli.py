@@ -56,7 +56,7 @@ class _Options:
     fault_seed: int
     history: int
     data_dir: Path | None
-    durability: str
+    durability: str | None
     tls_cert: Path | None
     tls_key: Path | None
     tls_client_ca: Path | None
@@ -130,10 +130,9 @@ class _Options:
 )
 @click.option(
     "--durability",
-    default=Durability.DISK.value,
-    show_default=True,
     type=click.Choice([each.value for each in Durability]),
-    help="With --data-dir: how topics are kept that have no label pullstream-durability.",
+    help="With --data-dir: how topics are kept that have no label pullstream-durability.  "
+    "[default: disk]",
 )
 @click.option(
     "--tls-cert",
@@ -240,7 +239,7 @@ def _broker(options: _Options) -> Broker:
         history=options.history or None,
         profile=options.profile,
         max_bytes=options.max_bytes or None,
-        storage=open_storage(options.data_dir, Durability(options.durability)),
+        storage=open_storage(options.data_dir, options.durability),
     )
 
 

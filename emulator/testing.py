@@ -21,7 +21,6 @@ from .history import DEFAULT_LIMIT, MessageHistory
 from .loop_thread import LoopThread
 from .rest.server import Rest
 from .server import MAX_PORT, Server
-from .storage.durability import Durability
 from .storage.opening import open_storage
 
 T = TypeVar("T")
@@ -49,7 +48,8 @@ class Emulator:
         max_bytes: of all messages that are kept; a publish that would exceed it is refused.
         history: how many events `history` keeps; 0 for none.
         data_dir: keep everything in this directory, and begin with what it has: docs/durability.md.
-        durability: class of the topics that name none: "memory", "disk" or "fsync".
+        durability: class of the topics that name none: "memory", "disk" (with `data_dir` the
+            default) or "fsync".
         fault_seed: of the dice that faults with a probability throw.
         access: tokens that callers must show, docs/security.md.
         rest: serve HTTP/JSON on the same port too, docs/rest.md.
@@ -78,10 +78,10 @@ class Emulator:
         history: int = DEFAULT_LIMIT,
         fault_seed: int = 0,
         data_dir: str | Path | None = None,
-        durability: str = Durability.DISK.value,
+        durability: str | None = None,
     ) -> None:
         def new_broker(clock: Clock | None) -> Broker:
-            storage = open_storage(data_dir, Durability(durability))
+            storage = open_storage(data_dir, durability)
             return Broker(
                 clock,
                 engine=engine,

@@ -222,7 +222,7 @@ class ServiceClient:
         **fields: Any,
     ) -> M:
         """Make the call `method`; `response` says to the type checker what the table says."""
-        message = build_request(BY_METHOD[method].request, request, fields)
+        message = _request_of(method, request, fields, options)
         result: M = self._rpcs.call(method, message, **options)
         return result
 
@@ -235,7 +235,7 @@ class ServiceClient:
         **fields: Any,
     ) -> Pager[Any]:
         """Make the list call `method`; `items` is the field of the response that holds the list."""
-        first: Any = build_request(BY_METHOD[method].request, request, fields)
+        first: Any = _request_of(method, request, fields, options)
 
         def fetch(token: str) -> Any:
             page = type(first)()
@@ -245,3 +245,24 @@ class ServiceClient:
             return self._rpcs.call(method, page, **options)
 
         return Pager(fetch, items)
+
+
+def _request_of(
+    method: str,
+    request: Message | Mapping[str, Any] | None,
+    fields: Mapping[str, Any],
+    options: CallOptions,
+) -> Message:
+    """The request of a call with these keywords.
+
+    Raises:
+        TypeError: there is no such option. The methods take them unseen, and `Rpcs.call` would
+            refuse them under its own name.
+        ValueError, TypeError: see `build_request`.
+    """
+    known = CallOptions.__annotations__
+    unknown = ", ".join(sorted(set(options) - set(known)))
+    if unknown:
+        allowed = ", ".join(("request", *fields, *known))
+        raise TypeError(f"{method} has no keyword {unknown}; it has {allowed}")
+    return build_request(BY_METHOD[method].request, request, fields)

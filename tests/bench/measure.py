@@ -148,7 +148,8 @@ def _spark(work: SparkWork, effort: Effort) -> Figures:
         return _figures([*command, *options], PATIENCE)
     with servers.serving(Broker.OURS) as endpoint:
         publisher = [sys.executable, "-m", "tests.bench.publisher", endpoint]
-        with servers.running([*publisher, "--messages", str(messages), "--attributes", "2"], READY):
+        backlog = ["--messages", str(messages), "--attributes", "2"]
+        with servers.running([*publisher, *backlog], READY, PATIENCE):
             pass
         return _figures([*command, endpoint, *options], PATIENCE)
 

@@ -99,17 +99,19 @@ def served(server: Server) -> Iterator[Served]:
 
 
 @contextmanager
-def running(command: Sequence[str], ready: str) -> Iterator[str]:
+def running(command: Sequence[str], ready: str, patience: float = PATIENCE) -> Iterator[str]:
     """A process that has printed what matches `ready`, for as long as the block lasts.
 
-    Gives the match's last group. Raises NotStarted if it never comes.
+    Gives the match's last group. Raises NotStarted if it has not come after `patience` seconds.
     """
-    with _started(command, ready) as (_, found):
+    with _started(command, ready, patience) as (_, found):
         yield found
 
 
 @contextmanager
-def _started(command: Sequence[str], ready: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def _started(
+    command: Sequence[str], ready: str, patience: float = PATIENCE
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     pattern = re.compile(ready)
     found: list[str] = []
     is_ready = threading.Event()
@@ -129,7 +131,7 @@ def _started(command: Sequence[str], ready: str) -> Iterator[tuple[subprocess.Po
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     try:
-        is_ready.wait(PATIENCE)
+        is_ready.wait(patience)
         if not found:
             raise NotStarted(f"{' '.join(command[1:4])} did not start")
         yield process, found[0]

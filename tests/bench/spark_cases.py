@@ -29,9 +29,10 @@ class SparkWork:
 
 
 GROUP = "Spark"
-# So many that most of the time is not the first batches', in which Java is warming up.
+# Java is warming up for half a minute, in which its compilers take a quarter of the machine. Of
+# large batches there are so many that this is not most of the time.
 FEW = 1_000
-MESSAGES = {FEW: 30_000, 10_000: 200_000, 50_000: 600_000}
+MESSAGES = {FEW: 30_000, 10_000: 200_000, 50_000: 1_500_000}
 
 
 def streamed(rows: int, sink: str, *figures: Row, loop: bool = False) -> Case:

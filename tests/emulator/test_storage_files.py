@@ -139,3 +139,23 @@ def test_the_program_says_it_in_one_line(directory: Path) -> None:
         )
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == f"Error: {directory / FILE_NAME} is in use by another broker\n"
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_what_is_to_be_on_disk_needs_a_directory(durability: str) -> None:
+    with pytest.raises(StorageError, match=f"durability {durability} needs a data directory"):
+        Emulator(durability=durability)
+    done = subprocess.run(
+        [*COMMAND, "--durability", durability],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"Error: durability {durability} needs a data directory" in done.stderr
+
+
+def test_what_is_only_in_memory_needs_none() -> None:
+    with Emulator(durability="memory") as emulator:
+        assert emulator.endpoint

@@ -281,6 +281,14 @@ def test_a_whole_request_reaches_the_server(name: str, request_: Any) -> None:
     assert [call.request for call in server.calls] == [request_, request_]
 
 
+@pytest.mark.parametrize("name", ["pull", "list_subscriptions"])
+def test_an_unknown_keyword_is_named_with_those_that_there_are(
+    subscriptions: SubscriberClient, name: str
+) -> None:
+    with pytest.raises(TypeError, match=r"no keyword time_out; it has request, .*, timeout"):
+        getattr(subscriptions, name)(time_out=3)
+
+
 def test_a_list_that_fails_in_the_middle_raises_there() -> None:
     """What came before is not lost, and a read is tried again as any other."""
 
