@@ -7,6 +7,7 @@ before its executors are waited for until the very end.
 from __future__ import annotations
 
 import ctypes
+import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from .streaming.fork_barrier import BARRIER
 if TYPE_CHECKING:
     from .rpc import Metadata, Rpcs
     from .streaming.dispatcher import Call
+
+_log = logging.getLogger("pullstream.dispatcher")
 
 # How long a call that is waited for may take, in seconds.
 _TIMEOUT = 5.0
@@ -69,9 +72,10 @@ def begin_or_wait(
         try:
             call: Call = rpcs.begin(method, request, timeout=timeout, metadata=metadata)
             return call
-        except RuntimeError:
-            # The channel is abandoned now.
-            pass
+        except RuntimeError as error:
+            # The channel is abandoned now. That a program ends is no news to anybody.
+            if "interpreter shutdown" not in str(error):
+                _log.warning("%s: acknowledgements are made one at a time from now on", error)
     try:
         with BARRIER.waiting():
             rpcs.stub(method)(request, timeout=min(timeout, _TIMEOUT), metadata=metadata)

@@ -31,6 +31,10 @@ _ON_THIS_MACHINE = {
     "spark.log.level": "ERROR",
     # Two hundred partitions, the default, are for a cluster.
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+    # Java's compilers would take a quarter of two cores for half a minute. Later they do most of it
+    # no more, as few methods are as hot as they look at the start (docs/performance.md). One's own
+    # spark.driver.extraJavaOptions stand behind it.
+    "spark.driver.defaultJavaOptions": "-XX:CompileThresholdScaling=5",
     # Renames the checkpoint's files through the file system alone: half the fixed cost of a batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing."

@@ -31,10 +31,20 @@ def test_what_was_decided_is_still_told_to_the_server(monkeypatch: pytest.Monkey
         monkeypatch.undo()
 
 
-def test_a_program_whose_grpc_was_refused_its_thread_ends_and_has_told_all() -> None:
+@pytest.mark.parametrize(
+    ("refusal", "warning"),
+    [
+        ("can't create new thread at interpreter shutdown", ""),
+        ("can't start new thread", "can't start new thread: acknowledgements are made one at a"),
+    ],
+)
+def test_a_program_whose_grpc_was_refused_its_thread_ends_and_has_told_all(
+    refusal: str, warning: str
+) -> None:
     """Sequence on Python 3.12: the interpreter decides to end, and allows no more threads; while
     the program's executors come to their end, an acknowledgement goes out, which gRPC wants a
-    thread for. It is refused one, and would wait for that call's answer when its channel ends."""
+    thread for. It is refused one, and would wait for that call's answer when its channel ends.
+    The other text is that of a process with as many threads as it may have, which does not end."""
     with world() as here:
         here.publish(*[b"x"] * 5)
         running = start_program(
@@ -47,7 +57,7 @@ start = threading.Thread.start
 def start_unless_of_grpc(thread):
     if "_run_with_context" in repr(getattr(thread, "_target", None)):
         refused.set()
-        raise RuntimeError("can't create new thread at interpreter shutdown")
+        raise RuntimeError({refusal!r})
     start(thread)
 
 refused = threading.Event()
@@ -67,5 +77,7 @@ assert refused.wait(20)
             here.emulator.endpoint,
         )
         out, err = running.communicate(timeout=PATIENCE)
-        assert (out, err, running.returncode) == ("", "", 0)
+        assert (out, running.returncode) == ("", 0)
+        assert err.startswith(warning)
+        assert err.count("\n") == (1 if warning else 0)
         assert here.backlog == 0
