@@ -6,11 +6,15 @@ import importlib.util
 import os
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from subscriber.spark.java import JavaNotFound, ensure_java
 from tests.optional_tools import missing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def java_home(folder: Path, version: str, *, release: bool = True) -> Path:
@@ -74,3 +78,13 @@ def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         ensure_java({"JAVA_HOME": str(old), "PATH": ""})
     assert f"JAVA_HOME={old} (version 11)" in str(caught.value)
     assert "pullstream[spark]" in str(caught.value)
+
+
+def test_java_is_told_to_compile_later_and_ones_own_options_come_behind(
+    spark: SparkSession,
+) -> None:
+    """So that one's own have the last word."""
+    runtime = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()  # type: ignore[union-attr]
+    arguments = list(runtime.getInputArguments())
+    ours = arguments.index("-XX:CompileThresholdScaling=5")
+    assert ours < arguments.index("-XX:TieredStopAtLevel=1")
