@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import grpc
 
 from .connection import WINDOW_BYTES, Target, open_channel
-from .refused_threads import may_close
+from .refused_threads import has_its_thread
 
 # How long one who closes waits for another who is at it, in seconds. Not for ever: a Ctrl-C that
 # the main thread meets inside gRPC may leave one of its locks held, where the other is stuck then.
@@ -30,7 +30,7 @@ class Connections:
     leaves nobody behind who is still at it, or has waited a second for that: of the main thread,
     which ends the process next, and a daemon that a dying interpreter would stop in the middle,
     crashing, either waits for the other.
-    What cannot be closed without waiting for ever is left to the process's end; see `may_close`.
+    What cannot be closed without waiting for ever is left to the process's end (`has_its_thread`).
     """
 
     def __init__(self, target: Target, security: grpc.ChannelCredentials | None) -> None:
@@ -53,7 +53,7 @@ class Connections:
         with self._one_at_a_time():
             with self._lock:
                 self._opened.discard(channel)
-            if may_close(channel):
+            if has_its_thread(channel):
                 channel.close()
 
     def close_all(self) -> None:

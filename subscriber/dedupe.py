@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 from protocol.clock import SYSTEM_CLOCK, Clock
 
-from .arguments import number
+from .arguments import count, number
 from .message import Message, Verdict
 from .streaming.callbacks import is_coroutine_function
 
@@ -97,12 +97,10 @@ class Dedupe:
             raise TypeError(f"by is {by!r}; it must be an attribute's name, a function or None")
         if by == "":
             raise ValueError("by is empty; it must be an attribute's name, a function or None")
-        if max_keys < 1:
-            raise ValueError(f"max_keys is {max_keys}; it must be at least 1")
         if not number("seconds", seconds) > 0:
             raise ValueError(f"seconds is {seconds}; it must be above 0")
         self._by = by
-        self._max_keys = max_keys
+        self._max_keys = count("max_keys", max_keys)
         self._seconds = seconds
         self._clock = clock
         self._lock = threading.Lock()

@@ -55,8 +55,11 @@ def abandon(channel: grpc.Channel) -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(channel))
 
 
-def may_close(channel: grpc.Channel) -> bool:
-    """Whether closing it comes to an end. The process's own end closes it as well."""
+def has_its_thread(channel: grpc.Channel) -> bool:
+    """Whether calls begun on it are answered, and closing it comes to an end.
+
+    If not, the process's own end closes it as well.
+    """
     return id(channel) not in _abandoned and not threads_are_refused()
 
 
@@ -68,7 +71,7 @@ def begin_or_wait(
     A refused one may have reached the server all the same, and is made again for its answer: only
     for what may be done twice, as an acknowledgement.
     """
-    if id(rpcs.channel) not in _abandoned and not threads_are_refused():
+    if has_its_thread(rpcs.channel):
         try:
             call: Call = rpcs.begin(method, request, timeout=timeout, metadata=metadata)
             return call

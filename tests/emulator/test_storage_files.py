@@ -16,7 +16,7 @@ from emulator.config import ConfigError
 from emulator.storage.database import FILE_NAME, FORMAT
 from emulator.storage.opening import StorageError
 from tests.emulator.broker import SUBSCRIPTION
-from tests.emulator.program import COMMAND
+from tests.emulator.program import COMMAND, error_of
 from tests.emulator.wire import PATIENCE, Wire
 
 # Found in the file as they are, and long enough to fill pages of it.
@@ -145,15 +145,8 @@ def test_the_program_says_it_in_one_line(directory: Path) -> None:
 def test_what_is_to_be_on_disk_needs_a_directory(durability: str) -> None:
     with pytest.raises(StorageError, match=f"durability {durability} needs a data directory"):
         Emulator(durability=durability)
-    done = subprocess.run(
-        [*COMMAND, "--durability", durability],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert f"Error: durability {durability} needs a data directory" in done.stderr
+    error = error_of("--durability", durability)
+    assert error.startswith(f"Error: durability {durability} needs a data directory")
 
 
 def test_what_is_only_in_memory_needs_none() -> None:
