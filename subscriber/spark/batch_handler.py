@@ -116,7 +116,7 @@ class BatchHandler:
         read = self._decoding.read(messages)
         watch = Observation()
         watched = read.observe(watch, *_counts(self._decoding.is_bad()))
-        rows = dated(self._decoding.good(watched), self._derived)
+        rows = dated(self._decoding.good(watched), self._decoding.time, self._derived)
         wrote = self._target.write(rows, batch)
         counted = _counted(watch) if wrote else None
         # Killed between the two, the target has the batch and tells nothing of the bad ones.

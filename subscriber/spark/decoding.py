@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,17 +14,33 @@ from pyspark.sql.types import StringType, StructField, StructType
 # Before the names of a message's own columns, where its fields are columns as well.
 PREFIX = "pubsub_"
 
-# Columns that a table has if they are asked for, and the form of the time that they are.
-DERIVED = {"publish_date": "yyyy-MM-dd", "publish_hour": "yyyy-MM-dd-HH"}
-
 _DATA = "data"
 _TIME = "publish_time"
 _TEXT, _VALUE, _WHOLE = "_text", "_value", "_whole"
 _CORRUPT = "_corrupt_record"
 
 
+def _day(seconds: Column) -> Column:
+    days = F.floor(seconds / 86_400).cast("int")
+    return F.date_from_unix_date(days).cast("string")
+
+
+def _hour(seconds: Column) -> Column:
+    hour = (F.floor(seconds / 3600) % 24).cast("string")
+    return F.concat(_day(seconds), F.lit("-"), F.lpad(hour, 2, "0"))
+
+
+# Columns that a table has if they are asked for, out of the time of publishing in seconds since
+# 1970. Spark's functions for dates would give them in the zone of the session, whatever that is.
+DERIVED: Mapping[str, Callable[[Column], Column]] = {"publish_date": _day, "publish_hour": _hour}
+
+
 class Decoding(Protocol):
     """How rows of messages become rows of a table."""
+
+    @property
+    def time(self) -> str:
+        """The table's column that has the time of publishing."""
 
     def read(self, messages: DataFrame) -> DataFrame:
         """`messages` and what is needed for the rest."""
@@ -41,6 +57,10 @@ class Decoding(Protocol):
 
 class Undecoded:
     """Messages as they are. None is bad."""
+
+    @property
+    def time(self) -> str:
+        return _TIME
 
     def read(self, messages: DataFrame) -> DataFrame:
         return messages
@@ -80,22 +100,37 @@ class JsonDecoding:
         if not isinstance(schema, StructType) or not schema.fields:
             raise _no_schema(ddl, "there are no columns")
         for name in schema.fieldNames():
-            if name.lower().startswith(PREFIX) or name == _CORRUPT:
+            if name.lower().startswith(PREFIX) or name.lower() == _CORRUPT:
                 raise ValueError(
                     f"schema has the column {name!r}, a name that is taken: those that begin with "
                     f"{PREFIX} are the message's own"
                 )
+        names = [name.lower() for name in schema.fieldNames()]
+        for name in schema.fieldNames():
+            if names.count(name.lower()) > 1:
+                raise ValueError(
+                    f"schema has the column {name!r} more than once, as case makes no difference; "
+                    "leave all but one out"
+                )
         return cls(schema)
+
+    @property
+    def time(self) -> str:
+        return PREFIX + _TIME
 
     def read(self, messages: DataFrame) -> DataFrame:
         full = StructType([*self.schema.fields, StructField(_CORRUPT, StringType())])
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         text = messages.withColumn(_TEXT, F.col(_DATA).cast("string"))
+        # from_json stops at the end of the first value. What stands behind it can end an array
+        # too early, or an object, but not both.
+        in_array = F.concat(F.lit("["), F.col(_TEXT), F.lit("]"))
+        in_object = F.concat(F.lit('{"":'), F.col(_TEXT), F.lit("}"))
+        whole = (F.json_array_length(in_array) == 1) & F.json_object_keys(in_object).isNotNull()
         return text.select(
             "*",
             F.from_json(_TEXT, full, options).alias(_VALUE),
-            # from_json stops at the end of the first object. An array ends where it ends.
-            F.json_array_length(F.concat(F.lit("["), F.col(_TEXT), F.lit("]"))).alias(_WHOLE),
+            F.coalesce(whole, F.lit(False)).alias(_WHOLE),
         )
 
     def is_bad(self) -> Column:
@@ -103,7 +138,7 @@ class JsonDecoding:
             F.is_valid_utf8(_TEXT)
             & F.col(_VALUE).isNotNull()
             & self._value(_CORRUPT).isNull()
-            & (F.col(_WHOLE) == 1)
+            & F.col(_WHOLE)
         )
         for field in self._required():
             fits &= self._value(field.name).isNotNull()
@@ -138,7 +173,7 @@ class JsonDecoding:
         return (
             F.when(F.coalesce(F.length(_DATA), F.lit(0)) == 0, "empty")
             .when(~F.is_valid_utf8(_TEXT), "not UTF-8")
-            .when(F.coalesce(F.col(_WHOLE) != 1, F.lit(True)), "not one JSON value")
+            .when(~F.col(_WHOLE), "not one JSON value")
             .when(~is_object, "not a JSON object")
             .when(unfit != "", F.concat(F.lit("does not fit: "), unfit))
             .when(self._value(_CORRUPT).isNotNull(), "a nested value does not fit the schema")
@@ -152,11 +187,11 @@ class JsonDecoding:
         return F.col(_VALUE).getField(name)
 
 
-def dated(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """`rows` with those of the `columns` that are DERIVED, out of the time of publishing (UTC)."""
-    time = _TIME if _TIME in rows.columns else PREFIX + _TIME
+def dated(rows: DataFrame, time: str, columns: Sequence[str]) -> DataFrame:
+    """`rows` with those of the `columns` that are DERIVED (UTC), out of the column `time`."""
+    seconds = F.unix_seconds(F.col(time))
     wanted = [name for name in columns if name in DERIVED]
-    return rows.withColumns({name: F.date_format(time, DERIVED[name]) for name in wanted})
+    return rows.withColumns({name: DERIVED[name](seconds) for name in wanted})
 
 
 def _no_schema(ddl: str, reason: str) -> ValueError:

@@ -20,7 +20,7 @@ LOCAL = "local[*]"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 _ANYWHERE = {
-    # So that days and hours are those of `publish_time`, wherever it runs.
+    # So that times are shown, and times without a zone are read, alike wherever it runs.
     "spark.sql.session.timeZone": "UTC",
 }
 _ON_THIS_MACHINE = {

@@ -9,17 +9,19 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
 from emulator import Emulator
 from protocol import names
 from subscriber import TopicAdminClient
 from subscriber.spark import IngestJob, IngestReport, run_ingest
 from subscriber.spark.batch_handler import BatchHandler, Refused, Totals
-from subscriber.spark.decoding import JsonDecoding, Undecoded
+from subscriber.spark.decoding import JsonDecoding, Undecoded, dated
 from subscriber.spark.errors import IngestError
 from subscriber.spark.jdbc_target import JdbcTarget
 from subscriber.spark.targets import BATCH_COLUMN, FileTarget, Target
@@ -204,6 +206,9 @@ REASONS = {
     b"not json": "not one JSON value",
     b'{"id": 1} and more': "not one JSON value",
     b'{"id": 1}{"id": 2}': "not one JSON value",
+    b'{"id": 1}, {"id": 2}': "not one JSON value",
+    b'{"id": 1}] and more': "not one JSON value",
+    b'{"id": 1}} and more': "not one JSON value",
     b"\xff\xfe": "not UTF-8",
     b'{"id": 1, "country": "\xff"}': "not UTF-8",
     b'[{"id": 1}]': "not a JSON object",
@@ -226,9 +231,42 @@ def test_what_does_not_decode_is_told_apart(spark: SparkSession) -> None:
     assert told == {data: reason for data, reason in REASONS.items() if reason} | {None: "empty"}
 
 
-def handler(target: Target, bad: Target | None) -> BatchHandler:
-    decoding = JsonDecoding.of(SCHEMA) if bad else Undecoded()
-    return BatchHandler(decoding, target, bad, derived=(), name=lambda number: f"job-{number}")
+def test_days_and_hours_are_those_of_utc(spark: SparkSession) -> None:
+    """Whatever the zone of the session, on the day, too, on which that one leaves out an hour."""
+    times = [datetime(2026, 3, 29, hour, 59, 59, 999999, tzinfo=timezone.utc) for hour in (0, 2, 9)]
+    rows = spark.createDataFrame([(time,) for time in times], "t TIMESTAMP")
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    found = {}
+    try:
+        for other in ("Europe/Berlin", "Asia/Kolkata", "America/Los_Angeles"):
+            spark.conf.set("spark.sql.session.timeZone", other)
+            found[other] = dated(rows, "t", ("publish_date", "publish_hour")).drop("t").collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+    hours = ["2026-03-29-00", "2026-03-29-02", "2026-03-29-09"]
+    assert all(list(days) == [("2026-03-29", hour) for hour in hours] for days in found.values())
+
+
+def handler(
+    target: Target, bad: Target | None, schema: str = SCHEMA, derived: tuple[str, ...] = ()
+) -> BatchHandler:
+    decoding = JsonDecoding.of(schema) if bad else Undecoded()
+    return BatchHandler(decoding, target, bad, derived=derived, name=lambda number: f"job-{number}")
+
+
+def test_a_field_is_not_taken_for_the_time_of_publishing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """By which folders are named, whatever a field of that name has."""
+    target = FileTarget(str(tmp_path / "rows"), "parquet", ("publish_date",))
+    bad = FileTarget(str(tmp_path / "bad"), "parquet")
+    published = F.lit("2026-03-29T12:00:00Z").cast("timestamp")
+    rows = messages(spark, b'{"publish_time": "yesterday"}').withColumn("publish_time", published)
+    handler(target, bad, "publish_time STRING", ("publish_date",))(rows, 0)
+    found = spark.read.parquet(target.path).collect()
+    assert [(row.publish_time, str(row.publish_date)) for row in found] == [
+        ("yesterday", "2026-03-29")
+    ]
 
 
 def test_a_batch_that_comes_again_replaces_itself(spark: SparkSession, tmp_path: Path) -> None:
