@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,10 @@ PASSWORD_VARIABLE = "PULLSTREAM_JDBC_PASSWORD"
 # Where a URL may hold a password: before the host, and in what is behind the database.
 _SECRETS = re.compile(r"(?<=//)[^/@]*@|(?<=:)[^/:@]+/[^/@]+@|[?;].*")
 
+# Columns of a staging table alone: the number of a row in its batch, the same however often a task
+# is run, and one that each time is another.
+_ROW, _COPY = "ingest_row", "ingest_copy"
+
 # The kinds of columns that databases do not share; they become JSON.
 _NESTED = (MapType, ArrayType, StructType)
 
@@ -39,6 +43,9 @@ class JdbcTarget:
     transaction copies that into the table and notes the batch: killed before its end, nothing has
     happened; after it, the note says that nothing is left to do.
 
+    Spark runs a task again whose executor is lost, or slow, and the rows of both may be in the
+    staging table then. So each row has a number there, and is copied once.
+
     driver: the class of the JDBC driver; None: the one that knows the URL.
     """
 
@@ -50,6 +57,10 @@ class JdbcTarget:
     def place(self) -> str:
         return f"{self.table} in {_SECRETS.sub('', self.url)}"
 
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        return (_ROW, _COPY)
+
     def check(self, spark: SparkSession) -> None:
         """Connect, and make the table of batches unless it is there."""
         if not self._exists(spark, self._batches):
@@ -57,29 +68,49 @@ class JdbcTarget:
             self._run(spark, f"CREATE TABLE {self._batches} {definition}")
 
     def write(self, rows: DataFrame, batch: str) -> bool:
-        spark = rows.sparkSession
-        staging = f"{self.table}_{batch.replace('-', '_')}"
+        spark, staging = rows.sparkSession, self._staging(batch)
         known = self._holds(spark, f"SELECT 1 FROM {self._batches} WHERE batch = '{batch}'")
         if not known:
-            flat = rows.select(*(_flat(rows, name) for name in rows.columns))
-            self._write(flat, staging, "overwrite")
-            # Without rows: Spark knows the database's types.
-            self._write(flat.limit(0), self.table, "append")
-            dialect = self._dialect(spark)
-            columns = ", ".join(dialect.quoteIdentifier(name) for name in flat.columns)
-            self._run(
-                spark,
-                f"INSERT INTO {self.table} ({columns}) SELECT {columns} FROM {staging}",
-                f"INSERT INTO {self._batches} (batch) VALUES ('{batch}')",
-            )
+            self.stage(rows, batch)
+            self.take_in(spark, rows.columns, batch)
         # Also where a killed run left it behind.
         if self._exists(spark, staging):
             self._run(spark, f"DROP TABLE {staging}")
         return not known
 
+    def stage(self, rows: DataFrame, batch: str) -> None:
+        """Put the batch into its staging table, and see to it that there is a table."""
+        flat = rows.select(*(_flat(rows, name) for name in rows.columns))
+        anew = F.xxhash64(F.reflect(F.lit("java.util.UUID"), F.lit("randomUUID")))
+        numbered = flat.select("*", F.monotonically_increasing_id().alias(_ROW), anew.alias(_COPY))
+        self._write(numbered, self._staging(batch), "overwrite")
+        # Without rows: Spark knows the database's types.
+        self._write(flat.limit(0), self.table, "append")
+
+    def take_in(self, spark: SparkSession, columns: Sequence[str], batch: str) -> None:
+        """Copy these columns of what is staged into the table, each row once, and note the batch.
+
+        All of it in one transaction.
+        """
+        staging, quoted = self._staging(batch), self._dialect(spark).quoteIdentifier
+        names = [quoted(name) for name in columns]
+        row, copy = quoted(_ROW), quoted(_COPY)
+        # In a form that all databases know; they make a hash join of it.
+        self._run(
+            spark,
+            f"INSERT INTO {self.table} ({', '.join(names)}) "
+            f"SELECT {', '.join(f's.{name}' for name in names)} FROM {staging} s JOIN "
+            f"(SELECT {row}, MIN({copy}) {copy} FROM {staging} GROUP BY {row}) k "
+            f"ON s.{row} = k.{row} AND s.{copy} = k.{copy}",
+            f"INSERT INTO {self._batches} (batch) VALUES ('{batch}')",
+        )
+
     @property
     def _batches(self) -> str:
         return f"{self.table}_batches"
+
+    def _staging(self, batch: str) -> str:
+        return f"{self.table}_{batch.replace('-', '_')}"
 
     def _options(self) -> dict[str, str]:
         known = {

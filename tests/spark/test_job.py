@@ -319,6 +319,25 @@ def test_a_database_has_each_batch_once(spark: SparkSession, derby: Path) -> Non
         spark.read.jdbc(url, "orders_job_0")
 
 
+def test_a_row_that_a_task_wrote_twice_is_in_a_database_once(
+    spark: SparkSession, derby: Path
+) -> None:
+    """As Spark runs a task again whose executor was lost behind its work. Equal rows are two."""
+    url = f"jdbc:derby:{derby / 'twice'};create=true"
+    target = JdbcTarget(url, "orders")
+    target.check(spark)
+    rows = messages(spark, b"a", b"b", b"b").select("data").repartition(2)
+    target.stage(rows, "job-0")
+    staged = spark.read.jdbc(url, "orders_job_0")
+    # Kept apart from what is written to, and with a copy's number of their own.
+    again = [(*row[:-1], row[-1] + 1) for row in staged.collect()[:2]]
+    spark.createDataFrame(again, staged.schema).write.jdbc(url, "orders_job_0", mode="append")
+    target.take_in(spark, rows.columns, "job-0")
+    table = spark.read.jdbc(url, "orders")
+    assert table.columns == ["data"]
+    assert sorted(bytes(row.data) for row in table.collect()) == [b"a", b"b", b"b"]
+
+
 def test_a_database_that_is_not_there_is_an_error(spark: SparkSession, derby: Path) -> None:
     """It says where credentials and driver come from."""
     for url in (f"jdbc:derby:{derby / 'nowhere'}", "jdbc:nobody:knows"):
