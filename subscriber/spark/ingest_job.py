@@ -18,6 +18,12 @@ BAD = "deadletter"
 _JDBC = "jdbc:"
 _STATE = "_state"
 
+# Options of the source that are not the user's to choose, and who chooses.
+_FIXED = {
+    "spooldir": "the spool is in the folder `state`",
+    "subscription": "it is an argument of the job",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class IngestJob:
@@ -39,7 +45,8 @@ class IngestJob:
             `-deadletter` (in a database `_deadletter`) behind its name.
         state: a folder on the driver's disk for what the job must find again when it goes on.
             Default: `_state` in the folder `to`, if that is on this machine.
-        options: further options of the source; docs/spark.md has them.
+        options: further options of the source; docs/spark.md has them. `subscription` and
+            `spoolDir` are not among them, as the job has them already.
 
     Raises:
         ValueError: an argument is not of its form, or does not go with another.
@@ -77,6 +84,9 @@ class IngestJob:
             raise ValueError("partition_by is for folders: a table in a database has none")
         self._check_form()
         self._check_decoding()
+        for name in self.options:
+            if name.lower() in _FIXED:
+                raise ValueError(f"options has {name!r}, and must not: {_FIXED[name.lower()]}")
 
     def _check_form(self) -> None:
         if self.available_now and self.every is not None:
@@ -111,9 +121,13 @@ class IngestJob:
     @property
     def identity(self) -> dict[str, str]:
         """What must not change while the state is kept."""
-        # As it is told, for it is written to disk: the URL of a database may hold a password.
-        place = self.target().place
-        return {"subscription": self.subscription, "to": place, "format": self.format}
+        return {
+            "subscription": self.subscription,
+            "to": self._table,
+            "format": self.format,
+            # Folders of two depths in one table are of no use to readers.
+            "partition_by": ", ".join(self.partition_by),
+        }
 
     def target(self) -> Target:
         """The table."""
@@ -133,6 +147,14 @@ class IngestJob:
         if self.format == "delta":
             return DeltaTarget(path, partition_by)
         return FileTarget(path, self.format, partition_by)
+
+    @property
+    def _table(self) -> str:
+        """`to` in one form, of the several that a folder has."""
+        if self.table is not None:
+            # As it is told, for it is written to disk: the URL of a database may hold a password.
+            return self.target().place
+        return str(self._folder() or self.to.rstrip("/"))
 
     def _folder(self) -> Path | None:
         """`to`, if it is a folder on this machine."""

@@ -9,19 +9,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
-from pyspark.sql.datasource import CaseInsensitiveDict
 
 from protocol.clock import SYSTEM_CLOCK
 
 from .batch_handler import BatchHandler, Totals
-from .decoding import DERIVED, Decoding, JsonDecoding, Undecoded
+from .decoding import JsonDecoding, Undecoded
 from .errors import IngestError
+from .ingest_columns import kinds, table_schema
 from .ingest_job import IngestJob
 from .ingest_state import IngestState
 from .java_error import reason_of
 from .registration import register
 from .session_builder import local_session
-from .source import PubSubDataSource
 from .targets import Target
 
 if TYPE_CHECKING:
@@ -89,15 +88,15 @@ def run_ingest(
     session = spark or local_session()
     register(session)
     decoding = JsonDecoding.of(job.schema) if job.schema is not None else Undecoded()
-    _check_columns(session, job, decoding)
     target, bad = job.target(), job.bad_target()
+    columns = kinds(table_schema(session, job, decoding, target))
     for one in (target, bad):
         if one is not None:
             one.check(session)
-    state = IngestState.open(job.state_folder, job.identity)
-    handler = BatchHandler(decoding, target, bad, derived=job.partition_by, name=state.batch)
-    run = _Run(handler, _start(session, job, state, handler), target, bad)
-    run.wait(stop or threading.Event(), watch)
+    with IngestState.open(job.state_folder, job.identity, columns) as state:
+        handler = BatchHandler(decoding, target, bad, derived=job.partition_by, name=state.batch)
+        run = _Run(handler, _start(session, job, state, handler), target, bad)
+        run.wait(stop or threading.Event(), watch)
     return run.report()
 
 
@@ -180,26 +179,12 @@ def _start(
     except PySparkException as error:
         raise IngestError(f"the job cannot begin: {reason_of(error)}") from error
     writer = messages.writeStream.foreachBatch(handler)
-    writer = writer.option("checkpointLocation", state.checkpoint).queryName(
-        f"ingest-{state.job_id}"
-    )
+    writer = writer.option("checkpointLocation", state.checkpoint).queryName(f"ingest-{state.run}")
     if job.available_now:
         writer = writer.trigger(availableNow=True)
     elif job.every is not None:
         writer = writer.trigger(processingTime=f"{round(job.every * 1000)} milliseconds")
     return writer.start()
-
-
-def _check_columns(session: SparkSession, job: IngestJob, decoding: Decoding) -> None:
-    """Whether the table has the columns by which it is to be divided."""
-    messages = PubSubDataSource(CaseInsensitiveDict(job.options)).schema()
-    table = decoding.good(decoding.read(session.createDataFrame([], messages)))
-    for name in job.partition_by:
-        if name not in (*table.columns, *DERIVED):
-            raise ValueError(
-                f"partition_by has {name!r}, which is no column of the table; there are "
-                f"{', '.join((*table.columns, *DERIVED))}"
-            )
 
 
 def _source_report(query: StreamingQuery) -> dict[str, int] | None:

@@ -30,6 +30,10 @@ class Target(Protocol):
     def place(self) -> str:
         """What people are told of it: a path, or a table."""
 
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        """The columns that it adds, in lower case: no row may bring such a one."""
+
     def check(self, spark: SparkSession) -> None:
         """Raise IngestError if this session can never write to it."""
 
@@ -54,6 +58,10 @@ class FileTarget:
     def place(self) -> str:
         return self.path
 
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        return (BATCH_COLUMN,)
+
     def check(self, spark: SparkSession) -> None:
         """Spark can write files wherever it can write its own."""
 
@@ -75,6 +83,10 @@ class DeltaTarget:
     @property
     def place(self) -> str:
         return self.path
+
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        return ()
 
     def check(self, spark: SparkSession) -> None:
         java: Any = spark._jvm.java.lang  # type: ignore[union-attr]

@@ -111,16 +111,36 @@ def test_every_message_ends_up_in_one_of_two_tables(
     assert spark.read.parquet(first.to).count() == 21
 
 
+@pytest.mark.parametrize("lost", ["_state", "_state/checkpoint"])
 def test_a_lost_state_loses_no_row(
-    spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Callable[..., IngestReport]
+    spark: SparkSession,
+    broker: Emulator,
+    tmp_path: Path,
+    ingest: Callable[..., IngestReport],
+    lost: str,
 ) -> None:
-    """Another job's first batch does not take the place of the first one's."""
+    """Spark counts from 0 again. That batch does not take the place of the first one of all."""
     publish(broker, 3)
     ingest(format="json")
-    shutil.rmtree(tmp_path / "rows" / "_state")
+    shutil.rmtree(tmp_path / "rows" / lost)
     publish(broker, 4)
     assert ingest(format="json").totals.rows == 4
     assert spark.read.json(str(tmp_path / "rows")).count() == 7
+
+
+def test_a_batch_that_failed_behind_its_rows_is_written_over(
+    spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Callable[..., IngestReport]
+) -> None:
+    """By the next run, which finds it under its name."""
+    publish_json(broker, {"id": 1}, b"bad")
+    (tmp_path / "file").write_text("")
+    arguments = {"decode": "json", "schema": SCHEMA}
+    with pytest.raises(IngestError):
+        ingest(bad_to=str(tmp_path / "file" / "bad"), **arguments)
+    assert spark.read.parquet(str(tmp_path / "rows")).count() == 1
+    assert broker.backlog(SUBSCRIPTION) == 2
+    assert ingest(**arguments).totals.bad == 1
+    assert spark.read.parquet(str(tmp_path / "rows")).count() == 1
 
 
 def test_stopped_it_ends_between_two_batches(
@@ -163,6 +183,21 @@ def test_what_cannot_be_written_is_not_acknowledged(
         ({"partition_by": ("nothing",)}, ValueError, "partition_by has 'nothing', which is no"),
         ({"decode": "json", "schema": "id BIGINTT"}, ValueError, "schema is 'id BIGINTT'; it must"),
         ({"decode": "json", "schema": "pubsub_id INT"}, ValueError, "'pubsub_id', a name that is"),
+        ({"decode": "json", "schema": "a INT, A INT"}, ValueError, "the column 'a' more than once"),
+        (
+            {"decode": "json", "schema": "Ingest_Batch INT"},
+            ValueError,
+            "the column 'Ingest_Batch', a name that is taken: with the format 'parquet' the job",
+        ),
+        (
+            {
+                "decode": "json",
+                "schema": "publish_date DATE",
+                "partition_by": ("publish_date",),
+            },
+            ValueError,
+            "the column 'publish_date', a name that is taken: by it partition_by means the time",
+        ),
         ({"options": {"lingerMs": "long"}}, ValueError, "option 'lingerMs' is 'long'; it must be"),
         ({"options": {"linger": "1"}}, ValueError, "option 'linger' is unknown .did you mean"),
         ({"format": "delta"}, IngestError, "this Spark has no Delta Lake: pip install delta-spark"),

@@ -5,17 +5,29 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DecimalType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructType,
+)
 from rich.console import Console
 from rich.live import Live
 
 from subscriber.cli.ingest_view import LinesView, LiveView, Rate, summary
 from subscriber.spark.batch_handler import Totals
 from subscriber.spark.errors import IngestError
+from subscriber.spark.ingest_columns import kinds
 from subscriber.spark.ingest_job import IngestJob
 from subscriber.spark.ingest_state import IngestState
 from subscriber.spark.java_error import reason_of
@@ -86,6 +98,8 @@ def test_a_file_url_is_a_folder_here() -> None:
         ({"decode": "json"}, "decode and schema go together"),
         ({"schema": "id INT"}, "decode and schema go together"),
         ({"bad_to": "/bad"}, "bad_to is for what does not decode"),
+        ({"options": {"spooldir": "/s"}}, "options has 'spooldir', and must not: the spool is in"),
+        ({"options": {"subscription": "s"}}, "options has 'subscription', and must not: it is an"),
     ],
 )
 def test_what_does_not_go_together_is_refused(arguments: dict[str, Any], text: str) -> None:
@@ -94,27 +108,157 @@ def test_what_does_not_go_together_is_refused(arguments: dict[str, Any], text: s
         job(**arguments)
 
 
-def test_a_state_is_found_again(tmp_path: Path) -> None:
-    """With the id that makes the numbers of its batches unique."""
-    first = IngestState.open(tmp_path / "state", job().identity)
-    assert IngestState.open(tmp_path / "state", job().identity) == first
-    other = IngestState.open(tmp_path / "other", job().identity)
-    assert first.batch(0) != other.batch(0)
-    assert first.checkpoint == (tmp_path / "state" / "checkpoint").as_uri()
+def state_in(
+    folder: Path, columns: Mapping[str, str] | None = None, **arguments: Any
+) -> AbstractContextManager[IngestState]:
+    return IngestState.open(folder, job(**arguments).identity, columns or {})
 
 
-def test_a_state_is_that_of_one_job(tmp_path: Path) -> None:
-    """Another's numbers would overwrite or leave out what is not theirs."""
-    IngestState.open(tmp_path, job().identity)
-    with pytest.raises(IngestError, match=r"whose to is '/data/rows', not '/data/others'"):
-        IngestState.open(tmp_path, job(to="/data/others").identity)
+def names_in(folder: Path, *numbers: int) -> list[str]:
+    """What a run calls its batches."""
+    with state_in(folder) as state:
+        return [state.batch(number) for number in numbers]
 
 
-def test_a_state_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+def spark_logs(folder: Path, *, planned: int, committed: int) -> None:
+    """What Spark's checkpoint has of its last two batches."""
+    for name, last in (("offsets", planned), ("commits", committed)):
+        log = folder / "checkpoint" / name
+        shutil.rmtree(log, ignore_errors=True)
+        log.mkdir(parents=True)
+        for number in range(max(0, last - 1), last + 1):
+            (log / str(number)).touch()
+            (log / f".{number}.crc").touch()
+
+
+def test_a_state_has_a_place_for_checkpoint_and_spool(tmp_path: Path) -> None:
+    """The former with its scheme."""
+    with state_in(tmp_path) as state:
+        assert state.checkpoint == (tmp_path / "checkpoint").as_uri()
+        assert state.spool == tmp_path / "spool"
+
+
+def test_a_batch_that_comes_again_has_the_name_that_it_had(tmp_path: Path) -> None:
+    """However many runs it takes; the next one has another, which is kept as well."""
+    name = names_in(tmp_path, 7)
+    spark_logs(tmp_path, planned=7, committed=6)
+    assert names_in(tmp_path, 7) == name
+    third = names_in(tmp_path, 7, 8)
+    assert third[0] == name[0]
+    spark_logs(tmp_path, planned=8, committed=7)
+    assert names_in(tmp_path, 8) == third[1:]
+
+
+@pytest.mark.parametrize("lost", ["all", "checkpoint", "what is in it", "its last batch"])
+def test_no_name_is_used_again_whatever_is_lost(tmp_path: Path, lost: str) -> None:
+    """Spark begins to count anew then, and its batches have other rows."""
+    state, checkpoint = tmp_path / "state", tmp_path / "state" / "checkpoint"
+    before = names_in(state, *range(9))
+    spark_logs(state, planned=8, committed=8)
+    if lost == "its last batch":
+        # As after a power failure: Spark does not sync its logs.
+        spark_logs(state, planned=7, committed=7)
+    else:
+        shutil.rmtree(state if lost == "all" else checkpoint)
+        if lost == "what is in it":
+            checkpoint.mkdir()
+    assert not set(names_in(state, *range(9))) & set(before)
+
+
+def test_no_name_is_used_again_when_a_copy_of_the_state_is_put_back(tmp_path: Path) -> None:
+    """What Spark hands over again is as it was. The batches behind it have other rows."""
+    state, copy = tmp_path / "state", tmp_path / "copy"
+    first = names_in(state, 4)
+    spark_logs(state, planned=4, committed=3)
+    shutil.copytree(state, copy)
+    gone_on = names_in(state, 4, 5)
+    spark_logs(state, planned=5, committed=5)
+    shutil.rmtree(state)
+    shutil.copytree(copy, state)
+    again = names_in(state, 4, 5)
+    assert again[0] == gone_on[0] == first[0]
+    assert again[1] != gone_on[1]
+
+
+def test_a_state_goes_on_that_has_nothing_but_an_id(tmp_path: Path) -> None:
+    """Of which the names of its batches were made."""
+    known = {"id": "0123456789ab", **job().identity}
+    del known["partition_by"]
+    (tmp_path / "job.json").write_text(json.dumps(known))
+    spark_logs(tmp_path, planned=3, committed=2)
+    assert names_in(tmp_path, 3) == ["0123456789ab-3"]
+
+
+def test_one_run_at_a_time_has_a_state(tmp_path: Path) -> None:
+    """The next one may have it afterwards."""
+    text = "in use by another run of the job: wait for its end"
+    with state_in(tmp_path), pytest.raises(IngestError, match=text):
+        names_in(tmp_path, 0)
+    assert names_in(tmp_path, 0)
+
+
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        ({"to": "/data/others"}, "whose to is '/data/rows', not '/data/others'"),
+        ({"partition_by": ("a", "b")}, "whose partition_by is 'a', not 'a, b'"),
+        ({"partition_by": ()}, "whose partition_by is 'a', not ''"),
+    ],
+)
+def test_a_state_is_that_of_one_table(tmp_path: Path, other: dict[str, Any], text: str) -> None:
+    """Another's batches have no place there, nor have folders of another depth."""
+    with state_in(tmp_path, partition_by=("a",)):
+        pass
+    arguments = {"partition_by": ("a",), **other}
+    with pytest.raises(IngestError, match=re.escape(text)), state_in(tmp_path, **arguments):
+        pass
+
+
+@pytest.mark.parametrize("to", ["/data/rows/", "/data//rows", "file:///data/rows"])
+def test_a_folder_is_the_same_however_it_is_written(to: str) -> None:
+    """With a slash at its end, above all."""
+    assert job(to=to).identity == job().identity
+    assert job(to="gs://b/rows/", state="/s").identity == job(to="gs://b/rows", state="/s").identity
+
+
+def test_columns_may_be_added_and_do_not_change(tmp_path: Path) -> None:
+    """Not even those that were left out meanwhile."""
+    for columns in ({"id": "int"}, {"id": "int", "n": "struct", "n.a": "int"}, {"id": "int"}):
+        with state_in(tmp_path, columns):
+            pass
+    columns, text = {"n": "struct", "n.a": "string"}, r"in which n\.a is int, and now it would be s"
+    with pytest.raises(IngestError, match=text), state_in(tmp_path, columns):
+        pass
+
+
+def test_a_column_is_known_by_all_that_is_in_it() -> None:
+    """In lower case, as Spark compares names."""
+    inner = StructType().add("Item", StringType()).add("price", DecimalType(9, 2))
+    schema = (
+        StructType()
+        .add("ID", IntegerType())
+        .add("lines", ArrayType(inner))
+        .add("tags", MapType(StringType(), StringType()))
+    )
+    assert kinds(schema) == {
+        "id": "int",
+        "lines": "array",
+        "lines[]": "struct",
+        "lines[].item": "string",
+        "lines[].price": "decimal(9,2)",
+        "tags": "map",
+        "tags{key}": "string",
+        "tags{value}": "string",
+    }
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}"])
+def test_a_state_that_cannot_be_read_is_an_error(tmp_path: Path, content: str) -> None:
     """And is not replaced by a new one."""
-    (tmp_path / "job.json").write_text("{")
+    (tmp_path / "job.json").write_text(content)
     with pytest.raises(IngestError, match="cannot be used"):
-        IngestState.open(tmp_path, job().identity)
+        names_in(tmp_path, 0)
+    assert (tmp_path / "job.json").read_text() == content
 
 
 @pytest.mark.parametrize(
