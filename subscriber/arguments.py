@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import TypeVar
 
 N = TypeVar("N", bound=float)
 
 
 def number(name: str, value: N) -> N:
-    """The value, if it is a number: True and False are none.
+    """The value, if it is a number: True and False are none, nor is NaN, which no range keeps out.
 
     Raises:
         TypeError: it is something else; `name` is the argument's.
+        ValueError: it is NaN.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is {value!r}; it must be a number")
+    if math.isnan(value):
+        raise ValueError(f"{name} is {value!r}; it must be a number")
     return value
 
 

@@ -97,7 +97,7 @@ class Dedupe:
             raise TypeError(f"by is {by!r}; it must be an attribute's name, a function or None")
         if by == "":
             raise ValueError("by is empty; it must be an attribute's name, a function or None")
-        if not number("seconds", seconds) > 0:
+        if number("seconds", seconds) <= 0:
             raise ValueError(f"seconds is {seconds}; it must be above 0")
         self._by = by
         self._max_keys = count("max_keys", max_keys)

@@ -85,8 +85,7 @@ class Wanted:
                 f"min_messages is {self.min_messages}; it must not be above max_messages, "
                 f"which is {self.max_messages}"
             )
-        # Written so that a NaN is refused, too.
-        if self.timeout is not None and not number("timeout", self.timeout) > 0:
+        if self.timeout is not None and number("timeout", self.timeout) <= 0:
             raise ValueError(
                 f"timeout is {self.timeout}; it must be above 0 seconds, or None to wait for ever "
                 "(no_wait=True does not wait)"

@@ -6,6 +6,7 @@ import os
 from typing import TypedDict
 
 from protocol.messages import feeds_pb2 as feeds
+from subscriber.arguments import number, patience
 from subscriber.feeds.position import Start, position_of
 from subscriber.feeds.watching import WatchingClient
 from subscriber.rpc import Rpcs
@@ -117,8 +118,7 @@ class FollowingClient(WatchingClient):
         _check_range("checkpoint_every", checkpoint_every, 1)
         _check_range("checkpoint_seconds", checkpoint_seconds, 0)
         _check_range("live_buffer", live_buffer, 1)
-        if give_up_after is not None and give_up_after <= 0:
-            raise ValueError(f"give_up_after is {give_up_after}; it must be above 0, or None")
+        patience("give_up_after", give_up_after)
         if isinstance(after, Checkpoint):
             after = feeds.Position(after_seq=after.seq, epoch=after.epoch)
         position = position_of(after, topic)
@@ -143,7 +143,7 @@ class FollowingClient(WatchingClient):
 
 
 def _check_range(name: str, value: float, least: int) -> None:
-    if not isinstance(value, (int, float)) or not value >= least:
+    if number(name, value) < least:
         raise ValueError(f"{name} is {value!r}; it must be at least {least}")
 
 

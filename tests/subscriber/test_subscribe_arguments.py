@@ -32,6 +32,7 @@ def here() -> Iterator[World]:
         ({"max_workers": 0}, ValueError, "max_workers is 0"),
         ({"max_workers": "3"}, TypeError, "max_workers is '3'; it must be an int"),
         ({"give_up_after": "3"}, TypeError, "give_up_after is '3'; it must be a number"),
+        ({"give_up_after": float("nan")}, ValueError, "give_up_after is nan; it must be a number"),
         ({"hooks": 3}, TypeError, "hooks is 3; it must be an instance of Hooks"),
         ({"hooks": [print]}, TypeError, "it must be an instance of Hooks"),
         ({"scheduler": 3}, TypeError, "scheduler is 3; it must derive from Scheduler"),
