@@ -78,7 +78,8 @@ class SubscriberClient(SubscriberAdmin, FetchingClient, FollowingClient, Listeni
             release_after: when the next message of an ordering key may run: when the "callback" of
                 the one before has ended, or when that one is settled, too ("ack").
             give_up_after: seconds without a working stream after which the subscription ends with
-                the last error. Default: it goes on trying.
+                the last error. A stream works when it has brought messages, or stood for ten
+                seconds. Default: it goes on trying.
             hooks: told of what happens; see Hooks.
 
         Returns:
@@ -88,6 +89,7 @@ class SubscriberClient(SubscriberAdmin, FetchingClient, FollowingClient, Listeni
             TypeError, ValueError: an argument is of the wrong kind, or out of its range.
             SubscriberClosed: this client is closed.
             ForkedProcess: this client was made before a fork, in the parent.
+            RuntimeError: the process may have no more threads; nothing has begun.
         """
         if release_after not in ("callback", "ack"):
             raise ValueError(f'release_after is {release_after!r}; it must be "callback" or "ack"')
@@ -196,6 +198,11 @@ def _listeners(hooks: Hooks | Sequence[Hooks]) -> tuple[Hooks, ...]:
     return tuple(hooks)
 
 
+# How long the server may take to answer, in seconds: an ack or nack; a deadline change at least.
+_VERDICT_TIMEOUT = 20.0
+_LEAST_TIMEOUT = 5.0
+
+
 class _SubscriptionCalls:
     """The RPCs of one subscription, as its manager wants them: started, not waited for.
 
@@ -223,11 +230,15 @@ class _SubscriptionCalls:
         return begin(self._channel, first, self._metadata)
 
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Call:
-        return begin_or_wait(self._rpcs, "Acknowledge", request, DEFAULT_TIMEOUT, self._metadata)
+        return begin_or_wait(self._rpcs, "Acknowledge", request, _VERDICT_TIMEOUT, self._metadata)
 
     def modify_ack_deadline(self, request: pubsub.ModifyAckDeadlineRequest) -> Call:
+        # One that hangs is made again while the lease that it was to extend lasts.
+        timeout = max(request.ack_deadline_seconds / 2, _LEAST_TIMEOUT)
+        if not request.ack_deadline_seconds:
+            timeout = _VERDICT_TIMEOUT
         return begin_or_wait(
-            self._rpcs, "ModifyAckDeadline", request, DEFAULT_TIMEOUT, self._metadata
+            self._rpcs, "ModifyAckDeadline", request, min(timeout, DEFAULT_TIMEOUT), self._metadata
         )
 
     def close(self) -> None:

@@ -38,8 +38,8 @@ TERMINAL_CODES = frozenset(
     }
 )
 
-# A server that does not answer pings may have nothing to say. A stream that stood for so many
-# seconds works.
+# There may be no messages, and not every server answers pings. A stream that stood for so many
+# seconds works, whatever came.
 PROVEN_AFTER = 10.0
 
 
@@ -112,7 +112,9 @@ class ResumingStream:
         self._opened_at = self._down_since
         self._lock = threading.Lock()
         self._call: StreamCall | None = None
-        self._attempt_is_new = True
+        # Of the present stream: whether anything has come, and whether messages have.
+        self._is_answered = False
+        self._is_proven = False
         self._closing = False
         self._reset_cause: RpcError | None = None
         # Only to interrupt a pause.
@@ -210,17 +212,14 @@ class ResumingStream:
                 _see_the_end_of(call)
                 self._broken(Internal(f"the server sent what is not a response: {error}"))
             else:
-                if self._attempt_is_new:
-                    self._attempt_is_new = False
-                    self._works()
-                    self._listener.stream_received()
+                self._received(arrival)
                 return arrival
 
     def _open(self) -> StreamCall:
         call = self._start(self._first_request())
         with self._lock:
             self._call = call
-            self._attempt_is_new = True
+            self._is_answered = self._is_proven = False
             self._opened_at = self._clock.monotonic()
             too_late = self._closing
         if too_late:
@@ -228,6 +227,15 @@ class ResumingStream:
             call.cancel()
         self._listener.stream_opened()
         return call
+
+    def _received(self, arrival: Arrival) -> None:
+        if not self._is_proven and arrival.response.received_messages:
+            # An answer to a ping says less: a server may give that, and end each stream after it.
+            self._is_proven = True
+            self._works()
+        if not self._is_answered:
+            self._is_answered = True
+            self._listener.stream_received()
 
     def _broken(self, cause: RpcError | None) -> None:
         """The stream ended: raise if that is the end, else wait for the moment to open another."""
@@ -241,8 +249,8 @@ class ResumingStream:
         if cause is not None and cause.grpc_status_code in TERMINAL_CODES:
             raise cause
         now = self._clock.monotonic()
-        if not self._attempt_is_new or now - self._opened_at >= PROVEN_AFTER:
-            # It did work until now, be it that nothing came.
+        if self._is_proven or now - self._opened_at >= PROVEN_AFTER:
+            # It did work until now, be it that no message came.
             self._works()
         else:
             self._outage.failed(now, cause)

@@ -11,6 +11,7 @@ import pytest
 from protocol.clock import ManualClock
 from protocol.errors import BY_CODE, NotFound, Unavailable
 from subscriber import FlowControl, SubscriptionState
+from subscriber.streaming.stream import PROVEN_AFTER
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -171,7 +172,29 @@ def test_an_outage_that_ended_does_not_count_towards_the_next() -> None:
                 over = clock.monotonic() + 40
                 let_time_pass(clock, partial(has_come, clock, over), step=0.5)
             let_time_pass(clock, lambda: is_streaming(events))
+            # It works when it has brought messages, or stood for this long.
+            stood = clock.monotonic() + PROVEN_AFTER
+            let_time_pass(clock, partial(has_come, clock, stood), step=0.5)
         assert manager.future.running()
+
+
+def test_streams_that_answer_and_break_at_once_do_not_end_an_outage() -> None:
+    """The answer to the first ping says that somebody is there, and not that messages will come.
+    Attempts grow rare, and at last it gives up."""
+    clock = ManualClock()
+    with stage() as here:
+        events = Events()
+        manager = here.manage(Log(), clock=clock, give_up_after=30, hooks=(events,))
+
+        def break_what_streams() -> bool:
+            if is_streaming(events):
+                here.faults.abort_streams(Unavailable("away"))
+            return manager.future.done()
+
+        let_time_pass(clock, break_what_streams)
+        error = manager.future.exception(PATIENCE)
+    assert isinstance(error, Unavailable)
+    assert events.states.count("streaming") < 15
 
 
 # ---- silence -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
 
 import grpc
 import pytest
@@ -16,6 +17,8 @@ from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.streaming.stream import PROVEN_AFTER, ResumingStream, StreamEnded
 from tests.subscriber.streaming.fakes import PATIENCE
 from tests.subscriber.streaming.scripted_stream import PONG, ScriptedCalls, ScriptedStream
+
+MESSAGES = pubsub.StreamingPullResponse(received_messages=[{"ack_id": "a"}])
 
 RESUMED = {
     *("CANCELLED", "UNKNOWN", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED", "INTERNAL"),
@@ -69,6 +72,11 @@ class Rig:
     def stream_broken(self, cause: RpcError | None) -> None:
         self.heard.append(f"broken: {cause.message if cause else 'OK'}")
 
+    def read_on(self) -> NoReturn:
+        """Until it raises."""
+        while True:
+            self.stream.recv()
+
     def play(self, *parts: Callable[[ScriptedStream], None]) -> None:
         """Let the streams that will be opened, one after the other, do these."""
         begin = self.calls.streaming_pull
@@ -86,13 +94,12 @@ def respond(call: ScriptedStream) -> None:
     call.respond(PONG)
 
 
-def end_with(error: RpcError | None) -> Callable[[ScriptedStream], None]:
-    return lambda call: call.end(error)
-
-
-def respond_then_end_with(error: RpcError | None) -> Callable[[ScriptedStream], None]:
+def end_with(
+    error: RpcError | None, *first: pubsub.StreamingPullResponse
+) -> Callable[[ScriptedStream], None]:
     def play(call: ScriptedStream) -> None:
-        call.respond(PONG)
+        for response in first:
+            call.respond(response)
         call.end(error)
 
     return play
@@ -103,7 +110,7 @@ def test_a_stream_that_breaks_is_opened_again(code: grpc.StatusCode | None) -> N
     """On every code that another attempt may mend, and when the server closes it with OK."""
     error = None if code is None else BY_CODE[code]("some text")
     rig = Rig()
-    rig.play(respond_then_end_with(error), respond)
+    rig.play(end_with(error, PONG), respond)
     assert rig.stream.recv().response == PONG
     assert rig.stream.recv().response == PONG
     broken = f"broken: {error.message if error else 'OK'}"
@@ -140,14 +147,18 @@ def test_what_is_not_a_response_breaks_the_stream() -> None:
     assert rig.heard[1].startswith("broken: the server sent what is not a response")
 
 
-def test_pauses_grow_until_a_response_comes() -> None:
-    """An open call is not yet a working one: only a response tells."""
+@pytest.mark.parametrize("answers", [(), (PONG,)])
+def test_pauses_grow_until_messages_come(answers: tuple[pubsub.StreamingPullResponse]) -> None:
+    """An open call is not yet a working one, nor is one that answers a ping and then breaks."""
     clock = ImpatientClock()
     rig = Rig(clock)
-    down = end_with(Unavailable("down"))
-    rig.play(*[down] * 9, respond_then_end_with(None), respond)
-    rig.stream.recv()
-    rig.stream.recv()
+    rig.play(
+        *[end_with(Unavailable("down"), *answers)] * 9,
+        end_with(None, MESSAGES),
+        respond,
+    )
+    for _ in range(9 * len(answers) + 2):
+        rig.stream.recv()
     *outage, after = clock.pauses
     assert len(outage) == 9
     for attempt, pause in enumerate(outage):
@@ -156,13 +167,16 @@ def test_pauses_grow_until_a_response_comes() -> None:
     assert after <= 0.1
 
 
+@pytest.mark.parametrize("answers", [(), (PONG,)])
 @pytest.mark.parametrize("error", [Unavailable("down"), None])
-def test_it_gives_up_when_it_has_not_worked_for_long_enough(error: RpcError | None) -> None:
+def test_it_gives_up_when_it_has_not_worked_for_long_enough(
+    error: RpcError | None, answers: tuple[pubsub.StreamingPullResponse]
+) -> None:
     """To the second, with what the last attempt ended with."""
     rig = Rig(give_up_after=25.0)
-    rig.play(*[end_with(error)] * 100)
+    rig.play(*[end_with(error, *answers)] * 100)
     with pytest.raises(Unavailable, match="down" if error else "closes every stream at once"):
-        rig.stream.recv()
+        rig.read_on()
     assert rig.clock.monotonic() == 25.0
     assert rig.heard.count("opened") == rig.heard.count(f"broken: {'down' if error else 'OK'}") + 1
     assert rig.clock._wakers == []
@@ -327,7 +341,7 @@ def test_a_reset_opens_another_and_tells_why() -> None:
 def test_a_reset_explains_only_its_own_cancellation() -> None:
     """Not one by the server, later, on another stream; without a stream it does nothing."""
     rig = Rig()
-    cancelled = respond_then_end_with(Cancelled("by the server"))
+    cancelled = end_with(Cancelled("by the server"), PONG)
     rig.stream.reset("nothing to reset")
     rig.play(cancelled, respond, cancelled, respond)
     for _ in range(2):
