@@ -30,8 +30,14 @@ class ExecutorPool:
     def running(self) -> int:
         return len(self._running)
 
-    def add(self, callback: Callable[[Any], Any], arguments: Iterable[Any]) -> None:
-        """Queue `callback(argument)` for each; raises RuntimeError after `close`."""
+    def add(
+        self,
+        callback: Callable[[Any], Any],
+        arguments: Iterable[Any],
+        *,
+        may_wait: bool = False,
+    ) -> None:
+        """Queue `callback(argument)` for each; raises RuntimeError after `close`. Never waits."""
         if self._closed:
             raise closed_pool()
         for argument in arguments:

@@ -100,7 +100,7 @@ class ThreadScheduler(Scheduler):
     def schedule_many(
         self, callback: Callable[[Message], Any], messages: Sequence[Message]
     ) -> None:
-        self._pool.add(callback, messages)
+        self._pool.add(callback, messages, may_wait=True)
 
     def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
         dropped = self._pool.close()

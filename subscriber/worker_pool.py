@@ -110,7 +110,7 @@ class WorkerPool:
         return alive + len(self._guests)
 
     def admit(self, guest: Guest) -> bool:
-        """Let `guest` do what it adds, now and then, before `add` returns; whether it may.
+        """Let `guest` do, now and then, what it adds with `may_wait`; returns whether it may.
 
         It may not where one callback at a time is asked for: that may be because all of them are to
         be run by one thread.
@@ -119,8 +119,19 @@ class WorkerPool:
             self._guest = guest
         return self._guest is not None
 
-    def add(self, callback: Callable[[Any], Any], arguments: Iterable[Any]) -> None:
-        """Queue `callback(argument)` for each; raises RuntimeError after `close`."""
+    def add(
+        self,
+        callback: Callable[[Any], Any],
+        arguments: Iterable[Any],
+        *,
+        may_wait: bool = False,
+    ) -> None:
+        """Queue `callback(argument)` for each; raises RuntimeError after `close`.
+
+        Args:
+            may_wait: a guest's thread may run them before it returns. Whoever has more to add, or
+                holds a lock, cannot wait for a callback.
+        """
         if self._closed:
             raise closed_pool()
         pieces = deque(arguments)
@@ -129,7 +140,7 @@ class WorkerPool:
         self._work.append((callback, pieces))
         before, self._added = self._added, perf_counter()
         nobody_works = len(self._threads) == len(self._sleepers) and self._stint is None
-        if nobody_works and (
+        if (may_wait and nobody_works) and (
             self._watched
             or (self._pace < BRISK and (WATCH.is_there or self._added - before < OFTEN))
         ):

@@ -98,7 +98,7 @@ def sleeping(pool: WorkerPool) -> bool:
 def test_a_guest_does_what_it_brings(pool: WorkerPool, visitor: Visitor) -> None:
     """Before `add` returns; no worker is woken."""
     note = Noted()
-    visitor.do(lambda: pool.add(note, range(100)))
+    visitor.do(lambda: pool.add(note, range(100), may_wait=True))
     assert note.threads == [visitor.thread] * 100
     assert len(pool._sleepers) == WORKERS
     assert sleeping(pool)
@@ -107,8 +107,25 @@ def test_a_guest_does_what_it_brings(pool: WorkerPool, visitor: Visitor) -> None
 def test_a_guest_does_what_comes_of_what_it_brings(pool: WorkerPool, visitor: Visitor) -> None:
     """The end of a callback may begin that of the next message of its key."""
     note = Noted()
-    visitor.do(lambda: pool.add(lambda _: pool.add(note, [None]), [None]))
+    visitor.do(lambda: pool.add(lambda _: pool.add(note, [None]), [None], may_wait=True))
     assert note.threads == [visitor.thread]
+
+
+def test_a_guest_that_cannot_wait_leaves_it_to_the_workers(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """It may have more to add, which other workers could do meanwhile, or hold a lock."""
+    slow, note = Slow(), Noted()
+
+    def add() -> None:
+        pool.add(slow, [None])
+        pool.add(note, [None])
+
+    visitor.do(add)
+    assert slow.begun.acquire(timeout=PATIENCE)
+    eventually(lambda: bool(note.threads) or bool(pool.look() and False))
+    slow.release.set()
+    assert visitor.thread not in note.threads
 
 
 def test_another_thread_is_no_guest(pool: WorkerPool, visitor: Visitor) -> None:
@@ -126,12 +143,12 @@ def test_a_guest_does_what_it_brings_singly_if_it_does_so_often(
     pool._watched = False
     pool._added = float("-inf")
     note, asked = Noted(), watch.asked
-    visitor.do(lambda: pool.add(note, [None]))
+    visitor.do(lambda: pool.add(note, [None], may_wait=True))
     eventually(lambda: bool(note.threads) and sleeping(pool))
     assert note.threads[0] is not visitor.thread
     assert watch.asked == asked
     pool._added = perf_counter()
-    visitor.do(lambda: pool.add(note, [None]))
+    visitor.do(lambda: pool.add(note, [None], may_wait=True))
     assert note.threads[1] is visitor.thread
     assert watch.asked == asked + 1
 
@@ -144,7 +161,7 @@ def test_a_guest_does_what_it_brings_if_the_watch_is_there_anyway(
     pool._added = float("-inf")
     watch.is_there = True
     note, asked = Noted(), watch.asked
-    visitor.do(lambda: pool.add(note, [None]))
+    visitor.do(lambda: pool.add(note, [None], may_wait=True))
     assert note.threads == [visitor.thread]
     assert watch.asked == asked + 1
 
@@ -157,7 +174,7 @@ def test_what_a_guest_brings_while_a_worker_is_slow_is_for_the_next_worker(
     slow, note = Slow(), Noted()
     pool.add(slow, [None])
     assert slow.begun.acquire(timeout=PATIENCE)
-    visitor.do(lambda: pool.add(note, [None]))
+    visitor.do(lambda: pool.add(note, [None], may_wait=True))
     eventually(lambda: bool(note.threads))
     assert note.threads[0] is not visitor.thread
     slow.release.set()
@@ -168,7 +185,7 @@ def test_slow_callbacks_are_for_workers(pool: WorkerPool, visitor: Visitor) -> N
     pool._watched = False
     pool._pace = BRISK
     note = Noted()
-    visitor.do(lambda: pool.add(note, [None]))
+    visitor.do(lambda: pool.add(note, [None], may_wait=True))
     eventually(lambda: bool(note.threads))
     assert note.threads[0] is not visitor.thread
 
@@ -180,7 +197,7 @@ def test_a_guest_leaves_its_work_to_a_worker_that_is_awake(
     slow, note = Slow(), Noted()
     pool.add(slow, [None])
     assert slow.begun.acquire(timeout=PATIENCE)
-    visitor.do(lambda: pool.add(note, [None]))
+    visitor.do(lambda: pool.add(note, [None], may_wait=True))
     assert note.threads == []
     slow.release.set()
     eventually(lambda: bool(note.threads))
@@ -190,7 +207,7 @@ def test_a_guest_leaves_its_work_to_a_worker_that_is_awake(
 def test_among_busy_pools_a_guest_has_one_look_more(pool: WorkerPool, visitor: Visitor) -> None:
     """It may have been waiting for the interpreter."""
     slow = Slow()
-    visitor.tell(lambda: pool.add(slow, [None]))
+    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
     assert slow.begun.acquire(timeout=PATIENCE)
     assert pool.look(is_alone=False)
     assert pool.look(is_alone=False)
@@ -212,7 +229,7 @@ def test_a_guest_that_is_held_up_is_relieved_and_a_worker_goes_on(
     """At the second look that finds everything as it was. It does nothing more when it comes out of
     the callback; from then on workers call each other."""
     slow, note = Slow(), Noted()
-    visitor.tell(lambda: pool.add(slow, [None]))
+    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
     assert slow.begun.acquire(timeout=PATIENCE)
     pool.add(note, range(10))
     assert pool.look()
@@ -231,7 +248,7 @@ def test_a_guest_that_is_held_up_at_its_last_piece_is_relieved(
 ) -> None:
     """Nothing waits here, but its duties do."""
     slow = Slow()
-    visitor.tell(lambda: pool.add(slow, [None]))
+    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
     assert slow.begun.acquire(timeout=PATIENCE)
     assert [pool.look(), pool.look()] == [True, False]
     assert visitor.relieved == 1
@@ -249,7 +266,7 @@ def test_a_guest_that_gets_on_is_not_relieved(pool: WorkerPool, visitor: Visitor
         if left:
             pool.add(step, [left - 1])
 
-    visitor.tell(lambda: pool.add(step, [3]))
+    visitor.tell(lambda: pool.add(step, [3], may_wait=True))
     for _ in range(4):
         assert begun.acquire(timeout=PATIENCE)
         assert pool.look()
@@ -265,7 +282,7 @@ def test_a_pool_whose_guest_comes_and_goes_stays_watched(
     and sees nothing. Nor does it take nothing twice for a guest that is held up."""
     note = Noted()
     for _ in range(2 * QUIET_LOOKS):
-        visitor.do(lambda: pool.add(note, [None]))
+        visitor.do(lambda: pool.add(note, [None], may_wait=True))
         assert pool.look()
     assert (visitor.relieved, set(note.threads)) == (0, {visitor.thread})
     looks = [pool.look() for _ in range(QUIET_LOOKS)]
@@ -285,7 +302,7 @@ def test_a_pool_that_asks_for_the_watch_again_has_another_pause_before_it(
 def test_a_guest_counts_as_a_worker(pool: WorkerPool, visitor: Visitor) -> None:
     """No more callbacks run at once than were asked for, before and after it is relieved."""
     slow = Slow()
-    visitor.tell(lambda: pool.add(slow, range(10)))
+    visitor.tell(lambda: pool.add(slow, range(10), may_wait=True))
     assert slow.begun.acquire(timeout=PATIENCE)
     assert (pool.running, pool.waiting) == (1, 9)
     pool.look()
@@ -303,7 +320,7 @@ def test_a_relieved_guest_that_leaves_makes_room_for_a_worker(
 ) -> None:
     """Work that waited because of it is begun when it leaves."""
     first, others = Slow(), Slow()
-    visitor.tell(lambda: pool.add(first, [None]))
+    visitor.tell(lambda: pool.add(first, [None], may_wait=True))
     assert first.begun.acquire(timeout=PATIENCE)
     pool.look()
     pool.look()
@@ -322,7 +339,7 @@ def test_a_guest_that_cannot_be_relieved_is_tried_again(
     """Until then the pool stays watched."""
     slow = Slow()
     visitor.cannot_be_relieved = True
-    visitor.tell(lambda: pool.add(slow, [None]))
+    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
     assert slow.begun.acquire(timeout=PATIENCE)
     assert [pool.look(), pool.look()] == [True, True]
     assert "can't start new thread" in caplog.text
@@ -345,7 +362,7 @@ def test_what_comes_while_a_guest_leaves_is_done(pool: WorkerPool, visitor: Visi
             return super().end()
 
     visitor.stint = lambda: LateWork(lambda: None)  # type: ignore[method-assign]
-    visitor.do(lambda: pool.add(lambda _: None, [None]))
+    visitor.do(lambda: pool.add(lambda _: None, [None], may_wait=True))
     eventually(lambda: len(note.threads) == 1)
     assert note.threads[0] is not visitor.thread
 
@@ -362,7 +379,7 @@ def test_the_watch_does_not_let_go_of_a_guest_that_just_comes(
         # Only once.
         del pool._first
         found = first()
-        visitor.tell(lambda: pool.add(slow, [None]))
+        visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
         assert slow.begun.acquire(timeout=PATIENCE)
         return found  # type: ignore[return-value]
 
@@ -382,7 +399,7 @@ def test_a_closed_pool_waits_for_a_guest_in_a_callback(pool: WorkerPool, visitor
         here.put(pool.runs_here())
         slow(piece)
 
-    visitor.tell(lambda: pool.add(callback, range(3)))
+    visitor.tell(lambda: pool.add(callback, range(3), may_wait=True))
     assert slow.begun.acquire(timeout=PATIENCE)
     assert here.get(timeout=PATIENCE)
     assert pool.close() == [1, 2]
@@ -416,7 +433,7 @@ def test_nothing_is_lost_when_guests_and_others_add_and_are_relieved(watch: Watc
                 pieces = chance.randint(1, 3)
                 for _ in range(pieces):
                     pool._watched = True
-                    pool.add(finish, [next(numbers)])
+                    pool.add(finish, [next(numbers)], may_wait=True)
                 for _ in range(pieces):
                     # A lost wake-up leaves the piece lying, and this fails.
                     assert own.acquire(timeout=PATIENCE)

@@ -1,0 +1,39 @@
+"""Lists of messages, handed on when they are full or have waited enough."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from protocol.clock import ManualClock
+from subscriber.message import Message
+from subscriber.streaming.batcher import Batcher
+from tests.subscriber.streaming.fakes import PATIENCE, ids, response
+
+
+def test_whoever_takes_a_list_may_add_to_the_next() -> None:
+    """The end of a callback, be it on the thread that brought the list, begins the next of a key.
+    A lock held meanwhile would never be had."""
+    taken: list[list[str]] = []
+
+    def ready(messages: list[Message]) -> None:
+        taken.append(ids(messages))
+        if len(taken) < 3:
+            batcher.add(response(f"{len(taken)}a", f"{len(taken)}b")[1])
+
+    batcher = Batcher(ManualClock(), max_messages=2, max_latency=5.0, ready=ready)
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(batcher.add, response("a", "b")[1]).result(PATIENCE)
+    assert taken == [["a", "b"], ["1a", "1b"], ["2a", "2b"]]
+
+
+def test_a_list_that_nobody_has_taken_is_given_back() -> None:
+    """Closed while one of several lists is handed on."""
+    left: list[Message] = []
+    batcher = Batcher(
+        ManualClock(),
+        max_messages=1,
+        max_latency=5.0,
+        ready=lambda messages: left.extend(batcher.close()),
+    )
+    batcher.add(response("a", "b", "c")[1])
+    assert ids(left) == ["b", "c"]
