@@ -194,7 +194,11 @@ class Message:
     # ---- verdicts ------------------------------------------------------------------------------
 
     def ack(self) -> None:
-        """It is handled: the server need not deliver it again. Returns at once, never raises."""
+        """It is handled: the server need not deliver it again. Returns at once.
+
+        Raises:
+            ForkedProcess: this is a child of the process that received it, as with all verdicts.
+        """
         if self.settled is None:
             self.settled = _ACK
         self.batch.ack(self)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import grpc
 
@@ -21,15 +22,16 @@ from subscriber.message import Message, Outcome, Verdict, ack_ids_of
 
 from .inbox import Inbox
 from .linger import Linger
-from .outbox import ACK, MAX_IDS, Outbox, Request, resolve
+from .outbox import ACK, MAX_IDS, Outbox, Purpose, Request, resolve
 from .verdicts import Answer
 
 _log = logging.getLogger("pullstream.dispatcher")
 
-# Requests under way at a time. While all are, outcomes gather and go out in larger ones. So they do
-# while as many acknowledgements are unanswered as one request can hold, or flow control's window:
-# gRPC answers on one thread of the channel, and where a hundred subscriptions are busy that thread
-# is seconds behind. Ten full requests of each were most of the memory that they took.
+# Requests of a kind, acknowledgements or deadline changes, under way at a time. While all are,
+# outcomes gather and go out in larger ones. So they do while as many acknowledgements are
+# unanswered as one request can hold, or flow control's window: gRPC answers on one thread of the
+# channel, and where a hundred subscriptions are busy that thread is seconds behind. Ten full
+# requests of each were most of the memory that they took.
 MAX_IN_FLIGHT = 10
 
 # How long the thread may take to come to its end when it has been told to give up, in seconds.
@@ -107,7 +109,7 @@ class Dispatcher:
         self._linger = Linger(max_messages)
         self._max_acks_in_flight = max(max_messages, MAX_IDS)
         self._report_at_once = report_at_once
-        self._outbox = Outbox()
+        self._outbox = Outbox(keep_leases=True)
         self._in_flight: dict[int, tuple[Request, Call]] = {}
         self._inbox: Inbox[Event] = Inbox(clock)
         # Acknowledgements, nearly all there is, by a way of their own: see `ack`.
@@ -120,11 +122,14 @@ class Dispatcher:
         self._hurry = threading.Event()
         self._phase = _Phase.RUNNING
         self._process = os.getpid()
+        _dispatchers.add(self)
         # By the newest response; the consumer's thread sets it, messages show it.
         self.exactly_once = False
         self.failures = 0
         self.put: Callable[[Outcome], None] = self._inbox.put
         self._thread = threading.Thread(target=self._run, name="pullstream-dispatcher", daemon=True)
+
+    def start(self) -> None:
         self._thread.start()
 
     # ---- from any thread -----------------------------------------------------------------------
@@ -169,7 +174,7 @@ class Dispatcher:
 
     def confirm(self, ack_ids: list[str], seconds: int) -> None:
         """Ask the server whether these are still ours; the listener is told what it says."""
-        self._inbox.put(partial(self._outbox.add, seconds, ack_ids, is_receipt=True))
+        self._inbox.put(partial(self._outbox.add, seconds, ack_ids, Purpose.RECEIPT))
 
     def nack(self, messages: Sequence[Message]) -> None:
         """Give messages back that no callback has seen or will settle."""
@@ -201,6 +206,12 @@ class Dispatcher:
         """Whether the calling thread is this actor's: the done callbacks of futures run on it."""
         return threading.current_thread() is self._thread
 
+    def refuse(self) -> None:
+        """In a forked child: raise ForkedProcess for whatever comes, as nobody would see to it."""
+        # `ack` looks at no process's number: it is called for every message.
+        self._acks = _ForkedList(self._process)
+        self.put = self._acks.append
+
     # ---- the dispatcher's own thread -----------------------------------------------------------
 
     def _run(self) -> None:
@@ -218,10 +229,10 @@ class Dispatcher:
 
     def _next_events(self) -> list[Event]:
         """Wait until there is something to do, and a little longer for what comes with it."""
-        # With all calls under way nothing can be sent, due or not, before one is answered.
-        full = self._is_full()
+        acks, changes = self._open_lanes()
+        # What a full lane has to send cannot be sent, due or not, before a call is answered.
         self._awaits_answers = (
-            full
+            not (acks and changes)
             or self._report_at_once
             or self._phase is not _Phase.RUNNING
             or self._outbox.has_somebody_waiting
@@ -231,7 +242,7 @@ class Dispatcher:
         if self._acks or self._answers:
             events = self._inbox.drain()
         else:
-            events = self._inbox.take(None if full else self._outbox.next_due())
+            events = self._inbox.take(self._outbox.next_due(acks=acks, changes=changes))
         self._asleep = False
         if (events or self._acks) and self._phase is _Phase.RUNNING:
             # Most outcomes come in crowds; woken for each alone we would cost more than they do.
@@ -263,8 +274,10 @@ class Dispatcher:
                 dropped.append(message)
                 continue
             else:
-                self._outbox.add(seconds, (message.ack_id,))
-                if verdict is Verdict.NACK:
+                is_nack = verdict is Verdict.NACK
+                purpose = Purpose.NACK if is_nack else Purpose.ASKED
+                self._outbox.add(seconds, (message.ack_id,), purpose)
+                if is_nack:
                     nacked.append(message)
             if future is not None:
                 self._track(seconds, message, future)
@@ -282,15 +295,18 @@ class Dispatcher:
         else:
             self._outbox.track(seconds, message.ack_id, future)
 
-    def _is_full(self) -> bool:
-        """Whether an answer must come before another call is begun."""
-        requests = [request for request, _ in self._in_flight.values()]
-        acks = sum(len(request.ack_ids) for request in requests if request.is_ack)
-        return len(requests) >= MAX_IN_FLIGHT or acks >= self._max_acks_in_flight
+    def _open_lanes(self) -> tuple[bool, bool]:
+        """Whether an acknowledgement may be begun before another call is answered, and whether a
+        deadline change may."""
+        acks = [len(request.ack_ids) for request, _ in self._in_flight.values() if request.is_ack]
+        changes = len(self._in_flight) - len(acks)
+        may_ack = len(acks) < MAX_IN_FLIGHT and sum(acks) < self._max_acks_in_flight
+        return may_ack, changes < MAX_IN_FLIGHT
 
     def _send_requests(self) -> None:
-        while not self._is_full():
-            request = self._outbox.next_request(self._clock.monotonic())
+        while True:
+            acks, changes = self._open_lanes()
+            request = self._outbox.next_request(self._clock.monotonic(), acks=acks, changes=changes)
             if request is None:
                 return
             try:
@@ -348,7 +364,8 @@ class Dispatcher:
         unanswered = 0
         for request, call in self._in_flight.values():
             call.cancel()
-            unanswered += len(request.ack_ids)
+            if request.purpose is not Purpose.KEEP:
+                unanswered += len(request.ack_ids)
         self._in_flight.clear()
         if unanswered:
             self.failures += unanswered
@@ -359,6 +376,33 @@ class Dispatcher:
         if unsent:
             self.failures += unsent
             _log.warning("shut down before the server was told about %d messages", unsent)
+
+
+class _ForkedList(list[Any]):
+    """Takes nothing, in a child of the process that made it."""
+
+    def __init__(self, made_in: int) -> None:
+        super().__init__()
+        self._made_in = made_in
+
+    def append(self, _: object) -> None:
+        raise forked(self._made_in)
+
+    def extend(self, _: Iterable[object]) -> None:
+        raise forked(self._made_in)
+
+
+_dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
+
+
+def _refuse_in_child() -> None:
+    for dispatcher in list(_dispatchers):
+        dispatcher.refuse()
+
+
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_refuse_in_child)
 
 
 def _error_of(call: Call) -> RpcError | None:

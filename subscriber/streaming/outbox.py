@@ -8,8 +8,10 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from protocol.errors import RpcError
 from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
@@ -30,30 +32,60 @@ MAX_IDS = 2_500
 ACK_RETRY_FOR = 600.0
 NACK_RETRY_FOR = 60.0
 
+# An acknowledgement that is tried again for longer than the first of these is worth something only
+# while the lease lasts, which nobody else extends any more. So it is extended by the second, and
+# again whenever the third has passed. All in seconds.
+KEEP_AFTER = 1.0
+KEEP_FOR = 60
+KEEP_EVERY = 20.0
+
 # Stands for "acknowledge" where otherwise the seconds of a deadline change stand.
 ACK = -1
 
 _ID_FRAMING = 4
 
 
+def new_backoff() -> Backoff:
+    """The pauses before a request is made again."""
+    return Backoff(0.1, 30.0)
+
+
+class Purpose(Enum):
+    """What a request is for: how its answer is read, and how long it is tried."""
+
+    # To acknowledge, or to extend a lease.
+    ASKED = "asked"
+    # To let a lease end, at once or some seconds from now.
+    NACK = "nack"
+    # To ask the server whether freshly delivered messages are still ours.
+    RECEIPT = "receipt"
+    # To keep the lease of what is to be acknowledged again. Nobody waits for its answer.
+    KEEP = "keep"
+
+
 @dataclass
 class Request:
     """One Acknowledge (`seconds` is ACK) or ModifyAckDeadline call.
 
-    is_receipt: it asks the server whether freshly delivered messages are still ours.
     sent_at: when it was last handed out, on the outbox's clock.
+    keep_at: when its leases are to be extended, if it is tried again then.
     """
 
     seconds: int
     ack_ids: list[str]
     give_up_at: float
-    is_receipt: bool = False
+    purpose: Purpose = Purpose.ASKED
     sent_at: float = 0.0
-    backoff: Backoff = field(default_factory=lambda: Backoff(0.1, 30.0))
+    keep_at: float = math.inf
+    backoff: Backoff = field(default_factory=new_backoff)
 
     @property
     def is_ack(self) -> bool:
         return self.seconds == ACK
+
+    @property
+    def is_receipt(self) -> bool:
+        return self.purpose is Purpose.RECEIPT
 
 
 class Outbox:
@@ -61,12 +93,20 @@ class Outbox:
 
     Not thread-safe. Times are seconds on one monotonic clock. Every future that comes in is
     resolved: by the server's answer, at the end of the retries, or by `abandon`.
+
+    Acknowledgements and deadline changes have a lane each, so that one goes on while the other is
+    full: leases end also while the server takes no acknowledgements.
+
+    Args:
+        keep_leases: extend the leases of what is to be acknowledged again.
     """
 
-    def __init__(self) -> None:
-        # (seconds or ACK, whether a receipt) -> ids, in the order in which they came.
-        self._pending: dict[tuple[int, bool], list[str]] = {}
-        self._retries: list[tuple[float, int, Request]] = []
+    def __init__(self, *, keep_leases: bool = False) -> None:
+        self._keep_leases = keep_leases
+        # (seconds or ACK, what for) -> ids, in the order in which they came.
+        self._pending: dict[tuple[int, Purpose], list[str]] = {}
+        # By lane: whether it is that of acknowledgements.
+        self._retries: dict[bool, list[tuple[float, int, Request]]] = {True: [], False: []}
         self._numbers = itertools.count()
         self._futures: dict[tuple[int, str], list[AckFuture]] = {}
         # Acknowledgements that came in and that no answer has settled.
@@ -75,16 +115,16 @@ class Outbox:
     @property
     def is_empty(self) -> bool:
         """Nothing waits to be sent, now or later."""
-        return not self._pending and not self._retries
+        return not self._pending and not any(self._retries.values())
 
     @property
     def has_somebody_waiting(self) -> bool:
         """Whether a future is to be resolved."""
         return bool(self._futures)
 
-    def add(self, seconds: int, ack_ids: Iterable[str], *, is_receipt: bool = False) -> None:
-        """Acknowledge (ACK), or let the leases end `seconds` from when it is sent (0: nack)."""
-        waiting = self._pending.setdefault((seconds, is_receipt), [])
+    def add(self, seconds: int, ack_ids: Iterable[str], purpose: Purpose = Purpose.ASKED) -> None:
+        """Acknowledge (ACK), or let the leases end `seconds` from when it is sent."""
+        waiting = self._pending.setdefault((seconds, purpose), [])
         before = len(waiting)
         waiting.extend(ack_ids)
         if seconds == ACK:
@@ -94,23 +134,36 @@ class Outbox:
         """Resolve `future` with the outcome for one id of the same kind, added before or after."""
         self._futures.setdefault((seconds, ack_id), []).append(future)
 
-    def next_request(self, now: float) -> Request | None:
-        """The next request to send, within the budgets; None if nothing is to be sent now."""
-        request = self._next_retry(now) or self._next_pending(now)
+    def next_request(
+        self, now: float, *, acks: bool = True, changes: bool = True
+    ) -> Request | None:
+        """The next request to send, within the budgets; None if nothing is to be sent now.
+
+        Args:
+            acks, changes: the lanes that are open.
+        """
+        request = self._next_retry(now, acks, changes) or self._next_pending(now, acks, changes)
         if request is not None:
             request.sent_at = now
         return request
 
-    def _next_retry(self, now: float) -> Request | None:
-        if self._retries and self._retries[0][0] <= now:
-            return heapq.heappop(self._retries)[2]
+    def _next_retry(self, now: float, acks: bool, changes: bool) -> Request | None:
+        for is_open, retries in ((changes, self._retries[False]), (acks, self._retries[True])):
+            if is_open and retries and retries[0][0] <= now:
+                return heapq.heappop(retries)[2]
         return None
 
-    def _next_pending(self, now: float) -> Request | None:
+    def _next_pending(self, now: float, acks: bool, changes: bool) -> Request | None:
         for kind, ack_ids in self._pending.items():
-            seconds, is_receipt = kind
+            seconds, purpose = kind
+            if not (acks if seconds == ACK else changes):
+                continue
             fitting = _fitting(ack_ids)
-            request = Request(seconds, ack_ids[:fitting], now + _retry_for(seconds), is_receipt)
+            request = Request(
+                seconds, ack_ids[:fitting], now + _retry_for(seconds, purpose), purpose
+            )
+            if self._keep_leases and request.is_ack:
+                request.keep_at = now + KEEP_AFTER
             rest = ack_ids[fitting:]
             # Taken out and put in again: kinds of requests take turns.
             del self._pending[kind]
@@ -119,13 +172,17 @@ class Outbox:
             return request
         return None
 
-    def next_due(self) -> float | None:
-        """When the next retry is due; None if nothing is to be tried again."""
-        return self._retries[0][0] if self._retries else None
+    def next_due(self, *, acks: bool = True, changes: bool = True) -> float | None:
+        """When the next retry in a lane that is open is due; None if there is none."""
+        lanes = ((changes, self._retries[False]), (acks, self._retries[True]))
+        dues = [retries[0][0] for is_open, retries in lanes if is_open and retries]
+        return min(dues, default=None)
 
     def answered(self, request: Request, error: RpcError | None, now: float) -> Answer:
         """A call ended. Resolves futures, arranges what is to be sent again, and tells what failed
         for good: `retry` and `split` of the answer are empty unless they will really be sent."""
+        if request.purpose is Purpose.KEEP:
+            return Answer()
         answer = read_answer(request.ack_ids, error)
         asked = len(request.ack_ids)
         if self._futures:
@@ -134,15 +191,15 @@ class Outbox:
         if answer.split:
             half = len(answer.split) // 2
             for part in (answer.split[:half], answer.split[half:]):
-                half_request = Request(
-                    request.seconds, part, request.give_up_at, request.is_receipt
-                )
-                self._send_at(now, half_request)
+                self._send_at(now, replace(request, ack_ids=part, backoff=new_backoff()))
         if answer.retry:
             again = now + request.backoff.next_pause()
             if again < request.give_up_at:
                 request.ack_ids = answer.retry
                 self._send_at(again, request)
+                if now >= request.keep_at:
+                    request.keep_at = now + KEEP_EVERY
+                    self.add(KEEP_FOR, answer.retry, Purpose.KEEP)
             else:
                 info = f"not answered in time; the last attempt ended with: {error}"
                 for ack_id in answer.retry:
@@ -166,16 +223,19 @@ class Outbox:
 
     def abandon(self, info: str) -> int:
         """Send nothing any more; returns how many outcomes the server was not told of."""
-        unsent = sum(len(ids) for ids in self._pending.values())
-        unsent += sum(len(request.ack_ids) for _, _, request in self._retries)
+        unsent = sum(
+            len(ids) for (_, purpose), ids in self._pending.items() if purpose is not Purpose.KEEP
+        )
         self._pending.clear()
-        self._retries.clear()
+        for retries in self._retries.values():
+            unsent += sum(len(request.ack_ids) for _, _, request in retries)
+            retries.clear()
         for seconds, ack_id in list(self._futures):
             self._resolve(seconds, ack_id, AcknowledgeError(AcknowledgeStatus.OTHER, info))
         return unsent
 
     def _send_at(self, when: float, request: Request) -> None:
-        heapq.heappush(self._retries, (when, next(self._numbers), request))
+        heapq.heappush(self._retries[request.is_ack], (when, next(self._numbers), request))
 
     def _resolve(self, seconds: int, ack_id: str, failure: AcknowledgeError | None) -> None:
         for future in self._futures.pop((seconds, ack_id), ()):
@@ -194,10 +254,10 @@ def resolve(future: AckFuture, failure: AcknowledgeError | None) -> None:
         _log.exception("a done callback of an acknowledgement raised")
 
 
-def _retry_for(seconds: int) -> float:
+def _retry_for(seconds: int, purpose: Purpose) -> float:
     if seconds == ACK:
         return ACK_RETRY_FOR
-    return float(seconds) or NACK_RETRY_FOR
+    return NACK_RETRY_FOR if purpose is Purpose.NACK or not seconds else float(seconds)
 
 
 def _fitting(ack_ids: Sequence[str]) -> int:

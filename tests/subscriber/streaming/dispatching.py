@@ -53,6 +53,7 @@ class Rig:
         )
         self.refused: queue.SimpleQueue[tuple[Request, list[str]]] = queue.SimpleQueue()
         self.dispatcher = Dispatcher(self.clock, send=self._send, listener=self, max_messages=1)
+        self.dispatcher.start()
 
     def _send(self, request: Request) -> Call:
         return self.server.send(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,19 @@ from protocol import errors
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 from subscriber.futures import AckFuture
-from subscriber.streaming.outbox import ACK, ACK_RETRY_FOR, MAX_IDS, NACK_RETRY_FOR, Outbox, Request
+from subscriber.streaming.outbox import (
+    ACK,
+    ACK_RETRY_FOR,
+    KEEP_AFTER,
+    KEEP_EVERY,
+    KEEP_FOR,
+    MAX_IDS,
+    NACK_RETRY_FOR,
+    Outbox,
+    Purpose,
+    Request,
+)
+from subscriber.streaming.verdicts import Answer
 
 # https://cloud.google.com/pubsub/quotas
 SERVERS_LIMIT = 512 * 1024
@@ -69,8 +82,8 @@ def test_a_receipt_does_not_travel_with_other_deadline_changes() -> None:
     """Its answer is read differently, also when it is tried again or split."""
     outbox = Outbox()
     outbox.add(60, ["extended"])
-    outbox.add(60, ["a", "b"], is_receipt=True)
-    outbox.add(60, ["c"], is_receipt=True)
+    outbox.add(60, ["a", "b"], Purpose.RECEIPT)
+    outbox.add(60, ["c"], Purpose.RECEIPT)
     extension, receipt = everything(outbox)
     assert (extension.is_receipt, extension.ack_ids) == (False, ["extended"])
     assert (receipt.is_receipt, receipt.ack_ids) == (True, ["a", "b", "c"])
@@ -177,6 +190,56 @@ def test_it_is_not_tried_for_ever(seconds: int, patience: float) -> None:
     assert max(patience - 31, patience / 3 - 0.1) <= now <= patience
     assert error_of(future).error_code is AcknowledgeStatus.OTHER
     assert "down" in str(error_of(future))
+
+
+def test_a_nack_is_tried_until_the_lease_may_have_ended_whatever_its_delay() -> None:
+    outbox = Outbox()
+    outbox.add(1, ["a"], Purpose.NACK)
+    now = 0.0
+    while (request := outbox.next_request(now)) is not None:
+        outbox.answered(request, UNAVAILABLE, now)
+        now = outbox.next_due() or now
+    assert now >= NACK_RETRY_FOR / 3
+
+
+def test_leases_of_what_is_to_be_acknowledged_again_are_kept() -> None:
+    """Nobody else extends them any more. Once in a while; and what becomes of that is no news."""
+    outbox = Outbox(keep_leases=True)
+    future = tracked(outbox, ACK, "a")
+    extended_at, now = [], 0.0
+    while not future.done():
+        while (request := outbox.next_request(now)) is not None:
+            if request.is_ack:
+                outbox.answered(request, UNAVAILABLE, now)
+            else:
+                assert (request.seconds, request.ack_ids) == (KEEP_FOR, ["a"])
+                extended_at.append(now)
+                answer = outbox.answered(request, errors.NotFound("gone"), now)
+                assert answer == Answer()
+        now = outbox.next_due() or now
+    assert KEEP_AFTER <= extended_at[0] <= 3 * KEEP_AFTER
+    between = [later - earlier for earlier, later in pairwise(extended_at)]
+    assert min(between) >= KEEP_EVERY
+    assert max(between) < KEEP_FOR
+    assert extended_at[-1] > ACK_RETRY_FOR - KEEP_FOR
+    assert outbox.is_empty
+
+
+def test_a_full_lane_does_not_hold_up_the_other() -> None:
+    """Leases end also while the server takes no acknowledgements."""
+    outbox = Outbox()
+    outbox.add(ACK, ["a"])
+    outbox.add(10, ["b"])
+    (request,) = everything(outbox)[:1]
+    outbox.answered(request, UNAVAILABLE, 0.0)
+    outbox.add(10, ["c"])
+    assert outbox.next_due(acks=False) is None
+    assert outbox.next_due() is not None
+    change = outbox.next_request(5.0, acks=False)
+    assert change is not None
+    assert change.ack_ids == ["c"]
+    assert outbox.next_request(5.0, acks=False) is None
+    assert outbox.next_request(5.0, changes=False) is request
 
 
 def test_only_the_ids_that_failed_for_now_are_tried_again() -> None:
