@@ -114,7 +114,7 @@ class AsyncSubscriberClient:
         The others are those of `SubscriberClient.subscribe`.
 
         Returns:
-            The subscription. `await asyncio.wrap_future(future)` waits for its end.
+            The subscription. `await future` waits for its end.
         """
         scheduler = CoroutineScheduler(asyncio.get_running_loop(), max_tasks=max_tasks)
         return self._client.subscribe(
@@ -182,8 +182,8 @@ class AsyncSubscriberClient:
         topic, one after the other; see `SubscriberClient.follow`.
 
         `on_event` is called on a thread of its own, not on the loop. To wait for the end:
-        `follower.cancel()`, if it is to end, and `await asyncio.wrap_future(follower)`. On the loop
-        `close()` does not wait.
+        `follower.cancel()`, if it is to end, and `await follower`. On the loop `close()` does not
+        wait.
         """
         if not is_coroutine_function(handler):
             raise TypeError(f"handler is {handler!r}; it must be an async def of one record")
@@ -193,7 +193,7 @@ class AsyncSubscriberClient:
     async def close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
         """As `SubscriberClient.close`, without blocking the event loop.
 
-        Inside the handler of a follower it does not wait either.
+        Inside a callback, or the handler of a follower, it does not wait either.
         """
         closed = asyncio.Event()
         loop = asyncio.get_running_loop()

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from .arguments import count
@@ -16,6 +17,14 @@ from .scheduler import Scheduler, messages_in
 _log = logging.getLogger("pullstream.scheduler")
 
 Coroutines = Callable[..., Coroutine[Any, Any, None]]
+
+
+class _Turn:
+    """One callback, from its beginning to its end."""
+
+
+# Whose turn it is, for all that a callback does and begins.
+_turn: ContextVar[_Turn | None] = ContextVar("pullstream_turn", default=None)
 
 
 class CoroutineScheduler(Scheduler):
@@ -40,8 +49,8 @@ class CoroutineScheduler(Scheduler):
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._work: deque[tuple[Coroutines, tuple[Any, ...]]] = deque()
-        # The loop keeps only weak references to tasks.
-        self._tasks: set[asyncio.Task[None]] = set()
+        # Each with its turn. The loop keeps only weak references to tasks.
+        self._tasks: dict[asyncio.Task[None], _Turn] = {}
         self._closed = False
         self._quiet = threading.Event()
 
@@ -55,10 +64,15 @@ class CoroutineScheduler(Scheduler):
             self._add([(callback, (message,)) for message in messages])
 
     def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
+        dropped = []
         with self._lock:
             self._closed = True
-            dropped = list(self._work)
-            self._work.clear()
+            # One by one, as the loop takes from it, too: each is begun or dropped, not both.
+            while self._work:
+                try:
+                    dropped.append(self._work.popleft())
+                except IndexError:
+                    break
         if self._loop is not None:
             try:
                 self._loop.call_soon_threadsafe(self._pump)
@@ -78,6 +92,9 @@ class CoroutineScheduler(Scheduler):
         return len(self._tasks)
 
     def runs_here(self) -> bool:
+        if _turn.get() in self._tasks.values():
+            # Or in what the callback waits for, be it on another thread.
+            return True
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -103,7 +120,12 @@ class CoroutineScheduler(Scheduler):
 
         # Daemon: a callback that never returns must not keep the process from exiting.
         self._thread = threading.Thread(target=run, name="pullstream-asyncio", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            # The process may have no more threads.
+            loop.close()
+            raise
         return loop
 
     # ---- on the loop ---------------------------------------------------------------------------
@@ -116,8 +138,12 @@ class CoroutineScheduler(Scheduler):
             except IndexError:
                 # A shutdown was quicker.
                 break
+            turn = _Turn()
+            # The task gets a copy of the context that it is created in.
+            before = _turn.set(turn)
             task = asyncio.get_running_loop().create_task(callback(*args))
-            self._tasks.add(task)
+            _turn.reset(before)
+            self._tasks[task] = turn
             task.add_done_callback(self._ended)
         if self._closed and not self._tasks:
             self._quiet.set()
@@ -125,7 +151,7 @@ class CoroutineScheduler(Scheduler):
                 asyncio.get_running_loop().stop()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        del self._tasks[task]
         if not task.cancelled() and (error := task.exception()) is not None:
             # The SDK's coroutines do not raise; a stranger's must not go unnoticed.
             _log.error("scheduled coroutine raised", exc_info=error)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from .exceptions import AcknowledgeStatus, forked
 from .statistics import Statistics
@@ -102,6 +103,24 @@ class RunningFuture(Future[bool], ABC):
     def wait_for_end(self, timeout: float | None = None) -> None:
         """Wait until a shutdown with this time limit is over, however it ended."""
         self._wait(None if timeout is None else timeout + _SHUTDOWN_MARGIN)
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        """On an event loop: as `result()`, without blocking it.
+
+        To cancel whoever awaits it does not end what runs. (`asyncio.wrap_future` does that; and
+        after `cancel()` it raises CancelledError, as `cancelled()` is true then.)
+        """
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+
+        def tell(_: object) -> None:
+            # A loop that is closed has nobody left who waits.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(ended.set)
+
+        self.add_done_callback(tell)
+        yield from ended.wait().__await__()
+        return self.result(0)
 
     def running(self) -> bool:
         return not self.done()

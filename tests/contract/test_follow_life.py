@@ -338,7 +338,7 @@ def test_a_coroutine_may_close_what_it_is_run_by(here: Followed, what: str) -> N
             seen.append(record.seq)
 
         followers.append(client.follow(TOPIC, handle))
-        assert await asyncio.wait_for(asyncio.wrap_future(followers[0]), PATIENCE) is True
+        assert await asyncio.wait_for(followers[0], PATIENCE) is True
         await client.close()
 
     here.append(3)
@@ -365,7 +365,7 @@ def test_coroutines_follow_on_their_event_loop(here: Followed) -> None:
                 client.follow(TOPIC, print)  # type: ignore[arg-type]
             follower = client.follow(TOPIC, handle)
             with pytest.raises(ValueError, match="three"):
-                await asyncio.wrap_future(follower)
+                await follower
 
     here.append(5)
     asyncio.run(main())

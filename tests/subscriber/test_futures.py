@@ -141,7 +141,42 @@ def test_it_can_be_waited_for_with_others() -> None:
 
 
 def test_it_can_be_awaited() -> None:
-    """Cancelling the waiter asks for the shutdown."""
+    """Also after `cancel()`, and from a loop that did not end it."""
+    subscription = Subscription(ends=True)
+
+    async def wait_for_the_end() -> bool:
+        subscription.future.cancel()
+        return await subscription.future
+
+    assert asyncio.run(wait_for_the_end()) is True
+
+
+def test_what_ended_it_is_raised_where_it_is_awaited() -> None:
+    future = Subscription().future
+
+    async def wait_for_the_end() -> None:
+        threading.Timer(0.0, future.set_exception, [ValueError("broken")]).start()
+        with pytest.raises(ValueError, match="broken"):
+            await future
+
+    asyncio.run(wait_for_the_end())
+
+
+def test_to_cancel_who_awaits_it_does_not_end_it() -> None:
+    """As with `result()`, whose caller may give up, too."""
+    subscription = Subscription()
+
+    async def give_up() -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(subscription.future, 0.001)
+
+    asyncio.run(give_up())
+    assert subscription.stops == 0
+    subscription.future.set_result(True)
+
+
+def test_wrapped_for_a_loop_cancelling_the_waiter_asks_for_the_shutdown() -> None:
+    """As any future of concurrent.futures."""
     subscription = Subscription()
 
     async def give_up() -> None:

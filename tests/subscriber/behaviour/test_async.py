@@ -18,6 +18,7 @@ from subscriber import (
     Message,
     SubscriptionState,
 )
+from subscriber.futures import ShutdownMode
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Gate, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -73,6 +74,24 @@ def test_asynchronous_callbacks_run_side_by_side(here: Stage, max_workers: int |
     )
     eventually(lambda: here.backlog == 0)
     assert most == (max_workers or 20)
+
+
+@pytest.mark.parametrize("mode", ["drain", "nack", None])
+def test_a_callback_may_close_its_client(here: Stage, mode: ShutdownMode | None) -> None:
+    """The shutdown has to wait for the callback, so this does not wait for the shutdown."""
+
+    async def main(client: AsyncSubscriberClient) -> None:
+        async def handle(message: Message) -> None:
+            await client.close(mode=mode)
+            message.ack()
+
+        future = client.subscribe(SUBSCRIPTION, handle, await_callbacks_on_shutdown=True)
+        assert await future is True
+
+    here.publish(b"x")
+    run(main, here)
+    if mode != "nack":
+        assert here.backlog == 0
 
 
 def test_asynchronous_callbacks_keep_the_order_of_a_key(here: Stage) -> None:
