@@ -21,8 +21,7 @@ class _Queue(Generic[K, V]):
 
     A plain dict keeps that order, but finding its first item after many were removed from its front
     means passing over the holes they left. So `first_due` is the due time of what once was the
-    first
-    item: it is looked for again only when that moment has come.
+    first item: it is looked for again only when that moment has come.
     """
 
     __slots__ = ("first_due", "items")

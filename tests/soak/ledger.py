@@ -21,7 +21,8 @@ class Ledger:
     Thread-safe. Violations are texts; there should be none.
 
     Args:
-        ordered: no key may jump over a number that has not come.
+        ordered: no number of a key may begin before the one before it was handled: if that was
+            nacked, before it came again.
         exactly_once: no message may be received after an acknowledgement of it has succeeded. (An
             older copy that was received before may still begin: its lease was lost unnoticed.)
         capacity: how many numbers a key may have.
@@ -56,7 +57,6 @@ class Ledger:
             self.deliveries += 1
             if self.ordered and number > self._furthest[key] + 1:
                 self._violated(f"key {key}: {number} came after {self._furthest[key]}")
-            self._furthest[key] = max(self._furthest[key], number)
             acknowledged_at = self._acknowledged[int(message.message_id)]
             if self.exactly_once and 0 < acknowledged_at < message.batch.received_at:
                 self._violated(f"message {message.message_id} came after it was acknowledged")
@@ -66,6 +66,7 @@ class Ledger:
         """A message was handled, and is about to be acknowledged."""
         with self.lock:
             self._state[key][number] = HANDLED
+            self._furthest[key] = max(self._furthest[key], number)
 
     def watch(self, message: Message, future: AckFuture) -> None:
         """An acknowledgement with a future is under way."""
