@@ -102,7 +102,8 @@ class HookSet:
         for method in self._listening[event]:
             try:
                 method(self._subscription, *args)
-            except Exception:
+            except BaseException:
+                # SystemExit, too: the threads that tell have other things to do.
                 _log.exception("hook %r raised", method)
 
 

@@ -129,7 +129,12 @@ class Watch:
 
     def start(self) -> None:
         self._watchdog.start()
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            # The process may have no more threads.
+            self._watchdog.stop()
+            raise
 
     def stop(self) -> None:
         """Handle no more frames, and end. Idempotent, never waits."""

@@ -113,7 +113,13 @@ class Settler(RunningFuture):
             clock, send=self._send, listener=self, max_messages=_WINDOW, report_at_once=False
         )
         self._thread = threading.Thread(target=self._run, name="pullstream-leaser", daemon=True)
-        self._thread.start()
+        self._dispatcher.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            # The process may have no more threads.
+            self._dispatcher.stop(FLUSH_TIME)
+            raise
 
     def put_tracked(self, outcome: Outcome) -> None:
         self._dispatcher.put_tracked(outcome)

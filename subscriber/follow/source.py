@@ -153,7 +153,12 @@ class LiveStream:
         self._thread = threading.Thread(
             target=self._run, name="pullstream-follow-stream", daemon=True
         )
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            # The process may have no more threads.
+            self._call.cancel()
+            raise
 
     def leave(self) -> None:
         self._call.cancel()

@@ -74,7 +74,12 @@ class LinkThread:
         self._callbacks = CallbackThread(on_event, on_room=self._inbox.wake)
         # Daemon, as the client stops it when the program ends.
         self._thread = threading.Thread(target=self._run, name="pullstream-listen", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            # The process may have no more threads.
+            self._callbacks.stop()
+            raise
 
     # ---- for any thread ------------------------------------------------------------------------
 

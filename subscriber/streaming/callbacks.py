@@ -64,6 +64,9 @@ class CallbackRunner:
         self._run_any = self._await_any if is_async else self._call_any
         self._run_in_order = self._await_in_order if is_async else self._call_in_order
 
+    def start(self) -> None:
+        """Start the threads that it needs beside the scheduler's: none."""
+
     def begin(self, messages: list[Message], *, in_order: bool) -> None:
         """Run the callback for each, now or when its key allows."""
         self._keeps_order = in_order
@@ -203,6 +206,9 @@ class BatchRunner(CallbackRunner):
         self._batcher = Batcher(
             clock, max_messages=max_messages, max_latency=max_latency, ready=self._ready
         )
+
+    def start(self) -> None:
+        self._batcher.start()
 
     def close(self) -> list[Message]:
         return self._batcher.close()

@@ -37,6 +37,8 @@ class Heartbeater:
         self._is_paused = False
         self._was_paused = False
         self._thread = threading.Thread(target=self._run, name="pullstream-heartbeat", daemon=True)
+
+    def start(self) -> None:
         self._thread.start()
 
     def opened(self) -> None:
@@ -60,11 +62,15 @@ class Heartbeater:
         else:
             self._heard = True
 
-    def stop(self) -> None:
-        """End the thread. Idempotent."""
+    def stop(self, timeout: float | None = None) -> None:
+        """End the thread. Idempotent.
+
+        Args:
+            timeout: seconds to wait for it.
+        """
         self._stopped = True
         self._inbox.wake()
-        self._thread.join()
+        self._thread.join(timeout)
         self._inbox.close()
 
     def _run(self) -> None:

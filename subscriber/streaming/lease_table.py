@@ -88,15 +88,17 @@ class LeaseTable:
     def __len__(self) -> int:
         return self._messages
 
-    def add(self, batch: Batch, messages: list[Message], now: float) -> float:
-        """The messages of one response came in, their leases just granted by the server.
+    def add(self, batch: Batch, messages: list[Message], now: float, age: int = 0) -> float:
+        """The messages of one response came in, their leases granted by the server `age` seconds
+        ago at most.
 
         Returns the time when they are due.
         """
         batch.open = len(messages)
         self._messages += batch.open
-        self._table.set(batch, messages, self._first_wait, now)
-        return now + self._first_wait
+        wait = max(self._first_wait - age, 0.0)
+        self._table.set(batch, messages, wait, now)
+        return now + wait
 
     def remove(self, messages: Iterable[Message]) -> Released:
         """Messages are finished; those that are not here (any more) do not count."""

@@ -48,6 +48,8 @@ class Leaser:
         self._inbox: Inbox[None] = Inbox(clock)
         self._next_wake: float | None = None
         self._thread = threading.Thread(target=self._run, name="pullstream-leaser", daemon=True)
+
+    def start(self) -> None:
         self._thread.start()
 
     @property
@@ -66,10 +68,10 @@ class Leaser:
     def __len__(self) -> int:
         return len(self._table)
 
-    def add(self, batch: Batch, messages: list[Message]) -> None:
-        """The messages of one response came in."""
+    def add(self, batch: Batch, messages: list[Message], age: int = 0) -> None:
+        """The messages of one response came in, their leases granted `age` seconds ago at most."""
         with self._lock:
-            due = self._table.add(batch, messages, batch.received_at)
+            due = self._table.add(batch, messages, batch.received_at, age)
             sooner = self._next_wake is None or due < self._next_wake
             if sooner:
                 self._next_wake = due
@@ -97,11 +99,15 @@ class Leaser:
         with self._lock:
             return self._table.messages()
 
-    def stop(self) -> None:
-        """Extend nothing any more, and end the thread. Idempotent."""
+    def stop(self, timeout: float | None = None) -> None:
+        """Extend nothing any more, and end the thread. Idempotent.
+
+        Args:
+            timeout: seconds to wait for it. A hook of the user's may hold it up.
+        """
         self._stopped = True
         self._inbox.wake()
-        self._thread.join()
+        self._thread.join(timeout)
         self._inbox.close()
 
     def _run(self) -> None:

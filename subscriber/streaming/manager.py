@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, Protocol
 
 from protocol.clock import SYSTEM_CLOCK, Clock
@@ -31,12 +32,13 @@ from .messages_on_hold import MessagesOnHold
 from .outbox import Request
 from .receipts import ReceiptGate
 from .settings import Settings
-from .shutdown import Shutdown
+from .shutdown import FLUSH_TIMEOUT, Shutdown
 from .shutdown_terms import ShutdownTerms
 from .state import Lifecycle, StateChange, SubscriptionState
 from .stream import Arrival, Response, ResumingStream, StreamEnded
 from .stream_call import StreamCall
 from .tally import Tally
+from .unread import Unread
 
 _log = logging.getLogger("pullstream.subscriber")
 
@@ -89,6 +91,7 @@ class StreamingPullManager:
 
         self._hold = MessagesOnHold()
         self._gate = ReceiptGate()
+        self._unread = Unread(limits.max_messages)
         self._gauge = LoadGauge(limits, pause=self._pause, resume=self._resume)
         self._dispatcher = Dispatcher(
             clock,
@@ -153,9 +156,29 @@ class StreamingPullManager:
         )
 
     def start(self) -> None:
-        """Open the stream. Last of all, when every part is there to receive what it brings."""
-        self._hooks.tell("subscribed", self.statistics)
-        self._consumer.start()
+        """Start the threads; last the reader's, when every part is there for what it brings.
+
+        Raises:
+            RuntimeError: the process may have no more threads. Those that were started have ended.
+        """
+        with ExitStack() as undo:
+            for start, stop in (
+                (self._dispatcher.start, partial(self._dispatcher.stop, FLUSH_TIMEOUT)),
+                (self._leaser.start, self._leaser.stop),
+                (self._heartbeater.start, self._heartbeater.stop),
+                (self._callbacks.start, self._callbacks.close),
+            ):
+                start()
+                undo.callback(stop)
+            self._hooks.tell("subscribed", self.statistics)
+            try:
+                self._consumer.start()
+            except RuntimeError as error:
+                # Who was told of the beginning is told of the end.
+                for state in (SubscriptionState.CLOSING, SubscriptionState.CLOSED):
+                    self._lifecycle.move(state, error)
+                raise
+            undo.pop_all()
 
     # ---- for the future ------------------------------------------------------------------------
 
@@ -238,7 +261,7 @@ class StreamingPullManager:
         batch = self._batch(response, size)
         messages = batch.messages()
         self._count(messages)
-        self._lease(batch, messages)
+        self._lease(batch, messages, self._unread.age(len(messages), batch.received_at))
         if self._lifecycle.is_stopping:
             self._dispatcher.nack(messages)
             return
@@ -251,16 +274,25 @@ class StreamingPullManager:
             self._dispatcher.confirm(ack_ids_of(messages), self._leaser.stream_deadline)
         else:
             # Last of all: it may be that this thread runs them, and is the reader no more after it.
+            self._begin(messages, in_order)
+
+    def _begin(self, messages: list[Message], in_order: bool) -> None:
+        try:
             self._callbacks.begin(messages, in_order=in_order)
+        except RuntimeError:
+            if not self._lifecycle.is_stopping:
+                raise
+            # The shutdown was quicker than this response.
+            self._dispatcher.nack([message for message in messages if message.settled is None])
 
     def _batch(self, response: Response, size: int) -> Batch:
         share = size // len(response.received_messages)
         return Batch(self._dispatcher, self._clock.monotonic(), share, response)
 
-    def _lease(self, batch: Batch, messages: list[Message]) -> None:
+    def _lease(self, batch: Batch, messages: list[Message], age: int = 0) -> None:
         # Counted first, and leased before anybody can settle them: no release without its add.
         self._gauge.add(len(messages), len(messages) * batch.share)
-        self._leaser.add(batch, messages)
+        self._leaser.add(batch, messages, age)
 
     def _count(self, messages: list[Message]) -> None:
         self._tally.received += len(messages)
@@ -272,13 +304,18 @@ class StreamingPullManager:
     # ---- outcomes (dispatcher's thread) --------------------------------------------------------
 
     def settled(self, acked: list[Message], nacked: list[Message], dropped: list[Message]) -> None:
-        self._tally.acked += len(acked)
-        self._tally.nacked += len(nacked)
         if acked or nacked:
             self._hooks.tell("settled", acked, nacked)
         handled = self._leaser.handled(acked)
-        given_up = self._leaser.remove(itertools.chain(nacked, dropped))
-        self._gauge.release(handled.messages + given_up.messages, handled.size + given_up.size)
+        given_back = self._leaser.remove(nacked)
+        forgotten = self._leaser.remove(dropped)
+        # Each once, however often it is acknowledged.
+        self._tally.acked += handled.messages
+        self._tally.nacked += given_back.messages
+        self._gauge.release(
+            handled.messages + given_back.messages + forgotten.messages,
+            handled.size + given_back.size + forgotten.size,
+        )
         self._callbacks.settled(acked, nacked, dropped)
         if handled.messages < len(acked):
             self._report_late(acked)
@@ -358,6 +395,7 @@ class StreamingPullManager:
     # ---- flow control (consumer's and dispatcher's threads, under the gauge's lock) -------------
 
     def _pause(self) -> None:
+        self._unread.paused(self._clock.monotonic())
         self._consumer.pause()
         self._heartbeater.paused()
 

@@ -21,11 +21,14 @@ _log = logging.getLogger("pullstream.subscriber")
 # How long the last acknowledgements may take when there is no other limit, in seconds.
 FLUSH_TIMEOUT = 10.0
 
+# A thread that nothing holds up has ended after so many seconds.
+_END_WAIT = 0.2
+
 
 class Shutdown:
     """What is done to the parts, once, on a thread that none of them waits for.
 
-    Nothing new comes in; what has not begun is given back; what runs may finish (or not, as the
+    What has not begun is given back; nothing new comes in; what runs may finish (or not, as the
     terms say); then the server is told of everything. A step that fails does not keep the others
     from being taken.
 
@@ -61,12 +64,12 @@ class Shutdown:
     def run(self) -> None:
         """Take everything down. Returns when all is done, or the time for it is up."""
         steps: tuple[Callable[[], None], ...] = (
-            lambda: self._consumer.stop(self._terms.left(FLUSH_TIMEOUT)),
-            self._heartbeater.stop,
             self._give_back_unbegun,
+            lambda: self._consumer.stop(self._terms.left(FLUSH_TIMEOUT)),
+            lambda: self._heartbeater.stop(self._end_wait()),
             self._wait_for_callbacks,
             self._give_back_unsettled,
-            self._leaser.stop,
+            lambda: self._leaser.stop(self._end_wait()),
             lambda: self._dispatcher.stop(self._terms.left(FLUSH_TIMEOUT)),
             self._hang_up,
         )
@@ -76,6 +79,10 @@ class Shutdown:
             except Exception:
                 # A scheduler of the user's may fail; the steps after it are needed all the more.
                 _log.exception("a step of the shutdown failed")
+
+    def _end_wait(self) -> float:
+        """Seconds for a thread to end, which a hook of the user's may hold up."""
+        return max(self._terms.left(FLUSH_TIMEOUT), _END_WAIT)
 
     def _give_back_unbegun(self) -> None:
         # First the held ones: the end of a running callback must not bring in another.

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from subscriber import Message, refused_threads
+from subscriber import (
+    Hooks,
+    Message,
+    StateChange,
+    Statistics,
+    StreamingPullFuture,
+    SubscriberClient,
+    SubscriptionState,
+    refused_threads,
+)
 from tests.subscriber.program import start_program
-from tests.subscriber.streaming.fakes import PATIENCE
-from tests.subscriber.world import SUBSCRIPTION, world
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.world import SUBSCRIPTION, TOPIC, world
+from tests.threads import started_since
 
 
 def test_what_was_decided_is_still_told_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,3 +93,91 @@ assert refused.wait(20)
         assert err.startswith(warning)
         assert err.count("\n") == (1 if warning else 0)
         assert here.backlog == 0
+
+
+class Told(Hooks):
+    """Keeps the states that a subscription went through, from its beginning."""
+
+    def __init__(self) -> None:
+        self.states: list[SubscriptionState | None] = []
+
+    def subscribed(self, subscription: str, statistics: Callable[[], Statistics]) -> None:
+        self.states.append(None)
+
+    def state_changed(self, subscription: str, change: StateChange) -> None:
+        self.states.append(change.state)
+
+
+@contextmanager
+def refusing(name: str) -> Iterator[None]:
+    """The process has as many threads as it may when one so named is to start."""
+    start = threading.Thread.start
+    refused = False
+
+    def start_unless_refused(thread: threading.Thread) -> None:
+        nonlocal refused
+        if thread.name == name:
+            refused = True
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_unless_refused)
+        yield
+    assert refused
+
+
+READER = "Thread-ConsumeBidirectionalStream"
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        "pullstream-dispatcher",
+        "pullstream-leaser",
+        "pullstream-heartbeat",
+        "pullstream-batcher",
+        READER,
+    ],
+)
+def test_a_subscription_that_is_refused_a_thread_leaves_none_behind(refused: str) -> None:
+    """Whoever was told that it begins is told that it is over; later one may try again."""
+    with world() as here:
+        before, told, seen = set(threading.enumerate()), Told(), threading.Event()
+
+        def subscribe() -> StreamingPullFuture:
+            return here.client.subscribe_batch(SUBSCRIPTION, lambda _: seen.set(), hooks=told)
+
+        with refusing(refused), pytest.raises(RuntimeError, match="can't start new thread"):
+            subscribe()
+        eventually(lambda: not started_since(before, named="pullstream"))
+        eventually(lambda: not started_since(before, named=READER))
+        over = [None, SubscriptionState.CLOSING, SubscriptionState.CLOSED]
+        assert told.states == (over if refused == READER else [])
+        subscribe()
+        here.publish(b"x")
+        assert seen.wait(PATIENCE)
+
+
+def fetch(client: SubscriberClient) -> None:
+    with client.fetch(SUBSCRIPTION):
+        """Keeps the leases."""
+
+
+@pytest.mark.parametrize(
+    ("refused", "begin"),
+    [
+        ("pullstream-leaser", fetch),
+        ("pullstream-listen", SubscriberClient.listen),
+        ("pullstream-watch", lambda client: client.watch({TOPIC: "tail"}, print)),
+    ],
+)
+def test_whatever_is_refused_a_thread_leaves_none_behind(
+    refused: str, begin: Callable[[SubscriberClient], object]
+) -> None:
+    with world() as here:
+        here.publish(b"x")
+        before = set(threading.enumerate())
+        with refusing(refused), pytest.raises(RuntimeError, match="can't start new thread"):
+            begin(here.client)
+        eventually(lambda: not started_since(before, named="pullstream"))

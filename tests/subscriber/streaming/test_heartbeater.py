@@ -24,6 +24,7 @@ class Watched:
             ping=lambda: self.done.put("ping"),
             on_silence=lambda: self.done.put("silence"),
         )
+        self.heartbeater.start()
 
     def next(self) -> str:
         return self.done.get(timeout=PATIENCE)

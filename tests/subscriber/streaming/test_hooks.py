@@ -73,14 +73,15 @@ class Told(Hooks):
 # ---- the set of them ---------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("error", [ValueError("in a hook"), SystemExit("leaving")])
 @pytest.mark.parametrize("event", EVENTS)
 def test_a_hook_that_raises_is_logged_and_the_others_are_told(
-    event: str, caplog: pytest.LogCaptureFixture
+    event: str, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whichever it is; nothing reaches whoever tells."""
+    """Whichever it is; nothing reaches whoever tells, not even the wish to leave."""
 
     def fail(self: object, *args: object) -> None:
-        raise ValueError("in a hook")
+        raise error
 
     failing = type("Failing", (Hooks,), {event: fail})()
     calls: list[tuple[Any, ...]] = []

@@ -30,6 +30,7 @@ class Watched:
             extend=lambda ack_ids, seconds: self.extended.put((ack_ids, seconds)),
             give_up=lambda messages, released: self.given_up.put((messages, released)),
         )
+        self.leaser.start()
 
     def add(self, *ack_ids: str, at: float = 0.0, share: int = 0) -> list[Message]:
         """The messages of one response, received `at` that moment."""

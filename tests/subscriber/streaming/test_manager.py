@@ -293,9 +293,24 @@ def test_an_acknowledgement_made_twice_is_no_late_one(caplog: pytest.LogCaptureF
     with managed(twice) as running, caplog.at_level(logging.WARNING):
         running.stream.deliver("a")
         assert running.acknowledged(2) == ["a", "a"]
-        eventually(lambda: running.future.statistics().acked == 2)
+        eventually(lambda: running.future.statistics().acked == 1)
         assert running.future.statistics().leased == 0
     assert caplog.records == []
+
+
+def test_what_lay_unread_is_extended_as_of_when_it_may_have_been_sent() -> None:
+    """A server does not wait for a reader that is paused, and leases run from when it sends."""
+    gate = Gate()
+    with managed(gate, max_messages=1) as running:
+        running.stream.deliver("a")
+        gate.wait_for()
+        running.stream.deliver("b")
+        running.clock.advance(40)
+        gate.open()
+        gate.wait_for()
+        running.clock.advance(8)
+        assert running.calls.modified.get(timeout=PATIENCE) == ("b", 40)
+        gate.open()
 
 
 @pytest.mark.parametrize("release_after", ["callback", "ack"])

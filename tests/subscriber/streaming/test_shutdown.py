@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from subscriber.hooks import Hooks
 from subscriber.message import Message
 from subscriber.scheduler import Scheduler, ThreadScheduler
 from subscriber.streaming import shutdown as shutdown_module
@@ -45,6 +46,44 @@ def test_what_has_not_begun_is_given_back_before_running_callbacks_are_waited_fo
     assert running.future.result(PATIENCE) is True
     assert running.acknowledged(1) == ["1"]
     assert running.calls.modified.empty()
+
+
+def test_no_callback_begins_once_the_shutdown_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while the server does not end its side of the stream."""
+    gate = Gate()
+    running = Managed(gate, workers=1, await_callbacks=True)
+    running.stream.deliver("running", "waiting")
+    gate.wait_for()
+    running.future.cancel()
+    assert running.nacked(1) == ["waiting"]
+    assert not running.stream.cancelled
+    gate.open(2)
+    running.stream.deliver("late")
+    assert running.nacked(1) == ["late"]
+    running.stream.end()
+    assert running.future.result(PATIENCE) is True
+    assert gate.begun == ["running"]
+
+
+def test_a_hook_that_never_returns_does_not_hold_up_the_shutdown() -> None:
+    """It runs on a thread that is waited for, but not for ever."""
+    entered, leave = threading.Event(), threading.Event()
+
+    class Stuck(Hooks):
+        def extended(self, subscription: str, messages: int, seconds: int) -> None:
+            entered.set()
+            assert leave.wait(3 * PATIENCE)
+
+    gate = Gate()
+    running = Managed(gate, hooks=[Stuck()])
+    running.stream.end_when_half_closed()
+    running.stream.deliver("a")
+    gate.wait_for()
+    running.clock.advance(48)
+    assert entered.wait(PATIENCE)
+    assert running.future.close(timeout=1.0, mode="nack")
+    leave.set()
+    gate.open()
 
 
 def test_a_scheduler_that_cannot_shut_down_does_not_keep_the_rest_from_it(

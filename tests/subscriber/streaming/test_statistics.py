@@ -66,6 +66,20 @@ def test_messages_are_counted_by_their_verdict() -> None:
         )
 
 
+def test_a_message_counts_once_however_often_it_is_settled() -> None:
+    """By its first verdict; to settle it again does no harm."""
+
+    def settle_often(message: Message) -> None:
+        message.ack()
+        message.ack()
+        message.nack()
+        message.ack()
+
+    with managed(settle_often) as running:
+        running.stream.deliver("a", "b")
+        told(running, state=SubscriptionState.STREAMING, received=2, acked=2)
+
+
 def test_messages_given_back_by_the_sdk_count_as_nacked() -> None:
     """As far as the server can tell they are the same."""
     with managed(Message.nack, workers=1) as running:
