@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 
+# The option of the source that --batch-rows is short for.
+_BATCH_ROWS = "maxMessagesPerTrigger"
+
 
 @click.command("ingest")
 @click.option("--subscription", required=True, help="The subscription to take in.")
@@ -146,7 +149,9 @@ def _job(
 
     source = dict(options)
     if batch_rows is not None:
-        source["maxMessagesPerTrigger"] = str(batch_rows)
+        if any(name.lower() == _BATCH_ROWS.lower() for name in source):
+            raise ValueError(f"--batch-rows and --option {_BATCH_ROWS} are the same; give one")
+        source[_BATCH_ROWS] = str(batch_rows)
     if session.endpoint is not None:
         source["endpoint"] = session.endpoint
     return IngestJob(

@@ -356,8 +356,18 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     assert result.stderr == "Error: ingest needs pyspark: pip install 'pullstream[cli,spark]'\n"
 
 
-def test_wrong_usage_is_told_before_spark_starts() -> None:
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--decode", "json"], "decode and schema go together"),
+        (
+            ["--batch-rows", "5", "--option", "maxmessagespertrigger=9"],
+            "--batch-rows and --option maxMessagesPerTrigger are the same; give one",
+        ),
+    ],
+)
+def test_wrong_usage_is_told_before_spark_starts(options: list[str], text: str) -> None:
     """It takes many seconds to."""
-    result = pullstream("ingest", "--subscription", SUBSCRIPTION, "--to", "x", "--decode", "json")
+    result = pullstream("ingest", "--subscription", SUBSCRIPTION, "--to", "x", *options)
     assert result.code == 2
-    assert "decode and schema go together" in result.stderr
+    assert text in result.stderr
