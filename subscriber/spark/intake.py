@@ -13,6 +13,7 @@ from subscriber.message import Message, MessageBatch
 from subscriber.streaming.state import StateChange, SubscriptionState
 
 from .ledger import Done, Ledger
+from .prepared import PreparedRows
 
 _ENDING = (SubscriptionState.CLOSING, SubscriptionState.CLOSED)
 
@@ -29,15 +30,13 @@ class Intake(Hooks):
     and commit them. Nothing here takes long, or acknowledges what is not committed.
 
     Args:
-        prepare: told what arrives before anybody else is, on the subscription's worker; it
-            returns the message ids.
+        rows: where rows of what arrives are made, on the subscription's worker, and kept of what is
+            in the buffer.
     """
 
-    def __init__(
-        self, done: Done, clock: Clock, prepare: Callable[[Sequence[Message]], Sequence[str]]
-    ) -> None:
+    def __init__(self, done: Done, clock: Clock, rows: PreparedRows) -> None:
         self._clock = clock
-        self._prepare = prepare
+        self._rows = rows
         self._changed = threading.Condition()
         self._precedence = threading.Lock()
         self._ledger = Ledger(done)
@@ -57,10 +56,15 @@ class Intake(Hooks):
     def __call__(self, messages: MessageBatch) -> None:
         """The subscription's callback. It only takes in: not being settled, the leases go on."""
         with self._precedence:
-            message_ids = self._prepare(messages)
+            made = self._rows.make(messages)
         with self._changed:
             was_empty = not self._ledger.buffered
-            arrival = self._ledger.arrived(messages, message_ids)
+            arrival = self._ledger.arrived(messages, made.message_ids)
+            # Before anybody else sees them in the buffer.
+            if arrival.buffered:
+                self._rows.keep(made, arrival.buffered)
+            if arrival.outdated:
+                self._rows.drop(arrival.outdated)
             if arrival.fresh:
                 self._last_news = self._clock.monotonic()
                 if was_empty:
@@ -73,6 +77,7 @@ class Intake(Hooks):
     def lease_lost(self, subscription: str, messages: Sequence[Message], why: LeaseLoss) -> None:
         with self._changed:
             self._ledger.lost(messages)
+            self._rows.drop(messages)
 
     def request_done(
         self,
@@ -152,6 +157,17 @@ class Intake(Hooks):
                     return False
                 self._changed.wait()
             return True
+
+    def is_quiet(self, seconds: float) -> bool:
+        """Whether nothing has come for so long."""
+        with self._changed:
+            return self._clock.monotonic() >= self._last_news + seconds
+
+    def let_go(self) -> None:
+        """Leave what is in segments to its leases: it is not given back, for it is not lost."""
+        with self._changed:
+            leased = self._ledger.leased()
+        forget(leased)
 
     def look_again(self) -> None:
         """Let whoever waits see what has changed besides."""

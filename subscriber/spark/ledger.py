@@ -29,11 +29,13 @@ class Arrival:
     """What became of newly received messages.
 
     fresh: how many were put into the buffer.
+    buffered: those that are in the buffer now: the fresh ones, and redeliveries of others there.
     done: those that are committed already, and may be acknowledged at once.
     outdated: earlier deliveries of others, of which the server will hear no more.
     """
 
     fresh: int = 0
+    buffered: list[Message] = field(default_factory=list)
     done: list[Message] = field(default_factory=list)
     outdated: list[Message] = field(default_factory=list)
 
@@ -64,6 +66,7 @@ class Ledger:
         self._segments: dict[int, list[Key]] = {}
         # The keys of all segments, while nothing has changed since somebody asked.
         self._spooled_keys: frozenset[Key] | None = None
+        # Deliveries that made no new row: what they bring is here already, or is committed.
         self.suppressed: int = 0
 
     @property
@@ -92,14 +95,14 @@ class Ledger:
             if len(self._held) == before + len(messages):
                 self._buffer += keys
                 self._bytes += sum(map(SHARE, messages))
-                return Arrival(fresh=len(messages))
+                return Arrival(len(messages), list(messages))
             # One of them is there twice.
             for key in keys:
                 self._held.pop(key, None)
         arrival = Arrival()
         for message in messages:
             self._sort(message, arrival)
-        self.suppressed += len(arrival.done)
+        self.suppressed += len(messages) - arrival.fresh
         return arrival
 
     def _knows_none(self, keys: Sequence[Key]) -> bool:
@@ -114,6 +117,7 @@ class Ledger:
                 arrival.outdated.append(outdated)
                 if not self._is_spooled(key):
                     self._bytes += message.batch.share - outdated.batch.share
+                    arrival.buffered.append(message)
         elif key in self._done:
             arrival.done.append(message)
         else:
@@ -121,6 +125,7 @@ class Ledger:
             self._buffer.append(key)
             self._bytes += message.batch.share
             arrival.fresh += 1
+            arrival.buffered.append(message)
 
     def _is_spooled(self, key: Key) -> bool:
         """Whether what is held is in a segment; else it is in the buffer."""

@@ -14,6 +14,7 @@ from protocol.clock import ManualClock
 from subscriber.hooks import StateChange
 from subscriber.message import Message, MessageBatch, Verdict
 from subscriber.spark.intake import Intake
+from subscriber.spark.prepared import Made, PreparedRows
 from subscriber.streaming.state import SubscriptionState
 from tests.spark.core.messages import batch
 from tests.subscriber.streaming.fakes import PATIENCE, Outcomes
@@ -39,9 +40,8 @@ class World:
     def __init__(self) -> None:
         self.clock = WatchedClock()
         self.done: set[str] = set()
-        self.intake = Intake(
-            self.done, self.clock, lambda messages: [one.message_id for one in messages]
-        )
+        self.rows = PreparedRows(None)
+        self.intake = Intake(self.done, self.clock, self.rows)
         self._pool = ThreadPoolExecutor(1)
 
     def wait(self, *, linger: float = 10, idle: float = 5, drain: bool = False) -> Future[bool]:
@@ -222,15 +222,41 @@ def test_a_lost_lease_is_a_lost_message(world: World) -> None:
         assert ledger.cut(1, 9, 1000) == messages[1:]
 
 
+def test_rows_are_kept_of_what_is_buffered_and_of_nothing_else(world: World) -> None:
+    """Not of what is committed and comes again, as after a seek; nor of what is in a segment, was
+    lost, or was delivered again since."""
+    world.done |= {"old", "older"}
+    for _ in range(3):
+        world.bring("old", "older")
+        assert len(world.rows) == 0
+    world.bring("a", "old", "b")
+    assert len(world.rows) == 2
+    for delivery in (2, 3):
+        world.bring("a", "b", "c", delivery=delivery)
+        assert len(world.rows) == 3
+    messages, _ = world.intake.cut(1, 4, 100)
+    world.rows.take(messages)
+    for delivery in (4, 5):
+        world.bring("a", "b", delivery=delivery)
+        assert len(world.rows) == 0
+    for delivery in (1, 2):
+        late = MessageBatch(batch(["d", "e"], delivery=delivery))
+        world.intake(late)
+        assert len(world.rows) == 2
+        world.intake.lease_lost(SUBSCRIPTION, late, "expired")
+        assert len(world.rows) == 0
+
+
 def test_the_session_s_work_comes_before_that_of_the_worker() -> None:
     """What arrives meanwhile is prepared afterwards, and nothing of it is lost."""
     begun = threading.Event()
 
-    def prepare(messages: Sequence[Message]) -> list[str]:
-        begun.set()
-        return [one.message_id for one in messages]
+    class TellingRows(PreparedRows):
+        def make(self, messages: Sequence[Message]) -> Made:
+            begun.set()
+            return super().make(messages)
 
-    intake = Intake(set(), ManualClock(), prepare)
+    intake = Intake(set(), ManualClock(), TellingRows(None))
     worker = threading.Thread(target=intake, args=[MessageBatch(batch(["a", "b"]))])
     with intake.precedence():
         worker.start()

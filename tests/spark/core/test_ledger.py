@@ -79,6 +79,19 @@ def test_what_is_done_is_suppressed_and_counted() -> None:
     assert (ledger.suppressed, ledger.buffered) == (1, 1)
 
 
+def test_every_redelivery_is_counted() -> None:
+    """Of what is buffered, in a segment, restored or committed: none of them makes a row."""
+    ledger = Ledger({"done"})
+    ledger.restore(1, ["restored"])
+    arrive(ledger, batch(["cut"]))
+    ledger.cut(2, 1, 1000)
+    arrive(ledger, batch(["buffered"]))
+    again = batch(["done", "restored", "cut", "buffered", "new"], delivery=2)
+    arrival = arrive(ledger, again)
+    assert (arrival.fresh, ledger.suppressed) == (1, 4)
+    assert arrival.buffered == again[3:]
+
+
 def test_a_segment_that_could_not_be_written_is_buffered_again() -> None:
     """In front of what came meanwhile, with the newest leases."""
     ledger = Ledger(set())

@@ -15,6 +15,11 @@ from subscriber.spark.segment import ACK_ID
 from tests.spark.core.messages import batch
 
 
+def add(rows: PreparedRows, messages: list[Message]) -> None:
+    if messages:
+        rows.keep(rows.make(messages), messages)
+
+
 def taken(rows: PreparedRows, messages: list[Message]) -> None:
     """Take the rows of messages, and compare them with those that are made of them now."""
     found = rows.take(messages)
@@ -27,8 +32,8 @@ def test_what_is_prepared_is_not_made_again() -> None:
     """The rows are taken in parts as they fit, not as they came."""
     rows = PreparedRows(None)
     messages = batch([str(number) for number in range(10)])
-    rows.add(messages[:4])
-    rows.add(messages[4:])
+    add(rows, messages[:4])
+    add(rows, messages[4:])
     for message in messages:
         # What is looked at from now on has another id.
         message.received.message.message_id += "!"
@@ -41,10 +46,25 @@ def test_rows_may_have_the_subscription() -> None:
     """Where the settings want the column."""
     rows = PreparedRows("projects/p/subscriptions/s")
     messages = batch(["a", "b"])
-    rows.add(messages[:1])
+    add(rows, messages[:1])
     assert (
         rows.take(messages).column("subscription").to_pylist() == ["projects/p/subscriptions/s"] * 2
     )
+
+
+def test_what_is_not_wanted_takes_no_memory() -> None:
+    """Neither the rows of what was no news, nor those of what was lost; the others are not made
+    again."""
+    rows = PreparedRows(None)
+    messages = batch([str(number) for number in range(6)])
+    rows.keep(rows.make(messages), messages[1:5])
+    assert len(rows) == 4
+    rows.drop([messages[0], messages[2], messages[4]])
+    assert len(rows) == 2
+    for message in messages:
+        message.received.message.message_id += "!"
+    assert rows.take([messages[1], messages[3]]).column("message_id").to_pylist() == ["1", "3"]
+    assert len(rows) == 0
 
 
 @given(
@@ -64,10 +84,12 @@ def test_any_history_gives_the_right_rows(sizes: list[int], limit: int, seed: in
         if buffer and chance.random() < 0.4:
             ids.append(chance.choice(list(buffer)))
         arrived = batch(ids, delivery=count)
-        rows.add(arrived)
+        add(rows, arrived)
         buffer.update({message.message_id: message for message in arrived})
         if buffer and chance.random() < 0.3:
-            del buffer[chance.choice(list(buffer))]
+            lost = buffer.pop(chance.choice(list(buffer)))
+            if chance.random() < 0.5:
+                rows.drop([lost])
         if buffer and chance.random() < 0.6:
             wanted = list(buffer.values())[:limit]
             taken(rows, wanted)
