@@ -27,6 +27,7 @@ _FILES = 8
 class _Generation:
     """What one file says, which is forgotten as a whole.
 
+    segments: the numbers of its segments.
     oldest, newest: wall times of its first and last line.
     is_torn: its last line was cut short by a crash, so nothing may be appended.
     """
@@ -35,6 +36,7 @@ class _Generation:
     oldest: float
     newest: float
     keys: list[Key] = field(default_factory=list)
+    segments: list[int] = field(default_factory=list)
     is_torn: bool = False
 
 
@@ -58,7 +60,6 @@ class DoneIndex:
         self._keys: set[Key] = set()
         self._generations: deque[_Generation] = deque()
         self._files = 0
-        # The highest number of a segment that was noted.
         self._newest = 0
 
     def __len__(self) -> int:
@@ -70,6 +71,15 @@ class DoneIndex:
     def isdisjoint(self, keys: Iterable[Key]) -> bool:
         """Whether none of these is here."""
         return self._keys.isdisjoint(keys)
+
+    @property
+    def newest(self) -> int:
+        """The highest number of a segment that is committed; 0: none is known."""
+        return self._newest
+
+    def knows(self, seq: int) -> bool:
+        """Whether a segment is committed; of one that is forgotten that is not known any more."""
+        return any(seq in generation.segments for generation in self._generations)
 
     @property
     def size(self) -> int:
@@ -127,6 +137,7 @@ class DoneIndex:
             self._generations.append(generation)
         generation.newest = time
         generation.keys += keys
+        generation.segments.append(seq)
         self._keys.update(keys)
         self._newest = max(self._newest, seq)
 

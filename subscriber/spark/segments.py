@@ -1,19 +1,22 @@
-"""The steps of a segment: cut from the buffer, found for a replay, acknowledged and forgotten."""
+"""The steps of a segment: cut from the buffer, put back, acknowledged and forgotten."""
 
 from __future__ import annotations
 
 import logging
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from protocol.clock import Clock
 from subscriber.message import MessageBatch
 
+from .agreement import Agreement
 from .disk import Disk
 from .done_index import DoneIndex
-from .errors import MissingSegment
 from .intake import Intake
 from .prepared import PreparedRows
-from .segment import SegmentFile, encode
+from .segment import encode
 from .settings import IngestSettings
 from .spool import Spool
 
@@ -35,16 +38,18 @@ class Cut(NamedTuple):
 class Segments:
     """Owner of the spool, of the done index, and of the rows that were made before.
 
-    One thread at a time calls it; beside it another may `find` segments and ask for the spool's
+    One thread at a time calls it; beside it another may look for a segment and ask for the spool's
     size, and the subscription's worker adds rows and asks the done index.
     """
 
     def __init__(self, settings: IngestSettings, disk: Disk, clock: Clock) -> None:
-        self._fail_on_missing = settings.fail_on_missing_segment
-        subscription = settings.subscription if settings.include_subscription else None
+        self._clock = clock
         self.spool: Spool = Spool(settings, disk, clock)
         self.done: DoneIndex = DoneIndex(settings, disk, clock)
-        self.rows: PreparedRows = PreparedRows(subscription)
+        self.rows: PreparedRows = PreparedRows(settings.column_subscription)
+        self.agreement: Agreement = Agreement(
+            self.spool, self.done, is_lenient=not settings.fail_on_missing_segment
+        )
 
     def open(self) -> None:
         """Take the spool's lock and read what is there.
@@ -58,14 +63,13 @@ class Segments:
         except BaseException:
             self.spool.close()
             raise
+        self.spool.note_used(self.done.newest)
 
     def close(self) -> None:
         """Let the spool go. Idempotent."""
         self.spool.close()
 
-    def cut(
-        self, intake: Intake, seq: int, within: tuple[int, int], until: float | None
-    ) -> Cut | None:
+    def cut(self, intake: Intake, within: tuple[int, int], until: float | None) -> Cut | None:
         """Make a segment of the first of the buffer; None if there is nothing in it any more.
 
         Args:
@@ -75,12 +79,14 @@ class Segments:
         Raises:
             SpoolError: it cannot be written; then its messages are in the buffer again.
         """
+        seq = self.spool.newest + 1
         messages, is_all = intake.cut(seq, *within)
         if not messages:
             # Their leases were lost since somebody saw them.
             return None
         try:
-            data, batches = encode(self.rows.take(messages))
+            rows = self.rows.take(messages)
+            data, batches = encode(rows)
             self.spool.write(seq, len(messages), batches, data)
         except BaseException:
             self.put_back(intake, seq)
@@ -88,30 +94,25 @@ class Segments:
         is_last = False
         if until is not None and is_all and len(messages) < within[0]:
             # Caught up with, and younger than the run: without an end, it would follow the topic.
-            is_last = all(message.published[0] > until for message in messages)
+            is_last = self._are_younger(rows.column("publish_time"), until)
         return Cut(seq, within, is_last)
+
+    def _are_younger(self, times: pa.Array, than: float) -> bool:
+        """Whether all of these times of publishing are behind that time of the driver's clock.
+
+        They are the server's. One that is still to come shows that the driver's clock is slow, and
+        by how much at least.
+        """
+        found = pc.min_max(times.cast(pa.int64())).as_py()
+        oldest: float = found["min"] / 1e6
+        newest: float = found["max"] / 1e6
+        return oldest > than + max(newest - self._clock.now(), 0.0)
 
     def put_back(self, intake: Intake, seq: int) -> None:
         """A segment that nobody was told of is none: its messages are in the buffer again."""
         with intake.ledger() as ledger:
             ledger.put_back(seq)
-        self.spool.remove(seq)
-
-    def find(self, start: int, end: int) -> list[SegmentFile]:
-        """The segments after `start`, up to and with `end`, in order.
-
-        Raises:
-            MissingSegment: one is lost (unless the settings allow that).
-        """
-        found = []
-        for seq in range(start + 1, end + 1):
-            try:
-                found.append(self.spool.get(seq))
-            except MissingSegment as error:
-                if self._fail_on_missing:
-                    raise
-                _log.warning("%s; it is taken for empty, as the settings say", error)
-        return found
+        self.spool.take_back(seq)
 
     def settle(self, intake: Intake, committed: int) -> None:
         """Acknowledge the segments up to `committed`, one after the other. Never raises.

@@ -15,7 +15,7 @@ from .ahead import WorkAhead as WorkAhead
 from .disk import Disk
 from .errors import SpoolError
 from .feed import Feed
-from .intake import Intake, forget
+from .intake import Intake
 from .limit import Limit as Limit
 from .recovery import Recovery
 from .segment import SegmentFile
@@ -46,11 +46,12 @@ class IngestSession:
     """Batches of a subscription, kept on disk from the moment when they are planned to the proof
     that they are committed; acknowledged then, and not before.
 
-    A batch is a segment of the spool and has a number. The offset n stands for the segments 1 to n.
-    The caller is an engine that plans a range of offsets, writes it down, processes it, and comes
+    A batch is a segment of the spool. Its number, higher than any before, is the offset at its end.
+    The caller is an engine that plans a batch, writes its offsets down, processes it, and comes
     back: `latest(n)` and `commit(n)` are its proof that everything up to n is committed. After a
-    crash it asks for the `segments` of the range that was planned and not committed, or, if there
-    is none, for the `latest`: whichever of the two comes first tells what to keep.
+    crash it asks for the `segments` of the batch that was planned and not committed, or, if there
+    is none, for the `latest`: whichever of the two comes first tells what to keep. What is beyond
+    is of no use to it, and is given back.
 
     One thread at a time calls the methods. The first call that needs them takes the spool's lock,
     opens the subscription and begins its threads; `close` ends all of that. With `work_ahead`, what
@@ -59,9 +60,10 @@ class IngestSession:
     ahead is planned when it is asked for; until then it is as if it were not there, also for who
     finds it after a crash.
 
-    Guarantees: a message is acknowledged only when its segment is committed or when its id is in
-    the done index; a segment always has the same bytes; what was received and not acknowledged
-    comes again, here or elsewhere, within `lease_seconds` of the end of the process.
+    Guarantees: a message is acknowledged only when its segment is committed, by the engine that
+    says so, or when its id is in the done index; a segment always has the same bytes; what was
+    received and not acknowledged comes again, here or elsewhere, within `lease_seconds` of the end
+    of the process.
 
     Args:
         work_ahead: see WorkAhead.
@@ -90,6 +92,8 @@ class IngestSession:
         # From the segment with this number on the next one is written ahead.
         self._ahead_from = 0
         self._closed = False
+        # What the engine's offsets name as their spool, if they do.
+        self._claimed: str | None = None
         # The newest offset that was seen, and what is known to be committed.
         self._seq = 0
         self._committed = 0
@@ -98,6 +102,16 @@ class IngestSession:
         self._drained = False
 
     # ---- what the engine calls -----------------------------------------------------------------
+
+    @property
+    def spool_id(self) -> str:
+        """What offsets are to name, so that those of another spool are not taken for this one's.
+        Known from the first `latest` or `segments` on."""
+        return self._segments.spool.id
+
+    def claim(self, spool_id: str | None) -> None:
+        """The offsets of the next call name this spool; None: none. Another one is refused."""
+        self._claimed = spool_id
 
     def prepare_available_now(self) -> None:
         """Let `latest` come to an end: when nothing has come for the settings' `drain_wait`, or
@@ -110,7 +124,8 @@ class IngestSession:
         `start` is the offset up to which everything is committed.
 
         Raises:
-            SpoolError: the spool cannot be used, or cannot take the batch.
+            SpoolError: the spool cannot be used, is not that of the offset, or cannot take the
+                batch.
             RpcError: the subscription has ended for good: it does not exist, say.
             SubscriberClosed: this session is closed.
         """
@@ -118,7 +133,7 @@ class IngestSession:
         within = (limit or Limit()).within(self._settings)
         self._end_ahead(intake)
         ready = self._next
-        if ready is not None and (ready.seq, ready.within) == (start + 1, within):
+        if ready is not None and (self._seq, ready.within) == (start, within):
             self._next = None
             return self._plan(ready, intake)
         self._take_back(intake)
@@ -132,28 +147,29 @@ class IngestSession:
             if self._wait(intake, *within):
                 feed.check()
                 with intake.precedence():
-                    cut = self._segments.cut(intake, start + 1, within, self._until)
+                    cut = self._segments.cut(intake, within, self._until)
                 return start if cut is None else self._plan(cut, intake)
             feed.check()
             self._drained = self._until is not None
         if self._drained:
             # Nothing more is to come, and this may be the last call: let the server answer now.
-            self._let_go(intake)
+            intake.let_go()
             feed.stop(_DRAIN_FLUSH)
         return start
 
     def segments(self, start: int, end: int) -> list[SegmentFile]:
-        """The segments after `start`, up to and with `end`, in order.
+        """The segment of the batch between these offsets, in a list: it is empty where there is no
+        batch, or the segment is lost and the settings allow that.
 
         Raises:
-            MissingSegment: one is lost (unless the settings allow that).
+            MissingSegment: it is lost.
             SpoolError, SubscriberClosed: as `latest`.
         """
         if end <= start:
             return []
         self._begin(start, end)
         self.commit(start)
-        return self._segments.find(start, end)
+        return self._segments.agreement.find(end)
 
     def commit(self, end: int) -> None:
         """Everything up to `end` is committed: let it be acknowledged (`Segments.settle`).
@@ -166,6 +182,12 @@ class IngestSession:
         if is_news or not self._ahead.is_under_way:
             self._end_ahead(self._intake)
             self._segments.settle(self._intake, self._committed)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the last `latest` ended because nothing more came, and not at a limit."""
+        intake, wait = self._intake, self._settings.drain_wait
+        return self._drained or (intake is not None and intake.is_quiet(wait))
 
     def report(self) -> dict[str, int]:
         """How it stands, in numbers; before the first call there is nothing."""
@@ -192,7 +214,7 @@ class IngestSession:
             if self._intake is not None and self._feed is not None:
                 self._end_ahead(self._intake)
                 self._take_back(self._intake)
-                self._let_go(self._intake)
+                self._intake.let_go()
                 self._feed.close(timeout)
         finally:
             if self._intake is not None:
@@ -215,14 +237,17 @@ class IngestSession:
         """
         if self._closed:
             raise SubscriberClosed("this session is closed; make a new one")
-        self._seq = max(self._seq, planned)
-        self._committed = max(self._committed, committed)
         if self._intake is None:
             self._segments.open()
-            self._intake = Intake(self._segments.done, self._clock, self._segments.rows.add)
+            self._intake = Intake(self._segments.done, self._clock, self._segments.rows)
+        if self._feed is None or planned > self._seq:
+            self._segments.agreement.check(self._claimed, committed, planned)
+        self._seq = max(self._seq, planned)
+        self._committed = max(self._committed, committed)
         if self._feed is None:
-            # First, as it may raise.
-            self._segments.find(committed, planned)
+            if planned > committed:
+                # First, as it may raise.
+                self._segments.agreement.find(planned)
             return self._intake, self._receive(self._intake, planned)
         return self._intake, self._feed
 
@@ -235,13 +260,6 @@ class IngestSession:
         )
         recovery.adopt(feed)
         return feed
-
-    @staticmethod
-    def _let_go(intake: Intake) -> None:
-        """Leave what is in segments to its leases: it is not given back, for it is not lost."""
-        with intake.ledger() as ledger:
-            leased = ledger.leased()
-        forget(leased)
 
     # ---- batches -------------------------------------------------------------------------------
 
@@ -271,10 +289,10 @@ class IngestSession:
             *last.within, self._ahead.is_over
         ):
             try:
-                self._next = self._segments.cut(intake, last.seq + 1, last.within, self._until)
+                self._next = self._segments.cut(intake, last.within, self._until)
             except SpoolError as error:
                 # Not to be told: when it is asked for, the one before may be gone.
-                _log.debug("segment %d is not written ahead: %s", last.seq + 1, error)
+                _log.debug("nothing is written ahead of segment %d: %s", last.seq, error)
                 self._ahead_from = last.seq + _PAUSE_WITHOUT_ROOM
 
     def _end_ahead(self, intake: Intake) -> None:

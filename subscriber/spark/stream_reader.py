@@ -24,9 +24,10 @@ from .planning import plan
 if TYPE_CHECKING:
     from .session import IngestSession
 
-# An offset is the number of the last segment. Spark compares offsets as texts.
-Offset = dict[str, int]
-_SEQ = "seq"
+# An offset is the number of the last segment, and the id of the spool that has it; before the first
+# segment there is no spool to name. Spark compares offsets as texts.
+Offset = dict[str, Any]
+_SEQ, _SPOOL = "seq", "spool"
 
 # New objects, and younger searches, between two searches of each of the three generations.
 _GC_THRESHOLDS = (50_000, 20, 50)
@@ -75,11 +76,12 @@ class PubSubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 bound = Limit(bytes=max_bytes)
             case _:
                 bound = Limit()
-        seq = self._running().latest(start[_SEQ], bound)
-        return start if seq == start[_SEQ] else {_SEQ: seq}
+        session = self._asked(start)
+        seq = session.latest(start[_SEQ], bound)
+        return start if seq == start[_SEQ] else {_SEQ: seq, _SPOOL: session.spool_id}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        segments = self._running().segments(start[_SEQ], end[_SEQ])
+        segments = self._asked(end).segments(start[_SEQ], end[_SEQ])
         return plan(segments, self._options.layout)
 
     def commit(self, end: Offset) -> None:
@@ -96,6 +98,12 @@ class PubSubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+    def _asked(self, offset: Offset) -> IngestSession:
+        """The session, told whose offset it gets."""
+        session = self._running()
+        session.claim(offset.get(_SPOOL))
+        return session
 
     def _running(self) -> IngestSession:
         if self._session is None:

@@ -18,6 +18,7 @@ def batch(
     share: int = 10,
     delivery: int = 1,
     data: bytes = b"",
+    published: Sequence[float] = (),
 ) -> list[Message]:
     """The messages of one response; the ack id tells which delivery of its message it is."""
     received = [
@@ -26,6 +27,8 @@ def batch(
         )
         for one in ids
     ]
+    for one, seconds in zip(received, published, strict=False):
+        one.message.publish_time.FromMilliseconds(round(seconds * 1000))
     response = pubsub.StreamingPullResponse(received_messages=received)
     return Batch(outcomes or Outcomes(), 0.0, share, response).messages()
 

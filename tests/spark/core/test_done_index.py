@@ -51,6 +51,17 @@ def test_it_survives_its_process(tmp_path: Path) -> None:
         assert one.size == sum(path.stat().st_size for path in files(tmp_path))
 
 
+def test_it_knows_which_segments_are_committed(tmp_path: Path) -> None:
+    """In a later process, too, for as long as it knows their messages."""
+    index = index_in(tmp_path)
+    assert (index.newest, index.knows(0)) == (0, False)
+    index.add(3, [1])
+    index.add(7, [])
+    for one in (index, index_in(tmp_path)):
+        assert one.newest == 7
+        assert [seq for seq in range(9) if one.knows(seq)] == [3, 7]
+
+
 def test_a_line_cut_short_by_a_crash_never_was(tmp_path: Path) -> None:
     """Its segment is still there, and is noted again; later lines are read after another crash."""
     index_in(tmp_path).add(1, [1])
@@ -117,8 +128,7 @@ def test_ids_are_forgotten_when_they_are_too_many(tmp_path: Path) -> None:
 
 
 def test_an_id_noted_twice_is_forgotten_once(tmp_path: Path) -> None:
-    """As after a crash between the note and the end of its segment, or with a new checkpoint, whose
-    numbers begin anew."""
+    """As after a crash between the note and the end of its segment."""
     index_in(tmp_path).add(2, [1, 2])
     index = index_in(tmp_path)
     index.add(2, [1, 2])

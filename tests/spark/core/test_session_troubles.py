@@ -71,7 +71,7 @@ def test_a_lost_segment_is_an_error_unless_allowed(world: World) -> None:
     session.segments(0, 1)[0].path.unlink()
     session.close()
     before = threads()
-    with pytest.raises(MissingSegment, match="segment 1"):
+    with pytest.raises(MissingSegment, match=r"segment 1 .*failOnMissingSegment"):
         world.session().segments(0, 1)
     assert threads() == before
     world.sessions[-1].close()

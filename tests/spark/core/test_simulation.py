@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from emulator import Emulator
+from subscriber.spark.errors import SpoolError
 from subscriber.spark.session import WorkAhead
 from tests.spark.core.world import (
     LEASE,
@@ -173,3 +175,75 @@ def test_nothing_is_lost_or_doubled(
             query.live(run)
         query.live_to_the_end()
         query.check_end()
+
+
+class Life(NamedTuple):
+    """A run of one of several queries that share a subscription, and that somebody mixes up.
+
+    checkpoint: the number of its checkpoint and sink.
+    back: how many of its lives are undone before, by an older copy of the two.
+    spool: the number of the spool that it is given.
+    """
+
+    checkpoint: int
+    back: int
+    spool: int
+    run: Run
+
+
+LIVES = st.builds(
+    Life,
+    checkpoint=st.integers(0, 1),
+    back=st.sampled_from([0, 0, 0, 1, 2]),
+    spool=st.integers(0, 1),
+    run=RUNS,
+)
+
+
+class MixedUp(Query):
+    """Queries whose checkpoints and spools are not kept together."""
+
+    def __init__(self, broker: Emulator, folder: Path, **settings: Any) -> None:
+        super().__init__(broker, folder, [""], **settings)
+        self._spools = [settings_of(broker, folder / name, **settings) for name in ("a", "b")]
+        self._copies = [[(Checkpoint(), Sink())], [(Checkpoint(), Sink())]]
+        self._committed: set[str] = set()
+
+    def live_one(self, life: Life) -> None:
+        copies = self._copies[life.checkpoint]
+        del copies[max(len(copies) - life.back, 1) :]
+        self.checkpoint, self.sink = copy.deepcopy(copies[-1])
+        self.settings = self._spools[life.spool]
+        # What the one before had comes to this one.
+        self.broker.clock.advance(LEASE)
+        self.publish(3)
+        try:
+            self.live(life.run)
+        except SpoolError:
+            # Refused: they do not belong together.
+            self.check_acks()
+        copies.append((self.checkpoint, self.sink))
+
+    def check_acks(self) -> None:
+        """What is acknowledged was committed, by one of them."""
+        self._committed.update(self.sink.column("message_id", self.checkpoint))
+        assert acked(self.broker) <= self._committed
+
+
+@examples(max_examples=40)
+@given(
+    count=st.integers(1, 9),
+    batch=st.integers(1, 5),
+    lives=st.lists(LIVES, min_size=2, max_size=7),
+)
+def test_nothing_is_acknowledged_that_was_not_committed(
+    shared_broker: Emulator, count: int, batch: int, lives: list[Life]
+) -> None:
+    """However checkpoints and spools are mixed up, and older copies of checkpoints are restored."""
+    shared_broker.reset()
+    make_subscription(shared_broker)
+    with tempfile.TemporaryDirectory() as folder:
+        queries = MixedUp(shared_broker, Path(folder), max_messages_per_trigger=batch)
+        queries.publish(count)
+        for life in lives:
+            queries.live_one(life)

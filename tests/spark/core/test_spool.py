@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import threading
 from collections.abc import Iterator
@@ -79,10 +78,46 @@ def test_a_crash_in_the_middle_of_a_write_leaves_nothing(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["LOCK", "meta.json"]
 
 
-def test_a_missing_segment_is_named(tmp_path: Path, spool: Spool) -> None:
-    """With those that are there, and what may be done."""
+def test_no_number_is_used_twice(tmp_path: Path, spool: Spool) -> None:
+    """Of those that somebody may have heard of: also when nothing else is left of them."""
+    assert spool.newest == 0
+    for seq in (1, 2, 3):
+        write(spool, seq)
+    spool.take_back(3)
+    assert spool.newest == 2
+    spool.remove(2)
+    assert spool.newest == 2
+    write(spool, 3)
     write(spool, 4)
-    with pytest.raises(MissingSegment, match=r"segment 3 .*\[4\].*failOnMissingSegment"):
+    spool.discard_after(1)
+    assert (spool.numbers, spool.newest) == ([1], 4)
+    spool.remove(1)
+    spool.close()
+    other = spool_in(tmp_path)
+    other.open()
+    assert (other.numbers, other.newest, other.id) == ([], 4, spool.id)
+    other.close()
+
+
+def test_what_cannot_be_discarded_is_an_error(tmp_path: Path) -> None:
+    """Left there, it would be taken for committed one day."""
+
+    class Stubborn(Disk):
+        def delete(self, path: Path) -> None:
+            raise OSError(errno.EROFS, "Read-only file system")
+
+    spool = spool_in(tmp_path, disk=Stubborn())
+    spool.open()
+    write(spool, 7)
+    with pytest.raises(SpoolError, match=r"beyond 6 .*Read-only.*never committed"):
+        spool.discard_after(6)
+    spool.close()
+
+
+def test_a_missing_segment_is_named(tmp_path: Path, spool: Spool) -> None:
+    """With those that are there."""
+    write(spool, 4)
+    with pytest.raises(MissingSegment, match=r"segment 3 .*\[4\]"):
         spool.get(3)
     spool.get(4).path.unlink()
     with pytest.raises(MissingSegment):
@@ -101,6 +136,7 @@ def test_a_damaged_segment_counts_as_missing(
     other.open()
     with pytest.raises(MissingSegment):
         other.get(1)
+    assert other.newest == 1
     other.close()
     assert path.exists()
     assert "damaged" in caplog.text
@@ -145,13 +181,13 @@ def test_it_belongs_to_one_subscription(tmp_path: Path, spool: Spool) -> None:
 
 @pytest.mark.parametrize(
     ("meta", "error"),
-    [(b"{", "damaged"), (b"[]", "damaged"), (json.dumps({"format": 2, "subscription": ""}), "2")],
+    [(b"{", "damaged"), (b"[]", "damaged"), (b'{"format": 1}', "damaged"), (b'{"format": 2}', "2")],
 )
 def test_a_spool_that_is_not_understood_is_not_used(
-    tmp_path: Path, meta: str | bytes, error: str
+    tmp_path: Path, meta: bytes, error: str
 ) -> None:
     """One of a later version, say."""
-    (tmp_path / "meta.json").write_bytes(meta if isinstance(meta, bytes) else meta.encode())
+    (tmp_path / "meta.json").write_bytes(meta)
     with pytest.raises(SpoolError, match=error):
         spool_in(tmp_path).open()
 
