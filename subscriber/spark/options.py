@@ -54,6 +54,8 @@ _BATCH: dict[str, tuple[Kind, str]] = {
     "maxBytes": (SIZE, "max_bytes_per_trigger"),
     "maxSeconds": (SECONDS, "linger"),
 }
+# For a DataFrame that BatchRead.load makes, not for users: the number of the read that it is for.
+READ = "readNumber"
 _LAYOUT: dict[str, Kind] = {
     "numPartitions": COUNT,
     "partitionBy": choice("rows", "orderingKey"),
@@ -61,7 +63,11 @@ _LAYOUT: dict[str, Kind] = {
 }
 
 _STREAM_KINDS = {name: kind for name, (kind, _) in {**_SOURCE, **_STREAM}.items()} | _LAYOUT
-_BATCH_KINDS = {name: kind for name, (kind, _) in {**_SOURCE, **_BATCH}.items()} | _LAYOUT
+_BATCH_KINDS = {
+    **{name: kind for name, (kind, _) in {**_SOURCE, **_BATCH}.items()},
+    **_LAYOUT,
+    READ: COUNT,
+}
 
 
 def stream_option_names() -> set[str]:
@@ -70,8 +76,8 @@ def stream_option_names() -> set[str]:
 
 
 def batch_option_names() -> set[str]:
-    """Of `read`."""
-    return set(_BATCH_KINDS)
+    """Of `read`, for users."""
+    return set(_BATCH_KINDS) - {READ}
 
 
 def check_names(given: Mapping[str, str]) -> None:
@@ -90,11 +96,14 @@ class Layout:
     partitions: how many; None: one for each 25,000 rows.
     by_key: rows with the same ordering key come into the same partition, in their order.
     inline: partitions carry their rows, where executors do not see the spool's files.
+    subscription: what all rows have in the column of this name, whatever was wanted when their
+        segment was written; None: they have no such column.
     """
 
     partitions: int | None = None
     by_key: bool = False
     inline: bool = True
+    subscription: str | None = None
 
 
 @dataclass(frozen=True)
@@ -113,16 +122,20 @@ class StreamOptions:
         """
         values = read_options(_STREAM_KINDS, given)
         _require(values, "readStream")
-        fields = _fields({**_SOURCE, **_STREAM}, values)
-        return cls(IngestSettings(**fields), _layout(values, files_are_shared))
+        settings = IngestSettings(**_fields({**_SOURCE, **_STREAM}, values))
+        return cls(settings, _layout(values, settings, files_are_shared))
 
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """What `read` was told."""
+    """What `read` was told.
+
+    read: the number of the read that the DataFrame is for; None: whichever there is.
+    """
 
     settings: IngestSettings
     layout: Layout
+    read: int | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, str], *, files_are_shared: bool) -> BatchOptions:
@@ -130,6 +143,7 @@ class BatchOptions:
         values = read_options(_BATCH_KINDS, given)
         _require(values, "read")
         fields = {
+            "is_single": True,
             "max_messages_per_trigger": DEFAULT_MAX_MESSAGES,
             "max_bytes_per_trigger": DEFAULT_MAX_BYTES,
             "linger": DEFAULT_MAX_SECONDS,
@@ -137,7 +151,8 @@ class BatchOptions:
             "lease_seconds": BATCH_LEASE_SECONDS,
             **_fields({**_SOURCE, **_BATCH}, values),
         }
-        return cls(IngestSettings(**fields), _layout(values, files_are_shared))
+        settings = IngestSettings(**fields)
+        return cls(settings, _layout(values, settings, files_are_shared), values.get(READ))
 
 
 def _require(values: Mapping[str, Any], what: str) -> None:
@@ -153,10 +168,11 @@ def _fields(table: Mapping[str, tuple[Kind, str]], values: Mapping[str, Any]) ->
     return {field: values[name] for name, (_, field) in table.items() if name in values}
 
 
-def _layout(values: Mapping[str, Any], files_are_shared: bool) -> Layout:
+def _layout(values: Mapping[str, Any], settings: IngestSettings, files_are_shared: bool) -> Layout:
     transport = values.get("transport", "auto")
     return Layout(
         partitions=values.get("numPartitions"),
         by_key=values.get("partitionBy") == "orderingKey",
         inline=not files_are_shared if transport == "auto" else transport == "inline",
+        subscription=settings.column_subscription,
     )

@@ -18,9 +18,11 @@ from pyspark.sql.datasource import InputPartition
 from . import segment
 from .segment import SegmentFile, from_bytes
 
+SUBSCRIPTION = "subscription"
+
 
 class Piece(NamedTuple):
-    """Record batches [first, last) of a segment."""
+    """Rows [first, last) of a segment."""
 
     file: SegmentFile
     first: int
@@ -35,16 +37,27 @@ class Share(NamedTuple):
 
 
 class FilePartition(InputPartition):
-    """Rows that the executor reads from the spool itself."""
+    """Rows that the executor reads from the spool itself.
 
-    def __init__(self, pieces: Sequence[Piece], share: Share | None = None) -> None:
+    subscription: as `Layout` has it.
+    """
+
+    def __init__(
+        self,
+        pieces: Sequence[Piece],
+        share: Share | None = None,
+        subscription: str | None = None,
+    ) -> None:
         super().__init__(None)
         self.pieces = pieces
         self.share = share
+        self.subscription = subscription
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         found = (
-            batch for piece in self.pieces for batch in piece.file.read(piece.first, piece.last)
+            with_subscription(self.subscription, batch)
+            for piece in self.pieces
+            for batch in piece.file.read(piece.first, piece.last)
         )
         return found if self.share is None else (rows_of(self.share, batch) for batch in found)
 
@@ -65,6 +78,20 @@ class PartitionReader:
 
     def read(self, partition: FilePartition | InlinePartition) -> Iterator[pa.RecordBatch]:
         return iter(partition.batches())
+
+
+def with_subscription(name: str | None, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with the column `subscription`, or without it if there is no name for it.
+
+    A segment has it if it was wanted when it was written; by a query that was begun again with
+    other options, say, it is not what is wanted now.
+    """
+    if (name is not None) == (SUBSCRIPTION in batch.schema.names):
+        return batch
+    if name is None:
+        return batch.drop_columns([SUBSCRIPTION])
+    column = pa.repeat(pa.scalar(name, pa.string()), batch.num_rows)
+    return batch.append_column(SUBSCRIPTION, column)
 
 
 def rows_of(share: Share, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -16,30 +17,60 @@ from .segment import SegmentFile
 # faster than five.
 ROWS_FOR_A_TASK = 25_000
 
+# Of the rows that travel with a task. Spark sends a task as one message, which is refused if it is
+# larger than `spark.rpc.message.maxSize`, 128 MiB by default; and again at each new attempt.
+INLINE_BYTES = 16 * 1024 * 1024
+
 
 def plan(segments: Sequence[SegmentFile], layout: Layout) -> list[InputPartition]:
     """Partitions that together hold each row of the segments once."""
-    if not segments:
-        return [FilePartition([])]
-    pieces = [
-        Piece(file, number, number + 1) for file in segments for number in range(file.batches)
-    ]
     rows = sum(file.rows for file in segments)
-    wanted = layout.partitions or math.ceil(rows / ROWS_FOR_A_TASK)
+    if not rows:
+        return [FilePartition([])]
+    count = min(layout.partitions or math.ceil(rows / ROWS_FOR_A_TASK), rows)
     if layout.by_key:
-        whole = [Piece(file, 0, file.batches) for file in segments]
-        count = max(1, min(wanted, rows))
-        found = [FilePartition(whole, Share(index, count)) for index in range(count)]
+        found = _by_key(segments, count, layout)
     else:
-        count = max(1, min(wanted, len(pieces)))
-        found = [FilePartition(list(run)) for run in _runs(pieces, count)]
+        borders = [rows * number // count for number in range(count + 1)]
+        found = [run for pair in pairwise(borders) for run in _runs(segments, *pair, layout)]
     return [_inlined(each) if layout.inline else each for each in found]
 
 
-def _runs(pieces: Sequence[Piece], count: int) -> Iterator[Sequence[Piece]]:
-    """The pieces in `count` runs of about the same length."""
-    for index in range(count):
-        yield pieces[len(pieces) * index // count : len(pieces) * (index + 1) // count]
+def _runs(
+    segments: Sequence[SegmentFile], first: int, last: int, layout: Layout
+) -> Iterator[FilePartition]:
+    """The rows [first, last) of all segments, one behind the other; in halves, and halves of
+    these, if that is what it takes to send them."""
+    run = FilePartition(list(_pieces(segments, first, last)), subscription=layout.subscription)
+    if layout.inline and last - first > 1 and _size(run) > INLINE_BYTES:
+        middle = (first + last) // 2
+        yield from _runs(segments, first, middle, layout)
+        yield from _runs(segments, middle, last, layout)
+    else:
+        yield run
+
+
+def _pieces(segments: Sequence[SegmentFile], first: int, last: int) -> Iterator[Piece]:
+    start = 0
+    for file in segments:
+        low, high = max(first - start, 0), min(last - start, file.rows)
+        if low < high:
+            yield Piece(file, low, high)
+        start += file.rows
+
+
+def _by_key(segments: Sequence[SegmentFile], count: int, layout: Layout) -> list[FilePartition]:
+    whole = [Piece(file, 0, file.rows) for file in segments]
+    if layout.inline:
+        # At a guess: the rows of a key cannot be divided.
+        count = max(count, math.ceil(sum(file.size for file in segments) / INLINE_BYTES))
+    return [
+        FilePartition(whole, Share(number, count), layout.subscription) for number in range(count)
+    ]
+
+
+def _size(partition: FilePartition) -> int:
+    return sum(batch.nbytes for batch in partition.batches())
 
 
 def _inlined(partition: FilePartition) -> InlinePartition:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-# Of one Arrow batch in a segment. A segment is divided between batches, so they must not be few;
-# each costs its reader something, so they must not be many.
+# Of one Arrow batch in a segment. Readers go through it batch by batch, so they must not be large;
+# each costs something, so they must not be many.
 BATCH_ROWS = 4096
 BATCH_BYTES = 16 * 1024 * 1024
 
@@ -22,7 +22,7 @@ class SegmentFile:
     """One segment on disk. It never changes, and may be sent to another process that sees the file.
 
     seq: its number; that of the first is 1.
-    batches: Arrow batches in it, by which it may be divided.
+    batches: Arrow batches in it.
     size: bytes of the file.
     """
 
@@ -46,11 +46,25 @@ class SegmentFile:
             return cls(path, seq, rows, reader.num_record_batches, file.size())
 
     def read(self, first: int = 0, last: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of its batches `first` up to but without `last`; the memory is the file's."""
+        """Its rows `first` up to but without `last`, from 0; the memory is the file's.
+
+        Raises:
+            FileNotFoundError: this machine does not see the file, or it is deleted.
+        """
+        if not self.path.exists():
+            raise FileNotFoundError(
+                f"segment {self.path} is not here. Either its rows were acknowledged, and the "
+                "DataFrame has none any more: store or cache rows before ack(), and load() the "
+                "next; or this machine does not see the driver's files: set transport to inline"
+            )
         with pa.memory_map(str(self.path)) as file, pa.ipc.open_file(file) as reader:
-            for number in range(first, self.batches if last is None else last):
+            start, end = 0, self.rows if last is None else last
+            for number in range(self.batches):
                 batch = reader.get_batch(number)
-                yield batch.drop_columns([ACK_ID])
+                low, high = max(first - start, 0), min(end - start, batch.num_rows)
+                if low < high:
+                    yield batch.slice(low, high - low).drop_columns([ACK_ID])
+                start += batch.num_rows
 
     def to_bytes(self, first: int = 0, last: int | None = None) -> bytes:
         """As `read`, as an Arrow stream, for a process that does not see the file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -15,7 +16,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from subscriber.spark.batch_reader import PubSubBatchReader
 from subscriber.spark.options import BatchOptions, Layout, StreamOptions
-from subscriber.spark.partition import FilePartition, InlinePartition, Share, rows_of
+from subscriber.spark.partition import (
+    FilePartition,
+    InlinePartition,
+    Share,
+    rows_of,
+    with_subscription,
+)
 from subscriber.spark.planning import plan
 from subscriber.spark.rows import row_schema
 from subscriber.spark.segment import ACK_ID, SegmentFile
@@ -59,24 +66,63 @@ def segments(tmp_path: Path) -> list[SegmentFile]:
     return [segment(tmp_path, 1, batches[:3]), segment(tmp_path, 2, batches[3:])]
 
 
-def ids_of(partition: object) -> list[int]:
+def batches_of(partition: object) -> list[pa.RecordBatch]:
     assert isinstance(partition, FilePartition | InlinePartition)
-    found = [batch.column("message_id").to_pylist() for batch in partition.batches()]
+    return list(partition.batches())
+
+
+def ids_of(partition: object) -> list[int]:
+    found = [batch.column("message_id").to_pylist() for batch in batches_of(partition)]
     return [int(one) for ids in found for one in ids]
 
 
 @pytest.mark.parametrize("inline", [True, False])
 @pytest.mark.parametrize(
     ("wanted", "lengths"),
-    [(None, [40]), (1, [40]), (2, [20, 20]), (3, [10, 10, 20]), (9, [10] * 4)],
+    [(None, [40]), (1, [40]), (2, [20, 20]), (3, [13, 13, 14]), (8, [5] * 8), (99, [1] * 40)],
 )
 def test_rows_are_dealt_out_in_runs(
     segments: list[SegmentFile], wanted: int | None, lengths: list[int], inline: bool
 ) -> None:
-    """By Arrow batches, over the segments' borders, in order."""
+    """As many as were asked for, of about the same length, over the segments' borders, in order."""
     parts = [ids_of(part) for part in plan(segments, Layout(partitions=wanted, inline=inline))]
     assert [len(part) for part in parts] == lengths
     assert [one for part in parts for one in part] == list(range(40))
+
+
+def test_tasks_that_carry_rows_are_small_enough_to_send(tmp_path: Path) -> None:
+    """However few were asked for, and wherever the large rows are. One row may be larger."""
+    large = [b"x" * 400] * 20 + [b"x" * 10] * 80
+    batch = rows([str(i) for i in range(100)], [""] * 100)
+    file = segment(tmp_path, 1, [batch.set_column(1, "data", pa.array(large))])
+    with patch("subscriber.spark.planning.INLINE_BYTES", 2500):
+        parts = plan([file], Layout(partitions=2, inline=True))
+        shares = plan([file], Layout(partitions=2, inline=True, by_key=True))
+        alone = plan([file], Layout(partitions=100, inline=True))
+    assert [one for part in parts for one in ids_of(part)] == list(range(100))
+    assert all(batch.nbytes <= 2500 for part in parts for batch in batches_of(part))
+    assert len(shares) > 2
+    assert sorted(one for part in shares for one in ids_of(part)) == list(range(100))
+    assert len(alone) == 100
+    assert len(plan([file], Layout(partitions=2, inline=False))) == 2
+
+
+@pytest.mark.parametrize("by_key", [True, False])
+@pytest.mark.parametrize("inline", [True, False])
+@pytest.mark.parametrize("wanted", [None, "projects/p/subscriptions/s"])
+@pytest.mark.parametrize("written", [None, "projects/p/subscriptions/s"])
+def test_rows_have_the_columns_that_are_wanted_now(
+    tmp_path: Path, written: str | None, wanted: str | None, inline: bool, by_key: bool
+) -> None:
+    """Of a segment, too, that was written when others were."""
+    batch = with_subscription(written, rows(["1", "2"], ["", "k"]))
+    assert batch.schema == row_schema(written is not None)
+    layout = Layout(inline=inline, by_key=by_key, subscription=wanted)
+    for part in plan([segment(tmp_path, 1, [batch])], layout):
+        for found in batches_of(part):
+            assert found.schema == row_schema(wanted is not None)
+            if wanted:
+                assert found.column("subscription").to_pylist() == [wanted] * found.num_rows
 
 
 @pytest.mark.parametrize("inline", [True, False])
