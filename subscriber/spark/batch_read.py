@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .disk import Disk
 from .errors import SpoolError
-from .options import BatchOptions
+from .options import READ, BatchOptions
 from .segment import SegmentFile
 from .session import IngestSession
 from .settings import IngestSettings
@@ -20,6 +21,8 @@ from .spool import META
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger("pullstream.spark")
 
 _FORMAT = 1
 
@@ -53,12 +56,23 @@ class BatchRead:
         from .registration import register
 
         register(spark)
-        return spark.read.format("pubsub").options(**self._texts).load()
+        # Else it would go on to other rows, which the next `ack` would take for stored.
+        options = {**self._texts, READ: str(self._journal.content().next)}
+        return spark.read.format("pubsub").options(**options).load()
 
     @property
     def rows(self) -> int:
         """How many rows were pulled and are not acknowledged."""
-        return sum(segment.rows for segment in self._journal.pending())
+        return sum(segment.rows for segment in self._journal.content().pending)
+
+    @property
+    def is_all(self) -> bool:
+        """Whether the last read, acknowledged or not, had all that was there.
+
+        False: it has come to one of its limits, maxMessages, maxBytes or maxSeconds, and there may
+        be more; or there was no read.
+        """
+        return self._journal.content().is_all
 
     def ack(self) -> int:
         """Acknowledge the rows: whatever was made of them is safe. Returns how many they were.
@@ -67,14 +81,36 @@ class BatchRead:
         may be delivered again; the next read from this `spoolDir` leaves them out.
         """
         with self._journal.locked():
-            pending = self._journal.pending()
-            if not pending:
+            read = self._journal.content()
+            if not read.pending:
                 return 0
-            end = pending[-1].seq
+            end = read.pending[-1].seq
             # First the journal, which is the proof: killed in between, the next read does the rest.
-            self._journal.write(end, [])
+            self._journal.write(read._replace(committed=end, pending=[], is_over=True))
             settle(self._options.settings, end)
-        return sum(segment.rows for segment in pending)
+        return sum(segment.rows for segment in read.pending)
+
+
+class Content(NamedTuple):
+    """What a journal says of the last read.
+
+    number: of the read, from 1; 0: there was none.
+    is_over: whether its rows are acknowledged.
+    is_all: whether there was nothing more when they were pulled.
+    committed: the number of the last segment that was acknowledged.
+    pending: the segments that are not, in order.
+    """
+
+    number: int = 0
+    is_over: bool = False
+    is_all: bool = False
+    committed: int = 0
+    pending: Sequence[SegmentFile] = ()
+
+    @property
+    def next(self) -> int:
+        """The number of the read that a new DataFrame is for."""
+        return self.number if self.pending else self.number + 1
 
 
 class Journal:
@@ -94,10 +130,6 @@ class Journal:
                 f"the spool {self._folder} belongs to a batch read: give a stream a folder of its "
                 "own"
             )
-
-    def pending(self) -> list[SegmentFile]:
-        """The segments to read, in order."""
-        return self._content()[1]
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -122,60 +154,77 @@ class Journal:
                 f"the spool {self._folder} belongs to a streaming query: give a batch read a "
                 "folder of its own"
             )
-        self.write(0, [])
+        self.write(Content())
 
-    @property
-    def committed(self) -> int:
-        """The number of the last segment that was acknowledged."""
-        return self._content()[0]
-
-    def write(self, committed: int, pending: Sequence[SegmentFile]) -> None:
+    def write(self, read: Content) -> None:
         """Replace the content. Durable when it returns."""
-        content = {
-            "format": _FORMAT,
-            "committed": committed,
-            "pending": [
-                [segment.path.name, segment.seq, segment.rows, segment.batches, segment.size]
-                for segment in pending
-            ],
-        }
+        pending = [
+            [one.path.name, one.seq, one.rows, one.batches, one.size] for one in read.pending
+        ]
+        content = {"format": _FORMAT, **read._asdict(), "pending": pending}
         Disk().write(self._path, json.dumps(content).encode())
 
-    def _content(self) -> tuple[int, list[SegmentFile]]:
+    def content(self) -> Content:
+        """What was written last.
+
+        Raises:
+            SpoolError: the file is damaged, or of another version.
+        """
         try:
             content = json.loads(self._path.read_bytes())
-            if content["format"] != _FORMAT:
+            if (written := content.pop("format")) != _FORMAT:
                 raise SpoolError(
-                    f"{self._path}: format {content['format']!r} is unknown; this version has "
-                    f"{_FORMAT}"
+                    f"{self._path}: format {written!r} is unknown; this version has {_FORMAT}"
                 )
             pending = [
-                SegmentFile(self._folder / name, *numbers) for name, *numbers in content["pending"]
+                SegmentFile(self._folder / name, *numbers)
+                for name, *numbers in content.pop("pending")
             ]
-            return content["committed"], pending
+            return Content(**content, pending=pending)
         except FileNotFoundError:
-            return 0, []
-        except (ValueError, KeyError, TypeError) as error:
-            raise SpoolError(f"{self._path} is damaged: {error}") from error
+            return Content()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SpoolError(f"{self._path} is damaged: {error!r}") from error
 
 
-def pull(options: BatchOptions) -> list[SegmentFile]:
+def pull(options: BatchOptions) -> Sequence[SegmentFile]:
     """What is to be read: the rows of the last read if they are not acknowledged, else new ones.
 
     Raises:
-        SpoolError: the spool cannot be used, or takes no more.
+        SpoolError: the spool cannot be used, or takes no more; or the DataFrame is over.
         RpcError: the subscription cannot be pulled from.
     """
-    journal = Journal(options.settings)
+    settings = options.settings
+    journal = Journal(settings)
     with journal.locked():
-        if pending := journal.pending():
-            return pending
-        start = journal.committed
-        with IngestSession(options.settings) as session:
+        last = journal.content()
+        if options.read is not None and options.read <= last.number:
+            if options.read < last.number or last.is_over:
+                raise SpoolError(
+                    f"the rows of this DataFrame, from {settings.spool_dir}, were acknowledged, so "
+                    "it has no rows any more. BatchRead.load() makes one of the next rows; to work "
+                    "longer with rows, store or cache them before ack()"
+                )
+            return last.pending
+        if last.pending:
+            return last.pending
+        start = last.committed
+        with IngestSession(settings) as session:
             session.prepare_available_now()
             # One call: another, from the end of this one on, would say that this one is committed.
-            pulled = session.segments(start, session.latest(start))
-            journal.write(start, pulled)
+            end = session.latest(start)
+            is_all = session.is_caught_up
+            pulled = session.segments(start, end)
+            journal.write(Content(last.number + 1, False, is_all, start, pulled))
+        if not is_all:
+            _log.warning(
+                "the read of %s has come to a limit (maxMessages %d, maxBytes %d, maxSeconds %g): "
+                "there may be more, for the next read",
+                settings.subscription,
+                settings.max_messages_per_trigger,
+                settings.max_bytes_per_trigger,
+                settings.linger,
+            )
         return pulled
 
 

@@ -39,12 +39,16 @@ class IngestSettings:
     drain_wait: after how long without a message an "available now" run takes the subscription for
         empty.
     max_outstanding_messages, max_outstanding_bytes: received and not committed. Default: three
-        batches.
+        batches; at least two.
+    is_single: only one batch is wanted. Then that is what is outstanding, and no more: what was
+        received in vain counts as an attempt to deliver it.
     lease_seconds: of each extension. So long may the messages of a killed process be out of reach.
     dedup_window, dedup_messages: how long and how many committed messages are remembered, to
-        suppress a redelivery. A million take about 140 MB of memory.
+        suppress a redelivery. A million take about 80 MB of memory, or 140 if they are not numbers.
     max_spool_bytes: what the spool may take on disk.
-    fail_on_missing_segment: whether a batch whose segment is lost is an error, or empty.
+    fail_on_missing_segment: whether it is an error that the spool does not have, or not any more,
+        what the checkpoint asks for. Else a batch that is lost is empty when it is replayed, which
+        takes its rows out of a sink that overwrites by batch id.
     include_subscription: whether rows have the column `subscription`.
 
     Raises:
@@ -68,6 +72,7 @@ class IngestSettings:
     max_spool_bytes: int = 4096 * _MIB
     fail_on_missing_segment: bool = True
     include_subscription: bool = False
+    is_single: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spool_dir", Path(self.spool_dir))
@@ -93,12 +98,17 @@ class IngestSettings:
                 f"lease_seconds is {self.lease_seconds!r}; it must be between {MIN_EXTENSION} and "
                 f"{MAX_EXTENSION} seconds"
             )
-        outstanding = self.flow_control.max_messages
-        if outstanding < 2 * self.max_messages_per_trigger:
+        if not self.is_single:
+            self._check_outstanding("messages", self.flow_control.max_messages)
+            self._check_outstanding("bytes", self.flow_control.max_bytes)
+
+    def _check_outstanding(self, unit: str, outstanding: int) -> None:
+        batch = getattr(self, f"max_{unit}_per_trigger")
+        if outstanding < 2 * batch:
             raise ValueError(
-                f"max_outstanding_messages is {outstanding}; it must be at least twice "
-                f"max_messages_per_trigger ({self.max_messages_per_trigger}), because a batch is "
-                "outstanding until it is committed, and the next one gathers meanwhile"
+                f"max_outstanding_{unit} is {outstanding}; it must be at least twice "
+                f"max_{unit}_per_trigger ({batch}), because a batch is outstanding until it is "
+                "committed, and the next one gathers meanwhile"
             )
 
     def _full_name(self) -> str:
@@ -116,13 +126,17 @@ class IngestSettings:
             ) from None
 
     @property
+    def column_subscription(self) -> str | None:
+        """What rows have in the column `subscription`; None: they have no such column."""
+        return self.subscription if self.include_subscription else None
+
+    @property
     def flow_control(self) -> FlowControl:
         """The limits of the subscription: a lease ends when its batch is committed, not before."""
+        batches = 1 if self.is_single else OUTSTANDING_BATCHES
         return FlowControl(
-            max_messages=self.max_outstanding_messages
-            or OUTSTANDING_BATCHES * self.max_messages_per_trigger,
-            max_bytes=self.max_outstanding_bytes
-            or OUTSTANDING_BATCHES * self.max_bytes_per_trigger,
+            max_messages=self.max_outstanding_messages or batches * self.max_messages_per_trigger,
+            max_bytes=self.max_outstanding_bytes or batches * self.max_bytes_per_trigger,
             max_lease_duration=float("inf"),
             min_duration_per_lease_extension=self.lease_seconds,
             max_duration_per_lease_extension=self.lease_seconds,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -91,7 +93,8 @@ def test_crash_in_the_middle_of_ack(broker: Emulator, tmp_path: Path) -> None:
     subscribed(broker)
     publish(broker, 4)
     assert len(rows(given)) == 4
-    Journal(BatchOptions.of(given, files_are_shared=True).settings).write(1, [])
+    journal = Journal(BatchOptions.of(given, files_are_shared=True).settings)
+    journal.write(journal.content()._replace(committed=1, pending=[], is_over=True))
     assert rows(given) == []
     broker.wait_until_acked(SUBSCRIPTION)
 
@@ -104,12 +107,66 @@ def test_nothing_to_read(broker: Emulator, tmp_path: Path) -> None:
     assert BatchRead(**given).ack() == 0
 
 
-def test_what_did_not_fit_is_given_back_at_once(broker: Emulator, tmp_path: Path) -> None:
-    """Another reader need not wait for a lease to end."""
+def test_no_more_is_pulled_than_is_read(broker: Emulator, tmp_path: Path) -> None:
+    """Given back, it would count as an attempt to deliver it, of which a dead-letter policy allows
+    only some. Another reader can have it at once."""
     subscribed(broker)
     publish(broker, 50)
     assert len(rows(options(broker, tmp_path, maxMessages="20"))) == 20
+    assert len(broker.history.deliveries()) == 20
     assert len(rows(options(broker, tmp_path, spoolDir=str(tmp_path / "other")))) == 30
+    assert broker.history.nacks() == []
+
+
+def test_read_that_comes_to_a_limit_says_so(
+    broker: Emulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By its property, for as long as it is the last one, and in the log."""
+    subscribed(broker)
+    publish(broker, 15)
+    given = options(broker, tmp_path, maxMessages="10")
+    read = BatchRead(**given)
+    assert not read.is_all
+    for count, is_all in ((10, False), (5, True), (0, True)):
+        caplog.clear()
+        assert len(rows(given)) == count
+        assert read.is_all == is_all
+        assert ("come to a limit (maxMessages 10" in caplog.text) == (not is_all)
+        assert read.ack() == count
+        assert read.is_all == is_all
+
+
+@pytest.fixture(params=[True, False])
+def spark_that_may_plan_again(
+    spark: SparkSession, request: pytest.FixtureRequest
+) -> Iterator[SparkSession]:
+    """Able to push filters down, Spark plans each action on a DataFrame; else only the first."""
+    name = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(name, request.param)
+    yield spark
+    spark.conf.unset(name)
+
+
+@pytest.mark.spark
+def test_frame_ends_with_the_acknowledgement_of_its_rows(
+    spark_that_may_plan_again: SparkSession, broker: Emulator, tmp_path: Path
+) -> None:
+    """Planned again it would have other rows, which another `ack` would lose."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    spark = spark_that_may_plan_again
+    subscribed(broker)
+    read = BatchRead(**options(broker, tmp_path))
+    empty = read.load(spark)
+    assert empty.count() == 0
+    publish(broker, 3)
+    assert (empty.count(), read.ack()) == (0, 0)
+    frame = read.load(spark)
+    assert (frame.count(), read.ack()) == (3, 3)
+    publish(broker, 2)
+    with pytest.raises(Exception, match=r"were acknowledged.*load\(\)"):
+        frame.count()
+    assert (read.rows, read.ack(), broker.backlog(SUBSCRIPTION)) == (0, 0, 2)
+    assert read.load(spark).count() == 2
 
 
 def test_spool_of_a_stream_is_refused(broker: Emulator, tmp_path: Path) -> None:

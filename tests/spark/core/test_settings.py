@@ -46,6 +46,7 @@ def test_a_name_without_a_project_is_refused(name: str, monkeypatch: pytest.Monk
         ("max_outstanding_messages", True, TypeError),
         ("max_outstanding_messages", 19_999, ValueError),
         ("max_outstanding_bytes", 0, ValueError),
+        ("max_outstanding_bytes", 2 * 64 * 2**20 - 1, ValueError),
         ("dedup_messages", 0, ValueError),
         ("max_spool_bytes", 0, ValueError),
         ("linger", -0.1, ValueError),
@@ -67,9 +68,22 @@ def test_flow_control_lets_three_batches_in_and_leases_last() -> None:
     limits = settings(max_messages_per_trigger=500, max_bytes_per_trigger=7).flow_control.checked()
     assert (limits.max_messages, limits.max_bytes) == (1500, 21)
     assert limits.max_lease_duration == math.inf
-    given = settings(max_outstanding_messages=20_000, max_outstanding_bytes=5, lease_seconds=30)
-    assert given.flow_control[:2] == (5, 20_000)
+    given = settings(
+        max_outstanding_messages=20_000,
+        max_bytes_per_trigger=7,
+        max_outstanding_bytes=14,
+        lease_seconds=30,
+    )
+    assert given.flow_control[:2] == (14, 20_000)
     assert given.flow_control[3:] == (30, 30)
+
+
+def test_a_single_batch_is_all_that_is_let_in() -> None:
+    """What comes with it in vain would be given back, which counts as an attempt to deliver it."""
+    limits = settings(
+        max_messages_per_trigger=500, max_bytes_per_trigger=7, is_single=True
+    ).flow_control.checked()
+    assert (limits.max_messages, limits.max_bytes) == (500, 7)
 
 
 def test_a_lease_is_extended_however_long_its_batch_takes() -> None:
