@@ -43,7 +43,10 @@ def run(chaos: Chaos, kills: int, messages: int, dice: random.Random) -> dict[in
         # Each kind in turn first, then by chance.
         killing[number % 3 if number < 6 else dice.randrange(3)]()
     chaos.publish(messages - kills * (messages // kills))
-    return chaos.finish()
+    batches = chaos.finish()
+    assert chaos.kills == kills, f"{chaos.kills} processes were killed, and not {kills}"
+    assert set(batches) == set(range(len(batches))), "the numbers of batches have gaps"
+    return batches
 
 
 def main() -> None:

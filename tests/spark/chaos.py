@@ -65,9 +65,11 @@ class Chaos:
         self.judge_acks()
 
     def kill_source_worker(self) -> None:
-        """The driver begins the query again."""
+        """The driver begins the query again; without a worker just now, it is the driver's turn."""
         if self._ingester.kill_source_worker():
             self._trouble("kill -9 of the source worker")
+        else:
+            self.kill_driver()
 
     def stop_query(self) -> None:
         self._trouble("query.stop()")
@@ -93,6 +95,11 @@ class Chaos:
         self._broker.faults.duplicate_deliveries(500)
 
     # ---- what must hold ------------------------------------------------------------------------
+
+    @property
+    def kills(self) -> int:
+        """Processes that were killed."""
+        return sum(times for what, times in self.troubles.items() if what.startswith("kill -9"))
 
     def progress(self, batches: int, *, more: float = 0.0) -> None:
         """Wait until so many more batches are committed, and a random part of `more` seconds.

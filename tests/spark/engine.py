@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-Offset = dict[str, int]
+Offset = dict[str, Any]
 
 
 class Killed(BaseException):
@@ -80,7 +80,7 @@ class Sink:
 
 
 class Engine:
-    """One run of a query. `calls` is what was asked of the reader, in order.
+    """One run of a query. `calls` is what was asked of the reader, and of which numbers, in order.
 
     Args:
         read: the rows of one partition, as an executor would read them.
@@ -174,10 +174,16 @@ class Engine:
 
     def _ask(self, method: str, *args: Any) -> Any:
         self._step(method)
-        self.calls.append(method)
+        self.calls.append(call(method, *args))
         answer = getattr(self._reader, method)(*args)
         self._step(f"{method} answered")
         return answer
+
+
+def call(method: str, *args: Any) -> str:
+    """A method and the numbers of the offsets that it was given, as a line."""
+    numbers = [str(each["seq"]) for each in args if isinstance(each, dict)]
+    return " ".join([method, *numbers])
 
 
 def _bytes(batches: list[pa.RecordBatch]) -> bytes:

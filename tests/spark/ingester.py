@@ -75,7 +75,7 @@ class Ingester:
     def kill_jvm(self) -> None:
         """SIGKILL, and wait until nothing is left of it and the driver."""
         left = self._family()
-        self._kill(self._find("org.apache.spark.deploy.SparkSubmit"))
+        assert self._kill(self._find("org.apache.spark.deploy.SparkSubmit")), "there is no JVM"
         self._gone(left)
 
     def kill_driver(self) -> None:
@@ -108,9 +108,15 @@ class Ingester:
         }
 
     def committed(self) -> set[int]:
-        """The batches in Spark's commit log."""
+        """The batches that Spark has committed.
+
+        Its commit log has the newest ones, a hundred or so: those before were there as well.
+        """
         commits = self._folder / "checkpoint" / "commits"
-        return {int(path.name) for path in commits.glob("*") if path.name.isdigit()}
+        newest = max(
+            (int(path.name) for path in commits.glob("*") if path.name.isdigit()), default=-1
+        )
+        return set(range(newest + 1))
 
     def _family(self) -> list[int]:
         assert self._process is not None

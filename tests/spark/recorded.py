@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,20 +15,24 @@ from subscriber.spark.options import StreamOptions
 from subscriber.spark.source import LocalPubSubDataSource
 from subscriber.spark.stream_reader import Offset, PubSubStreamReader
 
+from . import engine
+from .engine import call
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
 class RecordedReader(PubSubStreamReader):
-    """Writes the names of the methods that are called into a file beside the spool."""
+    """Writes what is called, and with which offsets, into a file beside the spool; and at each
+    `latestOffset`, into another, whether its start is what Spark has committed."""
 
     def __init__(self, options: StreamOptions) -> None:
         super().__init__(options)
-        self._calls = calls_of(options.settings.spool_dir)
+        self._spool = options.settings.spool_dir
 
-    def _note(self, name: str) -> None:
-        with self._calls.open("a") as file:
-            file.write(f"{name}\n")
+    def _note(self, name: str, *offsets: Offset) -> None:
+        with calls_of(self._spool).open("a") as file:
+            file.write(f"{call(name, *offsets)}\n")
 
     def initialOffset(self) -> Offset:  # noqa: N802
         self._note("initialOffset")
@@ -42,15 +47,17 @@ class RecordedReader(PubSubStreamReader):
         super().prepareForTriggerAvailableNow()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        self._note("latestOffset")
+        self._note("latestOffset", start)
+        with proofs_of(self._spool).open("a") as file:
+            file.write(f"{start == committed(self._spool.with_name('checkpoint'))}\n")
         return super().latestOffset(start, limit)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        self._note("partitions")
+        self._note("partitions", start, end)
         return super().partitions(start, end)
 
     def commit(self, end: Offset) -> None:
-        self._note("commit")
+        self._note("commit", end)
         super().commit(end)
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
@@ -74,13 +81,28 @@ def calls_of(spool: Path) -> Path:
     return Path(f"{spool}.calls")
 
 
-def take_calls(spool: Path) -> list[str]:
-    """The calls since one looked last."""
-    path = calls_of(spool)
-    calls = path.read_text().split()
+def proofs_of(spool: Path) -> Path:
+    """Where it is noted of each `latestOffset` whether Spark had committed its start."""
+    return Path(f"{spool}.proofs")
+
+
+def committed(checkpoint: Path) -> Offset:
+    """The offset at the end of the last batch that is in the commit log; at first, the initial."""
+    batches = [int(path.name) for path in (checkpoint / "commits").glob("*") if path.name.isdigit()]
+    if not batches:
+        return {"seq": 0}
+    lines = (checkpoint / "offsets" / str(max(batches))).read_text().splitlines()
+    offset: Offset = json.loads(lines[-1])
+    return offset
+
+
+def take(path: Path) -> list[str]:
+    """The lines since one looked last."""
+    lines = path.read_text().splitlines()
     path.unlink()
-    return calls
+    return lines
 
 
 # Spark's workers cannot import the tests. The copy that comes with PySpark is without annotations.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+for _module in (engine, sys.modules[__name__]):
+    cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]

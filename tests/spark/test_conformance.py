@@ -16,10 +16,11 @@ from emulator import Emulator
 from subscriber.spark.options import StreamOptions
 from subscriber.spark.partition import PartitionReader
 from subscriber.spark.stream_reader import PubSubStreamReader
+from tests.subscriber.streaming.fakes import eventually
 
 from .engine import Checkpoint, Engine, Killed
 from .engine import Sink as EngineSink
-from .recorded import RecordedSource, take_calls
+from .recorded import RecordedSource, calls_of, proofs_of, take
 from .stage import Sink, Stage, publish
 
 pytestmark = pytest.mark.spark
@@ -78,7 +79,8 @@ def dies_in(batch: int) -> Callable[[str], None]:
 
 
 def test_order_of_calls(spark: SparkSession, broker: Emulator, tmp_path: Path) -> None:
-    """In a new query, after the first batch failed, after another one did, and after neither."""
+    """With their offsets; in a new query, after the first batch failed, after another one did, and
+    after neither. And where the source is asked from has been committed, each time."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     spark.dataSource.register(RecordedSource)
     real = Stage(spark, broker, tmp_path)
@@ -99,11 +101,35 @@ def test_order_of_calls(spark: SparkSession, broker: Emulator, tmp_path: Path) -
         for dies in (dies_in(0), dies_in(1)):
             with pytest.raises(StreamingQueryException, match="not this one"):
                 real.drain(sink, **LIMIT)
-            assert take_calls(real.spool) == simulation.drain(dies)
+            assert take(calls_of(real.spool)) == simulation.drain(dies)
         real.drain(sink, **LIMIT)
-        assert take_calls(real.spool) == simulation.drain()
+        assert take(calls_of(real.spool)) == simulation.drain()
         for stage in (real, simulated):
             publish(stage.broker, 5)
         real.drain(sink, **LIMIT)
-        assert take_calls(real.spool) == simulation.drain()
+        calls = simulation.drain()
+        assert take(calls_of(real.spool)) == calls
+    assert "commit 3" in calls
     assert len(sink.ids) == 30
+    proofs = take(proofs_of(real.spool))
+    assert proofs
+    assert set(proofs) == {"True"}
+
+
+def test_idle_polling(spark: SparkSession, broker: Emulator, tmp_path: Path) -> None:
+    """Without messages Spark asks from the same committed offset, and commits nothing."""
+    spark.dataSource.register(RecordedSource)
+    stage = Stage(spark, broker, tmp_path)
+    stage.format = "recorded"
+    publish(broker, 5)
+    sink = Sink()
+    query = stage.start(sink, idleWaitMs="50")
+    query.processAllAvailable()
+    eventually(lambda: calls_of(stage.spool).read_text().count("latestOffset 1") >= 3)
+    query.stop()
+    calls = [each for each in take(calls_of(stage.spool)) if each != "reportLatestOffset"]
+    polls = calls.index("latestOffset 1")
+    assert calls[:polls].count("partitions 0 1") >= 1
+    assert set(calls[polls:]) == {"latestOffset 1"}
+    assert set(take(proofs_of(stage.spool))) == {"True"}
+    assert len(sink.ids) == 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +58,8 @@ def test_available_now_brings_every_message_with_all_that_it_is(stage: Stage) ->
     assert partitions == [2, 2, 2]
     assert stage.broker.backlog(SUBSCRIPTION) == 0
     last = query.recentProgress[-1]["sources"][0]
-    assert json.loads(last["endOffset"]) == {"seq": 3}
+    spool = json.loads((stage.spool / "meta.json").read_text())["id"]
+    assert json.loads(last["endOffset"]) == {"seq": 3, "spool": spool}
     figures = json.loads(last["latestOffset"])
     assert figures["seq"] == 3
     assert figures["suppressedDuplicates"] == 0
@@ -85,6 +87,59 @@ def test_batch_that_failed_comes_again_as_it_was(stage: Stage) -> None:
     assert backlogs[2] >= 20
     assert backlogs[3] >= 10
     assert stage.broker.backlog(SUBSCRIPTION) == 0
+
+
+@pytest.mark.parametrize("partition_by", ["rows", "orderingKey"])
+def test_rows_may_travel_with_their_tasks(stage: Stage, partition_by: str) -> None:
+    """As they do on a cluster, whose executors do not see the spool."""
+    ids = publish(stage.broker, 25)
+    partitions: list[int] = []
+
+    def remove_files(rows: DataFrame, batch: int) -> None:
+        # The batch is planned by now.
+        for path in stage.spool.glob("*.arrow"):
+            path.unlink()
+        partitions.append(rows.rdd.getNumPartitions())
+        sink(rows, batch)
+
+    sink = Sink()
+    stage.drain(remove_files, transport="inline", numPartitions="4", partitionBy=partition_by)
+    assert sorted(sink.ids, key=int) == ids
+    assert partitions == [4]
+    assert stage.broker.backlog(SUBSCRIPTION) == 0
+
+
+def test_batch_that_was_planned_before_the_columns_changed(stage: Stage) -> None:
+    """It is replayed with those that are wanted now."""
+    publish(stage.broker, 3)
+    subscriptions: list[str] = []
+
+    def fail(rows: DataFrame, batch: int) -> None:
+        raise RuntimeError("not this time")
+
+    def keep(rows: DataFrame, batch: int) -> None:
+        subscriptions.extend(row.subscription for row in rows.collect())
+
+    with pytest.raises(StreamingQueryException, match="not this time"):
+        stage.drain(fail)
+    stage.drain(keep, includeSubscription="true")
+    assert subscriptions == [SUBSCRIPTION] * 3
+
+
+def test_batch_whose_commit_is_lost_may_be_noted_again(stage: Stage) -> None:
+    """It was acknowledged, so it is not replayed without its rows. The guide tells what to do."""
+    ids = publish(stage.broker, 20)
+    sink = Sink()
+    stage.drain(sink, maxMessagesPerTrigger="10")
+    commits = stage.folder / "checkpoint" / "commits"
+    for name in ("1", ".1.crc"):
+        (commits / name).unlink(missing_ok=True)
+    with pytest.raises(StreamingQueryException, match="committed and acknowledged before"):
+        stage.drain(sink)
+    shutil.copy(commits / "0", commits / "1")
+    ids += publish(stage.broker, 5)
+    stage.drain(sink)
+    assert (sink.ids, sink.replays) == (ids, [])
 
 
 def test_stopped_query_holds_nothing(stage: Stage) -> None:
