@@ -15,10 +15,9 @@ _log = logging.getLogger("pullstream.spark")
 class Agreement:
     """What a checkpoint says of offsets, held against what the spool knows.
 
-    Numbers of segments only rise and none is used twice, so what an offset of this spool says is
-    said of this very segment. Segments beyond it are nobody's: another checkpoint may have planned
-    them. So an offset is refused that is another spool's, or beyond all that this one has planned;
-    else an engine could have messages acknowledged that it has never seen.
+    A spool belongs to one checkpoint, but people exchange them, bring back old copies, or delete
+    one of the two. An offset is refused that is beyond all that this spool has come to: else an
+    engine could have messages acknowledged that it has never seen.
 
     An offset below what was acknowledged costs no message by itself. But the engine will give the
     numbers of its batches to other rows, and then a sink that goes by them overwrites or skips
@@ -30,39 +29,30 @@ class Agreement:
         self._done = done
         self._is_lenient = is_lenient
 
-    def check(self, spool_id: str | None, committed: int, planned: int) -> None:
+    def check(self, committed: int, planned: int) -> None:
         """An engine begins with these offsets, the same two if it replays nothing.
 
-        A spool in which nothing was ever planned takes the place of one that is lost. At 0 begins a
-        new checkpoint, in any spool.
-
-        Args:
-            spool_id: the spool that the offsets name; None: they name none.
+        An empty spool takes the place of one that is lost. At 0 begins a new checkpoint, in any
+        spool.
 
         Raises:
-            SpoolError: they are not this spool's.
+            SpoolError: they cannot be this spool's.
+            MissingSegment: they are older than what is acknowledged, and that is not allowed.
         """
-        spool, folder = self._spool, self._spool.folder
-        if planned == 0:
+        newest = max([self._done.newest, *self._spool.numbers])
+        if newest == 0:
             return
-        if spool.newest == 0:
-            spool.take_place(spool_id, planned)
-        elif not spool.is_meant_by(spool_id, planned):
+        if committed > newest:
             raise SpoolError(
-                f"the checkpoint's offset {planned} is of the spool {spool_id}, but {folder} is "
-                f"the spool {spool.id}, of another checkpoint. Set spoolDir to the folder that "
-                "this checkpoint has used, or to an empty one. Nothing was acknowledged"
+                f"the checkpoint's offset is {committed}, but the spool {self._spool.folder} has "
+                f"only come to {newest}: it is of another checkpoint, or an old copy. Set spoolDir "
+                "to the folder that this checkpoint has used, or to an empty one. Nothing was "
+                "acknowledged"
             )
-        elif planned > spool.newest:
-            raise SpoolError(
-                f"the checkpoint's offset is {planned}, but the spool {folder} has only come to "
-                f"{spool.newest}: it is of another checkpoint, or an old copy. Set spoolDir to the "
-                "folder that this checkpoint has used, or to an empty one. Nothing was acknowledged"
-            )
-        elif 0 < committed == planned < self._done.newest:
+        if 0 < committed == planned < self._done.newest:
             self._complain(
                 MissingSegment(
-                    f"the checkpoint's offset is {planned}, but the spool {folder} has "
+                    f"the checkpoint's offset is {planned}, but the spool {self._spool.folder} has "
                     f"acknowledged segments up to {self._done.newest}: the checkpoint is an old "
                     "copy, has lost its last batches, or another one has used the spool since. "
                     "Their rows are in a sink, and new messages would come under the batch ids "
@@ -72,17 +62,22 @@ class Agreement:
                 )
             )
 
-    def find(self, seq: int) -> list[SegmentFile]:
-        """The segment of a batch that is asked for, in a list; none if it is lost and may be.
+    def find(self, start: int, end: int) -> list[SegmentFile]:
+        """The segments after `start`, up to and with `end`, in order.
 
         Raises:
-            MissingSegment: it is lost, and the settings do not allow that.
+            MissingSegment: one is lost, and the settings do not allow that.
         """
-        try:
-            return [self._spool.get(seq)]
-        except MissingSegment as error:
-            self._complain(MissingSegment(f"{error}. {self._what_became_of(seq)}"))
-            return []
+        found = []
+        for seq in range(start + 1, end + 1):
+            try:
+                found.append(self._spool.get(seq))
+            except MissingSegment as error:
+                if start == 0 and seq < end and seq <= self._done.newest:
+                    # Of the checkpoint before: the first number of a new one is behind all those.
+                    continue
+                self._complain(MissingSegment(f"{error}. {self._what_became_of(seq)}"))
+        return found
 
     def _complain(self, error: MissingSegment) -> None:
         if not self._is_lenient:
@@ -98,7 +93,7 @@ class Agreement:
                 "docs/spark.md tells ('The spool'). failOnMissingSegment=false replays it as an "
                 "empty batch: a sink that overwrites by batch id would lose these rows for good"
             )
-        if seq > max(self._done.newest, self._spool.begun_after):
+        if seq > self._done.newest > 0:
             return (
                 "It was never acknowledged: its messages come again, in another batch. "
                 "failOnMissingSegment=false takes this one for empty, and loses nothing"

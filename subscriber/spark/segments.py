@@ -63,23 +63,26 @@ class Segments:
         except BaseException:
             self.spool.close()
             raise
-        self.spool.note_used(self.done.newest)
 
     def close(self) -> None:
         """Let the spool go. Idempotent."""
         self.spool.close()
 
-    def cut(self, intake: Intake, within: tuple[int, int], until: float | None) -> Cut | None:
+    def cut(
+        self, intake: Intake, after: int, within: tuple[int, int], until: float | None
+    ) -> Cut | None:
         """Make a segment of the first of the buffer; None if there is nothing in it any more.
 
         Args:
+            after: the engine's offset. The number of the segment is the next, or, where the spool
+                has served another checkpoint, the next after all that is acknowledged.
             within: messages and bytes that it has at most.
             until: the wall time when an "available now" run began; None: it is not one.
 
         Raises:
             SpoolError: it cannot be written; then its messages are in the buffer again.
         """
-        seq = self.spool.newest + 1
+        seq = max(after, self.done.newest) + 1
         messages, is_all = intake.cut(seq, *within)
         if not messages:
             # Their leases were lost since somebody saw them.
@@ -112,7 +115,7 @@ class Segments:
         """A segment that nobody was told of is none: its messages are in the buffer again."""
         with intake.ledger() as ledger:
             ledger.put_back(seq)
-        self.spool.take_back(seq)
+        self.spool.remove(seq)
 
     def settle(self, intake: Intake, committed: int) -> None:
         """Acknowledge the segments up to `committed`, one after the other. Never raises.

@@ -46,12 +46,12 @@ class IngestSession:
     """Batches of a subscription, kept on disk from the moment when they are planned to the proof
     that they are committed; acknowledged then, and not before.
 
-    A batch is a segment of the spool. Its number, higher than any before, is the offset at its end.
-    The caller is an engine that plans a batch, writes its offsets down, processes it, and comes
+    A batch is a segment of the spool and has a number. The offset n stands for the segments 1 to n.
+    The caller is an engine that plans a range of offsets, writes it down, processes it, and comes
     back: `latest(n)` and `commit(n)` are its proof that everything up to n is committed. After a
-    crash it asks for the `segments` of the batch that was planned and not committed, or, if there
+    crash it asks for the `segments` of the range that was planned and not committed, or, if there
     is none, for the `latest`: whichever of the two comes first tells what to keep. What is beyond
-    is of no use to it, and is given back.
+    was never planned, or by another engine, and is given back.
 
     One thread at a time calls the methods. The first call that needs them takes the spool's lock,
     opens the subscription and begins its threads; `close` ends all of that. With `work_ahead`, what
@@ -92,8 +92,6 @@ class IngestSession:
         # From the segment with this number on the next one is written ahead.
         self._ahead_from = 0
         self._closed = False
-        # What the engine's offsets name as their spool, if they do.
-        self._claimed: str | None = None
         # The newest offset that was seen, and what is known to be committed.
         self._seq = 0
         self._committed = 0
@@ -102,16 +100,6 @@ class IngestSession:
         self._drained = False
 
     # ---- what the engine calls -----------------------------------------------------------------
-
-    @property
-    def spool_id(self) -> str:
-        """What offsets are to name, so that those of another spool are not taken for this one's.
-        Known from the first `latest` or `segments` on."""
-        return self._segments.spool.id
-
-    def claim(self, spool_id: str | None) -> None:
-        """The offsets of the next call name this spool; None: none. Another one is refused."""
-        self._claimed = spool_id
 
     def prepare_available_now(self) -> None:
         """Let `latest` come to an end: when nothing has come for the settings' `drain_wait`, or
@@ -147,7 +135,7 @@ class IngestSession:
             if self._wait(intake, *within):
                 feed.check()
                 with intake.precedence():
-                    cut = self._segments.cut(intake, within, self._until)
+                    cut = self._segments.cut(intake, start, within, self._until)
                 return start if cut is None else self._plan(cut, intake)
             feed.check()
             self._drained = self._until is not None
@@ -158,18 +146,17 @@ class IngestSession:
         return start
 
     def segments(self, start: int, end: int) -> list[SegmentFile]:
-        """The segment of the batch between these offsets, in a list: it is empty where there is no
-        batch, or the segment is lost and the settings allow that.
+        """The segments after `start`, up to and with `end`, in order.
 
         Raises:
-            MissingSegment: it is lost.
+            MissingSegment: one is lost (unless the settings allow that).
             SpoolError, SubscriberClosed: as `latest`.
         """
         if end <= start:
             return []
         self._begin(start, end)
         self.commit(start)
-        return self._segments.agreement.find(end)
+        return self._segments.agreement.find(start, end)
 
     def commit(self, end: int) -> None:
         """Everything up to `end` is committed: let it be acknowledged (`Segments.settle`).
@@ -241,13 +228,13 @@ class IngestSession:
             self._segments.open()
             self._intake = Intake(self._segments.done, self._clock, self._segments.rows)
         if self._feed is None or planned > self._seq:
-            self._segments.agreement.check(self._claimed, committed, planned)
+            self._segments.agreement.check(committed, planned)
         self._seq = max(self._seq, planned)
         self._committed = max(self._committed, committed)
         if self._feed is None:
             if planned > committed:
                 # First, as it may raise.
-                self._segments.agreement.find(planned)
+                self._segments.agreement.find(committed, planned)
             return self._intake, self._receive(self._intake, planned)
         return self._intake, self._feed
 
@@ -289,7 +276,7 @@ class IngestSession:
             *last.within, self._ahead.is_over
         ):
             try:
-                self._next = self._segments.cut(intake, last.within, self._until)
+                self._next = self._segments.cut(intake, last.seq, last.within, self._until)
             except SpoolError as error:
                 # Not to be told: when it is asked for, the one before may be gone.
                 _log.debug("nothing is written ahead of segment %d: %s", last.seq, error)

@@ -35,9 +35,6 @@ _LOCK_LOOK = 0.05
 class Spool:
     """Owner of the folder, from `open` to `close`.
 
-    No number is used for two segments that an engine may have heard of: then what a checkpoint says
-    of a number is said of this segment, and not of one that somebody else has planned since.
-
     One thread at a time changes it; meanwhile another may `get` segments and ask for the `size`.
     """
 
@@ -49,31 +46,10 @@ class Spool:
         self._clock = clock
         self._lock: int | None = None
         self._segments: dict[int, SegmentFile] = {}
-        self._id = ""
-        # The highest number of a segment that is gone.
-        self._used = 0
-        # The number that another spool had come to when this one took its place, and its name.
-        self._begun_after = 0
-        self._follows: str | None = None
 
     @property
     def folder(self) -> Path:
         return self._folder
-
-    @property
-    def id(self) -> str:
-        """Its name in the offsets of its checkpoint. Known from `open` on."""
-        return self._id
-
-    @property
-    def newest(self) -> int:
-        """The highest number that a segment ever had; 0: there was none."""
-        return max([self._used, *self.numbers])
-
-    @property
-    def begun_after(self) -> int:
-        """What became of segments up to this number, only another spool would know."""
-        return self._begun_after
 
     @property
     def size(self) -> int:
@@ -124,47 +100,22 @@ class Spool:
             )
         return segment
 
-    def note_used(self, seq: int) -> None:
-        """Segments up to this number are known of elsewhere, and gone."""
-        self._used = max(self._used, seq)
-
-    def is_meant_by(self, spool_id: str | None, seq: int) -> bool:
-        """Whether an offset that names this spool, or none, speaks of this one; or of the one in
-        whose place it is, as an offset does until another batch is planned."""
-        of_the_other = spool_id == self._follows and seq <= self._begun_after
-        return spool_id in (None, self._id) or of_the_other
-
-    def take_place(self, spool_id: str | None, seq: int) -> None:
-        """Of a spool with this name that has come to this number, and is no more.
-
-        The name is not taken over: should the other turn up again, its segments are not these.
-        """
-        self._follows, self._used, self._begun_after = spool_id, seq, seq
-        self._write_meta()
-
     def discard_after(self, seq: int) -> None:
-        """Delete the segments beyond a number; their own numbers remain used.
+        """Delete the segments beyond a number.
 
         Raises:
             SpoolError: that is not possible.
         """
-        beyond = [number for number in self.numbers if number > seq]
-        if not beyond:
-            return
-        try:
-            self._used = self.newest
-            self._write_meta()
-            # Durable with the next segment, as its folder is: before anybody is told of a higher
-            # number, up to which these would be taken for committed.
-            for number in beyond:
+        for number in [number for number in self.numbers if number > seq]:
+            try:
                 self._disk.delete(self._segments[number].path)
-                del self._segments[number]
-        except OSError as error:
-            raise SpoolError(
-                f"cannot remove segments beyond {seq} from the spool {self._folder}: {error}. "
-                "They were never committed, and must not be taken for it: mend the folder, or give "
-                "the query an empty one"
-            ) from error
+            except OSError as error:
+                raise SpoolError(
+                    f"cannot remove segment {number} from the spool {self._folder}: {error}. It "
+                    "was never committed, and must not be taken for it: mend the folder, or give "
+                    "the query an empty one"
+                ) from error
+            del self._segments[number]
 
     def write(self, seq: int, rows: int, batches: int, data: memoryview) -> None:
         """Keep a segment. Durable when it returns.
@@ -191,12 +142,7 @@ class Spool:
         self._segments[seq] = SegmentFile(path, seq, rows, batches, size)
 
     def remove(self, seq: int) -> None:
-        """Forget a segment that is done with, if it is there."""
-        self.note_used(seq)
-        self.take_back(seq)
-
-    def take_back(self, seq: int) -> None:
-        """Forget a segment that nobody was told of: the next one may have its number."""
+        """Forget a segment, if it is there."""
         segment = self._segments.pop(seq, None)
         if segment is not None:
             try:
@@ -234,8 +180,8 @@ class Spool:
         """A spool used for another subscription would suppress what only looks like a duplicate."""
         path = self._folder / META
         if not path.exists():
-            self._id = str(uuid.uuid4())
-            self._write_meta()
+            meta = {"format": _FORMAT, "id": str(uuid.uuid4()), "subscription": self._subscription}
+            self._disk.write(path, json.dumps(meta).encode())
             return
         try:
             meta = json.loads(path.read_bytes())
@@ -243,9 +189,7 @@ class Spool:
                 raise SpoolError(
                     f"{path}: format {written!r} is unknown; this version has {_FORMAT}"
                 )
-            self._id, owner = str(meta["id"]), meta["subscription"]
-            self._used, self._begun_after = int(meta["newest"]), int(meta["begunAfter"])
-            self._follows = meta["follows"]
+            owner = meta["subscription"]
         except (ValueError, KeyError, TypeError) as error:
             raise SpoolError(f"{path} is damaged: {error!r}") from error
         if owner != self._subscription:
@@ -253,17 +197,6 @@ class Spool:
                 f"the spool {self._folder} belongs to {owner}, not to {self._subscription}: give "
                 "each subscription a spool of its own"
             )
-
-    def _write_meta(self) -> None:
-        meta = {
-            "format": _FORMAT,
-            "id": self._id,
-            "subscription": self._subscription,
-            "newest": self._used,
-            "begunAfter": self._begun_after,
-            "follows": self._follows,
-        }
-        self._disk.write(self._folder / META, json.dumps(meta).encode())
 
     def _look_around(self) -> None:
         for path in self._folder.iterdir():
@@ -275,7 +208,6 @@ class Spool:
                     self._segments[seq] = SegmentFile.open(path, seq)
                 except pa.ArrowInvalid as error:
                     # Left where it is, for whoever wants to know why.
-                    self.note_used(seq)
                     _log.error("segment %s is damaged, and treated as missing: %s", path, error)
 
 

@@ -24,10 +24,9 @@ from .planning import plan
 if TYPE_CHECKING:
     from .session import IngestSession
 
-# An offset is the number of the last segment, and the id of the spool that has it; before the first
-# segment there is no spool to name. Spark compares offsets as texts.
-Offset = dict[str, Any]
-_SEQ, _SPOOL = "seq", "spool"
+# An offset is the number of the last segment. Spark compares offsets as texts.
+Offset = dict[str, int]
+_SEQ = "seq"
 
 # New objects, and younger searches, between two searches of each of the three generations.
 _GC_THRESHOLDS = (50_000, 20, 50)
@@ -76,12 +75,11 @@ class PubSubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 bound = Limit(bytes=max_bytes)
             case _:
                 bound = Limit()
-        session = self._asked(start)
-        seq = session.latest(start[_SEQ], bound)
-        return start if seq == start[_SEQ] else {_SEQ: seq, _SPOOL: session.spool_id}
+        seq = self._running().latest(start[_SEQ], bound)
+        return start if seq == start[_SEQ] else {_SEQ: seq}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        segments = self._asked(end).segments(start[_SEQ], end[_SEQ])
+        segments = self._running().segments(start[_SEQ], end[_SEQ])
         return plan(segments, self._options.layout)
 
     def commit(self, end: Offset) -> None:
@@ -98,12 +96,6 @@ class PubSubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         session, self._session = self._session, None
         if session is not None:
             session.close()
-
-    def _asked(self, offset: Offset) -> IngestSession:
-        """The session, told whose offset it gets."""
-        session = self._running()
-        session.claim(offset.get(_SPOOL))
-        return session
 
     def _running(self) -> IngestSession:
         if self._session is None:

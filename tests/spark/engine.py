@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-Offset = dict[str, Any]
+Offset = dict[str, int]
 
 
 class Killed(BaseException):

@@ -40,7 +40,7 @@ def test_a_run_ends_when_all_that_comes_is_younger(
     intake = Intake(segments.done, clock, segments.rows)
     intake(MessageBatch(batch(["a", "b"], published=[begun + each for each in published])))
     clock.advance(5)
-    cut = segments.cut(intake, (10, 10_000), begun)
+    cut = segments.cut(intake, 0, (10, 10_000), begun)
     assert cut is not None
     assert cut.is_last == is_last
     intake.close()

@@ -159,15 +159,12 @@ class SessionReader:
         return {"seq": 0}
 
     def latestOffset(self, start: Offset, limit: None) -> Offset:  # noqa: N802
-        self._session.claim(start.get("spool"))
-        seq = self._session.latest(start["seq"])
-        return start if seq == start["seq"] else {"seq": seq, "spool": self._session.spool_id}
+        return {"seq": self._session.latest(start["seq"])}
 
     def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
         return self._session.report()
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[SegmentFile]:
-        self._session.claim(end.get("spool"))
         return self._session.segments(start["seq"], end["seq"])
 
     def commit(self, end: Offset) -> None:
