@@ -68,14 +68,14 @@ class Agreement:
         Raises:
             MissingSegment: one is lost, and the settings do not allow that.
         """
+        if start == 0 and self._done.newest < end:
+            # The first number of a new checkpoint is behind all those of the one before.
+            start = self._done.newest
         found = []
         for seq in range(start + 1, end + 1):
             try:
                 found.append(self._spool.get(seq))
             except MissingSegment as error:
-                if start == 0 and seq < end and seq <= self._done.newest:
-                    # Of the checkpoint before: the first number of a new one is behind all those.
-                    continue
                 self._complain(MissingSegment(f"{error}. {self._what_became_of(seq)}"))
         return found
 
