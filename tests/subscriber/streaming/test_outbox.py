@@ -221,7 +221,8 @@ def test_leases_of_what_is_to_be_acknowledged_again_are_kept() -> None:
     between = [later - earlier for earlier, later in pairwise(extended_at)]
     assert min(between) >= KEEP_EVERY
     assert max(between) < KEEP_FOR
-    assert extended_at[-1] > ACK_RETRY_FOR - KEEP_FOR
+    # The last attempt may be a pause, of 30 s at most, before the end.
+    assert extended_at[-1] > ACK_RETRY_FOR - 30 - KEEP_FOR
     assert outbox.is_empty
 
 
