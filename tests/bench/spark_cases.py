@@ -32,7 +32,7 @@ GROUP = "Spark"
 # Java is warming up for half a minute, in which its compilers take a quarter of the machine. Of
 # large batches there are so many that this is not most of the time.
 FEW = 1_000
-MESSAGES = {FEW: 30_000, 10_000: 200_000, 50_000: 1_500_000}
+MESSAGES = {FEW: 30_000, 10_000: 600_000, 50_000: 1_500_000}
 
 
 def streamed(rows: int, sink: str, *figures: Row, loop: bool = False) -> Case:
