@@ -150,6 +150,9 @@ def test_c0_24_a_reset_of_the_broker_is_told_too(
     """What is subscribed to is gone with it, and each subscription fails."""
     listener, heard = client.listen(), Heard()
     heard.subscribe(listener, ORDERS, "a")
+    # The first poll is sent beside the commands, and may come later. One that comes behind the
+    # reset, and has not heard of a life before, is that of a new subscriber.
+    eventually(lambda: statistics(broker).parked == 1)
     broker.reset()
     eventually(lambda: len(heard.failures) == 1)
     assert not listener.is_subscribed(ORDERS, "a")
