@@ -233,13 +233,11 @@ class _SubscriptionCalls:
         return begin_or_wait(self._rpcs, "Acknowledge", request, _VERDICT_TIMEOUT, self._metadata)
 
     def modify_ack_deadline(self, request: pubsub.ModifyAckDeadlineRequest) -> Call:
-        # One that hangs is made again while the lease that it was to extend lasts.
-        timeout = max(request.ack_deadline_seconds / 2, _LEAST_TIMEOUT)
-        if not request.ack_deadline_seconds:
-            timeout = _VERDICT_TIMEOUT
-        return begin_or_wait(
-            self._rpcs, "ModifyAckDeadline", request, min(timeout, DEFAULT_TIMEOUT), self._metadata
-        )
+        timeout = _VERDICT_TIMEOUT
+        if seconds := request.ack_deadline_seconds:
+            # One that hangs is made again while the lease that it was to extend lasts.
+            timeout = min(max(seconds / 2, _LEAST_TIMEOUT), DEFAULT_TIMEOUT)
+        return begin_or_wait(self._rpcs, "ModifyAckDeadline", request, timeout, self._metadata)
 
     def close(self) -> None:
         with self._lock:

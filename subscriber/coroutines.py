@@ -12,6 +12,7 @@ from typing import Any
 
 from .arguments import count
 from .message import Message
+from .refused_threads import start_or_undo
 from .scheduler import Scheduler, messages_in
 
 _log = logging.getLogger("pullstream.scheduler")
@@ -120,12 +121,7 @@ class CoroutineScheduler(Scheduler):
 
         # Daemon: a callback that never returns must not keep the process from exiting.
         self._thread = threading.Thread(target=run, name="pullstream-asyncio", daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError:
-            # The process may have no more threads.
-            loop.close()
-            raise
+        start_or_undo(self._thread, loop.close)
         return loop
 
     # ---- on the loop ---------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -40,6 +41,15 @@ def threads_are_refused() -> bool:
     # Not to be left running: the interpreter may be gone the next moment.
     attempt.join()
     return False
+
+
+def start_or_undo(thread: threading.Thread, undo: Callable[[], object]) -> None:
+    """Start it; where it is refused, `undo` what was begun for it, and raise RuntimeError."""
+    try:
+        thread.start()
+    except RuntimeError:
+        undo()
+        raise
 
 
 def abandon(channel: grpc.Channel) -> None:

@@ -140,9 +140,13 @@ class WorkerPool:
         self._work.append((callback, pieces))
         before, self._added = self._added, perf_counter()
         nobody_works = len(self._threads) == len(self._sleepers) and self._stint is None
-        if (may_wait and nobody_works) and (
-            self._watched
-            or (self._pace < BRISK and (WATCH.is_there or self._added - before < OFTEN))
+        if (
+            may_wait
+            and nobody_works
+            and (
+                self._watched
+                or (self._pace < BRISK and (WATCH.is_there or self._added - before < OFTEN))
+            )
         ):
             stint = self._guest.stint() if self._guest is not None else None
             if stint is not None and len(self._guests) < self._max_workers:

@@ -15,6 +15,7 @@ from protocol.errors import Internal, RpcError, Unavailable
 from protocol.messages import feeds_pb2 as feeds
 from protocol.rpcs import BY_METHOD
 from subscriber.outage import Outage
+from subscriber.refused_threads import start_or_undo
 from subscriber.rpc import to_error
 from subscriber.streaming.inbox import Inbox
 from subscriber.streaming.state import Lifecycle, SubscriptionState
@@ -129,12 +130,7 @@ class Watch:
 
     def start(self) -> None:
         self._watchdog.start()
-        try:
-            self._thread.start()
-        except RuntimeError:
-            # The process may have no more threads.
-            self._watchdog.stop()
-            raise
+        start_or_undo(self._thread, self._watchdog.stop)
 
     def stop(self) -> None:
         """Handle no more frames, and end. Idempotent, never waits."""

@@ -13,6 +13,7 @@ from protocol.errors import RpcError
 from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus, SubscriberClosed
 from subscriber.futures import AckFuture, RunningFuture, ShutdownMode
 from subscriber.message import Message, Outcome, Verdict
+from subscriber.refused_threads import start_or_undo
 from subscriber.rpc import Rpcs
 from subscriber.streaming.dispatcher import Call, Dispatcher
 from subscriber.streaming.inbox import Inbox
@@ -114,12 +115,7 @@ class Settler(RunningFuture):
         )
         self._thread = threading.Thread(target=self._run, name="pullstream-leaser", daemon=True)
         self._dispatcher.start()
-        try:
-            self._thread.start()
-        except RuntimeError:
-            # The process may have no more threads.
-            self._dispatcher.stop(FLUSH_TIME)
-            raise
+        start_or_undo(self._thread, lambda: self._dispatcher.stop(FLUSH_TIME))
 
     def put_tracked(self, outcome: Outcome) -> None:
         self._dispatcher.put_tracked(outcome)

@@ -17,6 +17,7 @@ from protocol.messages import feeds_pb2 as feeds
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.feeds.frames import gap_of
 from subscriber.feeds.watch import FrameCall, frame_calls
+from subscriber.refused_threads import start_or_undo
 from subscriber.request import routing_header
 from subscriber.rpc import Rpcs, to_error
 
@@ -153,12 +154,7 @@ class LiveStream:
         self._thread = threading.Thread(
             target=self._run, name="pullstream-follow-stream", daemon=True
         )
-        try:
-            self._thread.start()
-        except RuntimeError:
-            # The process may have no more threads.
-            self._call.cancel()
-            raise
+        start_or_undo(self._thread, self._call.cancel)
 
     def leave(self) -> None:
         self._call.cancel()

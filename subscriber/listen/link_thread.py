@@ -16,6 +16,7 @@ from protocol.clock import Clock
 from protocol.errors import Cancelled, RpcError
 from protocol.messages import channels_pb2 as channels
 from subscriber.exceptions import SubscriberClosed
+from subscriber.refused_threads import start_or_undo
 from subscriber.rpc import Rpcs, to_error
 from subscriber.streaming.inbox import Inbox
 
@@ -74,12 +75,7 @@ class LinkThread:
         self._callbacks = CallbackThread(on_event, on_room=self._inbox.wake)
         # Daemon, as the client stops it when the program ends.
         self._thread = threading.Thread(target=self._run, name="pullstream-listen", daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError:
-            # The process may have no more threads.
-            self._callbacks.stop()
-            raise
+        start_or_undo(self._thread, self._callbacks.stop)
 
     # ---- for any thread ------------------------------------------------------------------------
 

@@ -148,10 +148,15 @@ class Outbox:
         return request
 
     def _next_retry(self, now: float, acks: bool, changes: bool) -> Request | None:
-        for is_open, retries in ((changes, self._retries[False]), (acks, self._retries[True])):
-            if is_open and retries and retries[0][0] <= now:
+        for retries in self._waiting_in(acks, changes):
+            if retries[0][0] <= now:
                 return heapq.heappop(retries)[2]
         return None
+
+    def _waiting_in(self, acks: bool, changes: bool) -> list[list[tuple[float, int, Request]]]:
+        """The retries of each lane that is open and has any."""
+        lanes = ((changes, self._retries[False]), (acks, self._retries[True]))
+        return [retries for is_open, retries in lanes if is_open and retries]
 
     def _next_pending(self, now: float, acks: bool, changes: bool) -> Request | None:
         for kind, ack_ids in self._pending.items():
@@ -174,9 +179,7 @@ class Outbox:
 
     def next_due(self, *, acks: bool = True, changes: bool = True) -> float | None:
         """When the next retry in a lane that is open is due; None if there is none."""
-        lanes = ((changes, self._retries[False]), (acks, self._retries[True]))
-        dues = [retries[0][0] for is_open, retries in lanes if is_open and retries]
-        return min(dues, default=None)
+        return min((retries[0][0] for retries in self._waiting_in(acks, changes)), default=None)
 
     def answered(self, request: Request, error: RpcError | None, now: float) -> Answer:
         """A call ended. Resolves futures, arranges what is to be sent again, and tells what failed
