@@ -24,6 +24,8 @@ _log = logging.getLogger("pullstream.spark")
 
 _SEGMENT = re.compile(r"seg-(\d{20})\.arrow")
 META = "meta.json"
+# What a write leaves that was cut short. Other files of such a name are not ours.
+_HALF = re.compile(rf"({_SEGMENT.pattern}|{re.escape(META)}){re.escape(TEMPORARY)}")
 _LOCK = "LOCK"
 _FORMAT = 1
 
@@ -200,7 +202,7 @@ class Spool:
 
     def _look_around(self) -> None:
         for path in self._folder.iterdir():
-            if path.name.endswith(TEMPORARY):
+            if _HALF.fullmatch(path.name):
                 self._disk.delete(path)
             elif match := _SEGMENT.fullmatch(path.name):
                 seq = int(match[1])

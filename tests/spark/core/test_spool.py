@@ -78,6 +78,17 @@ def test_a_crash_in_the_middle_of_a_write_leaves_nothing(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["LOCK", "meta.json"]
 
 
+def test_what_others_have_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+    """Also what is called as a file is that was not written to its end."""
+    (tmp_path / "notes.tmp").write_text("mine")
+    (tmp_path / "folder.tmp").mkdir()
+    spool = spool_in(tmp_path)
+    spool.open()
+    spool.close()
+    assert (tmp_path / "notes.tmp").read_text() == "mine"
+    assert (tmp_path / "folder.tmp").is_dir()
+
+
 def test_what_is_discarded_is_gone(tmp_path: Path, spool: Spool) -> None:
     """And what is before it is not."""
     for seq in (1, 2, 3):
