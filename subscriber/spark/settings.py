@@ -15,6 +15,10 @@ from subscriber.flow_control import MAX_EXTENSION, MIN_EXTENSION, FlowControl
 # on its way: with less the stream would stand still for as long as a batch takes.
 OUTSTANDING_BATCHES = 3
 
+# A subscription's first messages take some milliseconds to come: with less, in seconds, any of them
+# would pass for empty.
+MIN_DRAIN_WAIT = 0.1
+
 _MIB = 1024 * 1024
 
 # A column of one Arrow batch holds 2 GiB at most; half of it allows for messages of unequal sizes.
@@ -37,7 +41,7 @@ class IngestSettings:
     linger: how long a batch that has begun waits to be filled.
     idle_wait: how long `latest` waits for a first message.
     drain_wait: after how long without a message an "available now" run takes the subscription for
-        empty.
+        empty; 0.1 at least.
     max_outstanding_messages, max_outstanding_bytes: received and not committed. Default: three
         batches; at least two.
     is_single: only one batch is wanted. Then that is what is outstanding, and no more: what was
@@ -89,10 +93,13 @@ class IngestSettings:
                 f"max_bytes_per_trigger is {self.max_bytes_per_trigger}; it must be at most "
                 f"{MAX_BATCH_BYTES}"
             )
-        for name in ("linger", "idle_wait", "drain_wait", "dedup_window"):
+        for name, least in (
+            *(("linger", 0), ("idle_wait", 0), ("dedup_window", 0)),
+            ("drain_wait", MIN_DRAIN_WAIT),
+        ):
             value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise ValueError(f"{name} is {value!r}; it must be 0 seconds or more")
+            if not least <= value < float("inf"):
+                raise ValueError(f"{name} is {value!r}; it must be {least} seconds or more")
         if not MIN_EXTENSION <= self.lease_seconds <= MAX_EXTENSION:
             raise ValueError(
                 f"lease_seconds is {self.lease_seconds!r}; it must be between {MIN_EXTENSION} and "

@@ -172,3 +172,5 @@ def test_value_out_of_range_is_refused_by_the_settings() -> None:
     """What they allow is theirs to say."""
     with pytest.raises(ValueError, match="between 10 and 600 seconds"):
         stream(leaseSeconds="5")
+    with pytest.raises(ValueError, match=r"drain_wait is 0\.0; it must be 0\.1 seconds or more"):
+        batch(drainWaitMs="0")

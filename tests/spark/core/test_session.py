@@ -13,6 +13,7 @@ from emulator import Emulator
 from protocol.errors import NotFound, Unavailable
 from subscriber.exceptions import SubscriberClosed
 from subscriber.spark.session import IngestSession, Limit
+from subscriber.spark.settings import MIN_DRAIN_WAIT
 from tests.spark.core.world import (
     LEASE,
     SUBSCRIPTION,
@@ -63,7 +64,7 @@ def test_a_server_that_is_not_there_is_not_an_empty_subscription(
     """An "available now" run ends with the error instead of with nothing."""
     monkeypatch.setattr("subscriber.spark.session._DRAIN_GIVE_UP", 0.3)
     world.broker.faults.error("StreamingPull", Unavailable("away"))
-    session = world.session(drain_wait=0)
+    session = world.session(drain_wait=MIN_DRAIN_WAIT)
     session.prepare_available_now()
     with pytest.raises(Unavailable, match="away"):
         session.latest(0)

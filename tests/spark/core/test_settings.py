@@ -52,6 +52,9 @@ def test_a_name_without_a_project_is_refused(name: str, monkeypatch: pytest.Monk
         ("linger", -0.1, ValueError),
         ("idle_wait", math.inf, ValueError),
         ("drain_wait", math.nan, ValueError),
+        # All would seem to be empty.
+        ("drain_wait", 0, ValueError),
+        ("drain_wait", 0.099, ValueError),
         ("dedup_window", -1, ValueError),
         ("lease_seconds", 9, ValueError),
         ("lease_seconds", 601, ValueError),
