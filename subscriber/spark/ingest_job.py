@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 from .jdbc_target import JdbcTarget
+from .place import folder_here, overlap
 from .targets import FILE_FORMATS, FORMATS, DeltaTarget, FileTarget, Target
 
 DECODINGS = ("json",)
@@ -41,8 +41,9 @@ class IngestJob:
         partition_by: columns whose values become folders; also `publish_date`, `publish_hour`.
         decode: "json" to make columns of each message's fields, by `schema`: column definitions
             such as `id BIGINT NOT NULL, name STRING`. Default: messages as they are.
-        bad_to: where messages go that do not decode. Default: beside the table, with
-            `-deadletter` (in a database `_deadletter`) behind its name.
+        bad_to: where messages go that do not decode: not into the table, nor into a folder that is
+            in it or has it. Default: beside the table, with `-deadletter` (in a database
+            `_deadletter`) behind its name.
         state: a folder on the driver's disk for what the job must find again when it goes on.
             Default: `_state` in the folder `to`, if that is on this machine.
         options: further options of the source; docs/spark.md has them. `subscription` and
@@ -93,7 +94,7 @@ class IngestJob:
             raise ValueError("give either available_now or every: one ends, the other goes on")
         if self.every is not None and not 0 < self.every < float("inf"):
             raise ValueError(f"every is {self.every!r}; it must be above 0 seconds")
-        if self.state is None and self._folder() is None:
+        if self.state is None and folder_here(self.to) is None:
             raise ValueError(
                 f"state is missing: with to on another machine ({self.to.partition(':')[0]}), name "
                 "a folder on the driver's disk, which outlives it"
@@ -108,12 +109,29 @@ class IngestJob:
             )
         if self.bad_to is not None and self.decode is None:
             raise ValueError("bad_to is for what does not decode: it needs decode and schema")
+        self._check_bad_to()
+
+    def _check_bad_to(self) -> None:
+        """In one place the bad rows of a batch would take that of the good."""
+        if not self.bad_to:
+            return
+        if self.table is None:
+            if overlap(self.to, self.bad_to):
+                raise ValueError(
+                    f"bad_to is {self.bad_to!r}, and to is {self.to!r}; they must be two folders, "
+                    "neither of which is in the other"
+                )
+        elif not JdbcTarget(self.to, self.table).is_apart_from(JdbcTarget(self.to, self.bad_to)):
+            raise ValueError(
+                f"bad_to is {self.bad_to!r}, and table is {self.table!r}; they must be two tables, "
+                "neither of which is that of the other's batches"
+            )
 
     @property
     def state_folder(self) -> Path:
         if self.state is not None:
             return Path(self.state)
-        folder = self._folder()
+        folder = folder_here(self.to)
         # Checked when made.
         assert folder is not None
         return folder / _STATE
@@ -154,10 +172,4 @@ class IngestJob:
         if self.table is not None:
             # As it is told, for it is written to disk: the URL of a database may hold a password.
             return self.target().place
-        return str(self._folder() or self.to.rstrip("/"))
-
-    def _folder(self) -> Path | None:
-        """`to`, if it is a folder on this machine."""
-        if self.to.startswith("file:"):
-            return Path(unquote(urlparse(self.to).path))
-        return None if ":" in self.to.partition("/")[0] else Path(self.to)
+        return str(folder_here(self.to) or self.to.rstrip("/"))

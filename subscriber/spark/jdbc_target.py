@@ -61,6 +61,13 @@ class JdbcTarget:
     def reserved(self) -> tuple[str, ...]:
         return (_ROW, _COPY)
 
+    def is_apart_from(self, other: JdbcTarget) -> bool:
+        """Whether neither has a table of the other's. Databases make no difference by case."""
+        mine, others = (
+            {name.lower() for name in (target.table, target._batches)} for target in (self, other)
+        )
+        return mine.isdisjoint(others)
+
     def check(self, spark: SparkSession) -> None:
         """Connect, and make the table of batches unless it is there."""
         if not self._exists(spark, self._batches):

@@ -61,6 +61,40 @@ def test_bad_records_have_a_table_beside() -> None:
 
 
 @pytest.mark.parametrize(
+    ("to", "bad_to"),
+    [
+        ("/data/rows", "/data/rows"),
+        ("/data/rows", "/data//rows/"),
+        ("/data/rows", "file:///data/rows"),
+        ("/data/rows", "file:/data/other/../rows/"),
+        ("rows", f"{Path.cwd()}/rows"),
+        ("/data/rows", "/data/rows/bad"),
+        ("/data/bad/rows", "/data/bad"),
+        ("gs://bucket/rows", "gs://bucket/rows/"),
+        ("gs://bucket/rows", "gs://bucket//rows/bad"),
+    ],
+)
+def test_bad_records_are_not_put_into_the_table(to: str, bad_to: str) -> None:
+    """However the folder is written: they would take the place of the others of their batch."""
+    arguments = {"to": to, "state": "/state", "decode": "json", "schema": "id BIGINT"}
+    with pytest.raises(ValueError, match="they must be two folders, neither of which is in the"):
+        job(**arguments, bad_to=bad_to)
+    assert job(**arguments).bad_target() is not None
+    assert job(**arguments, bad_to=f"{to}-bad").bad_target() is not None
+
+
+@pytest.mark.parametrize(
+    ("table", "bad_to"), [("rows", "Rows"), ("rows", "rows_BATCHES"), ("rows_batches", "rows")]
+)
+def test_bad_records_are_not_put_into_a_table_that_is_in_use(table: str, bad_to: str) -> None:
+    """Nor is it one in which the batches are noted."""
+    arguments = {"to": DATABASE, "state": "/state", "decode": "json", "schema": "id BIGINT"}
+    with pytest.raises(ValueError, match="they must be two tables"):
+        job(**arguments, table=table, bad_to=bad_to)
+    assert job(**arguments, table=table, bad_to="others").bad_target() is not None
+
+
+@pytest.mark.parametrize(
     ("url", "told"),
     [
         (DATABASE, "jdbc:postgresql://db/shop"),
