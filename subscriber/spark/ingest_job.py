@@ -85,6 +85,8 @@ class IngestJob:
             raise ValueError("partition_by is for folders: a table in a database has none")
         self._check_form()
         self._check_decoding()
+        # A name may be too long for a table.
+        self.target(), self.bad_target()
         for name in self.options:
             if name.lower() in _FIXED:
                 raise ValueError(f"options has {name!r}, and must not: {_FIXED[name.lower()]}")

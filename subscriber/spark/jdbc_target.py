@@ -30,6 +30,11 @@ _SECRETS = re.compile(r"(?<=//)[^/@]*@|(?<=:)[^/:@]+/[^/@]+@|[?;].*")
 # is run, and one that each time is another.
 _ROW, _COPY = "ingest_row", "ingest_copy"
 
+# PostgreSQL cuts names to 63 bytes without a word. Of a staging table's, the table's own with `_`
+# and the id of a run, 16 letters, must be left: then it is no other table's.
+_POSTGRESQL = "jdbc:postgresql:"
+_LONGEST = 63 - 17
+
 # The kinds of columns that databases do not share; they become JSON.
 _NESTED = (MapType, ArrayType, StructType)
 
@@ -47,11 +52,23 @@ class JdbcTarget:
     staging table then. So each row has a number there, and is copied once.
 
     driver: the class of the JDBC driver; None: the one that knows the URL.
+
+    Raises:
+        ValueError: the table's name is too long to make others of it.
     """
 
     url: str
     table: str
     driver: str | None = None
+
+    def __post_init__(self) -> None:
+        size = len(self.table.rpartition(".")[2].encode())
+        if self.url.startswith(_POSTGRESQL) and size > _LONGEST:
+            raise ValueError(
+                f"table is {self.table!r}, a name of {size} bytes; in PostgreSQL it must have "
+                f"{_LONGEST} at most, because the job makes longer ones of it for tables of its "
+                "own, which PostgreSQL would cut until they are the same: choose a shorter one"
+            )
 
     @property
     def place(self) -> str:

@@ -94,6 +94,26 @@ def test_bad_records_are_not_put_into_a_table_that_is_in_use(table: str, bad_to:
     assert job(**arguments, table=table, bad_to="others").bad_target() is not None
 
 
+def test_a_table_has_room_for_the_names_that_are_made_of_its_own(tmp_path: Path) -> None:
+    """PostgreSQL would cut them, in the end to that of the table, which the job would drop."""
+    arguments = {"to": DATABASE, "state": "/state"}
+    longest, decoding = "ö" * 23, {"decode": "json", "schema": "id BIGINT"}
+    with state_in(tmp_path) as state:
+        own = {
+            f"{longest}{end}".encode()[:63]
+            for end in ("", "_batches", f"_{state.run}_1", f"_{'0' * 16}_1")
+        }
+    assert len(own) == 4
+    assert job(**arguments, table=f"schema.{longest}").target()
+    text = "a name of 47 bytes; in PostgreSQL it must have 46 at most"
+    with pytest.raises(ValueError, match=text):
+        job(**arguments, table=f"{longest}x")
+    with pytest.raises(ValueError, match=text):
+        job(**arguments, **decoding, table="x" * 36)
+    assert job(**arguments, **decoding, table="x" * 36, bad_to="bad").bad_target()
+    assert job(to="jdbc:oracle:thin:@//db/shop", state="/state", table="x" * 60).target()
+
+
 @pytest.mark.parametrize(
     ("url", "told"),
     [
