@@ -149,6 +149,11 @@ class IngestJob:
             "partition_by": ", ".join(self.partition_by),
         }
 
+    @property
+    def reading(self) -> dict[str, str]:
+        """What must not change between a batch and the same batch once more."""
+        return {"decode": self.decode or "", "schema": self.schema or ""}
+
     def target(self) -> Target:
         """The table."""
         if self.table is not None:

@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,16 +51,25 @@ class IngestState:
     @classmethod
     @contextmanager
     def open(
-        cls, folder: Path, identity: Mapping[str, str], columns: Mapping[str, str]
+        cls,
+        folder: Path,
+        identity: Mapping[str, str],
+        columns: Mapping[str, str],
+        reading: Mapping[str, str],
+        may_have: Callable[[str], bool],
     ) -> Iterator[IngestState]:
         """The state in `folder`, which is made if there is none, for as long as the block lasts.
 
         Args:
             identity: what must stay as it is while the state is kept.
             columns: what the table's columns hold. They may become more.
+            reading: what decides which rows are good. It may change, but not while a batch waits
+                to be replayed of which the table has the good rows already.
+            may_have: whether the table may have the batch of this name.
 
         Raises:
-            IngestError: another run has it, it is of another job, or it cannot be read or made.
+            IngestError: another run has it, it is of another job, one of these must not change
+                now, or it cannot be read or made.
         """
         folder = folder.absolute()
         path = folder / _FILE
@@ -69,10 +78,13 @@ class IngestState:
             known = _read(path)
             _check(folder, known, identity, columns)
             state = cls(folder, uuid.uuid4().hex[:16], _replays(folder, known))
+            if any(map(may_have, state._replays.values())):
+                _check_reading(folder, known, reading)
             content = {
                 "id": state.run,
                 "replays": state._replays,
                 **identity,
+                **reading,
                 "columns": {**known["columns"], **columns},
             }
             try:
@@ -132,6 +144,18 @@ def _check(
                 f"the state in {folder} is that of a table in which {name} is {before}, and now "
                 f"it would be {kind}: rows of both kinds cannot be read together. Let it be "
                 f"{before}, or give the job another table and state"
+            )
+
+
+def _check_reading(folder: Path, known: Mapping[str, Any], reading: Mapping[str, str]) -> None:
+    """A row that was bad and now is good, or the other way, would be in neither table or in both:
+    a table passes over the batch that it has, or each of them replaces its own."""
+    for name, value in reading.items():
+        if known.get(name, value) != value:
+            raise IngestError(
+                f"the state in {folder} has a batch that was begun with {name} {known[name]!r} and "
+                f"not seen through, so {name} cannot be {value!r} yet: run the job with the old "
+                "one first, until all that is there is in (available_now)"
             )
 
 

@@ -91,9 +91,12 @@ class JdbcTarget:
             definition = "(batch VARCHAR(64) NOT NULL PRIMARY KEY)"
             self._run(spark, f"CREATE TABLE {self._batches} {definition}")
 
+    def may_have(self, spark: SparkSession, batch: str) -> bool:
+        return self._holds(spark, f"SELECT 1 FROM {self._batches} WHERE batch = '{batch}'")
+
     def write(self, rows: DataFrame, batch: str) -> bool:
         spark, staging = rows.sparkSession, self._staging(batch)
-        known = self._holds(spark, f"SELECT 1 FROM {self._batches} WHERE batch = '{batch}'")
+        known = self.may_have(spark, batch)
         if not known:
             self.stage(rows, batch)
             self.take_in(spark, rows.columns, batch)

@@ -93,7 +93,13 @@ def run_ingest(
     for one in (target, bad):
         if one is not None:
             one.check(session)
-    with IngestState.open(job.state_folder, job.identity, columns) as state:
+    with IngestState.open(
+        job.state_folder,
+        job.identity,
+        columns,
+        job.reading,
+        lambda batch: target.may_have(session, batch),
+    ) as state:
         handler = BatchHandler(decoding, target, bad, derived=job.partition_by, name=state.batch)
         run = _Run(handler, _start(session, job, state, handler), target, bad)
         run.wait(stop or threading.Event(), watch)

@@ -37,6 +37,9 @@ class Target(Protocol):
     def check(self, spark: SparkSession) -> None:
         """Raise IngestError if this session can never write to it."""
 
+    def may_have(self, spark: SparkSession, batch: str) -> bool:
+        """False if it is sure that no whole batch of this name is there. `check` comes before."""
+
     def write(self, rows: DataFrame, batch: str) -> bool:
         """Write a batch; False if all of it was there already. `batch` is unique for ever."""
 
@@ -65,11 +68,20 @@ class FileTarget:
     def check(self, spark: SparkSession) -> None:
         """Spark can write files wherever it can write its own."""
 
+    def may_have(self, spark: SparkSession, batch: str) -> bool:
+        jvm: Any = spark._jvm
+        folder = jvm.org.apache.hadoop.fs.Path(self._folder(batch))
+        settings = spark._jsparkSession.sessionState().newHadoopConf()
+        found: bool = folder.getFileSystem(settings).exists(folder)
+        return found
+
     def write(self, rows: DataFrame, batch: str) -> bool:
-        folder = f"{self.path.rstrip('/')}/{BATCH_COLUMN}={batch}"
         writer = rows.write.format(self.format).mode("overwrite")
-        writer.partitionBy(*self.partition_by).save(folder)
+        writer.partitionBy(*self.partition_by).save(self._folder(batch))
         return True
+
+    def _folder(self, batch: str) -> str:
+        return f"{self.path.rstrip('/')}/{BATCH_COLUMN}={batch}"
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,10 @@ class DeltaTarget:
                 "add its jars (--conf spark.jars.packages=io.delta:delta-spark_2.13:VERSION), or "
                 f"choose one of {', '.join(FORMATS)}"
             ) from None
+
+    def may_have(self, spark: SparkSession, batch: str) -> bool:
+        """Only Delta's own classes could tell."""
+        return True
 
     def write(self, rows: DataFrame, batch: str) -> bool:
         application, _, version = batch.rpartition("-")

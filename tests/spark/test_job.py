@@ -131,13 +131,15 @@ def test_a_lost_state_loses_no_row(
 def test_a_batch_that_failed_behind_its_rows_is_written_over(
     spark: SparkSession, broker: Emulator, tmp_path: Path, ingest: Callable[..., IngestReport]
 ) -> None:
-    """By the next run, which finds it under its name."""
+    """By the next run, which finds it under its name, and takes the same rows for bad."""
     publish_json(broker, {"id": 1}, b"bad")
     (tmp_path / "file").write_text("")
     arguments = {"decode": "json", "schema": SCHEMA}
     with pytest.raises(IngestError):
         ingest(bad_to=str(tmp_path / "file" / "bad"), **arguments)
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 1
+    with pytest.raises(IngestError, match=r"begun with schema .* and not seen through"):
+        ingest(decode="json", schema="country STRING")
     assert broker.backlog(SUBSCRIPTION) == 2
     assert ingest(**arguments).totals.bad == 1
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 1
@@ -315,6 +317,7 @@ def test_a_batch_that_comes_again_replaces_itself(spark: SparkSession, tmp_path:
     (half_written / "part-0000.parquet").write_bytes(b"cut")
     for _ in range(2):
         handler(target, bad)(rows, 1)
+    assert [target.may_have(spark, name) for name in ("job-1", "job-2")] == [True, False]
     assert spark.read.parquet(target.path).count() == 4
     assert spark.read.parquet(bad.path).count() == 2
 
@@ -339,7 +342,9 @@ def test_a_database_has_each_batch_once(spark: SparkSession, derby: Path) -> Non
     # Left by a run that was killed while it filled the staging table.
     spark.range(3).write.jdbc(url, "orders_job_0")
     first = handler(target, bad)
+    assert not target.may_have(spark, "job-0")
     first(rows, 0)
+    assert target.may_have(spark, "job-0")
     assert first.totals == Totals(1, 3, 21, 1)
     # And by one that was killed when the batch was in, and nothing else done.
     spark.range(3).write.jdbc(url, "orders_job_0")

@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -163,9 +163,13 @@ def test_what_does_not_go_together_is_refused(arguments: dict[str, Any], text: s
 
 
 def state_in(
-    folder: Path, columns: Mapping[str, str] | None = None, **arguments: Any
+    folder: Path,
+    columns: Mapping[str, str] | None = None,
+    may_have: Callable[[str], bool] = lambda batch: True,
+    **arguments: Any,
 ) -> AbstractContextManager[IngestState]:
-    return IngestState.open(folder, job(**arguments).identity, columns or {})
+    one = job(**arguments)
+    return IngestState.open(folder, one.identity, columns or {}, one.reading, may_have)
 
 
 def names_in(folder: Path, *numbers: int) -> list[str]:
@@ -266,6 +270,53 @@ def test_a_state_is_that_of_one_table(tmp_path: Path, other: dict[str, Any], tex
     arguments = {"partition_by": ("a",), **other}
     with pytest.raises(IngestError, match=re.escape(text)), state_in(tmp_path, **arguments):
         pass
+
+
+STRICT: dict[str, Any] = {"decode": "json", "schema": "id BIGINT NOT NULL"}
+LOOSE: dict[str, Any] = {"decode": "json", "schema": "id BIGINT"}
+
+
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (LOOSE, "begun with schema 'id BIGINT NOT NULL' and not seen through"),
+        ({}, "begun with decode 'json' and not seen through, so decode cannot be '' yet"),
+    ],
+)
+def test_a_batch_is_read_again_as_it_was_read(
+    tmp_path: Path, other: dict[str, Any], text: str
+) -> None:
+    """Else a row that was bad and is good now is in neither table: the one has the batch already,
+    and the other does not get it. Whoever tries has to run the job as it was before."""
+    with state_in(tmp_path, **STRICT) as state:
+        name = state.batch(7)
+    spark_logs(tmp_path, planned=7, committed=6)
+    for _ in range(2):
+        with pytest.raises(IngestError, match=re.escape(text)), state_in(tmp_path, **other):
+            pass
+    with state_in(tmp_path, **STRICT) as state:
+        assert state.batch(7) == name
+    spark_logs(tmp_path, planned=7, committed=7)
+    with state_in(tmp_path, **other):
+        pass
+
+
+def test_a_batch_that_is_not_in_the_table_may_be_read_otherwise(tmp_path: Path) -> None:
+    """It was planned and not begun, or the table refused it: by a schema that is to be mended."""
+    asked: list[str] = []
+
+    def has_none(batch: str) -> bool:
+        asked.append(batch)
+        return False
+
+    with state_in(tmp_path, **STRICT) as state:
+        name = state.batch(7)
+    spark_logs(tmp_path, planned=7, committed=6)
+    with state_in(tmp_path, may_have=has_none, **LOOSE):
+        assert asked == [name]
+    # Then it was written, by the new one.
+    with pytest.raises(IngestError, match="begun with schema 'id BIGINT' "):
+        state_in(tmp_path, **STRICT).__enter__()
 
 
 @pytest.mark.parametrize("to", ["/data/rows/", "/data//rows", "file:///data/rows"])
