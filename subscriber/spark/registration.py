@@ -17,6 +17,11 @@ def register(spark: SparkSession) -> None:
     this one knows besides whether the executors run on this machine, where they can read the
     spool's files themselves.
     """
-    master = spark.conf.get("spark.master", "")
-    on_this_machine = master is not None and master.startswith("local")
+    on_this_machine = (_master(spark) or "").startswith("local")
     spark.dataSource.register(LocalPubSubDataSource if on_this_machine else PubSubDataSource)
+
+
+def _master(spark: SparkSession) -> str | None:
+    # A session's setting may be another than what runs. Spark Connect has nothing else.
+    context = getattr(spark, "sparkContext", None)
+    return spark.conf.get("spark.master", "") if context is None else context.master

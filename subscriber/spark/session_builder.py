@@ -68,7 +68,7 @@ def local_session(
     """
     from pyspark.sql import SparkSession
 
-    running = SparkSession.getActiveSession()
+    running = running_session()
     if running is not None:
         register(running)
         return running
@@ -88,6 +88,18 @@ def local_session(
         session = builder.getOrCreate()
     register(session)
     return session
+
+
+def running_session() -> SparkSession | None:
+    """The session of this thread, else of this process; None if Spark is not running."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is None and SparkContext._active_spark_context is not None:
+        # Another thread's. Without an option this neither starts Spark nor changes a setting.
+        running = SparkSession.builder.getOrCreate()
+    return running
 
 
 def _prepared_for(master: str) -> dict[str, str]:

@@ -3,15 +3,62 @@
 from __future__ import annotations
 
 import stat
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
+from subscriber.spark import local_session, register
 from subscriber.spark.session_builder import _unix_sockets
+from subscriber.spark.source import LocalPubSubDataSource, PubSubDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def test_the_running_session_is_taken_on_any_thread_as_it_is(spark: SparkSession) -> None:
+    """Spark has an active session for each thread. To another's, none of our settings belong."""
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    found: list[SparkSession] = []
+
+    def work() -> None:
+        found.append(local_session("local[7]", config={"spark.sql.shuffle.partitions": "3"}))
+
+    try:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert found == [spark]
+        assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("context", "setting", "source"),
+    [
+        ("local[2]", "spark://host:7077", LocalPubSubDataSource),
+        ("spark://host:7077", "local[2]", PubSubDataSource),
+        # Spark Connect has no context.
+        (None, "local[2]", LocalPubSubDataSource),
+        (None, None, PubSubDataSource),
+    ],
+)
+def test_where_executors_are_is_told_by_what_runs(
+    context: str | None, setting: str | None, source: type[PubSubDataSource]
+) -> None:
+    """Not by a setting, which a session may have from elsewhere."""
+    session = Mock()
+    session.conf.get.return_value = setting
+    if context is None:
+        del session.sparkContext
+    else:
+        session.sparkContext.master = context
+    register(session)
+    session.dataSource.register.assert_called_once_with(source)
 
 
 def test_java_and_its_workers_talk_by_files_that_are_sockets(spark: SparkSession) -> None:
