@@ -116,16 +116,19 @@ def _run(
     """Run the job and return the exit code."""
     from subscriber.spark.java import JavaNotFound
     from subscriber.spark.job import run_ingest
-    from subscriber.spark.session_builder import local_session
+    from subscriber.spark.session_builder import session_for
 
     try:
         job = _job(session, **options)
         # What fails is told by us, in one line.
         config = {"spark.log.level": "FATAL", **dict(settings)}
-        spark = local_session(master, app_name="pullstream ingest", config=config)
-        # After Spark has set its own handlers, which would cancel the batch under way.
         signals = _Signals(session)
-        with handled_by(signals.handle), ingest_view(as_json=session.json) as view:
+        with (
+            session_for(master, app_name="pullstream ingest", config=config) as spark,
+            # After Spark has set its own handlers, which would cancel the batch under way.
+            handled_by(signals.handle),
+            ingest_view(as_json=session.json) as view,
+        ):
             report = run_ingest(job, spark=spark, stop=signals.stop, watch=view.show)
     except ValueError as error:
         raise click.UsageError(str(error)) from error

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
-import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
 
 from .java import ensure_java
 from .registration import register
+from .unix_sockets import unix_sockets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,8 +45,6 @@ _ON_THIS_MACHINE = {
         "FileSystemBasedCheckpointFileManager"
     ),
 }
-# Of a socket's file. The system allows 104 bytes on macOS and 108 on Linux; Spark's names have 42.
-_LONGEST_FOLDER = 60
 
 
 def local_session(
@@ -90,6 +90,22 @@ def local_session(
     return session
 
 
+@contextmanager
+def session_for(
+    master: str | None = None, *, app_name: str, config: Mapping[str, str]
+) -> Iterator[SparkSession]:
+    """As `local_session`, for the length of a block: what it has started is stopped at the end."""
+    is_ours = running_session() is None
+    session = local_session(master, app_name=app_name, config=config)
+    try:
+        yield session
+    finally:
+        if is_ours:
+            # A JVM that has died cannot say so, and what it has died of was raised before.
+            with suppress(Py4JError, OSError):
+                session.stop()
+
+
 def running_session() -> SparkSession | None:
     """The session of this thread, else of this process; None if Spark is not running."""
     from pyspark import SparkContext
@@ -110,19 +126,4 @@ def _prepared_for(master: str) -> dict[str, str]:
     # Else the workers would be run by whatever `python3` is first on PATH, without our packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return _ANYWHERE | _ON_THIS_MACHINE | _unix_sockets(tempfile.gettempdir())
-
-
-def _unix_sockets(folder: str) -> dict[str, str]:
-    """Let Java and its Python workers talk by sockets that are files, where there can be such.
-
-    By TCP each task stands still for 40 ms, half of its time if it has 10,000 rows: Java writes it
-    in small pieces, of which Nagle's algorithm holds the second until the worker's system has
-    acknowledged the first, and that delays acknowledgements by as much.
-    """
-    if not hasattr(socket, "AF_UNIX") or len(os.fsencode(folder)) > _LONGEST_FOLDER:
-        return {}
-    return {
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": folder,
-    }
+    return _ANYWHERE | _ON_THIS_MACHINE | unix_sockets()

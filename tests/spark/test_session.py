@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import subprocess
+import sys
+import tempfile
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
@@ -11,7 +16,7 @@ from unittest.mock import Mock
 import pytest
 
 from subscriber.spark import local_session, register
-from subscriber.spark.session_builder import _unix_sockets
+from subscriber.spark.session_builder import session_for
 from subscriber.spark.source import LocalPubSubDataSource, PubSubDataSource
 
 if TYPE_CHECKING:
@@ -62,12 +67,57 @@ def test_where_executors_are_is_told_by_what_runs(
 
 
 def test_java_and_its_workers_talk_by_files_that_are_sockets(spark: SparkSession) -> None:
-    """By TCP each task stands still for 40 ms."""
+    """By TCP each task stands still for 40 ms. Nobody else has them, nor their folder."""
     folder = Path(spark.conf.get("spark.python.unix.domain.socket.dir") or "")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert spark.sparkContext.parallelize([1, 2], 1).map(lambda one: one + 1).collect() == [2, 3]
     assert any(stat.S_ISSOCK(path.stat().st_mode) for path in folder.glob(".*.sock"))
 
 
-@pytest.mark.parametrize(("length", "used"), [(60, True), (61, False)])
-def test_no_socket_has_a_longer_path_than_a_system_takes(length: int, used: bool) -> None:
-    assert bool(_unix_sockets("/" + "t" * (length - 1))) is used
+@pytest.mark.parametrize(("name", "used"), [("t", True), ("t" * 100, False), ("töpfe", False)])
+def test_there_are_sockets_where_a_system_takes_them(name: str, used: bool) -> None:
+    """Not behind a longer path than it allows, nor one that Java may write otherwise."""
+    with tempfile.TemporaryDirectory(prefix="ps-", dir="/tmp") as short:
+        folder = Path(short, name)
+        folder.mkdir()
+        # The parent looks while the folder is in use; a child of its own has ended before.
+        script = (
+            "import os, sys; from subscriber.spark.unix_sockets import unix_sockets\n"
+            "found = unix_sockets()\n"
+            "assert found == unix_sockets()\n"
+            "child = os.fork()\n"
+            "if not child: sys.exit()\n"
+            "os.waitpid(child, 0)\n"
+            "print(bool(found), *map(os.listdir, filter(os.path.isdir, found.values())))"
+        )
+        result = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "TMPDIR": str(folder)},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        # An empty folder, while it is in use.
+        assert result.stdout.strip() == ("True []" if used else "False")
+        assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_command_stops_the_session_that_it_started(
+    monkeypatch: pytest.MonkeyPatch, is_running: bool, fails: bool
+) -> None:
+    """Also after an error, which is told even if Java has died of it; another's session goes on."""
+    session = Mock()
+    session.stop.side_effect = ConnectionRefusedError
+    module = "subscriber.spark.session_builder"
+    monkeypatch.setattr(f"{module}.running_session", lambda: session if is_running else None)
+    monkeypatch.setattr(f"{module}.local_session", lambda *_, **__: session)
+    with (
+        pytest.raises(ValueError, match="mine") if fails else nullcontext(),
+        session_for(app_name="test", config={}) as found,
+    ):
+        assert found is session
+        if fails:
+            raise ValueError("mine")
+    assert session.stop.called is not is_running
