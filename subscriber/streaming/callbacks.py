@@ -73,7 +73,8 @@ class CallbackRunner:
         if in_order:
             offered = self._hold.offer(messages)
             if offered.refuse:
-                self._nack(offered.refuse)
+                # A shutdown may have given them back while the server confirmed them.
+                self._nack([message for message in offered.refuse if message.settled is None])
             messages = offered.run
         self._submit(messages, in_order)
 

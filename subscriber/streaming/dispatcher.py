@@ -21,6 +21,7 @@ from subscriber.futures import AckFuture
 from subscriber.message import Message, Outcome, Verdict, ack_ids_of
 
 from .inbox import Inbox
+from .keeper import KEEP_FOR
 from .linger import Linger
 from .outbox import ACK, MAX_IDS, Outbox, Purpose, Request, resolve
 from .verdicts import Answer
@@ -90,6 +91,7 @@ class Dispatcher:
         send: start the call for a request. Must not wait.
         listener: told on this actor's thread of what was settled, and of how calls ended.
         max_messages: the window of flow control, which decides how long outcomes may gather.
+        longest_extension: seconds by which a lease may be extended at a time.
         report_at_once: tell the listener of each answered call when it is answered, and not when
             there is something else to do.
     """
@@ -101,6 +103,7 @@ class Dispatcher:
         send: Callable[[Request], Call],
         listener: DispatchListener,
         max_messages: int,
+        longest_extension: int = KEEP_FOR,
         report_at_once: bool = False,
     ) -> None:
         self._clock = clock
@@ -109,7 +112,7 @@ class Dispatcher:
         self._linger = Linger(max_messages)
         self._max_acks_in_flight = max(max_messages, MAX_IDS)
         self._report_at_once = report_at_once
-        self._outbox = Outbox(keep_leases=True)
+        self._outbox = Outbox(keep_for=min(KEEP_FOR, longest_extension))
         self._in_flight: dict[int, tuple[Request, Call]] = {}
         self._inbox: Inbox[Event] = Inbox(clock)
         # Acknowledgements, nearly all there is, by a way of their own: see `ack`.
@@ -170,7 +173,7 @@ class Dispatcher:
 
     def extend(self, ack_ids: list[str], seconds: int) -> None:
         """Ask the server to let leases last `seconds` from now."""
-        self._inbox.put(partial(self._outbox.add, seconds, ack_ids))
+        self._inbox.put(partial(self._outbox.add, seconds, ack_ids, Purpose.LEASE))
 
     def confirm(self, ack_ids: list[str], seconds: int) -> None:
         """Ask the server whether these are still ours; the listener is told what it says."""
@@ -267,6 +270,7 @@ class Dispatcher:
                 event()
                 continue
             verdict, message, seconds, future = event
+            purpose = Purpose.NACK if verdict is Verdict.NACK else Purpose.ASKED
             if verdict is Verdict.ACK:
                 acked.append(message)
                 seconds = ACK
@@ -274,26 +278,24 @@ class Dispatcher:
                 dropped.append(message)
                 continue
             else:
-                is_nack = verdict is Verdict.NACK
-                purpose = Purpose.NACK if is_nack else Purpose.ASKED
                 self._outbox.add(seconds, (message.ack_id,), purpose)
-                if is_nack:
+                if verdict is Verdict.NACK:
                     nacked.append(message)
             if future is not None:
-                self._track(seconds, message, future)
+                self._track(seconds, purpose, message, future)
         if acked:
             self._outbox.add(ACK, ack_ids_of(acked))
         if acked or nacked or dropped:
             self._listener.settled(acked, nacked, dropped)
 
-    def _track(self, seconds: int, message: Message, future: AckFuture) -> None:
+    def _track(self, seconds: int, purpose: Purpose, message: Message, future: AckFuture) -> None:
         if message.settled is Verdict.DROP:
             # Given up before: the server may take it none the less, but it has been told, or will
             # find, that the lease is over, and will deliver the message again.
             info = "the lease was given up before; the message will be delivered again"
             resolve(future, AcknowledgeError(AcknowledgeStatus.INVALID_ACK_ID, info))
         else:
-            self._outbox.track(seconds, message.ack_id, future)
+            self._outbox.track(seconds, message.ack_id, future, purpose)
 
     def _open_lanes(self) -> tuple[bool, bool]:
         """Whether an acknowledgement may be begun before another call is answered, and whether a

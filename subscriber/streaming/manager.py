@@ -15,7 +15,7 @@ from protocol.errors import RpcError
 from protocol.messages import columns_pb2 as columns
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
-from subscriber.flow_control import LoadGauge
+from subscriber.flow_control import MAX_EXTENSION, LoadGauge
 from subscriber.futures import ShutdownMode, StreamingPullFuture
 from subscriber.hooks import HookSet, LeaseLoss
 from subscriber.message import Batch, Message, Verdict, ack_ids_of
@@ -98,6 +98,7 @@ class StreamingPullManager:
             send=self._send,
             listener=self,
             max_messages=limits.max_messages,
+            longest_extension=int(limits.max_duration_per_lease_extension or MAX_EXTENSION),
             report_at_once=self._hooks.listens_to("request_done"),
         )
         self._leaser = Leaser(limits, clock, extend=self._extend, give_up=self._leases_given_up)

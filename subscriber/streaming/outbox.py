@@ -18,6 +18,8 @@ from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 from subscriber.futures import AckFuture
 
 from .backoff import Backoff
+from .keeper import Keeper
+from .out_of_turn import OutOfTurn
 from .verdicts import Answer, read_answer
 
 _log = logging.getLogger("pullstream.outbox")
@@ -31,13 +33,6 @@ MAX_IDS = 2_500
 # until the lease may be thought to have ended by itself.
 ACK_RETRY_FOR = 600.0
 NACK_RETRY_FOR = 60.0
-
-# An acknowledgement that is tried again for longer than the first of these is worth something only
-# while the lease lasts, which nobody else extends any more. So it is extended by the second, and
-# again whenever the third has passed. All in seconds.
-KEEP_AFTER = 1.0
-KEEP_FOR = 60
-KEEP_EVERY = 20.0
 
 # Stands for "acknowledge" where otherwise the seconds of a deadline change stand.
 ACK = -1
@@ -53,13 +48,15 @@ def new_backoff() -> Backoff:
 class Purpose(Enum):
     """What a request is for: how its answer is read, and how long it is tried."""
 
-    # To acknowledge, or to extend a lease.
+    # To acknowledge, or to extend a lease as the user wants it.
     ASKED = "asked"
+    # To extend a lease that is about to end.
+    LEASE = "lease"
     # To let a lease end, at once or some seconds from now.
     NACK = "nack"
     # To ask the server whether freshly delivered messages are still ours.
     RECEIPT = "receipt"
-    # To keep the lease of what is to be acknowledged again. Nobody waits for its answer.
+    # To keep the lease of what is acknowledged without an answer. Nobody waits for its own.
     KEEP = "keep"
 
 
@@ -67,16 +64,18 @@ class Purpose(Enum):
 class Request:
     """One Acknowledge (`seconds` is ACK) or ModifyAckDeadline call.
 
+    number: in the order in which requests were made.
+    out_of_turn: whether it holds what was refused before as too early (OutOfTurn).
     sent_at: when it was last handed out, on the outbox's clock.
-    keep_at: when its leases are to be extended, if it is tried again then.
     """
 
     seconds: int
     ack_ids: list[str]
     give_up_at: float
     purpose: Purpose = Purpose.ASKED
+    number: int = 0
+    out_of_turn: bool = False
     sent_at: float = 0.0
-    keep_at: float = math.inf
     backoff: Backoff = field(default_factory=new_backoff)
 
     @property
@@ -86,6 +85,9 @@ class Request:
     @property
     def is_receipt(self) -> bool:
         return self.purpose is Purpose.RECEIPT
+
+
+_ACKS = (ACK, Purpose.ASKED)
 
 
 class Outbox:
@@ -98,24 +100,27 @@ class Outbox:
     full: leases end also while the server takes no acknowledgements.
 
     Args:
-        keep_leases: extend the leases of what is to be acknowledged again.
+        keep_for: seconds by which the leases of what is acknowledged without an answer are
+            extended, again and again. 0: they are not.
     """
 
-    def __init__(self, *, keep_leases: bool = False) -> None:
-        self._keep_leases = keep_leases
+    def __init__(self, *, keep_for: int = 0) -> None:
+        self._keeper = Keeper(keep_for) if keep_for else None
         # (seconds or ACK, what for) -> ids, in the order in which they came.
         self._pending: dict[tuple[int, Purpose], list[str]] = {}
         # By lane: whether it is that of acknowledgements.
         self._retries: dict[bool, list[tuple[float, int, Request]]] = {True: [], False: []}
         self._numbers = itertools.count()
-        self._futures: dict[tuple[int, str], list[AckFuture]] = {}
+        # Acknowledgements that are to be sent again when earlier ones are through.
+        self._out_of_turn = OutOfTurn()
+        self._futures: dict[tuple[int, Purpose, str], list[AckFuture]] = {}
         # Acknowledgements that came in and that no answer has settled.
         self.unanswered: int = 0
 
     @property
     def is_empty(self) -> bool:
         """Nothing waits to be sent, now or later."""
-        return not self._pending and not any(self._retries.values())
+        return not (self._pending or self._out_of_turn or any(self._retries.values()))
 
     @property
     def has_somebody_waiting(self) -> bool:
@@ -130,9 +135,11 @@ class Outbox:
         if seconds == ACK:
             self.unanswered += len(waiting) - before
 
-    def track(self, seconds: int, ack_id: str, future: AckFuture) -> None:
+    def track(
+        self, seconds: int, ack_id: str, future: AckFuture, purpose: Purpose = Purpose.ASKED
+    ) -> None:
         """Resolve `future` with the outcome for one id of the same kind, added before or after."""
-        self._futures.setdefault((seconds, ack_id), []).append(future)
+        self._futures.setdefault((seconds, purpose, ack_id), []).append(future)
 
     def next_request(
         self, now: float, *, acks: bool = True, changes: bool = True
@@ -142,9 +149,28 @@ class Outbox:
         Args:
             acks, changes: the lanes that are open.
         """
-        request = self._next_retry(now, acks, changes) or self._next_pending(now, acks, changes)
+        if self._keeper is not None:
+            unsent = () if acks else self._pending.get(_ACKS, ())
+            # All at once, as `add` changes what is looked through.
+            for ack_ids in list(self._keeper.to_keep(now, unsent)):
+                self.add(self._keeper.seconds, ack_ids, Purpose.KEEP)
+        request = (
+            self._next_retry(now, acks, changes)
+            or self._next_out_of_turn(now, acks)
+            or self._next_pending(now, acks, changes)
+        )
         if request is not None:
             request.sent_at = now
+            if self._keeper is not None and request.is_ack and not request.out_of_turn:
+                self._keeper.begin(request, now)
+        return request
+
+    def _next_out_of_turn(self, now: float, acks: bool) -> Request | None:
+        if not acks or now < self._out_of_turn.due:
+            return None
+        ack_ids = self._out_of_turn.ack_ids
+        request = Request(ACK, ack_ids[: _fitting(ack_ids)], math.inf, out_of_turn=True)
+        self._out_of_turn.sent(request.ack_ids)
         return request
 
     def _next_retry(self, now: float, acks: bool, changes: bool) -> Request | None:
@@ -167,8 +193,7 @@ class Outbox:
             request = Request(
                 seconds, ack_ids[:fitting], now + _retry_for(seconds, purpose), purpose
             )
-            if self._keep_leases and request.is_ack:
-                request.keep_at = now + KEEP_AFTER
+            request.number = next(self._numbers)
             rest = ack_ids[fitting:]
             # Taken out and put in again: kinds of requests take turns.
             del self._pending[kind]
@@ -178,8 +203,17 @@ class Outbox:
         return None
 
     def next_due(self, *, acks: bool = True, changes: bool = True) -> float | None:
-        """When the next retry in a lane that is open is due; None if there is none."""
-        return min((retries[0][0] for retries in self._waiting_in(acks, changes)), default=None)
+        """When there is something to send again in a lane that is open; None if there is nothing.
+
+        Or when leases are to be kept.
+        """
+        times = [retries[0][0] for retries in self._waiting_in(acks, changes)]
+        if acks:
+            times.append(self._out_of_turn.due)
+        if changes and self._keeper is not None:
+            times.append(self._keeper.due())
+        due = min(times, default=math.inf)
+        return None if due == math.inf else due
 
     def answered(self, request: Request, error: RpcError | None, now: float) -> Answer:
         """A call ended. Resolves futures, arranges what is to be sent again, and tells what failed
@@ -190,36 +224,69 @@ class Outbox:
         asked = len(request.ack_ids)
         if self._futures:
             for ack_id in answer.succeeded:
-                self._resolve(request.seconds, ack_id, None)
-        if answer.split:
-            half = len(answer.split) // 2
-            for part in (answer.split[:half], answer.split[half:]):
-                self._send_at(now, replace(request, ack_ids=part, backoff=new_backoff()))
+                self._resolve(request, ack_id, None)
+        self._split(request, answer.split, now)
+        if request.out_of_turn:
+            staying = self._stay_out_of_turn(answer, error, now)
+        else:
+            staying = self._try_again(request, answer, error, now)
+        for ack_id, failure in answer.failed.items():
+            self._resolve(request, ack_id, failure)
+        if request.is_ack:
+            self.unanswered -= asked - staying - len(answer.split)
+        return answer
+
+    def _split(self, request: Request, ack_ids: list[str], now: float) -> None:
+        if not ack_ids:
+            return
+        half = len(ack_ids) // 2
+        for part in (ack_ids[:half], ack_ids[half:]):
+            smaller = replace(request, ack_ids=part, backoff=new_backoff(), out_of_turn=False)
+            if request.out_of_turn:
+                smaller.give_up_at = now + ACK_RETRY_FOR
+            self._send_at(now, smaller)
+
+    def _try_again(
+        self, request: Request, answer: Answer, error: RpcError | None, now: float
+    ) -> int:
+        """Returns how many ids will be sent again."""
         if answer.retry:
             again = now + request.backoff.next_pause()
             if again < request.give_up_at:
                 request.ack_ids = answer.retry
                 self._send_at(again, request)
-                if now >= request.keep_at:
-                    request.keep_at = now + KEEP_EVERY
-                    self.add(KEEP_FOR, answer.retry, Purpose.KEEP)
             else:
-                info = f"not answered in time; the last attempt ended with: {error}"
-                for ack_id in answer.retry:
-                    answer.failed[ack_id] = AcknowledgeError(AcknowledgeStatus.OTHER, info)
+                _time_is_over(answer, answer.retry, error)
                 answer.retry = []
-        for ack_id, failure in answer.failed.items():
-            self._resolve(request.seconds, ack_id, failure)
-        if request.is_ack:
-            self.unanswered -= asked - len(answer.retry) - len(answer.split)
-        return answer
+        if self._keeper is not None and not answer.retry:
+            self._keeper.end(request)
+        staying = len(answer.retry)
+        if answer.too_early:
+            staying += self._out_of_turn.add(
+                answer.too_early, request.number, now, request.give_up_at
+            )
+            if self._keeper is not None:
+                self._keeper.joined(self._out_of_turn, now)
+        return staying
+
+    def _stay_out_of_turn(self, answer: Answer, error: RpcError | None, now: float) -> int:
+        again = answer.retry + answer.too_early
+        late = self._out_of_turn.answered(now, again, is_away=bool(answer.retry))
+        _time_is_over(answer, late, error)
+        if self._keeper is not None and not self._out_of_turn:
+            self._keeper.end(self._out_of_turn)
+        return len(again) - len(late)
 
     def refused(self, request: Request, info: str) -> Answer:
         """A call could not even be begun, and no other will be. Resolves futures."""
         failure = AcknowledgeError(AcknowledgeStatus.OTHER, info)
         answer = Answer(failed=dict.fromkeys(request.ack_ids, failure))
+        if request.out_of_turn:
+            self._out_of_turn.answered(request.sent_at, (), is_away=True)
+        elif self._keeper is not None:
+            self._keeper.end(request)
         for ack_id in answer.failed:
-            self._resolve(request.seconds, ack_id, failure)
+            self._resolve(request, ack_id, failure)
         if request.is_ack:
             self.unanswered -= len(request.ack_ids)
         return answer
@@ -229,20 +296,32 @@ class Outbox:
         unsent = sum(
             len(ids) for (_, purpose), ids in self._pending.items() if purpose is not Purpose.KEEP
         )
+        unsent += self._out_of_turn.unsent
+        self._out_of_turn.clear()
         self._pending.clear()
+        if self._keeper is not None:
+            self._keeper.clear()
         for retries in self._retries.values():
             unsent += sum(len(request.ack_ids) for _, _, request in retries)
             retries.clear()
-        for seconds, ack_id in list(self._futures):
-            self._resolve(seconds, ack_id, AcknowledgeError(AcknowledgeStatus.OTHER, info))
+        futures, self._futures = self._futures, {}
+        for waiting in futures.values():
+            for future in waiting:
+                resolve(future, AcknowledgeError(AcknowledgeStatus.OTHER, info))
         return unsent
 
     def _send_at(self, when: float, request: Request) -> None:
         heapq.heappush(self._retries[request.is_ack], (when, next(self._numbers), request))
 
-    def _resolve(self, seconds: int, ack_id: str, failure: AcknowledgeError | None) -> None:
-        for future in self._futures.pop((seconds, ack_id), ()):
+    def _resolve(self, request: Request, ack_id: str, failure: AcknowledgeError | None) -> None:
+        for future in self._futures.pop((request.seconds, request.purpose, ack_id), ()):
             resolve(future, failure)
+
+
+def _time_is_over(answer: Answer, ack_ids: Iterable[str], error: RpcError | None) -> None:
+    info = f"not answered in time; the last attempt ended with: {error}"
+    for ack_id in ack_ids:
+        answer.failed[ack_id] = AcknowledgeError(AcknowledgeStatus.OTHER, info)
 
 
 def resolve(future: AckFuture, failure: AcknowledgeError | None) -> None:

@@ -31,6 +31,8 @@ _STATUS_OF_CODE = {
 
 _TRANSIENT_PREFIX = "TRANSIENT_"
 _INVALID_ACK_ID = "PERMANENT_FAILURE_INVALID_ACK_ID"
+# An earlier message of its key is not acknowledged.
+_UNORDERED = "TRANSIENT_FAILURE_UNORDERED_ACK_ID"
 
 
 @dataclass
@@ -39,6 +41,8 @@ class Answer:
 
     succeeded: list[str] = field(default_factory=list)
     retry: list[str] = field(default_factory=list)
+    # To be tried again, too, when those of earlier messages of their keys are through.
+    too_early: list[str] = field(default_factory=list)
     # The server refused the request as a whole, and one of its ids, or its size, may be the reason.
     split: list[str] = field(default_factory=list)
     failed: dict[str, AcknowledgeError] = field(default_factory=dict)
@@ -71,6 +75,8 @@ def _by_id(ack_ids: Sequence[str], named: dict[str, str]) -> Answer:
         problem = named.get(ack_id)
         if problem is None:
             answer.succeeded.append(ack_id)
+        elif problem == _UNORDERED:
+            answer.too_early.append(ack_id)
         elif problem.startswith(_TRANSIENT_PREFIX):
             answer.retry.append(ack_id)
         elif problem == _INVALID_ACK_ID:

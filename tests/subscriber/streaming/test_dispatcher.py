@@ -15,7 +15,8 @@ from subscriber.futures import AckFuture
 from subscriber.message import Message, Verdict
 from subscriber.streaming import linger as linger_module
 from subscriber.streaming.dispatcher import MAX_IN_FLIGHT
-from subscriber.streaming.outbox import KEEP_FOR, MAX_IDS, Request
+from subscriber.streaming.keeper import KEEP_FOR
+from subscriber.streaming.outbox import MAX_IDS, Request
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.dispatching import Rig, Settled
 from tests.subscriber.streaming.fakes import PATIENCE, Server, UnaryCall
@@ -120,6 +121,10 @@ def test_with_all_calls_under_way_it_waits_without_spinning(rig: Rig) -> None:
     calls[0] = rig.server.next_call()
     rig.settle()
     rig.clock.advance(5)
+    # What waits is as good as its lease.
+    kept = rig.server.next_call()
+    assert len(kept.request.ack_ids) == MAX_IN_FLIGHT + 1
+    kept.answer()
     rig.settle()
     before = rig.clock.questions
     for _ in range(3):

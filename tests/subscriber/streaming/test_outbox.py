@@ -13,12 +13,10 @@ from protocol import errors
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 from subscriber.futures import AckFuture
+from subscriber.streaming.keeper import KEEP_AFTER, KEEP_FOR
 from subscriber.streaming.outbox import (
     ACK,
     ACK_RETRY_FOR,
-    KEEP_AFTER,
-    KEEP_EVERY,
-    KEEP_FOR,
     MAX_IDS,
     NACK_RETRY_FOR,
     Outbox,
@@ -204,7 +202,7 @@ def test_a_nack_is_tried_until_the_lease_may_have_ended_whatever_its_delay() -> 
 
 def test_leases_of_what_is_to_be_acknowledged_again_are_kept() -> None:
     """Nobody else extends them any more. Once in a while; and what becomes of that is no news."""
-    outbox = Outbox(keep_leases=True)
+    outbox = Outbox(keep_for=KEEP_FOR)
     future = tracked(outbox, ACK, "a")
     extended_at, now = [], 0.0
     while not future.done():
@@ -219,11 +217,149 @@ def test_leases_of_what_is_to_be_acknowledged_again_are_kept() -> None:
         now = outbox.next_due() or now
     assert KEEP_AFTER <= extended_at[0] <= 3 * KEEP_AFTER
     between = [later - earlier for earlier, later in pairwise(extended_at)]
-    assert min(between) >= KEEP_EVERY
+    assert min(between) >= KEEP_FOR / 3
     assert max(between) < KEEP_FOR
     # The last attempt may be a pause, of 30 s at most, before the end.
     assert extended_at[-1] > ACK_RETRY_FOR - 30 - KEEP_FOR
     assert outbox.is_empty
+
+
+def test_leases_are_kept_while_their_acknowledgement_hangs() -> None:
+    """It may take longer than is left of a lease."""
+    outbox = Outbox(keep_for=KEEP_FOR)
+    outbox.add(ACK, ["a"])
+    hanging = outbox.next_request(0.0)
+    assert hanging is not None
+    assert outbox.next_due() == KEEP_AFTER
+    assert outbox.next_request(KEEP_AFTER - 0.1) is None
+    for time in (KEEP_AFTER, KEEP_AFTER + KEEP_FOR / 3):
+        kept = outbox.next_request(time)
+        assert kept is not None
+        assert (kept.seconds, kept.ack_ids, kept.purpose) == (KEEP_FOR, ["a"], Purpose.KEEP)
+        assert outbox.next_request(time) is None
+    outbox.answered(hanging, None, 30.0)
+    assert outbox.next_due() is None
+    assert outbox.next_request(100.0) is None
+
+
+def test_leases_are_kept_while_their_acknowledgement_cannot_be_sent() -> None:
+    """All of them in turns, and soon those of what comes to wait behind the others."""
+    outbox = Outbox(keep_for=9)
+    kept: dict[float, list[str]] = {}
+
+    def look(now: float) -> None:
+        while (request := outbox.next_request(now, acks=False)) is not None:
+            kept.setdefault(now, []).extend(request.ack_ids)
+            outbox.answered(request, None, now)
+
+    outbox.add(ACK, ["a"])
+    look(0.0)
+    assert outbox.next_due(acks=False) == KEEP_AFTER
+    look(1.0)
+    outbox.add(ACK, ["b"])
+    for tenth in range(20, 60):
+        look(tenth / 10)
+    assert kept == {1.0: ["a"], 2.0: ["b"], 4.0: ["a", "b"]}
+    whole = outbox.next_request(6.0)
+    assert whole is not None
+    assert (whole.seconds, whole.ack_ids) == (ACK, ["a", "b"])
+    assert outbox.next_due(acks=False) == 6.0 + KEEP_AFTER
+
+
+def test_a_nack_is_not_answered_by_an_extension_of_as_many_seconds() -> None:
+    outbox = Outbox()
+    outbox.add(10, ["a"], Purpose.LEASE)
+    lease = outbox.next_request(0.0)
+    assert lease is not None
+    future = AckFuture()
+    outbox.track(10, "a", future, Purpose.NACK)
+    outbox.add(10, ["a"], Purpose.NACK)
+    outbox.answered(lease, None, 0.0)
+    assert not future.done()
+    nack = outbox.next_request(0.0)
+    assert nack is not None
+    outbox.answered(nack, None, 0.0)
+    assert future.result(0) is AcknowledgeStatus.SUCCESS
+
+
+def too_early(*ack_ids: str) -> errors.RpcError:
+    named = dict.fromkeys(ack_ids, "TRANSIENT_FAILURE_UNORDERED_ACK_ID")
+    return errors.FailedPrecondition("Some failed.", reason="ACKS", metadata=named)
+
+
+def test_what_is_refused_as_too_early_goes_through_together_with_what_came_before_it() -> None:
+    """Each in a request of its own, they would take a pause for each."""
+    outbox = Outbox(keep_for=KEEP_FOR)
+    names = [f"{number:03}" for number in range(100)]
+    futures = {name: tracked(outbox, ACK, name) for name in names[:1]}
+    first = outbox.next_request(0.0)
+    assert first is not None
+    others = []
+    for name in names[1:]:
+        futures[name] = tracked(outbox, ACK, name)
+        others.append(outbox.next_request(0.0))
+    outbox.answered(first, UNAVAILABLE, 0.0)
+    for request in reversed(others):
+        assert request is not None
+        outbox.answered(request, too_early(*request.ack_ids), 0.0)
+    assert outbox.unanswered == 100
+    through: set[str] = set()
+    requests, now = 0, 0.0
+    while (due := outbox.next_due()) is not None:
+        now = due
+        while (request := outbox.next_request(now)) is not None:
+            requests += request.is_ack
+            refused = [] if through or request is first else request.ack_ids
+            if request.is_ack and not refused:
+                through.update(request.ack_ids)
+            outbox.answered(request, too_early(*refused) if refused else None, now)
+    assert {name for name, future in futures.items() if future.done()} == set(names) == through
+    assert requests < 10
+    assert now < 2.0
+    assert outbox.unanswered == 0
+    assert outbox.is_empty
+
+
+def test_what_is_too_early_for_too_long_is_given_up_and_its_lease_kept_until_then() -> None:
+    outbox = Outbox(keep_for=KEEP_FOR)
+    old = tracked(outbox, ACK, "old")
+    request = outbox.next_request(0.0)
+    assert request is not None
+    outbox.answered(request, too_early("old"), 0.0)
+    young, now = None, 0.0
+    kept_at: list[float] = []
+    while not old.done():
+        now = outbox.next_due() or now
+        if young is None and now > ACK_RETRY_FOR / 2:
+            young = tracked(outbox, ACK, "young")
+        while (request := outbox.next_request(now)) is not None:
+            if request.is_ack:
+                outbox.answered(request, too_early(*request.ack_ids), now)
+            elif "old" in request.ack_ids:
+                kept_at.append(now)
+    assert ACK_RETRY_FOR <= now < ACK_RETRY_FOR + 2
+    assert error_of(old).error_code is AcknowledgeStatus.OTHER
+    assert max(later - earlier for earlier, later in pairwise(kept_at)) < KEEP_FOR / 2
+    assert young is not None
+    assert not young.done()
+    assert outbox.unanswered == 1
+    assert outbox.abandon("over") == 1
+    assert outbox.is_empty
+
+
+def test_what_is_too_early_waits_longer_for_a_server_that_is_away() -> None:
+    outbox = Outbox()
+    outbox.add(ACK, ["a"])
+    error: errors.RpcError = too_early("a")
+    requests, now = 0, 0.0
+    while now < 60.0:
+        while (request := outbox.next_request(now)) is not None:
+            requests += 1
+            outbox.answered(request, error, now)
+            error = UNAVAILABLE
+        now = outbox.next_due() or now
+    assert requests < 20
+    assert not outbox.is_empty
 
 
 def test_a_full_lane_does_not_hold_up_the_other() -> None:
