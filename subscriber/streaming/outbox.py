@@ -222,6 +222,10 @@ class Outbox:
             return Answer()
         answer = read_answer(request.ack_ids, error)
         asked = len(request.ack_ids)
+        if not request.is_ack:
+            # Leases have no order.
+            answer.retry += answer.too_early
+            answer.too_early = []
         if self._futures:
             for ack_id in answer.succeeded:
                 self._resolve(request, ack_id, None)
