@@ -199,7 +199,8 @@ class WorkerPool:
                 # Then a last look, as whoever brings work brings it first and then looks at this.
                 self._watched = False
                 self._watched = self._stint is not None or bool(self._work)
-        return self._watched and not self._closed
+        # Closed or not, a guest that is held up is to be relieved: its thread is the reader's.
+        return self._watched and (not self._closed or self._stint is not None)
 
     def _get_on(self, stint: Stint | None) -> None:
         """A callback is slow: from now on workers call each other."""

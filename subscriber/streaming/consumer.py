@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from google.api_core.bidi import BackgroundConsumer
 
+from protocol.clock import SYSTEM_CLOCK
 from subscriber.stint import Stint
 
 from .stream import Arrival, ResumingStream
@@ -93,23 +95,25 @@ class Consumer:
     def stop(self, timeout: float = CANCEL_WAIT) -> None:
         """End the stream and the thread. Idempotent; not to be called on that thread.
 
-        The server has up to `timeout` seconds to end its side, and what then runs as long again.
+        It takes `timeout` seconds at most, up to half of which the server has to end its side; and a
+        second more if a callback holds the reader up.
         """
+        deadline = SYSTEM_CLOCK.monotonic() + timeout
         self._stream.close()
         with self._lock:
             self._stopping = True
         self.resume()
-        self._ended.wait(min(timeout, HALF_CLOSE_WAIT))
+        self._ended.wait(min(timeout / 2, HALF_CLOSE_WAIT))
         # Also when the reader has ended: an error of ours ends it without ending the call.
         self._stream.abort()
-        self._ended.wait(min(timeout, CANCEL_WAIT))
+        self._ended.wait(SYSTEM_CLOCK.timeout(deadline))
         # Only now: BackgroundConsumer forgets its callbacks at once, also for a response in hand.
         self._background.stop()  # type: ignore[no-untyped-call]
 
     def _reader_of(self, turn: _Turn) -> BackgroundConsumer:
         # BackgroundConsumer ships without annotations.
         return BackgroundConsumer(  # type: ignore[no-untyped-call]
-            turn, self._on_response, on_fatal_exception=self._finish
+            turn, self._on_response, on_fatal_exception=partial(self._finish, turn)
         )
 
     def _take_over(self) -> None:
@@ -123,7 +127,12 @@ class Consumer:
             self._turn.is_active = False
             self._turn, self._background = turn, background
 
-    def _finish(self, error: Exception) -> None:
-        self._stream.discard()
-        self._ended.set()
+    def _finish(self, turn: _Turn, error: Exception) -> None:
+        with self._lock:
+            is_reader = turn is self._turn
+        if is_reader:
+            self._stream.discard()
+            self._ended.set()
+        # Else it failed when it came back from its callback, and another is at the stream: to that
+        # is left what both must not do, to read the call's end.
         self._on_end(error)

@@ -12,8 +12,9 @@ class Liveness:
     """The rules of the heartbeat on one subscription. Not thread-safe.
 
     A server that does not answer pings (there are such) must not be taken for dead, so its silence
-    counts only after the first pong on the same stream: an answer to an empty request. Nor does it
-    count while the reader is paused, when the answers lie unread.
+    counts only after the first pong: an answer to an empty request. From then on it counts on every
+    stream, as what made one fall silent may do so to the next from its beginning. It does not count
+    while the reader is paused, when the answers lie unread.
     Times are seconds on one monotonic clock.
     """
 
@@ -27,7 +28,6 @@ class Liveness:
         """A stream was opened. The first ping goes out at once, to learn whether it is answered."""
         self._next_ping = now
         self._silent_since = None
-        self._answers_pings = False
 
     def closed(self) -> None:
         """There is no stream to watch."""

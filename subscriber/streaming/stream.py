@@ -239,17 +239,20 @@ class ResumingStream:
 
     def _broken(self, cause: RpcError | None) -> None:
         """The stream ended: raise if that is the end, else wait for the moment to open another."""
+        was_silent = False
         with self._lock:
             self._call = None
             if isinstance(cause, Cancelled) and self._reset_cause is not None:
                 cause = self._reset_cause
+                was_silent = not self._is_answered
             self._reset_cause = None
         if self._closing:
             raise StreamEnded
         if cause is not None and cause.grpc_status_code in TERMINAL_CODES:
             raise cause
         now = self._clock.monotonic()
-        if self._is_proven or now - self._opened_at >= PROVEN_AFTER:
+        stood = now - self._opened_at >= PROVEN_AFTER and not was_silent
+        if self._is_proven or stood:
             # It did work until now, be it that no message came.
             self._works()
         else:

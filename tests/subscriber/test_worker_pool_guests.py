@@ -391,6 +391,17 @@ def test_the_watch_does_not_let_go_of_a_guest_that_just_comes(
     slow.release.set()
 
 
+def test_a_guest_of_a_closed_pool_is_relieved_as_well(pool: WorkerPool, visitor: Visitor) -> None:
+    """What it is kept from, to read the stream to its end, the shutdown waits for."""
+    slow = Slow()
+    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    pool.close()
+    assert [pool.look(), pool.look()] == [True, False]
+    assert visitor.relieved == 1
+    slow.release.set()
+
+
 def test_a_closed_pool_waits_for_a_guest_in_a_callback(pool: WorkerPool, visitor: Visitor) -> None:
     """And gives back what it has not begun."""
     slow, here = Slow(), queue.SimpleQueue[bool]()

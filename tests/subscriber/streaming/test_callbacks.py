@@ -116,6 +116,16 @@ def test_a_message_settled_before_its_turn_is_not_run(in_order: bool, is_async: 
     assert run == ["b"]
 
 
+def test_what_a_shutdown_has_given_back_is_not_given_back_again() -> None:
+    """With exactly-once delivery it may be confirmed after that."""
+    rig = Rig(keep)
+    rig.hold.give_up()
+    messages = [message(ack_id, key="k") for ack_id in ("a", "b")]
+    messages[0].settled = Verdict.NACK
+    rig.runner.begin(messages, in_order=True)
+    assert rig.nacked == ["b"]
+
+
 def test_a_message_dropped_before_its_turn_does_not_end_its_key() -> None:
     """What is held behind it is given back, and its own redelivery begins the key again."""
     rig = Rig(Message.ack)

@@ -259,6 +259,29 @@ def test_the_next_reader_can_be_replaced_as_well(rig: Rig, callback: Callback) -
     assert rig.responses.get(timeout=PATIENCE) == PONG
 
 
+def test_a_replaced_reader_that_fails_leaves_the_stream_to_the_one_who_reads(
+    rig: Rig, callback: Callback
+) -> None:
+    """Two threads at the end of one call are more than gRPC bears."""
+
+    def fail(arrival: Arrival) -> None:
+        callback(arrival)
+        raise RuntimeError("no thread can be started")
+
+    rig.consumer._on_response = rig.receive
+    callback.may_end.set()
+    assert callback.stints.get(timeout=PATIENCE) is not None
+    callback.may_end.clear()
+    rig.consumer._background._on_response = fail
+    rig.call.respond(PONG)
+    relieved(callback)
+    callback.may_end.set()
+    assert isinstance(rig.ends.get(timeout=PATIENCE), RuntimeError)
+    assert not rig.call.cancelled
+    rig.call.respond(PONG)
+    assert rig.responses.get(timeout=PATIENCE) == PONG
+
+
 def test_stopping_does_not_wait_for_a_reader_that_was_replaced(
     rig: Rig, callback: Callback
 ) -> None:

@@ -83,12 +83,14 @@ def test_silence_counts_from_the_first_ping_without_an_answer() -> None:
     assert liveness.is_dead(60.0)
 
 
-def test_each_stream_has_to_answer_once_before_its_silence_counts() -> None:
-    """The next one may end at another server, or a proxy."""
+def test_a_server_that_has_answered_is_to_answer_on_each_stream() -> None:
+    """What made one fall silent may do so to the next from its beginning."""
     liveness = armed()
+    liveness.closed()
     liveness.opened(1000.0)
     assert liveness.ping_due(1000.0)
-    assert not liveness.is_dead(1e9)
+    assert liveness.next_due() == 1000.0 + PONG_WITHIN
+    assert liveness.is_dead(1000.0 + PONG_WITHIN)
 
 
 def test_while_the_reader_is_paused_silence_means_nothing() -> None:

@@ -228,6 +228,21 @@ def test_a_silent_stream_that_stood_for_long_has_worked() -> None:
     assert max(clock.pauses) <= 0.1
 
 
+def test_a_stream_that_was_torn_down_for_its_silence_has_not_worked() -> None:
+    """However long it stood without a word: an outage ends as ever."""
+    rig = Rig(give_up_after=45.0)
+    fallen_silent = "the server stopped answering heartbeats"
+
+    def fall_silent() -> None:
+        rig.clock.advance(PROVEN_AFTER + 5.0)
+        rig.stream.reset(fallen_silent)
+
+    rig.stream_opened = fall_silent  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match=fallen_silent):
+        rig.stream.recv()
+    assert rig.clock.monotonic() <= 60.0
+
+
 def test_each_stream_begins_with_a_first_request_of_its_own() -> None:
     """The lease deadline in it may have changed meanwhile."""
     rig = Rig()
