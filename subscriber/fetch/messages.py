@@ -16,7 +16,7 @@ from subscriber.futures import AckFuture
 from subscriber.message import Batch, Message, Verdict, ack_ids_of
 from subscriber.rpc import Rpcs
 from subscriber.steps import Steps, run, run_async
-from subscriber.streaming.outbox import ACK
+from subscriber.streaming.requests import ACK
 
 from .settle import PATIENCE, settle
 from .settler import Settler, Verdicts

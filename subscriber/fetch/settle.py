@@ -10,7 +10,8 @@ from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.exceptions import AcknowledgeError
 from subscriber.rpc import DEFAULT_TIMEOUT
 from subscriber.steps import Call, Pause, Steps
-from subscriber.streaming.outbox import Outbox, Request
+from subscriber.streaming.outbox import Outbox
+from subscriber.streaming.requests import Request
 
 # How long calls that fail for passing reasons are made again, in seconds.
 PATIENCE = 60.0

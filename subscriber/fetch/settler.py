@@ -17,7 +17,7 @@ from subscriber.refused_threads import start_or_undo
 from subscriber.rpc import Rpcs
 from subscriber.streaming.dispatcher import Call, Dispatcher
 from subscriber.streaming.inbox import Inbox
-from subscriber.streaming.outbox import Request
+from subscriber.streaming.requests import Request
 
 from .rules import EXTEND_AT, EXTENSION
 from .settle import call_for

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from protocol.clock import SYSTEM_CLOCK, Clock
 from protocol.errors import RpcError
 from subscriber.client import SubscriberClient
-from subscriber.streaming.outbox import ACK, Outbox
+from subscriber.streaming.outbox import Outbox
+from subscriber.streaming.requests import ACK
 
 from .disk import Disk
 from .done_index import DoneIndex

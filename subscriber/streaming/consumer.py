@@ -95,7 +95,7 @@ class Consumer:
     def stop(self, timeout: float = CANCEL_WAIT) -> None:
         """End the stream and the thread. Idempotent; not to be called on that thread.
 
-        It takes `timeout` seconds at most, up to half of which the server has to end its side; and a
+        It takes `timeout` seconds at most, up to half of which the server has to end its side; a
         second more if a callback holds the reader up.
         """
         deadline = SYSTEM_CLOCK.monotonic() + timeout

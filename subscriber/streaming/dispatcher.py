@@ -23,7 +23,8 @@ from subscriber.message import Message, Outcome, Verdict, ack_ids_of
 from .inbox import Inbox
 from .keeper import KEEP_FOR
 from .linger import Linger
-from .outbox import ACK, MAX_IDS, Outbox, Purpose, Request, resolve
+from .outbox import MAX_IDS, Outbox, resolve
+from .requests import ACK, Purpose, Request
 from .verdicts import Answer
 
 _log = logging.getLogger("pullstream.dispatcher")

@@ -29,8 +29,8 @@ from .heartbeater import Heartbeater
 from .lease_table import Released
 from .leaser import Leaser
 from .messages_on_hold import MessagesOnHold
-from .outbox import Request
 from .receipts import ReceiptGate
+from .requests import Request
 from .settings import Settings
 from .shutdown import FLUSH_TIMEOUT, Shutdown
 from .shutdown_terms import ShutdownTerms

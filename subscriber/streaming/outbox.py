@@ -10,16 +10,15 @@ import itertools
 import logging
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import replace
 
 from protocol.errors import RpcError
 from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 from subscriber.futures import AckFuture
 
-from .backoff import Backoff
 from .keeper import Keeper
 from .out_of_turn import OutOfTurn
+from .requests import ACK, ACK_RETRY_FOR, Purpose, Request, new_backoff, retry_for
 from .verdicts import Answer, read_answer
 
 _log = logging.getLogger("pullstream.outbox")
@@ -28,63 +27,7 @@ _log = logging.getLogger("pullstream.outbox")
 MAX_REQUEST_BYTES = 450_000
 MAX_IDS = 2_500
 
-# How long a request that fails for passing reasons is tried again, in seconds. A deadline change is
-# worth nothing after the lease it was to extend, so it is tried for as long as it asks for; a nack
-# until the lease may be thought to have ended by itself.
-ACK_RETRY_FOR = 600.0
-NACK_RETRY_FOR = 60.0
-
-# Stands for "acknowledge" where otherwise the seconds of a deadline change stand.
-ACK = -1
-
 _ID_FRAMING = 4
-
-
-def new_backoff() -> Backoff:
-    """The pauses before a request is made again."""
-    return Backoff(0.1, 30.0)
-
-
-class Purpose(Enum):
-    """What a request is for: how its answer is read, and how long it is tried."""
-
-    # To acknowledge, or to extend a lease as the user wants it.
-    ASKED = "asked"
-    # To extend a lease that is about to end.
-    LEASE = "lease"
-    # To let a lease end, at once or some seconds from now.
-    NACK = "nack"
-    # To ask the server whether freshly delivered messages are still ours.
-    RECEIPT = "receipt"
-    # To keep the lease of what is acknowledged without an answer. Nobody waits for its own.
-    KEEP = "keep"
-
-
-@dataclass
-class Request:
-    """One Acknowledge (`seconds` is ACK) or ModifyAckDeadline call.
-
-    number: in the order in which requests were made.
-    out_of_turn: whether it holds what was refused before as too early (OutOfTurn).
-    sent_at: when it was last handed out, on the outbox's clock.
-    """
-
-    seconds: int
-    ack_ids: list[str]
-    give_up_at: float
-    purpose: Purpose = Purpose.ASKED
-    number: int = 0
-    out_of_turn: bool = False
-    sent_at: float = 0.0
-    backoff: Backoff = field(default_factory=new_backoff)
-
-    @property
-    def is_ack(self) -> bool:
-        return self.seconds == ACK
-
-    @property
-    def is_receipt(self) -> bool:
-        return self.purpose is Purpose.RECEIPT
 
 
 _ACKS = (ACK, Purpose.ASKED)
@@ -191,7 +134,7 @@ class Outbox:
                 continue
             fitting = _fitting(ack_ids)
             request = Request(
-                seconds, ack_ids[:fitting], now + _retry_for(seconds, purpose), purpose
+                seconds, ack_ids[:fitting], now + retry_for(seconds, purpose), purpose
             )
             request.number = next(self._numbers)
             rest = ack_ids[fitting:]
@@ -338,12 +281,6 @@ def resolve(future: AckFuture, failure: AcknowledgeError | None) -> None:
     except BaseException:
         # A done callback that exits, say. It must not take the caller with it.
         _log.exception("a done callback of an acknowledgement raised")
-
-
-def _retry_for(seconds: int, purpose: Purpose) -> float:
-    if seconds == ACK:
-        return ACK_RETRY_FOR
-    return NACK_RETRY_FOR if purpose is Purpose.NACK or not seconds else float(seconds)
 
 
 def _fitting(ack_ids: Sequence[str]) -> int:

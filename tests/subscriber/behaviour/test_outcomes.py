@@ -13,7 +13,7 @@ from protocol.clock import ManualClock
 from protocol.errors import BY_CODE, Aborted, RpcError, Unavailable
 from subscriber import AckFuture, AcknowledgeError, AcknowledgeStatus, FlowControl, Message
 from subscriber.streaming.dispatcher import MAX_IN_FLIGHT
-from subscriber.streaming.outbox import ACK_RETRY_FOR, NACK_RETRY_FOR
+from subscriber.streaming.requests import ACK_RETRY_FOR, NACK_RETRY_FOR
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 

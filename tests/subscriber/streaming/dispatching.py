@@ -12,7 +12,7 @@ from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.exceptions import AcknowledgeError
 from subscriber.message import Batch, Message
 from subscriber.streaming.dispatcher import Call, Dispatcher
-from subscriber.streaming.outbox import Request
+from subscriber.streaming.requests import Request
 from tests.subscriber.streaming.fakes import PATIENCE, Server, ids, received
 
 

@@ -13,7 +13,7 @@ from protocol.errors import RpcError
 from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.message import Batch, Message, Outcome, Verdict
 from subscriber.streaming.dispatcher import Call
-from subscriber.streaming.outbox import Request
+from subscriber.streaming.requests import Request
 from tests.failed_call import FailedCall
 
 # Longer than anything takes that is not broken.

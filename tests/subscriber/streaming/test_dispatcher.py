@@ -16,7 +16,8 @@ from subscriber.message import Message, Verdict
 from subscriber.streaming import linger as linger_module
 from subscriber.streaming.dispatcher import MAX_IN_FLIGHT
 from subscriber.streaming.keeper import KEEP_FOR
-from subscriber.streaming.outbox import MAX_IDS, Request
+from subscriber.streaming.outbox import MAX_IDS
+from subscriber.streaming.requests import Request
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.dispatching import Rig, Settled
 from tests.subscriber.streaming.fakes import PATIENCE, Server, UnaryCall

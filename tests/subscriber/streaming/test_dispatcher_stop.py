@@ -13,7 +13,7 @@ from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 from subscriber.futures import AckFuture
 from subscriber.streaming import dispatcher as dispatcher_module
 from subscriber.streaming.dispatcher import MAX_IN_FLIGHT, Call
-from subscriber.streaming.outbox import Request
+from subscriber.streaming.requests import Request
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.dispatching import Rig
 from tests.subscriber.streaming.fakes import PATIENCE, Server, eventually

@@ -14,15 +14,8 @@ from protocol.messages import pubsub_pb2 as pubsub
 from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 from subscriber.futures import AckFuture
 from subscriber.streaming.keeper import KEEP_AFTER, KEEP_FOR
-from subscriber.streaming.outbox import (
-    ACK,
-    ACK_RETRY_FOR,
-    MAX_IDS,
-    NACK_RETRY_FOR,
-    Outbox,
-    Purpose,
-    Request,
-)
+from subscriber.streaming.outbox import MAX_IDS, Outbox
+from subscriber.streaming.requests import ACK, ACK_RETRY_FOR, NACK_RETRY_FOR, Purpose, Request
 from subscriber.streaming.verdicts import Answer
 
 # https://cloud.google.com/pubsub/quotas
