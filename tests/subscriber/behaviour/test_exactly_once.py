@@ -152,3 +152,26 @@ def test_a_lease_found_to_be_over_is_told_and_a_late_ack_fails(
     assert late.error_code is AcknowledgeStatus.INVALID_ACK_ID
     assert again.ack_with_response().result(PATIENCE) is AcknowledgeStatus.SUCCESS
     assert here.backlog == 0
+
+
+def test_acknowledgements_behind_one_that_failed_go_through_together() -> None:
+    """Each is refused until the one before it is through. One by one, with growing pauses, they
+    would keep their key waiting for minutes."""
+    clock, events, log = ManualClock(), Events(), Log(keep)
+    with stage(enable_exactly_once_delivery=True, enable_message_ordering=True) as here:
+        here.manage(log, clock=clock, hooks=(events,))
+        here.publish(*(b"%d" % number for number in range(40)), key="k")
+        futures = []
+        with here.faults.error("Acknowledge", Unavailable("busy"), times=1):
+            for message in log.wait_for(40):
+                futures.append(message.ack_with_response())
+                eventually(lambda: len(events.request_errors) == len(futures))
+
+        def are_through() -> bool:
+            clock.advance(0.5)
+            return all(future.done() for future in futures)
+
+        eventually(are_through)
+        assert {future.result(0) for future in futures} == {AcknowledgeStatus.SUCCESS}
+        assert here.backlog == 0
+    assert len(events.request_errors) < 50
