@@ -31,6 +31,22 @@ def advance_until(running: Managed, condition: Callable[[], bool]) -> None:
     eventually(check)
 
 
+# ---- leases --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("longest", "seconds"), [(0, 60), (20, 20)])
+def test_the_lease_of_what_is_not_acknowledged_in_time_is_kept(longest: int, seconds: int) -> None:
+    """By no more than the user allows: after a crash it comes again as soon as that."""
+    with managed(Message.ack, max_duration_per_lease_extension=longest) as running:
+        running.calls.acknowledge_error = Unavailable("busy")
+        running.stream.deliver("a")
+        running.acknowledged(1)
+        advance_until(running, lambda: not running.calls.modified.empty())
+        assert running.calls.modified.get() == ("a", seconds)
+        running.calls.acknowledge_error = None
+        advance_until(running, lambda: not running.future.statistics().unanswered)
+
+
 # ---- the stream --------------------------------------------------------------------------------
 
 
