@@ -6,7 +6,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Two installs into one .venv at a time would break it.
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test check bench soak upstream protos clean
+.PHONY: help demo demo-spark test coverage check bench soak damage upstream protos clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -21,6 +21,15 @@ demo-spark: .venv/cli,spark.stamp ## the same by Spark: a stream, windows of tim
 test: .venv/dev.stamp ## run the whole test suite (ARGS="-k lease": part of it)
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup $(ARGS)
 
+# Most lines are covered by these suites, which need no Spark, no other client and no second program.
+CORE := $(addprefix tests/emulator/,engine faults feeds history schemas services storage) tests/protocol \
+	$(addprefix tests/subscriber/,feeds fetch follow listen rpc runtime scheduling streaming) \
+	$(wildcard tests/subscriber/test_*.py)
+
+coverage: .venv/dev.stamp ## run the core suites and measure which lines they cover (SUITES=tests: all suites)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --cov --cov-report= $(or $(SUITES),$(CORE)) $(ARGS)
+	@$(BIN)/python -m coverage report $(if $(SUITES),,--format=total --precision=1)
+
 check: .venv/dev.stamp ## run the linter, the formatter's check and the type checker
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -33,11 +42,14 @@ soak: .venv/dev.stamp ## ten minutes on a broker that misbehaves (ARGS="--second
 	@$(BIN)/python -m tests.soak.run $(ARGS)
 	@$(BIN)/python -m tests.soak.spark $(SPARK_ARGS)
 
+damage: .venv/dev.stamp ## damage a data directory in 2,550 ways: none may go unnoticed (ARGS="--seed 7")
+	@$(BIN)/python -m tests.soak.damage $(ARGS)
+
 upstream: .venv/dev.stamp .venv-upstream/suites.stamp ## run Google's own Python suites on the broker (UPSTREAM=path of their source)
 	@$(BIN)/python -m tests.upstream.run "$(UPSTREAM)" --python "$(CURDIR)/.venv-upstream/bin/python" $(ARGS)
 
-protos: .venv-protos/compiler.stamp ## write protocol/messages/*_pb2.* anew from the .proto files
-	@.venv-protos/bin/python protocol/messages/generate.py
+protos: .venv-protos/compiler.stamp ## write protocol/pullstream_protocol/messages/*_pb2.* anew from the .proto files
+	@.venv-protos/bin/python protocol/pullstream_protocol/messages/generate.py
 
 clean: ## remove all that the other targets made
 	rm -rf .venv .venv-protos .venv-upstream tests/interop/node/node_modules build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -52,7 +64,7 @@ clean: ## remove all that the other targets made
 
 # An environment of its own, because the compiler is older than what .venv holds. Its version stands
 # in generate.py only.
-.venv-protos/compiler.stamp: protocol/messages/generate.py
+.venv-protos/compiler.stamp: protocol/pullstream_protocol/messages/generate.py
 	@echo "Setting up .venv-protos ..."
 	@test -x .venv-protos/bin/pip || $(PYTHON) -m venv .venv-protos
 	@.venv-protos/bin/python $(PIP_INSTALL) \

@@ -1,10 +1,10 @@
-"""Keep totals of a topic's orders in a database, run after run, each order counted exactly once.
+r"""Keep totals of a topic's orders in a database over several runs; count each order exactly once.
 
-    PUBSUB_EMULATOR_HOST=localhost:8085 python samples/build_totals.py \\
+    PUBSUB_EMULATOR_HOST=localhost:8085 python samples/build_totals.py \
         projects/PROJECT/topics/TOPIC totals.db
 
-The position in the topic is kept in the database of the totals, by the same transaction: whenever
-the program is killed, both are there or neither. It stops when there are no more orders for now.
+The database also stores the position in the topic, in the same transaction as the totals. Whenever
+the program is killed, it has stored both or neither. It stops when no more orders are available.
 """
 
 import sqlite3
@@ -12,20 +12,21 @@ import sys
 import threading
 from contextlib import closing
 
-from subscriber import SubscriberClient
-from subscriber.follow import CaughtUp, Checkpoint, Event, Record
+from pullstream import SubscriberClient
+from pullstream.follow import CaughtUp, Checkpoint, Event, Record
 
 topic, path = sys.argv[1:]
 caught_up = threading.Event()
 
 
 class Totals:
-    """The totals, and the position after the last order in them: a CheckpointStore.
+    """The totals, and the position after the last order counted in them: a CheckpointStore.
 
-    The follower's thread calls all of it, the handler included.
+    The follower's thread calls all methods, including the handler.
     """
 
     def open(self, topic: str) -> Checkpoint | None:
+        """Open the database, and return the saved position; None at the first run."""
         self.database = sqlite3.connect(path)
         self.database.executescript(
             "CREATE TABLE IF NOT EXISTS totals (customer TEXT PRIMARY KEY, cents INTEGER);"
@@ -35,6 +36,7 @@ class Totals:
         return None if row is None else Checkpoint(row[0], int(row[1]))
 
     def add(self, order: Record) -> None:
+        """Add an order to its customer's total; `save` commits it."""
         values = (order.attributes["customer"], int(order.data))
         self.database.execute(
             "INSERT INTO totals VALUES (?, ?)"
@@ -43,17 +45,20 @@ class Totals:
         )
 
     def save(self, checkpoint: Checkpoint) -> None:
+        """Store the position, and commit it with the totals."""
         self.database.execute("DELETE FROM position")
         values = (checkpoint.seq, str(checkpoint.epoch))
         self.database.execute("INSERT INTO position VALUES (?, ?)", values)
-        # With the totals that were added since the last time.
+        # Commits the position together with the totals added since the last commit.
         self.database.commit()
 
     def close(self) -> None:
+        """Close the database; totals without a saved position are lost and counted again."""
         self.database.close()
 
 
 def tell(event: Event) -> None:
+    """Set `caught_up` when no more orders are available."""
     if isinstance(event, CaughtUp):
         caught_up.set()
 

@@ -1,11 +1,11 @@
-"""The whole of pullstream at work: publish a file, handle it in parallel, and check every promise.
+"""Demo of pullstream: publish a file, handle it in parallel, and check all guarantees.
 
     make demo                 3,376 airports, one ordering key for each state
-    make demo FILE=my.log     any text file, a record a line, twenty ordering keys
+    make demo FILE=my.log     any text file, one record per line, twenty ordering keys
 
-The broker runs inside this process. Some callbacks are slow, some give their message back, some
-raise: at the end the program itself verifies that every record was handled, each key in order, and
-that nothing is left on the subscription. It exits with 1 if a promise was broken.
+The broker runs inside this process. Some callbacks are slow, some nack their message, some raise.
+At the end the program verifies that every record was handled, each key in order, and that the
+subscription is empty. It exits with 1 if a check failed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from emulator import Emulator
-from subscriber import FlowControl, Message, StreamingPullFuture, SubscriberClient, TopicAdminClient
+from pullstream import FlowControl, Message, StreamingPullFuture, SubscriberClient, TopicAdminClient
+from pullstream_emulator import Emulator
 
 AIRPORTS = Path(__file__).parent / "data" / "airports.csv"
 TOPIC = "projects/demo/topics/records"
@@ -38,14 +38,22 @@ KEYS_OF_A_PLAIN_FILE = 20
 MAX_RECORDS = 100_000
 PATIENCE = 60.0
 
-# Of how many records one is slow, given back, or raises (the last two at first sight only). Primes,
-# so that no key gets all of them.
+# One in this many records is slow, nacked, or raises (the last two at the first delivery only). The
+# numbers are primes, so that no key gets all of them.
 SLOW, GIVEN_BACK, RAISING = 41, 113, 173
 SLOW_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class Record:
+    """A line of the file.
+
+    Attributes:
+        number: Number of the line.
+        key: Its ordering key.
+        line: Its text.
+    """
+
     number: int
     key: str
     line: str
@@ -53,10 +61,20 @@ class Record:
 
 @dataclass
 class Handled:
-    """What the callbacks saw. They run in parallel: all of it is changed under the lock."""
+    """Observations of the callbacks. They run in parallel, so changes are made under the lock.
+
+    Attributes:
+        lock: Protects the other attributes.
+        by_key: For each key, in the order of handling: the record's number, and whether it was
+            acknowledged.
+        seen: Numbers of the records that were delivered at least once.
+        acknowledged: The line of each acknowledged record.
+        outcomes: Number of deliveries for each outcome.
+        threads: Names of the threads that ran callbacks.
+        latencies: Seconds from publishing to each callback.
+    """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    # For each key, in order of handling: the record's number and whether it was acknowledged.
     by_key: dict[str, list[tuple[int, bool]]] = field(default_factory=lambda: defaultdict(list))
     seen: set[int] = field(default_factory=set)
     acknowledged: dict[int, str] = field(default_factory=dict)
@@ -66,7 +84,7 @@ class Handled:
 
 
 def read_records(path: Path) -> list[Record]:
-    """The records of a file: the airports by state, or the lines of any other file by turns."""
+    """Return a file's records: airports keyed by state, or the lines of any file over all keys."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     if path == AIRPORTS:
         header, *lines = lines
@@ -75,12 +93,12 @@ def read_records(path: Path) -> list[Record]:
     else:
         keys = (f"key-{number % KEYS_OF_A_PLAIN_FILE:02}" for number in range(len(lines)))
     numbered = enumerate(zip(keys, lines, strict=True))
-    # Pub/Sub carries no empty messages.
+    # Pub/Sub does not accept empty messages.
     return [Record(n, key, line) for n, (key, line) in numbered if line][:MAX_RECORDS]
 
 
 class Handler:
-    """The callback: it does what an unreliable real one does."""
+    """The callback. It behaves like an unreliable real callback."""
 
     def __init__(self, total: int) -> None:
         self.handled = Handled()
@@ -88,13 +106,14 @@ class Handler:
         self._total = total
 
     def __call__(self, message: Message) -> None:
+        """Ack the message, or at its first delivery perhaps nack it or raise."""
         number = int(message.attributes["number"])
         latency = (datetime.now(timezone.utc) - message.publish_time).total_seconds()
         if number % SLOW == 0:
             time.sleep(SLOW_SECONDS)
         outcome = self._note(number, message, latency)
         if outcome == "raised":
-            raise RuntimeError(f"record {number} is not to this callback's taste")
+            raise RuntimeError(f"the callback refuses record {number} on purpose")
         if outcome == "given back":
             message.nack()
         else:
@@ -121,6 +140,7 @@ class Handler:
 
 
 def publish(client: TopicAdminClient, records: list[Record], progress: Progress) -> None:
+    """Publish the records in order, with 100 messages in each request."""
     task = progress.add_task("published", total=len(records))
     for start in range(0, len(records), 100):
         batch = records[start : start + 100]
@@ -139,9 +159,9 @@ def publish(client: TopicAdminClient, records: list[Record], progress: Progress)
 
 
 def run(records: list[Record], console: Console) -> bool:
-    """Do everything and tell it; whether every check passed."""
+    """Run the demo and print the results; return whether every check passed."""
     handler = Handler(len(records))
-    # The SDK logs each callback that raises. Those are ours, and counted; anything else is shown.
+    # The SDK logs each callback that raises. These errors are intended, so they are not shown.
     logging.basicConfig(level=logging.WARNING)
     logging.getLogger("pullstream.subscriber").addFilter(
         lambda entry: "callback raised" not in entry.getMessage()
@@ -188,7 +208,7 @@ def run(records: list[Record], console: Console) -> bool:
 
 
 def watch(handler: Handler, future: StreamingPullFuture, progress: Progress, total: int) -> None:
-    """Show how far the callbacks are, until they are through or PATIENCE runs out."""
+    """Show the progress of the callbacks until all are done or PATIENCE seconds have passed."""
     task = progress.add_task("handled", total=total)
     deadline = time.monotonic() + PATIENCE
     while not handler.all_acknowledged.wait(0.05):
@@ -199,6 +219,7 @@ def watch(handler: Handler, future: StreamingPullFuture, progress: Progress, tot
 
 
 def report(handled: Handled, seconds: float, console: Console) -> None:
+    """Print a table of outcomes, rate and latencies."""
     deliveries = sum(handled.outcomes.values())
     latencies = sorted(handled.latencies) or [0.0]
     table = Table(title="what happened", show_header=False)
@@ -217,13 +238,14 @@ def report(handled: Handled, seconds: float, console: Console) -> None:
 
 
 def percentile(ordered: list[float], share: float) -> float:
+    """Return the value in an ascending list below which this share of the values lies."""
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
 
 def verify(
     records: list[Record], handled: Handled, left: int, ended_well: bool, console: Console
 ) -> bool:
-    """Hold what happened against what was promised; prints a line for each promise."""
+    """Compare the observations with the guarantees, and print a line for each guarantee."""
     missing = [r for r in records if handled.acknowledged.get(r.number) != r.line]
     published: dict[str, list[int]] = defaultdict(list)
     for record in records:
@@ -243,10 +265,10 @@ def verify(
 
 
 def in_order(numbers: list[int], history: list[tuple[int, bool]]) -> bool:
-    """Whether no record of a key, whose records are `numbers`, was handled before its time.
+    """Return whether no record of a key, whose records are `numbers`, was handled too early.
 
-    A record's time comes when the one before it has been acknowledged; after a failure the key
-    begins again at the failed record or before it.
+    A record may be handled after the one before it was acknowledged. After a failure, delivery of
+    the key continues at the failed record or before it.
     """
     place = {number: index for index, number in enumerate(numbers)}
     may_come = 0
@@ -258,8 +280,9 @@ def in_order(numbers: list[int], history: list[tuple[int, bool]]) -> bool:
 
 
 def main() -> int:
+    """Run the demo on the given file; return the exit code."""
     parser = argparse.ArgumentParser(description="pullstream's demo")
-    parser.add_argument("--file", type=Path, default=AIRPORTS, help="a text file, a record a line")
+    parser.add_argument("--file", type=Path, default=AIRPORTS, help="text file, a record per line")
     path = parser.parse_args().file
     try:
         records = read_records(path)
@@ -267,7 +290,7 @@ def main() -> int:
         print(f"cannot read {path}: {error.strerror}", file=sys.stderr)
         return 1
     if not records:
-        print(f"{path} holds no records: every line is empty", file=sys.stderr)
+        print(f"{path} has no records: every line is empty", file=sys.stderr)
         return 1
     return 0 if run(records, Console()) else 1
 

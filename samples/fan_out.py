@@ -1,9 +1,9 @@
-"""Fan a feed out to its readers: one topic for each, filled by routers, all watched over a stream.
+"""Fan a feed out to its readers: one topic per reader, filled by routers, all read by one watch.
 
     python samples/fan_out.py projects/PROJECT/topics/NAME
 
-The feed is small: it keeps a hundred messages, for a minute. A reader that is too slow for that is
-told which ones it has missed, and goes on. Needs pullstream's broker.
+The feed is small: it keeps a hundred messages for a minute. A reader that is too slow for that
+gets a gap with the missed numbers, and continues. Needs pullstream's broker.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import sys
 import threading
 from datetime import timedelta
 
-from subscriber import SubscriberClient
-from subscriber.feeds import CaughtUp, Frame, Gap, Records
+from pullstream import SubscriberClient
+from pullstream.feeds import CaughtUp, Frame, Gap, Records
 
 READERS = {"web": "public:", "mobile": "public:mobile"}
 
 
 def main(feed: str) -> None:
+    """Route three messages from the feed to two copies, and print the copies."""
     window = {"cap_records": 100, "ttl": timedelta(minutes=1)}
     copies = {f"{feed}-{reader}": prefix for reader, prefix in READERS.items()}
     done = threading.Event()
@@ -36,27 +37,27 @@ def main(feed: str) -> None:
                 done.set()
 
     with SubscriberClient() as client:
-        client.put_feed(topic=feed, config=window)
+        client.feeds.put(feed, window)
         for copy, prefix in copies.items():
-            client.put_feed(topic=copy, config=window)
+            client.feeds.put(copy, window)
             name = copy.rpartition("/")[2]
             project = feed.split("/")[1]
-            client.put_router(
-                router={
-                    "name": client.router_path(project, f"to-{name}"),
+            client.routers.put(
+                {
+                    "name": client.routers.path(project, f"to-{name}"),
                     "source": feed,
                     "dest": copy,
                     "filter": f'hasPrefix(attributes.tag, "{prefix}")',
                 }
             )
         for tag in ("public:news", "private:news", "public:mobile-news"):
-            client.append(feed, [{"data": tag.encode(), "attributes": {"tag": tag}}])
+            client.feeds.append(feed, [{"data": tag.encode(), "attributes": {"tag": tag}}])
 
-        # A real reader would begin at "tail", and not stop.
+        # A real reader would start at "tail" and not stop.
         watch = client.watch(dict.fromkeys(copies, 0), handle)
         done.wait(timeout=10)
         watch.close()
-        # Raises what ended it, if that was not us.
+        # Raises the error that ended the watch, if there is one.
         watch.result()
 
 

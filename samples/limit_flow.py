@@ -1,9 +1,9 @@
-"""Take on only as much as can be handled.
+"""Receive only as many messages as can be handled.
 
     python samples/limit_flow.py projects/PROJECT/subscriptions/NAME
 
-At most twenty messages, or one megabyte, are unfinished at a time: running, waiting for one of the
-four threads, or held for their ordering key. The stream is paused meanwhile, and the server knows.
+At most twenty messages or one megabyte are outstanding: running, waiting for one of the four
+threads, or held for their ordering key. At the limit the stream is paused, and the server knows it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import sys
 import threading
 from concurrent.futures import TimeoutError
 
-from subscriber import FlowControl, Message, SubscriberClient
+from pullstream import FlowControl, Message, SubscriberClient
 
 
 def main(subscription: str) -> None:
+    """Handle messages for five seconds, and print the largest number at the same time."""
     lock = threading.Lock()
     running = most = handled = 0
 

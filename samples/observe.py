@@ -1,4 +1,4 @@
-"""Show a subscription at work: as metrics for Prometheus, and by its own statistics.
+"""Observe a subscription with metrics for Prometheus and with its statistics.
 
     pip install 'pullstream[prometheus]'
     python samples/observe.py projects/PROJECT/subscriptions/NAME [PORT]
@@ -13,19 +13,21 @@ from concurrent.futures import TimeoutError
 
 from prometheus_client import start_http_server
 
-from subscriber import Message, SubscriberClient
-from subscriber.telemetry.prometheus import PrometheusHooks
+from pullstream import Message, SubscriberClient
+from pullstream.telemetry.prometheus import PrometheusHooks
 
 
 def handle(message: Message) -> None:
+    """Ack the message, in place of real work."""
     # ... the work ...
     message.ack()
 
 
 def main(subscription: str, port: int = 9464) -> None:
+    """Serve metrics while messages come in for five seconds, and print the statistics."""
     server, _ = start_http_server(port, addr="localhost")
     print(f"metrics: http://localhost:{server.server_port}/metrics", flush=True)
-    # One instance for all the subscriptions of a program.
+    # One instance serves all subscriptions of a program.
     hooks = PrometheusHooks()
     with SubscriberClient() as client:
         future = client.subscribe(subscription, handle, hooks=hooks)
@@ -34,7 +36,7 @@ def main(subscription: str, port: int = 9464) -> None:
         except TimeoutError:
             future.cancel()
             future.result()
-    # They may be asked at any time, also now that it is over.
+    # Statistics are available at any time, also after the end.
     statistics = future.statistics()
     print(f"{future.state.value}: received {statistics.received}, acked {statistics.acked}")
     print(f"99 of 100 messages were acked within {statistics.latency.p99:.3f} s")

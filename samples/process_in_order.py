@@ -3,8 +3,8 @@
     python samples/process_in_order.py projects/PROJECT/subscriptions/NAME
 
 The subscription must have been created with enable_message_ordering, and the messages published
-with an ordering key. If a callback fails, the key begins again at that message; nothing overtakes
-it.
+with an ordering key. If a callback fails, the key continues with that message; later messages
+wait.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import sys
 from collections import defaultdict
 from concurrent.futures import TimeoutError
 
-from subscriber import Message, SubscriberClient
+from pullstream import Message, SubscriberClient
 
 
 def main(subscription: str) -> None:
+    """Receive for five seconds, and print the messages of each customer in order."""
     # A list needs no lock: the callbacks of one key never run at the same time.
     journal: dict[str, list[str]] = defaultdict(list)
 

@@ -1,4 +1,4 @@
-"""Pull messages by hand: ask, handle, acknowledge.
+"""Pull messages with single calls: pull, handle, acknowledge.
 
 python samples/pull.py projects/PROJECT/subscriptions/NAME
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sys
 
-from subscriber import SubscriberClient
+from pullstream import SubscriberClient
 
 
 def main(subscription: str) -> None:
+    """Pull, print and acknowledge at most ten messages."""
     with SubscriberClient() as client:
-        # Waits for the first message, at most until the timeout; then the answer is empty.
+        # Waits for the first message until the timeout; then the response is empty.
         response = client.pull(subscription=subscription, max_messages=10, timeout=5.0)
         for received in response.received_messages:
             print(f"pulled {received.message.data.decode()!r}")

@@ -2,7 +2,7 @@
 
     python samples/receive.py projects/PROJECT/subscriptions/NAME
 
-Ends after five seconds; a service would simply wait in `future.result()`.
+Ends after five seconds; a service would only wait in `future.result()`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from __future__ import annotations
 import sys
 from concurrent.futures import TimeoutError
 
-from subscriber import Message, SubscriberClient
+from pullstream import Message, SubscriberClient
 
 
 def handle(message: Message) -> None:
-    """Called on one of ten threads for each message; an exception would give the message back."""
-    # In one piece: print() writes the line and its end apart, and another thread may come between.
+    """Called for each message on one of ten threads; an exception nacks the message."""
+    # One call of write(): print() writes text and newline separately, and threads may interleave.
     sys.stdout.write(f"received {message.data.decode()!r}\n")
     message.ack()
 
 
 def main(subscription: str) -> None:
+    """Receive messages for five seconds."""
     with SubscriberClient() as client:
         future = client.subscribe(subscription, handle)
         try:

@@ -1,13 +1,13 @@
-"""Spark on a subscription: reports are published, and counted by windows of their own time.
+"""Spark on a subscription: publish reports, and count them in windows of event time.
 
     make demo-spark        3,376 airports of the shipped file; each reports once
 
     publish -> subscription -> readStream -> windows with a watermark -> Parquet
 
-Reports come in the order of their time, but for some that are late: by less than the watermark, and
-must count, or by much more, and must not. Half of them are read by one query and the rest by
-another, which goes on from the first one's checkpoint. At the end the program holds the table
-against what it published, and exits with 1 if a number is wrong.
+Reports arrive in the order of their time, except for some late ones. Reports that are late by less
+than the watermark must be counted; reports that are much later must not. One query reads the first
+half, and a second query reads the rest from the first one's checkpoint. At the end the program
+compares the table with the published reports, and exits with 1 if a number is wrong.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from pyspark.sql import functions
 from rich.console import Console
 from rich.table import Table
 
-from emulator import Emulator
-from subscriber import SubscriberClient, TopicAdminClient
-from subscriber.spark import local_session
+from pullstream import SubscriberClient, TopicAdminClient
+from pullstream.spark import local_session
+from pullstream_emulator import Emulator
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,14 +40,20 @@ BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 BETWEEN = timedelta(seconds=10)
 WINDOW = timedelta(minutes=30)
 WATERMARK = timedelta(minutes=20)
-# Of how many reports one is late, and by how much: counted, and left out.
+# One in this many reports is late, by this much: late ones are counted, too late ones are not.
 LATE, LATE_BY = 7, timedelta(minutes=10)
 TOO_LATE, TOO_LATE_BY = 401, timedelta(hours=5)
 IN_A_REQUEST, IN_A_BATCH = 500, 600
 
 
 class Report(NamedTuple):
-    """`counts`: whether it is early enough for its window."""
+    """A report of an airport.
+
+    Attributes:
+        state: The airport's state.
+        time: Time of the report.
+        counts: The report is early enough for its window.
+    """
 
     state: str
     time: datetime
@@ -55,21 +61,23 @@ class Report(NamedTuple):
 
     @property
     def window(self) -> datetime:
+        """Begin of the window to which the report belongs."""
         return BEGIN + (self.time - BEGIN) // WINDOW * WINDOW
 
     @property
     def data(self) -> bytes:
+        """The message for the report, in JSON."""
         return json.dumps({"state": self.state, "time": self.time.isoformat()}).encode()
 
 
 def read_reports(path: Path) -> list[Report]:
-    """One for each line of the file, in the order of publishing."""
+    """Return one report for each line of the file, in the order of publishing."""
     with path.open(encoding="utf-8", newline="") as file:
         states = [row["state"] for row in csv.DictReader(file)]
     reports = []
     for number, state in enumerate(states):
         time = BEGIN + number * BETWEEN
-        # In the first half there is no window yet that would be closed.
+        # During the first half no window is closed yet, so no report can be too late.
         if number > len(states) // 2 and number % TOO_LATE == 0:
             reports.append(Report(state, time - TOO_LATE_BY, counts=False))
         else:
@@ -78,6 +86,7 @@ def read_reports(path: Path) -> list[Report]:
 
 
 def publish(broker: Emulator, reports: list[Report]) -> None:
+    """Publish the reports in order, with at most IN_A_REQUEST in each request."""
     with TopicAdminClient(endpoint=broker.endpoint) as topics:
         for start in range(0, len(reports), IN_A_REQUEST):
             part = reports[start : start + IN_A_REQUEST]
@@ -85,7 +94,7 @@ def publish(broker: Emulator, reports: list[Report]) -> None:
 
 
 def counted(messages: DataFrame) -> DataFrame:
-    """What a notebook would hold: from messages to counts by window and state."""
+    """Count messages by window and state; the part that a notebook would contain."""
     return (
         messages.selectExpr("from_json(cast(data AS STRING), 'state STRING, time TIMESTAMP') AS r")
         .select("r.*")
@@ -97,7 +106,7 @@ def counted(messages: DataFrame) -> DataFrame:
 
 
 def run_query(spark: SparkSession, broker: Emulator, folder: Path) -> int:
-    """Read what is there; returns how many messages that was."""
+    """Read all available messages; return their number."""
     messages = (
         spark.readStream.format("pubsub")
         .option("subscription", SUBSCRIPTION)
@@ -122,7 +131,7 @@ def run_query(spark: SparkSession, broker: Emulator, folder: Path) -> int:
 def verify(
     spark: SparkSession, reports: list[Report], taken: int, left: int, folder: Path
 ) -> list[tuple[str, bool]]:
-    """Each promise, and whether it was kept."""
+    """Return each check, and whether it passed."""
     rows = spark.read.parquet(str(folder / "table")).collect()
     found = {(row.window.replace(tzinfo=timezone.utc), row.state): row["count"] for row in rows}
     expected = Counter((one.window, one.state) for one in reports if one.counts)
@@ -137,9 +146,10 @@ def verify(
 
 
 def main() -> int:
+    """Publish and count both halves, and verify the table; return the exit code."""
     console = Console()
     reports = read_reports(AIRPORTS)
-    # After the last window there must be a later time, else Spark waits for more of it.
+    # Spark closes the last window only when it sees a later time, so publish a later report.
     closing = Report("none", reports[-1].time + 2 * WINDOW + WATERMARK)
     with console.status("starting Spark"):
         spark = local_session("local[2]", config={"spark.sql.shuffle.partitions": "2"})
@@ -168,7 +178,7 @@ def main() -> int:
 
 
 def show(spark: SparkSession, folder: Path, console: Console) -> None:
-    """The largest counts."""
+    """Print the largest counts."""
     table = Table("window", "state", "reports", title="reports by half hour and state")
     rows = spark.read.parquet(str(folder / "table"))
     for row in rows.orderBy(rows["count"].desc(), "window", "state").limit(5).collect():

@@ -1,10 +1,10 @@
-"""Print what comes to a topic, over HTTP and with Python's standard library alone.
+"""Print the records of a topic over HTTP, with Python's standard library only.
 
     python samples/tail_topic.py http://localhost:8085 orders
     curl -X POST localhost:8085/v0/topics/orders -d '{"records": [{"data": "hello"}]}'
 
-It begins with the oldest record that there is, as soon as there is the topic. It comes back by
-itself when the connection breaks, tells what it has missed, and ends when the topic is deleted.
+It waits for the topic to exist and starts with the oldest record. It reconnects after a failure,
+reports missed records, and ends when the topic is deleted.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-# The broker says something at least every 15 s. After twice that time the connection is dead.
+# The broker sends something at least every 15 s. After twice that time the connection is dead.
 WATCHDOG = 30.0
 PAUSE = 2.0
 
-# No such topic yet, or the broker has forgotten the watch; it has no room; it stops.
+# Temporary errors: no such topic yet, or the watch has expired; no room; the broker stops.
 PASSING = (404, 429, 503)
 
 
 def begin(base: str, topic: str, cursor: str) -> str:
-    """Begin a watch, where the cursor says if there is one; returns the address of its stream."""
+    """Create a watch, at the cursor's position if there is one; return the stream's address."""
     body = json.dumps({"topics": {topic: {"from_seq": 0}}, "cursor": cursor}).encode()
     with urlopen(Request(f"{base}/v0/watch", body), timeout=WATCHDOG) as answer:
         path: str = json.load(answer)["stream_url"]
@@ -35,7 +35,7 @@ def begin(base: str, topic: str, cursor: str) -> str:
 
 
 def events(address: str, last_event_id: str) -> Iterator[tuple[str, str, Any]]:
-    """Name, id and content of each event of a stream, until it ends."""
+    """Yield name, id and content of each event of a stream, until it ends."""
     headers = {"Last-Event-ID": last_event_id} if last_event_id else {}
     with urlopen(Request(address, headers=headers), timeout=WATCHDOG) as stream:
         fields: dict[str, str] = {}
@@ -49,6 +49,7 @@ def events(address: str, last_event_id: str) -> Iterator[tuple[str, str, Any]]:
 
 
 def tail(base: str, topic: str) -> None:
+    """Print the topic's records until it is deleted; retry after temporary failures."""
     address = last_event_id = ""
     while True:
         try:
@@ -62,14 +63,14 @@ def tail(base: str, topic: str) -> None:
                     print(f"missed {missed}: {content['reason']}", file=sys.stderr)
                 elif event == "topic-deleted":
                     return
-                # An event is behind us when it was handled, not before.
+                # Advance only after the event was handled.
                 last_event_id = event_id or last_event_id
         except (OSError, HTTPException) as error:
             if isinstance(error, HTTPError):
                 if error.code not in PASSING:
                     raise
                 address = ""
-            print(f"again in {PAUSE:g} s: {error}", file=sys.stderr, flush=True)
+            print(f"retrying in {PAUSE:g} s: {error}", file=sys.stderr, flush=True)
         time.sleep(PAUSE)
 
 

@@ -2,22 +2,23 @@
 
     pytest samples/test_with_fixture.py
 
-Each test gets an empty broker of its own in some milliseconds. PUBSUB_EMULATOR_HOST points at it,
-so the code under test connects by itself, whether it uses pullstream or Google's client.
+Each test gets a new, empty broker in some milliseconds. PUBSUB_EMULATOR_HOST contains its address,
+so the code under test connects to it, whether it uses pullstream or Google's client.
 """
 
 from __future__ import annotations
 
 import threading
 
-from emulator import Emulator
-from subscriber import Message, SubscriberClient, TopicAdminClient
+from pullstream import Message, SubscriberClient, TopicAdminClient
+from pullstream_emulator import Emulator
 
 TOPIC = "projects/test-project/topics/orders"
 SUBSCRIPTION = "projects/test-project/subscriptions/orders"
 
 
 def test_an_order_that_fails_once_is_delivered_again(pubsub_emulator: Emulator) -> None:
+    """Check that a message whose callback raised is delivered again, and then acked."""
     done = threading.Event()
     deliveries: list[bytes] = []
 

@@ -1,10 +1,10 @@
-"""Two components that talk directly, without a broker: a worker tells how its jobs are doing.
+"""Two components that communicate without a broker: a worker reports the progress of its jobs.
 
     python samples/track_jobs.py
 
-The worker is any gRPC server, to which a ChannelPublisher is added. Whoever wants to know about
-some jobs listens to their keys: one waiting call, however many they are. A job that crashes is told
-as a failure of its key.
+The worker is any gRPC server to which a ChannelPublisher is added. A client that wants to follow
+some jobs listens to their keys, with one waiting call for any number of keys. A job that crashes is
+reported as a failure of its key.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
-from subscriber import ChannelMessage, ChannelPublisher, SubscriberClient
+from pullstream import ChannelMessage, ChannelPublisher, SubscriberClient
 
 JOBS = ("copy", "index", "mail")
 
 
 class Worker:
-    """Does jobs, and publishes what becomes of them on the channel "jobs"."""
+    """Runs jobs, and publishes their progress and results on the channel "jobs"."""
 
     def __init__(self) -> None:
         self._publisher = ChannelPublisher(channels={"jobs"})
@@ -31,18 +31,20 @@ class Worker:
         self._server.start()
 
     def work(self) -> None:
+        """Publish the progress of two jobs, and the failure of a third one."""
         for percent in (50, 100):
             for job in ("copy", "index"):
                 self._publisher.publish("jobs", job, f"{percent} %")
         self._publisher.publish_failure("jobs", "mail", "no such address")
 
     def stop(self) -> None:
+        """End the waiting calls of listeners, and stop the server within a second."""
         self._publisher.close()
         self._server.stop(grace=1).wait()
 
 
 def track(endpoint: str, start: threading.Event) -> None:
-    """Print what is heard of all jobs, until each has ended."""
+    """Print the messages of all jobs until each job has ended."""
     ended = threading.Semaphore(0)
     ready = threading.Semaphore(0)
 
@@ -65,7 +67,7 @@ def track(endpoint: str, start: threading.Event) -> None:
                 on_failure=failed,
                 on_done=lambda error: ready.release(),
             )
-        # What is published before a subscription is lost.
+        # Messages published before a subscription is confirmed are lost, so wait for all of them.
         for _ in JOBS:
             ready.acquire(timeout=10)
         start.set()
@@ -74,6 +76,7 @@ def track(endpoint: str, start: threading.Event) -> None:
 
 
 def main() -> None:
+    """Run a worker, and a tracker on another thread, until the tracker has seen all results."""
     worker, start = Worker(), threading.Event()
     tracker = threading.Thread(target=track, args=(f"localhost:{worker.port}", start))
     tracker.start()

@@ -3,8 +3,8 @@
     cd samples
     pullstream worker work:handle --subscription projects/PROJECT/subscriptions/NAME
 
-What a module does when it is imported is done once in each process: here belong connections to
-databases, models, and the like. Ctrl-C lets running callbacks finish.
+Code at module level runs once in each process, when the module is imported. Create connections to
+databases, models and similar objects there. Ctrl-C lets running callbacks finish.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 import os
 import sys
 
-from subscriber import Message
+from pullstream import Message
 
 PROCESS = os.getpid()
 
 
 def handle(message: Message) -> None:
-    """An exception gives the message back."""
-    # To stderr, as stdout has the worker's statistics; in one piece, as others write there, too.
+    """Handle a message; an exception nacks it."""
+    # To stderr, because stdout has the worker's statistics. One call of write(), because other
+    # processes write there, too.
     sys.stderr.write(f"process {PROCESS} handled {message.data.decode()!r}\n")
     message.ack()

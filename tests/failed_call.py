@@ -1,10 +1,10 @@
-"""A gRPC call that ended with a status, made by hand: what `next(call)` raises, say."""
+"""A gRPC call that ended with a status, made by hand, for example as `next(call)` raises it."""
 
 from __future__ import annotations
 
 import grpc
 
-from protocol.errors import STATUS_DETAILS_KEY, RpcError, rich_status
+from pullstream_protocol.errors import STATUS_DETAILS_KEY, RpcError, rich_status
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
@@ -22,7 +22,7 @@ class FailedCall(grpc.RpcError, grpc.Call):
 
     @classmethod
     def of(cls, error: RpcError) -> FailedCall:
-        """As a server of ours fails with `error`."""
+        """Return the call that one of our servers fails with `error`."""
         rich = rich_status(error)
         trailers = () if rich is None else ((STATUS_DETAILS_KEY, rich),)
         return cls(error.grpc_status_code, error.message, trailers)

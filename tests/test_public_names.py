@@ -1,4 +1,4 @@
-"""The names that users import, and what importing them costs."""
+"""The names that users import, and the cost of the imports."""
 
 import importlib
 import json
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 PUBLIC_NAMES = {
-    "subscriber": {
+    "pullstream": {
         "AckFuture",
         "AcknowledgeError",
         "AcknowledgeStatus",
@@ -27,7 +27,6 @@ PUBLIC_NAMES = {
         "CoroutineScheduler",
         "Dedupe",
         "Dropped",
-        "FeedsClient",
         "FetchedMessages",
         "FlowControl",
         "Follower",
@@ -53,23 +52,23 @@ PUBLIC_NAMES = {
         "TopicAdminClient",
         "WatchFuture",
     },
-    "emulator": {"Emulator"},
+    "pullstream_emulator": {"Emulator"},
 }
 # Modules that are not meant to be imported with *, so they need no __all__.
-NAMES_IN_MODULES = {"protocol.clock": {"Clock", "ManualClock", "SystemClock"}}
+NAMES_IN_MODULES = {"pullstream_protocol.clock": {"Clock", "ManualClock", "SystemClock"}}
 
-# Not the business of a program that subscribes, or slow to import and not always needed.
+# Modules that a subscribing program does not need, or that are slow to import.
 UNWANTED = [
-    *("aiohttp", "click", "emulator", "google.auth", "http.server"),
+    *("aiohttp", "click", "pullstream_emulator", "google.auth", "http.server"),
     *("opentelemetry", "prometheus_client", "pyarrow", "pyspark", "rich"),
 ]
-# Far above the real cost, so that a busy machine does not fail, but below that of a heavy import.
+# Far above the real cost, for busy machines, but below the cost of a heavy import.
 IMPORT_SECONDS = 1.5
 
 MEASURE_IMPORT = """
 import json, sys, time
 start = time.perf_counter()
-import subscriber
+import pullstream
 seconds = time.perf_counter() - start
 print(json.dumps({"seconds": seconds, "modules": sorted(sys.modules)}))
 """
@@ -77,7 +76,7 @@ print(json.dumps({"seconds": seconds, "modules": sorted(sys.modules)}))
 
 @pytest.mark.parametrize("package", PUBLIC_NAMES)
 def test_package_offers_its_public_names_and_no_others(package: str) -> None:
-    """A name is public on purpose: it is in the table above and in __all__."""
+    """Each public name is in the table above and in __all__."""
     module = importlib.import_module(package)
     assert set(module.__all__) == PUBLIC_NAMES[package]
     assert [name for name in module.__all__ if not hasattr(module, name)] == []
@@ -90,8 +89,8 @@ def test_module_has_its_public_names(name: str) -> None:
 
 
 def test_what_stays_with_googles_package_is_said() -> None:
-    """It is the first error of who exchanges the import of a program that publishes, too."""
-    subscriber: Any = importlib.import_module("subscriber")
+    """A publishing program whose imports are exchanged gets this error first."""
+    subscriber: Any = importlib.import_module("pullstream")
     with pytest.raises(AttributeError, match=r"PublisherClient.*google\.cloud\.pubsub_v1"):
         _ = subscriber.PublisherClient
     with pytest.raises(AttributeError, match=r"has no attribute 'Nothing'$"):
@@ -99,7 +98,7 @@ def test_what_stays_with_googles_package_is_said() -> None:
 
 
 def test_importing_the_subscriber_is_light() -> None:
-    """Nothing is imported that a subscribing program may never need, and it does not take long."""
+    """The import is fast and loads no module that a subscribing program may never need."""
     command = [sys.executable, "-c", MEASURE_IMPORT]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     measured = json.loads(output)

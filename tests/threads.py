@@ -1,6 +1,6 @@
-"""Which threads a test's subject has started.
+"""The threads that a test's subject has started.
 
-A number of all threads would tell nothing: those of tests before may end meanwhile.
+A count of all threads would not work, because threads of earlier tests may end meanwhile.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from tests.subscriber.streaming.fakes import PATIENCE
 
 
 def started_since(before: set[threading.Thread], *, named: str = "") -> set[threading.Thread]:
-    """Those alive now and not in ``before``, whose name begins so."""
+    """Return the threads alive now and not in ``before`` whose name begins with ``named``."""
     new = set(threading.enumerate()) - before
     return {thread for thread in new if thread.name.startswith(named)}
 
 
 def assert_ended_since(before: set[threading.Thread]) -> None:
-    """Each that began after ``before`` ends by itself, soon."""
+    """Check that each thread that began after ``before`` ends soon by itself."""
     for thread in started_since(before):
         thread.join(PATIENCE)
         assert not thread.is_alive(), thread.name

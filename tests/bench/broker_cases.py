@@ -1,23 +1,25 @@
-"""What is measured of the broker itself, with a bare grpcio client, beside Google's emulator."""
+"""The cases of the broker itself, with a bare grpcio client, compared with Google's emulator."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .rows import Case, Row
 from .servers import Broker
 
 JAVA = "Google's emulator"
 MEMORY, DISK = "in memory", "on disk"
+OWN_PORT = "gRPC's own port"
 MILLION, FEW = "1,000,000 messages", "20,000 messages"
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one broker is made to do.
+    """The work of one broker.
 
-    mode: "ready", to start; or one of tests/bench/broker_client.py, whose options have the names of
-        the other fields.
+    Attributes:
+        mode: "ready", which only starts the broker, or a mode of tests/bench/broker_client.py,
+            whose options have the names of the other fields.
     """
 
     server: Broker
@@ -31,16 +33,27 @@ class Work:
 
 
 def both(mode: str, *, batch: int = 100, java_messages: int = 20_000) -> dict[str, Work]:
-    """Our broker and Google's."""
+    """Return the runs of our broker and of Google's."""
     return {
         "pullstream": Work(Broker.OURS, mode, batch),
         JAVA: Work(Broker.JAVA, mode, batch, java_messages),
     }
 
 
+def beside_own_port(case: Case) -> Case:
+    """Return the case with its first run on gRPC's own port added, if rates are measured."""
+    name, work = next(iter(case.runs.items()))
+    if not any(row.figure == "rate" for row in case.rows):
+        return case
+    server = Broker.DISK_GRPC_ONLY if work.server is Broker.DISK else Broker.GRPC_ONLY
+    row = Row("rate", run=name, against=OWN_PORT, at_least=0.75)
+    runs = {**case.runs, OWN_PORT: replace(work, server=server)}
+    return replace(case, runs=runs, rows=(*case.rows, row))
+
+
 GROUP = "the broker, a bare client"
 
-BROKER_CASES = (
+_SHARED_PORT_CASES = (
     Case(
         "ready to serve",
         GROUP,
@@ -120,3 +133,5 @@ BROKER_CASES = (
         (Row("rate", run="1,000 subscriptions", against="1 subscription"),),
     ),
 )
+
+BROKER_CASES = tuple(beside_own_port(case) for case in _SHARED_PORT_CASES)

@@ -1,9 +1,9 @@
-"""What a broker does for a bare grpcio client: one mode, measured in a process of its own.
+"""A broker's figures with a bare grpcio client: one mode, measured in its own process.
 
     python -m tests.bench.broker_client publish localhost:PORT --batch 100
 
-Prints its figures as one JSON object. The client does as little as it can, so that the broker is
-what is measured: calls are pipelined, requests are encoded once, responses are hardly looked at.
+Prints its figures as one JSON object. The client does as little as possible, so that the broker is
+measured: calls are pipelined, requests are encoded once, responses are hardly examined.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from typing import Any
 
 import grpc
 
-from protocol.messages import pubsub_pb2 as pubsub
-from protocol.rpcs import BY_METHOD
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import BY_METHOD
 
 from .client import SUBSCRIPTION, Figures, Process
 from .publisher import READY, TOPIC, Broker
 from .servers import running
 
-# Publish calls under way at a time, and how many messages are published before a backlog is
-# delivered, a call each hundred.
+# The number of concurrent publish calls. A backlog is published in calls of a hundred messages.
 IN_FLIGHT = 32
 BATCH = 100
 
-# Seconds: before the clock starts; how long to wait for the next message.
+# The seconds before the clock starts, and the longest wait for the next message.
 WARM_UP = 0.5
 PATIENCE = 60.0
 
-# A topic to which nothing is published.
+# A topic without messages.
 SILENT = TOPIC + "-silent"
 
 DATA = b"x" * 100
 
 
 class Pipeline:
-    """Publishes the same requests over and over, so many calls at a time, until told to stop.
+    """Publishes the same requests again and again, until it is stopped.
 
-    With ordering keys there are as many requests as it takes to name each key.
+    Only this many calls are open at a time. With ordering keys there are enough requests to name
+    each key.
     """
 
     def __init__(self, broker: Broker, batch: int, keys: int = 0) -> None:
-        # Whole requests, and so many that each key has its turn.
+        # Whole requests, and enough of them for each key.
         count = max(math.ceil(keys / batch), 1) * batch
         messages = [
             pubsub.PubsubMessage(data=DATA, ordering_key=f"key-{n % keys}" if keys else "")
@@ -71,12 +71,12 @@ class Pipeline:
         self.errors: list[BaseException] = []
 
     def run(self, is_over: Callable[[int], bool]) -> None:
-        """Begin calls until `is_over(messages begun)`, then wait for those under way."""
+        """Begin calls until `is_over(messages begun)`, then wait for the open ones."""
         begun = 0
         while not is_over(begun) and not self.errors:
             self._free.acquire()
             call = self._publish.future(next(self._requests))
-            # grpcio cancels a call whose future is collected.
+            # grpcio cancels a call when its future is garbage collected.
             self._calls.add(call)
             call.add_done_callback(self._answered)
             begun += self._batch
@@ -95,10 +95,10 @@ class Pipeline:
 
 
 class Stream:
-    """A streaming pull, whose requests may be added to."""
+    """A streaming pull that can send more requests."""
 
     def __init__(self, endpoint: str, max_messages: int = 0, number: int = 0) -> None:
-        # Of its own, as a client and a publisher are two programs elsewhere.
+        # A separate channel, because client and publisher are two programs elsewhere.
         self._channel = grpc.insecure_channel(
             endpoint, options=[("grpc.max_receive_message_length", -1)]
         )
@@ -126,7 +126,7 @@ class Stream:
         self._calls: set[Any] = set()
 
     def acknowledge(self, response: pubsub.StreamingPullResponse) -> Any:
-        """Begin to acknowledge all of a response."""
+        """Begin to acknowledge a whole response, and return the call."""
         call = self._acknowledge.future(
             pubsub.AcknowledgeRequest(
                 subscription=SUBSCRIPTION.format(0),
@@ -143,7 +143,7 @@ class Stream:
 
 
 def publish(broker: Broker, arguments: argparse.Namespace) -> Figures:
-    """Messages a second that one pipelined client gets published."""
+    """Measure the messages per second that one pipelined client publishes."""
     pipeline = Pipeline(broker, arguments.batch)
     over = threading.Event()
     thread = threading.Thread(target=pipeline.run, args=(lambda _: over.is_set(),))
@@ -158,7 +158,7 @@ def publish(broker: Broker, arguments: argparse.Namespace) -> Figures:
 
 
 def deliver(broker: Broker, arguments: argparse.Namespace) -> Figures:
-    """A backlog through one stream, acknowledged; and what of memory it took before."""
+    """Deliver a backlog through one stream, acknowledge it, and measure its memory before."""
     before = Process.of(arguments.server_pid)
     Pipeline(broker, BATCH, arguments.keys).run(lambda begun: begun >= arguments.messages)
     after = Process.of(arguments.server_pid)
@@ -171,7 +171,7 @@ def deliver(broker: Broker, arguments: argparse.Namespace) -> Figures:
 
 
 def _drain(arguments: argparse.Namespace) -> tuple[int, float]:
-    """Messages that were delivered and acknowledged, and the seconds since the first."""
+    """Return the delivered and acknowledged messages, and the seconds since the first."""
     stream = Stream(arguments.endpoint, max_messages=arguments.max_messages)
     count, began = 0, 0.0
     for response in stream.responses:
@@ -189,7 +189,7 @@ def _drain(arguments: argparse.Namespace) -> tuple[int, float]:
 
 @contextmanager
 def _held_streams(arguments: argparse.Namespace) -> Iterator[None]:
-    """While the block lasts, another process keeps streams open on which nothing comes."""
+    """Let another process keep idle streams open during the block."""
     if arguments.streams == 1:
         yield
         return
@@ -212,7 +212,7 @@ def _hold_one(endpoint: str, number: int) -> None:
 
 
 def receipt(broker: Broker, arguments: argparse.Namespace) -> Figures:
-    """From publishing to the receipt on an open stream, one message at a time."""
+    """Measure the time from publishing to receiving on an open stream, one message at a time."""
     stream = Stream(arguments.endpoint)
     request = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=DATA)])
     received: queue.SimpleQueue[float] = queue.SimpleQueue()

@@ -1,9 +1,10 @@
-"""What is measured: the cases, the runs of each, and what pullstream must reach in them."""
+"""The cases of the benchmark, their runs, and the floors for pullstream."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from .arrival_cases import ARRIVAL_CASES
 from .broker_cases import BROKER_CASES
 from .fetch_cases import FETCH_CASES
 from .listen_cases import LISTEN_CASES
@@ -18,10 +19,13 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class Run:
-    """One client against one server. `mode` says what to measure: see tests/bench/client.py.
+    """One client against one server. See tests/bench/client.py for `mode`.
 
-    `messages`: how many there are to drain; of a broker they are published before, of a feed they
-    are its total. In the mode `latency` a publisher runs beside the client.
+    Attributes:
+        messages: the number of messages to drain. On a broker they are published before, on a feed
+            they are its total.
+
+    In the mode `latency` a publisher runs at the same time.
     """
 
     peer: str
@@ -37,7 +41,7 @@ def paced(floor: float) -> Row:
 
 
 def pair(run: Run) -> dict[str, Run]:
-    """Ours and the official client's, alike in all else."""
+    """Return the same run for our client and for the official one."""
     return {peer: replace(run, peer=peer) for peer in (OURS, OFFICIAL)}
 
 
@@ -46,7 +50,10 @@ def fed(feed: Feed) -> dict[str, Run]:
 
 
 def sized(name: str, feed: Feed, beside: str) -> Case:
-    """Larger messages: they must keep the ratio of small ones; the bare loop shows what is left."""
+    """Return a case with larger messages.
+
+    They must keep the ratio of small ones. The bare loop shows the upper limit.
+    """
     return Case(
         name,
         "size",
@@ -60,7 +67,7 @@ def sized(name: str, feed: Feed, beside: str) -> Case:
 
 
 def in_one_process(*counts: int) -> Case:
-    """From one subscription to many: ours must keep its rate."""
+    """Return a case from one subscription to many, in which ours must keep its rate."""
     feed = Feed(per_response=100)
     names = {count: f"{count} subscription" + "s" * (count > 1) for count in counts}
     many = names[counts[-1]]
@@ -107,7 +114,7 @@ LATENCY = Case(
     ),
 )
 
-# Google's emulator delivers some thousands a second, so it gets fewer.
+# Google's emulator delivers a few thousand messages per second, so it gets fewer.
 WHOLE_STACK = Case(
     "whole stack",
     "broker and client",
@@ -173,6 +180,7 @@ CASES = (
         once=True,
     ),
     *BROKER_CASES,
+    *ARRIVAL_CASES,
     *LISTEN_CASES,
     *FETCH_CASES,
     *WATCH_CASES,

@@ -1,4 +1,4 @@
-"""One client, measured in a process of its own: how many messages a second, and at what cost.
+"""One client, measured in its own process: messages per second, and the cost.
 
     python -m tests.bench.client pullstream localhost:PORT
 
@@ -25,12 +25,12 @@ from .peers import PEERS, Counter, Stopwatch
 
 SUBSCRIPTION = "projects/bench/subscriptions/bench-{}"
 
-# Seconds: what passes after the first message before the clock starts; how long a first or a next
-# message may take to come; how long to wait for messages beyond the last.
+# In seconds: the time from the first message to the start of the clock, the longest wait for a
+# first or next message, and the wait for messages after the last.
 WARM_UP = 1.0
 PATIENCE = 60.0
 AFTERMATH = 0.5
-# How often progress is looked at, in seconds.
+# The seconds between two looks at the progress.
 LOOK_EVERY = 0.005
 
 Figures = dict[str, float]
@@ -38,7 +38,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True)
 class Process:
-    """What a process takes of the machine now. Threads include those that gRPC keeps in C."""
+    """The current resources of a process. Threads include gRPC's C threads."""
 
     mebibytes: float
     peak_mebibytes: float
@@ -50,15 +50,15 @@ class Process:
 
     @classmethod
     def of(cls, pid: int | str) -> Process:
-        """Of another process on Linux only."""
+        """Return the resources of a process. Other processes need Linux."""
         try:
             status = Path(f"/proc/{pid}/status").read_text()
         except OSError:
-            # Linux alone tells all of it; elsewhere the peak stands for the present.
+            # Only Linux reports all values. Elsewhere the peak replaces the current value.
             unit = 1024 * 1024 if sys.platform == "darwin" else 1024
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
             return cls(peak, peak, threading.active_count())
-        # Not ru_maxrss, which on Linux begins with the peak of the process that started this one.
+        # Not ru_maxrss, which on Linux starts at the peak of the parent process.
         found = dict(re.findall(r"^(VmRSS|VmHWM|Threads):\s+(\d+)", status, re.MULTILINE))
         return cls(int(found["VmRSS"]) / 1024, int(found["VmHWM"]) / 1024, int(found["Threads"]))
 
@@ -68,7 +68,7 @@ def total(counters: Sequence[Counter]) -> int:
 
 
 def first_count(counters: Sequence[Counter]) -> int:
-    """Wait until each has counted something; returns the total by then."""
+    """Wait until each counter has counted something, and return the total by then."""
     deadline = time.monotonic() + PATIENCE
     silent = list(counters)
     while silent := [counter for counter in silent if not counter.read()]:
@@ -84,7 +84,7 @@ def warm_up(counters: Sequence[Counter]) -> None:
 
 
 def rate(counters: Sequence[Counter], arguments: argparse.Namespace) -> Figures:
-    """Messages a second, for as many seconds as were asked for."""
+    """Measure messages per second for the requested number of seconds."""
     warm_up(counters)
     before, cpu, began = total(counters), time.process_time(), time.monotonic()
     time.sleep(arguments.seconds)
@@ -98,7 +98,7 @@ def rate(counters: Sequence[Counter], arguments: argparse.Namespace) -> Figures:
 
 
 def drain(counters: Sequence[Counter], arguments: argparse.Namespace) -> Figures:
-    """From the first to the last of a number of messages; the memory on the way; a true count."""
+    """Measure the time for a number of messages, the memory on the way, and the exact count."""
     first = first_count(counters)
     count, cpu, began = first, time.process_time(), time.monotonic()
     moved = began
@@ -123,7 +123,7 @@ def drain(counters: Sequence[Counter], arguments: argparse.Namespace) -> Figures
 
 
 def growth(memory: Sequence[tuple[int, float]], messages: int) -> Figures:
-    """Memory in the last tenth of the messages, as a multiple of that in the second tenth."""
+    """Return the memory in the last tenth of the messages divided by the second tenth."""
 
     def samples(tenth: int) -> list[float]:
         low, high = messages * (tenth - 1) / 10, messages * tenth / 10
@@ -136,11 +136,11 @@ def growth(memory: Sequence[tuple[int, float]], messages: int) -> Figures:
 
 
 def latency(counters: Sequence[Counter], arguments: argparse.Namespace) -> Figures:
-    """From publishing to the callback, in milliseconds."""
+    """Measure the time from publishing to the callback, in milliseconds."""
     (stopwatch,) = counters
     assert isinstance(stopwatch, Stopwatch)
     warm_up(counters)
-    # What was published before this client came has been waiting, and says nothing.
+    # Messages from before the start of this client have waited, so they do not count.
     late = len(stopwatch.ages)
     time.sleep(arguments.seconds)
     ages = stopwatch.ages[late:]
@@ -151,7 +151,7 @@ def latency(counters: Sequence[Counter], arguments: argparse.Namespace) -> Figur
 
 
 def idle(counters: Sequence[Counter], arguments: argparse.Namespace) -> Figures:
-    """CPU while nothing comes, in per cent of a core for each subscription."""
+    """Measure the CPU use without messages, in percent of a core per subscription."""
     time.sleep(WARM_UP * 3)
     cpu, began = time.process_time(), time.monotonic()
     time.sleep(arguments.seconds)
@@ -191,7 +191,7 @@ def main() -> None:
         "mebibytes": (after.mebibytes - before.mebibytes) / len(counters),
     }
     print(json.dumps(figures), flush=True)
-    # Without a shutdown: what it costs is not what is measured here.
+    # Without a shutdown, whose cost is not measured here.
     os._exit(0)
 
 

@@ -1,10 +1,10 @@
-"""A server that costs little: it sends the same encoded responses for ever, as fast as it may.
+"""A server with little overhead: it sends the same encoded responses at full speed, for ever.
 
     python -m tests.bench.feed --per-response 10
 
-Any number of subscriptions, told apart by their names, has a stream each. Flow control is honoured,
-so a client is measured with the window it asked for. A response is encoded once, before the first
-client comes; ack ids repeat after some windows' worth of messages. Heartbeats are not answered.
+Each subscription, by its name, has a stream. Flow control is honoured, so a client is measured with
+its own window. A response is encoded once, before the first client comes. Ack ids repeat after some
+windows of messages. Heartbeats are not answered.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import grpc
 import grpc.aio
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protocol.messages import pubsub_pb2 as pubsub
-from protocol.rpcs import SUBSCRIBER
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import SUBSCRIBER
 
 # Messages encoded in advance: many more than any window, as long as they fit into POOL_BYTES.
 POOL = 200_000
@@ -28,7 +28,7 @@ POOL_BYTES = 300_000_000
 
 
 class Window:
-    """What one stream may still send."""
+    """The messages that one stream may still send."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
@@ -52,7 +52,7 @@ class Feed:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._latency: float = arguments.latency
         self._per_response: int = arguments.per_response
-        # None: for ever.
+        # None: no limit.
         self._limit = arguments.total // arguments.per_response if arguments.total else None
         pool = min(POOL, POOL_BYTES // arguments.size) // arguments.per_response
         self._responses = [_encode(arguments, number) for number in range(pool)]
@@ -65,7 +65,7 @@ class Feed:
         for response in itertools.islice(itertools.cycle(self._responses), self._limit):
             await window.take(self._per_response)
             await context.write(response)
-        # All is sent; the stream lasts until the client ends it.
+        # All is sent. The stream lasts until the client ends it.
         await asyncio.Event().wait()
 
     async def acknowledge(self, encoded: bytes, _context: object) -> bytes:
@@ -83,7 +83,7 @@ class Feed:
 
 
 def _encode(arguments: argparse.Namespace, number: int) -> bytes:
-    """The response of that number, encoded."""
+    """Return the response of that number, encoded."""
     response = pubsub.StreamingPullResponse()
     properties = response.subscription_properties
     properties.message_ordering_enabled = arguments.keys > 0

@@ -1,4 +1,4 @@
-"""Fetching and acknowledging by synchronous pulls, beside other brokers' clients for Python."""
+"""The cases of fetching and acknowledging by synchronous pulls, compared with other brokers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .rows import Case, Row
 
 NATS, REDIS = "nats-py", "redis-py"
 
-# What each needs beside ours: the server's program, and the module of the client.
+# The needs of other peers: the program of the server, and the module of the client.
 _NEEDED = {NATS: ("nats-server", "nats"), REDIS: ("redis-server", "redis")}
 
 
 @dataclass(frozen=True)
 class FetchWork:
-    """One client against its own broker, in memory: so many messages, so many at a time."""
+    """One client against its own broker, in memory: the messages in total, and per fetch."""
 
     peer: str
     batch: int
@@ -25,7 +25,7 @@ class FetchWork:
 
 
 def missing(work: FetchWork) -> str | None:
-    """Why that peer cannot be measured here; None if it can."""
+    """Return the reason why that peer cannot be measured here, or None."""
     if work.peer not in _NEEDED:
         return None
     program, module = _NEEDED[work.peer]

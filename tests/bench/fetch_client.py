@@ -1,9 +1,9 @@
-"""Fetches and acknowledges all that was published before: one client, in a process of its own.
+"""Fetches and acknowledges a backlog: one client, in its own process.
 
     python -m tests.bench.fetch_client pullstream localhost:PORT --messages 300000 --batch 1000
 
-Prints its figures as one JSON object. The clock runs from the first fetch until the server has what
-the last one acknowledged.
+Prints its figures as one JSON object. The clock runs from the first fetch until the server has the
+last acknowledgements.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .peers import OURS
 from .publisher import TOPIC
 
 DATA = b"x" * 100
-# Messages in each request that publishes.
+# The messages in each publish request.
 PUBLISHED = 1000
 
 STREAM, GROUP = "bench", "bench"
 
 
 def pullstream(endpoint: str, messages: int, batch: int) -> float:
-    from subscriber import SubscriberClient, TopicAdminClient
+    from pullstream import SubscriberClient, TopicAdminClient
 
     name = SUBSCRIPTION.format(0)
     with TopicAdminClient(endpoint=endpoint) as topics, SubscriberClient(endpoint=endpoint) as ours:

@@ -1,4 +1,4 @@
-"""The brokers that `fetch` is measured beside: each keeps its messages in memory, as ours does."""
+"""The brokers of the `fetch` comparison: each keeps its messages in memory, as ours does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .servers import Broker, running, serving
 
 @contextmanager
 def serving_for(work: FetchWork) -> Iterator[str]:
-    """The broker of a peer, on loopback, for as long as the block lasts; gives its endpoint."""
+    """Run the broker of a peer on loopback during the block, and yield its endpoint."""
     if work.peer not in (NATS, REDIS):
         with serving(Broker.OURS) as endpoint:
             yield endpoint
@@ -27,7 +27,7 @@ def serving_for(work: FetchWork) -> Iterator[str]:
 
 
 def _command(peer: str, port: int, directory: str) -> tuple[list[str], str]:
-    """The program's command line, and what it says when it is ready."""
+    """Return the program's command line, and its output when it is ready."""
     if peer == NATS:
         options = ["--addr", "127.0.0.1", "--port", str(port)]
         return ["nats-server", "--jetstream", "--store_dir", directory, *options], "Server is ready"

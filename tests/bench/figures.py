@@ -1,4 +1,4 @@
-"""From figures of many rounds to medians, spreads, ratios, and whether a floor was reached."""
+"""Medians, spreads, ratios and met floors, computed from the figures of many rounds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .rows import Case, Row
 
 @dataclass(frozen=True)
 class Kind:
-    """How a figure is called, written, and read."""
+    """The name, unit and direction of a figure."""
 
     label: str
     form: str
@@ -28,6 +28,8 @@ KINDS = {
     "cpu_micros": Kind("µs CPU a message", ",.1f"),
     "p50_ms": Kind("p50, ms", ",.2f"),
     "p99_ms": Kind("p99, ms", ",.2f"),
+    "longest_ms": Kind("longest call of another client, ms", ",.0f"),
+    "served_ms": Kind("all served after, ms", ",.0f"),
     "threads": Kind("threads a subscription", ",.1f"),
     "mebibytes": Kind("MiB a subscription", ",.2f"),
     "growth": Kind("memory, last tenth by second", ".3f"),
@@ -52,7 +54,7 @@ class Summary:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Summary | None:
-        """None if there are no values."""
+        """Return the summary of the values, or None without values."""
         values = list(values)
         if not values:
             return None
@@ -67,7 +69,7 @@ def summary(rounds: Rounds, run: str, figure: str) -> Summary | None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a row. `met` is None where there is no floor, or no peer to measure by."""
+    """The result of a row. `met` is None without a floor or without the peer's figures."""
 
     row: Row
     ours: Summary | None
@@ -77,7 +79,7 @@ class Outcome:
 
 
 def judge(row: Row, rounds: Rounds) -> Outcome:
-    """A row of a case whose rounds are given. A round that failed is a floor that was missed."""
+    """Judge a row of a case by these rounds. A failed round counts as a missed floor."""
     ours = summary(rounds, row.run, row.figure)
     peer = summary(rounds, row.against, row.figure) if row.against else None
     ratio = Summary.of(_ratios(row, rounds)) if row.against else None
@@ -96,7 +98,7 @@ def judge(row: Row, rounds: Rounds) -> Outcome:
 
 
 def _ratios(row: Row, rounds: Rounds) -> Iterable[float]:
-    """Of each round in which both have the figure: how many times better ours is."""
+    """Yield for each round with both figures how many times better ours is."""
     kind = KINDS[row.figure]
     assert row.against is not None
     for ours, peer in zip(rounds.get(row.run, ()), rounds.get(row.against, ()), strict=False):

@@ -1,4 +1,4 @@
-"""What is measured of channels: many subscribers that wait."""
+"""The cases of channels: many subscribers that wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GROUP = "channels"
 
 @dataclass(frozen=True)
 class ListenWork:
-    """`latency` at a broker, or a mode of tests/bench/parked.py, with so many subscribers."""
+    """`latency` at a broker, or a mode of tests/bench/parked.py, with this many subscribers."""
 
     mode: str
     subscribers: int
@@ -37,7 +37,7 @@ LISTEN_CASES = (
         (Row("resident_mebibytes", at_most=190),),
         once=True,
     ),
-    # There a waiting call costs more than that in gRPC itself.
+    # A waiting call costs more than that in gRPC itself.
     Case(
         "listen, 10,000 waiting, grpc.aio",
         GROUP,

@@ -1,10 +1,10 @@
-"""Subscribers of channels that wait, and how long a message takes to one of them.
+"""Subscribers of channels that wait, and the delay of a message to one of them.
 
     python -m tests.bench.listen_client latency localhost:PORT --subscribers 1000
 
-latency  from the call of publish to the callback of a listener of the SDK, one message at a time;
-         the other subscribers wait for other keys, in a process of their own
-hold     be those others: wait until this process is ended
+latency: from the call of publish to the callback of a listener of the SDK, one message at a time;
+    the other subscribers wait for other keys, in their own process.
+hold: the other subscribers, which wait until this process is ended.
 
 Prints its figures as JSON.
 """
@@ -25,16 +25,16 @@ from typing import Any
 
 import grpc.aio
 
-from protocol.messages import channels_pb2 as channels
-from protocol.messages import pubsub_pb2 as pubsub
-from protocol.rpcs import BY_METHOD
-from subscriber import SubscriberClient
+from pullstream import SubscriberClient
+from pullstream_protocol.messages import channels_pb2 as channels
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import BY_METHOD
 
 from .client import Figures
 from .publisher import READY, TOPIC, Broker
 from .servers import running
 
-# Subscribers share connections, as those of one machine would share a proxy's.
+# Subscribers share connections, as subscribers on one machine share a proxy's.
 PER_CONNECTION = 1000
 WARM_UP = 0.5
 PATIENCE = 60.0
@@ -44,7 +44,7 @@ DATA = b"x" * 100
 
 @contextmanager
 def holding(endpoint: str, subscribers: int) -> Iterator[None]:
-    """So many others wait while the block lasts."""
+    """Let this many other subscribers wait during the block."""
     command = [sys.executable, "-m", "tests.bench.listen_client", "hold", endpoint]
     with running([*command, "--subscribers", str(subscribers)], READY):
         yield
@@ -81,7 +81,7 @@ def latency(arguments: argparse.Namespace) -> Figures:
 
 
 async def hold(endpoint: str, subscribers: int) -> None:
-    """Subscribe to a key each and wait; READY is printed when all do."""
+    """Subscribe to one key each and wait. READY is printed when all wait."""
     connections = [
         grpc.aio.insecure_channel(endpoint, options=[("grpc.use_local_subchannel_pool", 1)])
         for _ in range(0, subscribers, PER_CONNECTION)

@@ -1,4 +1,4 @@
-"""Measures the runs of a case in turn, each in fresh processes."""
+"""Measures the runs of a case in turn, each in new processes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from . import fetch_cases, peers, servers
+from .arrival_cases import ArrivalWork
 from .broker_cases import Work
 from .cases import Run
 from .client import Figures, Process
@@ -23,19 +24,24 @@ from .servers import ROOT, Broker, Feed, NotStarted
 from .spark_cases import SparkWork
 from .watch_cases import WatchWork
 
-# The client's own limits are shorter; this is for one that hangs. Seconds beside those measured.
+# In seconds, on top of the measuring time. The client's own limits are shorter; this one is for a
+# client that hangs.
 PATIENCE = 600.0
 PER_SECOND = 100
-# Latencies are counted so much longer than rates, for the sake of the 99th percentile.
+# Latencies are counted this many times longer than rates because of the 99th percentile.
 LATENCY_TIMES = 4
 
-# By run, a round each: its figures, none if it failed. Runs that cannot be had here are not in it.
+# For each run, the figures of each round, empty if it failed. Runs that are impossible here are not
+# in it.
 Rounds = dict[str, list[Figures]]
+
+
+AnyRun = Run | Work | SparkWork | FetchWork | WatchWork | ListenWork | ArrivalWork
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure, in seconds; `part` of the messages where they are counted."""
+    """The seconds to measure, and the `part` of the messages where they are counted."""
 
     rounds: int = 3
     seconds: float = 3.0
@@ -47,12 +53,12 @@ QUICK = Effort(rounds=1, seconds=1.5, idle_seconds=5.0, part=0.1)
 
 
 class Failed(Exception):
-    """A run came to no figures."""
+    """A run produced no figures."""
 
 
-def missing(run: Run | Work | SparkWork | FetchWork | WatchWork | ListenWork) -> str | None:
-    """Why that run cannot be had here; None if it can."""
-    if isinstance(run, ListenWork):
+def missing(run: AnyRun) -> str | None:
+    """Return the reason why that run is impossible here, or None."""
+    if isinstance(run, (ListenWork, ArrivalWork)):
         return None
     if isinstance(run, SparkWork):
         if importlib.util.find_spec("pyspark") is None:
@@ -68,11 +74,11 @@ def missing(run: Run | Work | SparkWork | FetchWork | WatchWork | ListenWork) ->
 
 
 def measure_case(case: Case, effort: Effort, tell: Callable[[str], None]) -> Rounds:
-    """All rounds of a case. What fails is told, and leaves no figures behind."""
+    """Run all rounds of a case. A failed run is reported, and its figures are empty."""
     able = {name: run for name, run in case.runs.items() if missing(run) is None}
     taken: Rounds = {name: [] for name in able}
     for number in range(1 if case.once else effort.rounds):
-        # To and fro, so that nobody always comes first.
+        # Alternating, so that the same run is not always the first.
         for name in list(able)[:: -1 if number % 2 else 1]:
             try:
                 taken[name].append(measure(able[name], effort))
@@ -82,15 +88,19 @@ def measure_case(case: Case, effort: Effort, tell: Callable[[str], None]) -> Rou
     return taken
 
 
-def measure(
-    run: Run | Work | SparkWork | FetchWork | WatchWork | ListenWork, effort: Effort
-) -> Figures:
-    """The figures of one run. Raises Failed."""
+def measure(run: AnyRun, effort: Effort) -> Figures:
+    """Return the figures of one run.
+
+    Raises:
+        Failed: the run produced no figures.
+    """
     try:
         if isinstance(run, SparkWork):
             return _spark(run, effort)
         if isinstance(run, ListenWork):
             return _listen(run, effort)
+        if isinstance(run, ArrivalWork):
+            return _arrival(run)
         if isinstance(run, FetchWork):
             return _fetch(run, effort)
         if isinstance(run, WatchWork):
@@ -140,7 +150,7 @@ def _run(run: Run, effort: Effort) -> Figures:
 
 
 def _spark(work: SparkWork, effort: Effort) -> Figures:
-    # Three batches at least: the first is not counted.
+    # At least three batches, because the first is not counted.
     messages = max(int(work.messages * effort.part), 3 * work.rows if work.messages else 0)
     command = [sys.executable, "-m", "tests.bench.spark_client", work.mode]
     options = ["--sink", work.sink, "--rows", str(work.rows), "--messages", str(messages)]
@@ -183,8 +193,14 @@ def _listen(work: ListenWork, effort: Effort) -> Figures:
         return _figures([*command, endpoint, *options], PATIENCE)
 
 
+def _arrival(work: ArrivalWork) -> Figures:
+    command = [sys.executable, "-m", "tests.bench.arrival_client", work.mode]
+    with servers.serving(work.server) as endpoint:
+        return _figures([*command, endpoint, "--clients", str(work.clients)], PATIENCE)
+
+
 def _figures(command: Sequence[str], timeout: float) -> Figures:
-    """What a program of the benchmark prints."""
+    """Return the figures that a program of the benchmark prints."""
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout)
     if done.returncode:
         raise Failed((done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1])
@@ -194,9 +210,9 @@ def _figures(command: Sequence[str], timeout: float) -> Figures:
 
 @contextmanager
 def published(run: Run, endpoint: str, messages: int) -> Iterator[None]:
-    """A broker made ready for a run; while the block lasts, a publisher if the run needs one.
+    """Prepare a broker for a run, with a publisher during the block if the run needs one.
 
-    A feed needs none of that.
+    A feed needs neither.
     """
     if isinstance(run.server, Feed):
         yield

@@ -1,12 +1,12 @@
-"""What waiting subscribers cost the process they wait at, which is nothing but their publisher.
+"""The cost of waiting subscribers for a process that is only their publisher.
 
     python -m tests.bench.parked parked --subscribers 10000
 
-parked       at a ChannelPublisher on a grpc.server
-parked-aio   at a ChannelPublisher on a server of grpc.aio
-bare         at a server of grpc.aio that does nothing but let calls wait
+parked: a ChannelPublisher on a grpc.server.
+parked-aio: a ChannelPublisher on a server of grpc.aio.
+bare: a server of grpc.aio that only lets calls wait.
 
-Prints its figures as JSON. What it imports is part of them: no more than is needed.
+Prints its figures as JSON. The imports of this module count too, so there are few.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from protocol.rpcs import CHANNELS
-from subscriber import ChannelPublisher
+from pullstream import ChannelPublisher
+from pullstream_protocol.rpcs import CHANNELS
 
 from .client import Figures, Process
 
-# How long all may take to come, and how often that is looked at, in seconds.
+# The seconds until all must have connected, and between two looks at them.
 PATIENCE = 60.0
 LOOK_EVERY = 0.1
 
-# What docs/channels.md names for as many listeners.
+# The options that docs/channels.md recommends for this many listeners.
 LEAN = [("grpc.enable_deadline_checking", 0), ("grpc.max_receive_message_length", -1)]
 
 
 class Waiting:
-    """Calls that wait, and nothing else."""
+    """A service whose calls wait and do nothing else."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -62,7 +62,7 @@ class Waiting:
 
 @contextmanager
 def _held(port: int, subscribers: int) -> Iterator[None]:
-    """So many come and wait, from a process of their own."""
+    """Let this many subscribers wait, in their own process."""
     command = [sys.executable, "-m", "tests.bench.listen_client", "hold", f"localhost:{port}"]
     holder = subprocess.Popen([*command, "--subscribers", str(subscribers)], stdout=subprocess.PIPE)
     try:
@@ -73,7 +73,7 @@ def _held(port: int, subscribers: int) -> Iterator[None]:
 
 
 def _looks(count: Callable[[], int], subscribers: int) -> Iterator[float]:
-    """Seconds to wait before the next look, until all wait."""
+    """Yield the seconds to wait before the next look until all subscribers wait."""
     deadline = time.monotonic() + PATIENCE
     while count() < subscribers:
         if time.monotonic() > deadline:
@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("--subscribers", type=int, default=1000)
     arguments = parser.parse_args()
     print(json.dumps(MODES[arguments.mode](arguments.subscribers)), flush=True)
-    # Without waiting for what the server still has to do for those who were here.
+    # Without waiting for the server's cleanup of its subscribers.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""The clients that are measured, each started in the same way, and what counts their messages."""
+"""The measured clients, each started in the same way, and their message counters."""
 
 from __future__ import annotations
 
@@ -32,13 +32,16 @@ class Counter:
         self.tick()
 
     def read(self) -> int:
-        """The callbacks so far. One thread alone may ask: each look ticks too, and is taken off."""
+        """Return the callbacks so far.
+
+        Only one thread may call this: each call ticks and is subtracted.
+        """
         self._looks += 1
         return self.tick() - (self._looks - 1)
 
 
 class Stopwatch(Counter):
-    """Also keeps how old each message is, in seconds, by the time of sending in its data."""
+    """Counts, and keeps the age of each message in seconds, by the time of sending in its data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,12 +52,12 @@ class Stopwatch(Counter):
         super().callback(message)
 
 
-# Begins to receive: the subscription's full name, max_messages, and who counts.
+# Begins to receive, with the subscription's full name, max_messages, and the counter.
 Subscribe = Callable[[str, int, Counter], None]
 
 
 def pullstream(endpoint: str) -> Subscribe:
-    from subscriber import FlowControl, SubscriberClient
+    from pullstream import FlowControl, SubscriberClient
 
     client = SubscriberClient(endpoint=endpoint)
 
@@ -78,14 +81,13 @@ def official(endpoint: str) -> Subscribe:
 
 
 def bare(endpoint: str) -> Subscribe:
-    """The practical limit: a grpcio loop that reads each field, and neither acks nor runs
-    callbacks.
+    """Measure the practical limit with a grpcio loop that reads each field.
 
-    Its window is unlimited, as nothing is acknowledged.
+    It runs no callbacks and does not acknowledge, so its window is unlimited.
     """
     import grpc
 
-    from protocol.messages import pubsub_pb2 as pubsub
+    from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
     channel = grpc.insecure_channel(endpoint)
     open_stream = channel.stream_stream(
@@ -106,7 +108,7 @@ def bare(endpoint: str) -> Subscribe:
                     message = received.message
                     _ = (received.ack_id, message.data, message.message_id, message.ordering_key)
                     counter.tick()
-            # Kept to here: a collected channel ends its calls.
+            # A reference is kept until here, because a collected channel ends its calls.
             channel.close()
 
         threading.Thread(target=read, daemon=True).start()
@@ -118,7 +120,7 @@ PEERS: dict[str, Callable[[str], Subscribe]] = {OURS: pullstream, OFFICIAL: offi
 
 
 def missing(peer: str) -> str | None:
-    """Why that client cannot be measured here; None if it can."""
+    """Return the reason why that client cannot be measured here, or None."""
     if peer != OFFICIAL:
         return None
     try:

@@ -12,14 +12,14 @@ from .peers import OFFICIAL, OURS
 from .report import Results
 from .rows import Case
 
-# In pixels of the picture as drawn, 800 wide.
+# In pixels of the picture, which is 800 wide.
 WIDTH = 800
 LABELS = 296
 RIGHT = 64
 BAR, PITCH, HEADING = 14, 24, 30
 TOP, BOTTOM = 62, 34
 
-# With a ground of its own: a page may be dark where the reader's system is light, or the other way.
+# With its own background, because a page may be dark while the system is light, or the reverse.
 STYLE = """
 .ground{fill:#ffffff}
 text{font:13px system-ui,sans-serif;fill:#1f2937}
@@ -53,7 +53,7 @@ class Bar:
 
 
 def bars(cases: Sequence[Case], results: Results) -> list[Bar]:
-    """Of every floor that is a ratio of ours to the official client's."""
+    """Return a bar for each floor that is a ratio to the official client."""
     found = []
     for case in cases:
         for outcome in outcomes(case, results[case.name]):
@@ -63,7 +63,7 @@ def bars(cases: Sequence[Case], results: Results) -> list[Bar]:
             if row.at_least is None or outcome.ratio is None:
                 continue
             kind = KINDS[row.figure]
-            # A rate goes without saying.
+            # A label without a kind means a rate.
             label = f"{case.name}: {kind.label[:3]}" if kind.less_is_better else case.name
             met = bool(outcome.met)
             found.append(Bar(label, case.group, outcome.ratio.median, row.at_least, met))
@@ -72,7 +72,7 @@ def bars(cases: Sequence[Case], results: Results) -> list[Bar]:
 
 @dataclass(frozen=True)
 class Scale:
-    """A logarithmic axis. 1 stands at the left edge, unless a bar is below it."""
+    """A logarithmic axis. 1 is at the left edge, unless a bar is below it."""
 
     low: float
     high: float
@@ -84,7 +84,7 @@ class Scale:
         return cls(low, max(10.0, max(values)) * 1.1)
 
     def x(self, value: float) -> float:
-        """Where a ratio stands; what is off the axis stands at its edge."""
+        """Return the position of a ratio. A ratio outside the axis is at its edge."""
         part = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         return LABELS + min(part, 1.0) * (WIDTH - LABELS - RIGHT)
 
@@ -95,7 +95,11 @@ class Scale:
 
 
 def draw(cases: Sequence[Case], results: Results) -> str:
-    """The picture as SVG. Raises ValueError if there is nothing to draw."""
+    """Return the picture as SVG.
+
+    Raises:
+        ValueError: there is nothing to draw.
+    """
     shown = bars(cases, results)
     if not shown:
         raise ValueError("no ratio to the official client was measured")
@@ -126,12 +130,12 @@ def draw(cases: Sequence[Case], results: Results) -> str:
 
 def _bar(bar: Bar, y: float, scale: Scale) -> str:
     middle, start = y + PITCH / 2, scale.x(1)
-    # Not dominant-baseline, which not every program knows.
+    # Not dominant-baseline, which some programs do not know.
     baseline = middle + 4.5
     end, floor = scale.x(bar.ratio), scale.x(bar.floor)
     left, width = min(start, end), abs(end - start)
     value = f"{bar.ratio:.1f}" if bar.ratio < 100 else f"{bar.ratio:.0f}"
-    # A value stands to the right of its bar and never on its tick.
+    # The value is to the right of its bar and never on its tick.
     right = left + width
     beside = floor if right <= floor < right + 48 else right
     return (

@@ -3,8 +3,8 @@
     python -m tests.bench.publisher localhost:PORT --messages 100000
     python -m tests.bench.publisher localhost:PORT --per-second 100
 
-The first publishes in batches, and ends; the second goes on until it is ended, one message at a
-time, with the time of its sending as data.
+The first publishes in batches, and ends. The second publishes one message at a time until it is
+ended, with the time of sending as data.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 import grpc
 
-from protocol.messages import pubsub_pb2 as pubsub
-from protocol.rpcs import BY_METHOD
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import BY_METHOD
 
 from .client import SUBSCRIPTION
 from .peers import TIMESTAMP
@@ -27,7 +27,7 @@ READY = "ready"
 
 
 class Broker:
-    """The calls that are needed, on one channel."""
+    """The necessary calls on one channel."""
 
     def __init__(self, endpoint: str) -> None:
         self._channel = grpc.insecure_channel(endpoint)
@@ -36,7 +36,7 @@ class Broker:
         self.publish = self._stub("Publish")
 
     def _stub(self, method: str) -> grpc.UnaryUnaryMultiCallable[Any, Any]:
-        # Any: a table of calls cannot tell the types of each.
+        # Any, because a table of calls cannot have the types of each.
         rpc: Any = BY_METHOD[method]
         stub: grpc.UnaryUnaryMultiCallable[Any, Any] = self._channel.unary_unary(
             rpc.path,

@@ -1,4 +1,4 @@
-"""The results in words: a table for the terminal, the same for the docs, and JSON for machines."""
+"""The results as text: a table for the terminal, the same for the docs, and JSON for machines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .rows import Case, Row
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 
-# Their own columns would be empty beside most figures, so these stand with the rates only.
+# Most figures lack these values, so the columns are filled for rates only.
 BESIDE_RATES = ("cpu_micros", "peak_mebibytes")
 
 HEADINGS = (
@@ -29,12 +29,12 @@ HEADINGS = (
 )
 COLORS = {True: "green", False: "red", None: "default"}
 
-# Of each case, by name.
+# The rounds of each case, by name.
 Results = dict[str, Rounds]
 
 
 def lines(cases: Sequence[Case], results: Results) -> Iterator[tuple[Outcome, list[str]]]:
-    """Each row of the table: what became of it, and its cells."""
+    """Yield the outcome and the cells of each row of the table."""
     for case in cases:
         for index, outcome in enumerate(outcomes(case, results[case.name])):
             yield (
@@ -120,7 +120,7 @@ def markdown_table(cases: Sequence[Case], results: Results) -> str:
 
 
 def machine() -> dict[str, str]:
-    """What the figures were taken on."""
+    """Return the machine and the versions used for the figures."""
     found = {"cores": str(os.cpu_count()), "Python": platform.python_version()}
     for package in ("grpcio", "protobuf", "google-cloud-pubsub", "pullstream"):
         try:
@@ -131,7 +131,7 @@ def machine() -> dict[str, str]:
 
 
 def write_docs(page: Path, cases: Sequence[Case], results: Results, on: dict[str, str]) -> None:
-    """Put the table between the two comments of a page, which must be there."""
+    """Put the table between the two comments of a page, which must exist."""
     told = ", ".join(f"{name} {value}" for name, value in on.items())
     text = f"{BEGIN}\n{markdown_table(cases, results)}\n\nMeasured on: {told}.\n{END}"
     old = page.read_text(encoding="utf-8")
@@ -151,6 +151,6 @@ def write_json(path: Path, cases: Sequence[Case], results: Results, on: dict[str
 
 
 def read_json(path: Path) -> tuple[Results, dict[str, str]]:
-    """The rounds that were written to a file, and the machine they were taken on."""
+    """Return the rounds in a file, and the machine that measured them."""
     whole = json.loads(path.read_text(encoding="utf-8"))
     return whole["rounds"], whole["machine"]

@@ -1,4 +1,4 @@
-"""The form of the benchmark: cases, whose runs take turns, and the rows that are told of them."""
+"""The structure of the benchmark: cases with alternating runs, and the rows of the report."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .peers import OURS
 class Row:
     """One figure of one run of a case, and its floor, if it has one.
 
-    With `against`, the name of another run, the ratio of the two is what `at_least` bounds; it is
-    always the better the higher. Without, `at_least` bounds the figure itself, as `at_most` always
-    does. `beside` names another case whose first ratio is of interest here.
+    With `against`, the name of another run, `at_least` bounds the ratio of the two, for which
+    higher is always better. Without it, `at_least` bounds the figure itself, as `at_most` always
+    does. `beside` names another case whose first ratio is useful for comparison.
     """
 
     figure: str
@@ -28,7 +28,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Case:
-    """Runs that take turns, by name, and the rows that are told of them. `once`: a single round."""
+    """Alternating runs by name, and their rows in the report. `once` means a single round."""
 
     name: str
     group: str

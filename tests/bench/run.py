@@ -1,8 +1,8 @@
-"""`make bench`: pullstream beside its peers, in turn, in one run.
+"""`make bench`: pullstream and its peers, measured in turn.
 
-Each measurement is a process of its own against a server of its own; the clients take turns for
-some rounds, so that a busy moment of the machine hits all of them. Prints a table of medians,
-spreads, and ratios: the median of the rounds' own ratios.
+Each measurement has its own process and its own server. The clients take turns for some rounds, so
+that a busy moment of the machine affects all of them. Prints a table of medians, spreads, and
+ratios: the median of the rounds' own ratios.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .rows import Case
 from .servers import ROOT
 
 PAGE = ROOT / "docs" / "performance.md"
-# Columns: enough for each row of the table to stand in one line.
+# In columns: enough for each row of the table to fit in one line.
 WIDE = 190
 PICTURE = ROOT / "docs" / "performance.svg"
 
@@ -75,11 +75,11 @@ def measure_all(cases: Sequence[Case], effort: Effort, console: Console) -> Resu
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status."""
+    """Run the benchmark and return the exit status."""
     chosen = parsed(arguments)
     console = Console()
     if not console.is_terminal:
-        # Into a file or a pipe, where nothing says how wide it may be.
+        # A file or a pipe has no width.
         console.width = WIDE
     cases = [case for case in CASES if chosen.case in case.name]
     if chosen.read:

@@ -18,23 +18,26 @@ from tests.interop.test_java_emulator import JAR, JAVA, free_port
 
 ROOT = Path(__file__).parents[2]
 
-# How long a server may take to start or to end, in seconds.
+# The seconds that a server may take to start or to end.
 PATIENCE = 60.0
 
 
 class NotStarted(Exception):
-    """A process ended, or said nothing for too long, before it was ready."""
+    """A process ended, or printed nothing for too long, before it was ready."""
 
 
 class Broker(Enum):
     OURS = "pullstream's broker"
     DISK = "pullstream's broker, on disk"
+    GRPC_ONLY = "pullstream's broker, gRPC on a port of its own"
+    HTTP_APART = "pullstream's broker, gRPC and HTTP on a port each"
+    DISK_GRPC_ONLY = "pullstream's broker, on disk, gRPC on a port of its own"
     JAVA = "Google's emulator"
 
 
 @dataclass(frozen=True)
 class Feed:
-    """What tests/bench/feed.py sends; its options have the same names."""
+    """The feed of tests/bench/feed.py, whose options have the same names."""
 
     per_response: int = 10
     size: int = 100
@@ -56,7 +59,7 @@ Server = Feed | Broker
 
 
 def missing(server: Server) -> str | None:
-    """Why that server cannot be started here; None if it can."""
+    """Return the reason why that server cannot be started here, or None."""
     if server is Broker.JAVA and (JAR is None or JAVA is None):
         return "Google's emulator is not installed"
     return None
@@ -65,14 +68,19 @@ def missing(server: Server) -> str | None:
 def command(server: Server) -> list[str]:
     if isinstance(server, Feed):
         return [sys.executable, "-m", "tests.bench.feed", *server.options()]
-    if server in (Broker.OURS, Broker.DISK):
-        return [sys.executable, "-m", "emulator", "--port", "0"]
+    if server is not Broker.JAVA:
+        port = {
+            Broker.GRPC_ONLY: ["--no-rest"],
+            Broker.DISK_GRPC_ONLY: ["--no-rest"],
+            Broker.HTTP_APART: ["--rest-port", "0"],
+        }.get(server, [])
+        return [sys.executable, "-m", "pullstream_emulator", "--port", "0", *port]
     return [str(JAVA), "-jar", str(JAR), "--host=localhost", f"--port={free_port()}"]
 
 
 @dataclass(frozen=True)
 class Served:
-    """A server that is ready: where, its process, and how long that took, in seconds."""
+    """A server that is ready: its address, its process, and its start time in seconds."""
 
     endpoint: str
     pid: int
@@ -81,17 +89,17 @@ class Served:
 
 @contextmanager
 def serving(server: Server) -> Iterator[str]:
-    """A server of that kind, for as long as the block lasts; gives its endpoint."""
+    """Run a server of that kind during the block, and yield its endpoint."""
     with served(server) as found:
         yield found.endpoint
 
 
 @contextmanager
 def served(server: Server) -> Iterator[Served]:
-    """As `serving`; tells more of it."""
+    """Run a server as `serving` does, and yield it with its process and start time."""
     with ExitStack() as stack:
         line = command(server)
-        if server is Broker.DISK:
+        if server in (Broker.DISK, Broker.DISK_GRPC_ONLY):
             line += ["--data-dir", stack.enter_context(TemporaryDirectory())]
         began = time.monotonic()
         process, port = stack.enter_context(_started(line, r"listening on (\d+)"))
@@ -100,9 +108,12 @@ def served(server: Server) -> Iterator[Served]:
 
 @contextmanager
 def running(command: Sequence[str], ready: str, patience: float = PATIENCE) -> Iterator[str]:
-    """A process that has printed what matches `ready`, for as long as the block lasts.
+    """Run a process during the block after it has printed a line that matches `ready`.
 
-    Gives the match's last group. Raises NotStarted if it has not come after `patience` seconds.
+    Yields the match's last group.
+
+    Raises:
+        NotStarted: the line has not come after `patience` seconds.
     """
     with _started(command, ready, patience) as (_, found):
         yield found
@@ -120,12 +131,12 @@ def _started(
     )
 
     def read() -> None:
-        # To its end: a full pipe would stop the process.
+        # To the end, because a full pipe would stop the process.
         for line in process.stdout or ():
             if match := pattern.search(line):
                 found.append(match[match.lastindex or 0])
                 is_ready.set()
-        # It has ended: nobody is to wait for it any longer.
+        # The process has ended, so the wait must end.
         is_ready.set()
 
     reader = threading.Thread(target=read, daemon=True)

@@ -1,4 +1,4 @@
-"""What is measured of the Spark source and the ingestion job, beside what one would do instead."""
+"""The cases of the Spark source and the ingestion job, compared with alternatives."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ OURS = "pullstream"
 
 @dataclass(frozen=True)
 class SparkWork:
-    """One program of tests/bench/spark_client.py; the fields are its options.
+    """One program of tests/bench/spark_client.py. The fields are its options.
 
-    rows: of a batch. messages: of all batches, the first of which is not counted.
+    Attributes:
+        rows: the rows of a batch.
+        messages: the messages of all batches, the first of which is not counted.
     """
 
     mode: str
@@ -29,19 +31,19 @@ class SparkWork:
 
 
 GROUP = "Spark"
-# Java is warming up for half a minute, in which its compilers take a quarter of the machine. Of
-# large batches there are so many that this is not most of the time.
+# Java warms up for half a minute, and its compilers take a quarter of the machine. There are enough
+# large batches to make this a small part of the time.
 FEW = 1_000
 MESSAGES = {FEW: 30_000, 10_000: 600_000, 50_000: 1_500_000}
 
 
 def streamed(rows: int, sink: str, *figures: Row, loop: bool = False) -> Case:
-    """Our stream and one of the same rows from files, into the same sink."""
+    """Return a case: our stream, and one of the same rows from files, into the same sink."""
     ours = SparkWork("stream", sink, rows, MESSAGES[rows])
     runs = {OURS: ours, FILES: replace(ours, mode="files")}
     if loop:
         runs[LOOP] = replace(ours, mode="loop")
-    # What costs a batch of few rows is Spark's own, and told by the first look.
+    # The time of a batch with few rows is Spark's own, and the first measurement shows it.
     once = rows == FEW
     return Case(f"Spark, {rows:,} rows a batch to {sink}", GROUP, runs, figures, once=once)
 

@@ -1,14 +1,14 @@
-"""One measurement of Spark on a subscription, or of the same without it.
+"""One measurement of Spark on a subscription, or of the same work without it.
 
     python -m tests.bench.spark_client stream localhost:PORT --sink noop --rows 10000 --messages N
 
-stream   the source, into a sink; what was published before is read to its end
-files    a stream of as many files as there would be batches, with the same rows
-loop     pulls of the official client, createDataFrame, write: what one would do without a source
-convert  messages into Arrow, without Spark
-job      `run_ingest`, all of it; counts what arrived
+stream: the source, into a sink; messages that were published before are read to the end.
+files: a stream of one file for each batch, with the same rows.
+loop: pulls of the official client, createDataFrame, write: the work without a source.
+convert: messages into Arrow, without Spark.
+job: the whole of `run_ingest`; counts the stored rows.
 
-Prints its figures as JSON. The first batch, in which all is started, is not counted.
+Prints its figures as JSON. The first batch, in which everything is started, is not counted.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from protocol.messages import pubsub_pb2 as pubsub
-from tests.spark.processes import source_workers
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.subscriber.spark.processes import source_workers
 
 from .client import SUBSCRIPTION, Figures
 
@@ -34,13 +34,14 @@ NAME = SUBSCRIPTION.format(0)
 SIZE = 100
 ATTRIBUTES = {"kind": "order", "region": "eu-west"}
 QUICK = {"drainWaitMs": "500"}
-# Seconds between two looks at how it goes, and looks between two searches for the source worker.
+# The seconds between two looks at the progress, and the looks between two searches for the source
+# worker.
 LOOK_EVERY = 0.2
 SEARCH_EVERY = 20
 
 
 def received(count: int) -> list[pubsub.ReceivedMessage]:
-    """Messages as they come over the wire."""
+    """Return messages in their encoded form."""
     message = pubsub.PubsubMessage(data=b"x" * SIZE, attributes=ATTRIBUTES)
     message.publish_time.GetCurrentTime()
     return [
@@ -56,18 +57,18 @@ def received(count: int) -> list[pubsub.ReceivedMessage]:
 
 
 def convert(arguments: argparse.Namespace) -> Figures:
-    from subscriber.message import Batch, encoded_of
-    from subscriber.spark.columns import Columns
-    from subscriber.spark.rows import to_batch
-    from tests.subscriber.streaming.fakes import Outcomes
+    from pullstream.message import ResponseBatch, encoded_of
+    from pullstream.spark.rows.columns import Columns
+    from pullstream.spark.rows.rows import to_batch
+    from tests.subscriber.streaming.fakes import RecordingSettlementSink
 
-    # Decoded anew each time, as a response is: what was looked at before is quicker.
+    # Decoded again each time, as a response is, because messages that were read before are faster.
     whole = pubsub.StreamingPullResponse(received_messages=received(arguments.rows))
     encoded = whole.SerializeToString()
     rates = []
     for _ in range(50):
         response = pubsub.StreamingPullResponse.FromString(encoded)
-        messages = Batch(Outcomes(), 0.0, 0, response).messages()
+        messages = ResponseBatch(RecordingSettlementSink(), 0.0, 0, response).messages()
         began = time.perf_counter()
         to_batch(Columns(encoded_of(messages)))
         rates.append(len(messages) / (time.perf_counter() - began))
@@ -75,14 +76,14 @@ def convert(arguments: argparse.Namespace) -> Figures:
 
 
 class WorkerCpu:
-    """The CPU of the source worker, which is gone when its query has ended, as last seen."""
+    """The last known CPU time of the source worker, which ends with its query."""
 
     def __init__(self) -> None:
         self._seconds: dict[int, float] = {}
         self._looks = 0
 
     def look(self) -> None:
-        # To search among all processes takes milliseconds, which those that are measured lack.
+        # A search among all processes takes milliseconds away from the measured ones.
         if self._looks % SEARCH_EVERY == 0:
             self._seconds = {**dict.fromkeys(source_workers(), 0.0), **self._seconds}
         self._looks += 1
@@ -96,7 +97,7 @@ class WorkerCpu:
 
 
 def by_batch(query: Any) -> Figures:
-    """Of the batches after the first."""
+    """Return the figures of the batches after the first."""
     later = [one for one in query.recentProgress if one.numInputRows][1:]
     if not later:
         sys.exit("there were too few batches to measure")
@@ -115,7 +116,7 @@ def _cpu_seconds(pid: int) -> float:
 
 @contextmanager
 def session() -> Iterator[Any]:
-    from subscriber.spark import local_session
+    from pullstream.spark import local_session
 
     config = {"spark.sql.streaming.numRecentProgressUpdates": "100000"}
     spark = local_session("local[2]", config=config)
@@ -126,7 +127,7 @@ def session() -> Iterator[Any]:
 
 
 def run(reader: Any, arguments: argparse.Namespace, folder: Path) -> Figures:
-    """A query from that reader to its end."""
+    """Run a query of the reader to its end."""
     writer = reader.writeStream.option("checkpointLocation", str(folder / "checkpoint"))
     if arguments.sink == "noop":
         writer = writer.format("noop")
@@ -157,8 +158,8 @@ def files(arguments: argparse.Namespace) -> Figures:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from subscriber.spark.columns import Columns
-    from subscriber.spark.rows import to_batch
+    from pullstream.spark.rows.columns import Columns
+    from pullstream.spark.rows.rows import to_batch
 
     with session() as spark, TemporaryDirectory() as name:
         folder = Path(name)
@@ -178,7 +179,7 @@ def files(arguments: argparse.Namespace) -> Figures:
 
 
 def loop(arguments: argparse.Namespace) -> Figures:
-    """As one writes it: pull until there are enough, make a DataFrame, write it, acknowledge."""
+    """Pull until there are enough messages, then make a DataFrame, write it, and acknowledge."""
     os.environ["PUBSUB_EMULATOR_HOST"] = arguments.endpoint
     from google.cloud import pubsub_v1
 
@@ -213,7 +214,7 @@ def loop(arguments: argparse.Namespace) -> Figures:
 
 
 def job(arguments: argparse.Namespace) -> Figures:
-    from subscriber.spark import IngestJob, run_ingest
+    from pullstream.spark import IngestJob, run_ingest
 
     with session() as spark, TemporaryDirectory() as name:
         worker = WorkerCpu()

@@ -1,9 +1,9 @@
-"""Where each microsecond goes: the way of a message on one thread, step by step, without gRPC.
+"""The microseconds of each step of a message on one thread, without gRPC.
 
     python -m tests.bench.steps
 
-The parts are the SDK's own; only the server is missing, and no thread waits for another. What a
-real run costs beyond this are gRPC and the hand-overs between threads.
+The parts are the SDK's own. Only the server is missing, and no thread waits for another. The
+additional costs of a real run are gRPC and the changes between threads.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber import FlowControl, Message, Scheduler
-from subscriber.streaming.dispatcher import Call
-from subscriber.streaming.manager import StreamingPullManager
-from subscriber.streaming.settings import Settings
-from subscriber.streaming.stream import Arrival
+from pullstream import FlowControl, Message, Scheduler
+from pullstream.rpc.calls import PendingCall
+from pullstream.streaming.manager import StreamingPullManager
+from pullstream.streaming.settings import StreamingSettings
+from pullstream.streaming.stream import ReceivedResponse
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 STEPS = ("parse the response", "lease, count, queue", "run the callback", "settle, send the ack")
 MESSAGES = 20_000
@@ -33,7 +33,7 @@ TOGETHER = 200
 class Answered:
     """A call that has succeeded."""
 
-    def add_done_callback(self, callback: Callable[[Call], None]) -> None:
+    def add_done_callback(self, callback: Callable[[PendingCall], None]) -> None:
         callback(self)
 
     def exception(self, timeout: float | None = None) -> None:
@@ -44,25 +44,27 @@ class Answered:
 
 
 class NoServer:
-    """Encodes requests as gRPC would, and is content with each."""
+    """Encodes requests as gRPC would, and accepts each."""
 
     def streaming_pull(self, first: object) -> Any:
         raise NotImplementedError("nothing is received here")
 
     def close(self) -> None:
-        """There is no connection."""
+        """Do nothing, as there is no connection."""
 
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Answered:
         request.SerializeToString()
         return Answered()
 
-    def modify_ack_deadline(self, request: pubsub.ModifyAckDeadlineRequest) -> Answered:
+    def modify_ack_deadline(
+        self, request: pubsub.ModifyAckDeadlineRequest, *, unseen: bool = False
+    ) -> Answered:
         request.SerializeToString()
         return Answered()
 
 
 class Later(Scheduler):
-    """Keeps what is to run until it is asked for."""
+    """Keeps scheduled work until the test runs it."""
 
     def __init__(self) -> None:
         self._work: deque[tuple[Callable[..., Any], Any]] = deque()
@@ -95,29 +97,29 @@ def response(number: int, size: int, keys: int) -> bytes:
 
 
 def measure(size: int, keys: int) -> list[float]:
-    """Microseconds a message for each of STEPS, with responses of so many messages."""
+    """Return the microseconds per message for each of STEPS, with this many in a response."""
     limits = FlowControl(max_messages=10**9, max_bytes=10**12)
     scheduler = Later()
     manager = StreamingPullManager(
         NoServer(),
         "projects/bench/subscriptions/steps",
         lambda message: message.ack(),
-        Settings(limits=limits),
+        StreamingSettings(limits=limits),
         scheduler=scheduler,
     )
-    # It has not been started: the work of its threads is done here, where it can be timed.
-    dispatcher: Any = manager._dispatcher
+    # Not started: the work of its threads is done here, where it can be timed.
+    dispatcher: Any = manager._in_flight.dispatcher
     encoded = [response(number, size, keys) for number in range(MESSAGES // size)]
     spent = [0] * len(STEPS)
     now = time.thread_time_ns
     for round_number in range(ROUNDS + 1):
         if round_number == 1:
-            # The first one was to warm up.
+            # The first round was the warm-up.
             spent = [0] * len(STEPS)
         for first in range(0, len(encoded), max(TOGETHER // size, 1)):
             for data in encoded[first : first + max(TOGETHER // size, 1)]:
                 begin = now()
-                arrival = Arrival(pubsub.StreamingPullResponse.FromString(data), len(data))
+                arrival = ReceivedResponse(pubsub.StreamingPullResponse.FromString(data), len(data))
                 parsed = now()
                 manager._on_response(arrival)
                 queued = now()

@@ -1,4 +1,4 @@
-"""The feed sends what it was asked for, and no more than it may."""
+"""The feed sends the requested messages within its window."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def wire_to(feed: Feed) -> Iterator[Wire]:
 
 
 def test_a_full_window_waits_until_something_is_given_back() -> None:
-    """Once it is reached, however much a response has gone beyond it."""
+    """A response may exceed the window, which then waits."""
 
     async def fill() -> None:
         window = Window(10)
@@ -37,7 +37,7 @@ def test_a_full_window_waits_until_something_is_given_back() -> None:
 
 
 def test_messages_have_the_form_that_was_asked_for() -> None:
-    """Size, keys, and how many there are in each response."""
+    """The form is the size, the keys, and the number in each response."""
     with wire_to(Feed(per_response=5, size=300, keys=2, exactly_once=True)) as wire:
         response = wire.stream(max_outstanding_messages=5).next()
     assert [len(m.message.data) for m in response.received_messages] == [300] * 5
@@ -49,7 +49,7 @@ def test_messages_have_the_form_that_was_asked_for() -> None:
 
 
 def test_acknowledged_and_nacked_messages_make_room() -> None:
-    """An extension does not; without room nothing more would come."""
+    """An extension makes no room."""
     with wire_to(Feed(per_response=10)) as wire:
         stream = wire.stream(max_outstanding_messages=20)
         first = list(ack_ids_of(stream.messages(20)))
@@ -61,7 +61,7 @@ def test_acknowledged_and_nacked_messages_make_room() -> None:
 
 
 def test_each_subscription_has_a_stream_and_a_window_of_its_own() -> None:
-    """What one leaves unread or unsettled keeps no other from receiving."""
+    """Unread or unsettled messages of one subscription do not block another."""
     with wire_to(Feed(per_response=10)) as wire:
         other = wire.stream(subscription=f"{SUBSCRIPTION}-2", max_outstanding_messages=10)
         other.messages(10)
@@ -71,18 +71,18 @@ def test_each_subscription_has_a_stream_and_a_window_of_its_own() -> None:
 
 
 def test_a_total_is_sent_to_each_stream_which_then_stays_open() -> None:
-    """A client whose stream ended would open another, and get it all again."""
+    """A client whose stream ended would open another and get all messages again."""
     with wire_to(Feed(per_response=10, total=40)) as wire:
         for name in (f"{SUBSCRIPTION}-2", SUBSCRIPTION):
             stream = wire.stream(subscription=name, max_outstanding_messages=10_000)
             received = stream.messages(40)
-        # There and back: an end that the feed had sent before would have come by then.
+        # After this round trip, an end that the feed had sent would have arrived.
         wire.acknowledge(*ack_ids_of(received))
         assert stream.call.is_active()
 
 
 def test_a_total_that_is_no_multiple_of_a_response_is_refused() -> None:
-    """Rather than rounded."""
+    """The total is not rounded."""
     with (
         pytest.raises(NotStarted, match="did not start"),
         serving(Feed(per_response=10, total=45)),
@@ -91,6 +91,6 @@ def test_a_total_that_is_no_multiple_of_a_response_is_refused() -> None:
 
 
 def test_a_program_that_ends_at_once_is_not_waited_for() -> None:
-    """Its end is told long before the time that a slow one may take."""
+    """The end is noticed long before the time limit of a slow program."""
     with pytest.raises(NotStarted), running(["false"], "ready"):
         pass

@@ -1,4 +1,4 @@
-"""Medians, spreads, ratios, and what counts as a floor that was missed."""
+"""Medians, spreads, ratios, and missed floors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import threading
 
 import pytest
 
+from tests.bench.arrival_cases import ArrivalWork
+from tests.bench.arrival_client import MODES as ARRIVAL_MODES
 from tests.bench.broker_cases import Work
 from tests.bench.broker_client import MODES
 from tests.bench.cases import CASES
@@ -30,13 +32,13 @@ def rates(*values: float) -> list[dict[str, float]]:
 
 
 def test_a_spread_is_half_the_range_by_the_median() -> None:
-    """So that ± reads as one expects."""
+    """The spread has the usual meaning of ±."""
     assert Summary.of([80.0, 100.0, 130.0]) == Summary(100.0, 0.25)
     assert Summary.of([]) is None
 
 
 def test_a_ratio_is_the_median_of_the_ratios_of_each_round() -> None:
-    """Not the ratio of the medians: a slow moment of the machine hits both alike."""
+    """The ratio of the medians would not do. A slow moment of the machine affects both alike."""
     rounds = {OURS: rates(100, 400, 1000), OFFICIAL: rates(50, 10, 100)}
     outcome = judge(Row("rate", against=OFFICIAL, at_least=10), rounds)
     assert outcome.ratio is not None
@@ -55,12 +57,12 @@ def test_of_a_figure_that_should_be_small_the_smaller_is_the_better() -> None:
 
 @pytest.mark.parametrize(("limit", "met"), [(6.0, True), (5.9, False)])
 def test_a_limit_bounds_the_figure_itself(limit: float, met: bool) -> None:
-    """Also without a peer."""
+    """No peer is needed."""
     assert judge(Row("cpu_micros", at_most=limit), {OURS: [{"cpu_micros": 6.0}]}).met is met
 
 
 def test_a_round_that_failed_is_a_floor_missed() -> None:
-    """Whoever failed; the ratio is that of the rounds in which both have figures."""
+    """Either client may have failed. The ratio uses the rounds in which both have figures."""
     row = Row("rate", against=OFFICIAL, at_least=10)
     for rounds in (
         {OURS: [{}, *rates(100)], OFFICIAL: rates(10, 5)},
@@ -74,21 +76,21 @@ def test_a_round_that_failed_is_a_floor_missed() -> None:
 
 
 def test_a_peer_that_is_not_there_leaves_a_floor_open() -> None:
-    """Neither met nor missed."""
+    """The floor is neither met nor missed."""
     outcome = judge(Row("rate", against=OFFICIAL, at_least=10), {OURS: rates(100)})
     assert outcome.ratio is None
     assert outcome.met is None
 
 
 def test_growth_is_the_last_tenth_by_the_second() -> None:
-    """What a process takes at first, and between, does not count."""
+    """The first memory of a process, and the memory in between, do not count."""
     memory = [(5, 1.0), (15, 10.0), (20, 12.0), (50, 99.0), (95, 11.0), (100, 22.0)]
     assert growth(memory, 100) == {"growth": 1.5}
     assert growth(memory[:4], 100) == {}
 
 
 def test_every_row_names_a_run_of_its_case_and_a_known_figure() -> None:
-    """And every run a known client, so that a slip shows before an hour of measuring."""
+    """Every run names a known client. A mistake is found before an hour of measuring."""
     for case in CASES:
         for row in case.rows:
             assert row.figure in KINDS
@@ -98,6 +100,8 @@ def test_every_row_names_a_run_of_its_case_and_a_known_figure() -> None:
             match run:
                 case Work():
                     assert run.mode in {"ready", *MODES}
+                case ArrivalWork():
+                    assert run.mode in ARRIVAL_MODES
                 case ListenWork():
                     assert run.mode in {"latency", *PARKED_MODES}
                 case SparkWork():
@@ -112,7 +116,7 @@ def test_every_row_names_a_run_of_its_case_and_a_known_figure() -> None:
 
 
 def test_a_counter_loses_nothing_under_many_threads_and_many_looks() -> None:
-    """Its looks take nothing from the count and add nothing to it."""
+    """Reading the counter changes nothing in it."""
 
     class Acknowledged:
         def ack(self) -> None:
@@ -141,7 +145,7 @@ def test_a_counter_loses_nothing_under_many_threads_and_many_looks() -> None:
 
 @pytest.mark.parametrize(("value", "met"), [(200_000.0, True), (199_999.0, False)])
 def test_a_floor_without_a_peer_is_that_of_the_figure_itself(value: float, met: bool) -> None:
-    """So many rows a second, say."""
+    """An example is a number of rows per second."""
     row = Row("rows", at_least=200_000)
     assert judge(row, {OURS: [{"rows": value}]}).met is met
     assert judge(row, {OURS: [{"rows": value}, {}]}).met is False

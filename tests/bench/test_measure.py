@@ -1,4 +1,4 @@
-"""Short runs of every kind, with real processes: figures come out, and failures are told."""
+"""Short runs of every kind, with real processes: figures are printed, failures reported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALWAYS = {"peak_mebibytes", "threads", "mebibytes"}
     ids=["feed", "bare", "latency", "idle"],
 )
 def test_each_mode_has_its_figures(run: Run, figures: set[str]) -> None:
-    """And those that every mode has; all of them make sense."""
+    """Each mode also has the common figures, and all figures are plausible."""
     found = measure(run, SHORT)
     assert set(found) == figures | ALWAYS
     assert all(value > 0 for name, value in found.items() if name != "idle_percent")
@@ -48,7 +48,7 @@ def test_each_mode_has_its_figures(run: Run, figures: set[str]) -> None:
     ids=["ready", "publish", "deliver", "receipt"],
 )
 def test_a_broker_is_measured_by_a_bare_client(work: Work, figures: set[str]) -> None:
-    """Each of its modes, with keys and with streams that only stand there."""
+    """Each mode of the broker runs, also with keys and with idle streams."""
     found = measure(work, SHORT)
     assert set(found) == figures
     assert all(value > 0 for name, value in found.items() if name != "bytes_each")
@@ -57,7 +57,7 @@ def test_a_broker_is_measured_by_a_bare_client(work: Work, figures: set[str]) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("server", [Feed(per_response=100), Broker.OURS], ids=["feed", "broker"])
 def test_drained_messages_are_counted_exactly(server: Feed | Broker) -> None:
-    """Neither lost nor delivered twice, from a feed and from a broker."""
+    """No message is lost or delivered twice, from a feed or a broker."""
     found = measure(Run(OURS, server, mode="drain", messages=30_000), SHORT)
     assert found["miscounted"] == 0
     assert found["rate"] > 0
@@ -75,7 +75,7 @@ def test_drained_messages_are_counted_exactly(server: Feed | Broker) -> None:
     ids=["watch", "read", "latency", "fan-out"],
 )
 def test_feeds_are_measured_with_our_client(work: WatchWork, figures: set[str]) -> None:
-    """Each of its modes."""
+    """Each mode runs."""
     found = measure(work, SHORT)
     assert set(found) == figures
     assert all(value > 0 for value in found.values())
@@ -84,7 +84,7 @@ def test_feeds_are_measured_with_our_client(work: WatchWork, figures: set[str]) 
 @pytest.mark.slow
 @pytest.mark.parametrize("peer", [OURS, NATS, REDIS])
 def test_a_fetching_client_is_measured_against_its_own_broker(peer: str) -> None:
-    """Ours always, the others where they are installed."""
+    """Ours always runs, and the others where they are installed."""
     work = FetchWork(peer, 100, 500)
     if reason := missing(work):
         pytest.skip(reason)
@@ -92,7 +92,7 @@ def test_a_fetching_client_is_measured_against_its_own_broker(peer: str) -> None
 
 
 def test_a_run_that_fails_is_told_and_leaves_no_figures() -> None:
-    """A client that does not come up spoils its own figures only."""
+    """A client that does not start affects only its own figures."""
     told: list[str] = []
     runs = {OURS: Run(OURS, Feed(per_response=3, total=10))}
     case = Case("broken", "", runs, (Row("rate"),))
@@ -102,12 +102,12 @@ def test_a_run_that_fails_is_told_and_leaves_no_figures() -> None:
 
 
 def test_a_clients_last_words_are_the_failure() -> None:
-    """Not a traceback of ours."""
+    """The error has no traceback of the benchmark."""
     with pytest.raises(Failed, match="invalid choice: 'nobody'"):
         measure(Run("nobody", Feed()), SHORT)
 
 
 def test_messages_into_arrow_are_measured() -> None:
-    """The one measurement of Spark's that needs no Spark."""
+    """This is the only measurement of Spark's that needs no Spark."""
     pytest.importorskip("pyarrow")
     assert measure(SparkWork("convert", rows=100), SHORT)["rows"] > 0

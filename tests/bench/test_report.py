@@ -1,4 +1,4 @@
-"""The table, the page, and the picture that are made of results."""
+"""The table, the page, and the picture of the results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def results(ratio: float) -> Results:
-    """Of all cases: ours so many times better than each peer in every figure."""
+    """Return results of all cases with ours this many times better than each peer."""
     figures = [outcome for case in CASES for outcome in case.rows]
     less = {row.figure for row in figures} - {"rate", "megabytes"}
 
@@ -34,7 +34,7 @@ def results(ratio: float) -> Results:
 
 
 def test_the_page_gets_a_new_table_and_keeps_its_prose(tmp_path: Path) -> None:
-    """Twice in a row leaves one table."""
+    """Writing twice leaves one table."""
     page = tmp_path / "page.md"
     page.write_text(f"before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
     for ratio in (15.0, 30.0):
@@ -47,7 +47,7 @@ def test_the_page_gets_a_new_table_and_keeps_its_prose(tmp_path: Path) -> None:
 
 
 def test_a_page_without_its_comments_is_refused(tmp_path: Path) -> None:
-    """Rather than left as it is in silence."""
+    """An unchanged page would hide the problem."""
     page = tmp_path / "page.md"
     page.write_text("nothing here")
     with pytest.raises(SystemExit, match="must have one"):
@@ -55,13 +55,13 @@ def test_a_page_without_its_comments_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_page_in_docs_can_be_written() -> None:
-    """It has the two comments, once each."""
+    """The page has each of the two comments once."""
     text = run.PAGE.read_text(encoding="utf-8")
     assert (text.count(BEGIN), text.count(END)) == (1, 1)
 
 
 def test_a_missed_floor_is_marked_in_the_table() -> None:
-    """By a word, as colours do not reach the page."""
+    """The mark is a word because the page has no colours."""
     (line,) = (
         line
         for line in markdown_table(CASES, results(15)).splitlines()
@@ -71,7 +71,7 @@ def test_a_missed_floor_is_marked_in_the_table() -> None:
 
 
 def test_floors_decide_the_exit_status_if_asked_for(tmp_path: Path) -> None:
-    """Kept results are shown and judged again without measuring."""
+    """Stored results can be shown and judged again without measuring."""
     for ratio, status in ((1.0, 1), (1000.0, 0)):
         kept = tmp_path / "kept.json"
         write_json(kept, CASES, results(ratio), {})
@@ -81,12 +81,12 @@ def test_floors_decide_the_exit_status_if_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_case_that_nobody_knows_is_an_error() -> None:
-    """Nothing measured must not look like all floors met."""
+    """Otherwise an empty measurement would look like success."""
     assert run.main(["--case", "no such case", "--check"]) == 2
 
 
 def test_the_picture_shows_every_ratio_to_the_official_client_that_has_a_floor() -> None:
-    """One bar, one tick and one value each; a missed one in another colour."""
+    """Each ratio has one bar, one tick and one value, and a missed one has another colour."""
     shown = bars(CASES, results(15))
     tree = ElementTree.fromstring(draw(CASES, results(15)))
 
@@ -108,7 +108,7 @@ def test_the_picture_shows_every_ratio_to_the_official_client_that_has_a_floor()
 
 
 def test_the_picture_brings_its_own_ground() -> None:
-    """A page may be dark where the reader's system is light: dark text would stand on black."""
+    """A page may be dark while the system is light, so dark text would be on black."""
     tree = ElementTree.fromstring(draw(CASES, results(15)))
     first = next(one for one in tree if one.tag in (f"{SVG}rect", f"{SVG}text"))
     assert (first.get("class"), first.get("width"), first.get("height")) == (
@@ -119,14 +119,14 @@ def test_the_picture_brings_its_own_ground() -> None:
 
 
 def test_equal_factors_are_equal_lengths() -> None:
-    """The axis is logarithmic, and holds the largest value within the picture."""
+    """The axis is logarithmic, and the largest value is inside the picture."""
     scale = Scale.over([Bar("", "", 200.0, 10.0, True)])
     assert scale.x(10) - scale.x(1) == pytest.approx(scale.x(100) - scale.x(10))
     assert scale.x(1) < scale.x(200) < 800
 
 
 def test_a_bar_below_one_goes_to_the_left_of_it() -> None:
-    """What is slower than the official client looks so."""
+    """Figures below the official client's are visible as such."""
     slow = draw(CASES, results(0.5))
     one = re.search(r'class="one" d="M([\d.]+),', slow)
     assert one is not None
@@ -138,6 +138,6 @@ def test_a_bar_below_one_goes_to_the_left_of_it() -> None:
 
 
 def test_nothing_to_draw_is_an_error() -> None:
-    """Rather than an empty picture in the docs."""
+    """The docs must not get an empty picture."""
     with pytest.raises(ValueError, match="no ratio"):
         draw([], {})

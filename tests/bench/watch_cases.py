@@ -1,4 +1,4 @@
-"""What is measured of feeds: how fast they are read, and how soon a watch has what is appended."""
+"""The cases of feeds: reading speed, and the delay from an append to a watch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from .rows import Case, Row
 
 @dataclass(frozen=True)
 class WatchWork:
-    """What a client does with feeds of our broker; modes are those of tests/bench/watch_client.py.
+    """The work of a client with our broker's feeds. See tests/bench/watch_client.py for the modes.
 
-    messages: how many there are to read. topics: how many are watched. per_second: how many a
-    publisher beside it appends.
+    Attributes:
+        messages: the number of messages to read.
+        topics: the number of watched topics.
+        per_second: the messages per second that a publisher appends at the same time.
     """
 
     mode: str

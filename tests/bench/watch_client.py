@@ -1,8 +1,8 @@
-"""What a client does with feeds: one mode, measured in a process of its own.
+"""The work of a client with feeds: one mode, measured in its own process.
 
     python -m tests.bench.watch_client watch localhost:PORT --messages 100000
 
-Prints its figures as one JSON object. Of what is counted, each message's data is looked at.
+Prints its figures as one JSON object. The data of each counted message is read.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber import SubscriberClient
-from subscriber.feeds import CaughtUp, Frame, Records
+from pullstream import SubscriberClient
+from pullstream.feeds import CaughtUp, Frame, Records
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .client import Figures
 from .peers import TIMESTAMP
@@ -33,14 +33,14 @@ RECORD = pubsub.PubsubMessage(data=b"x" * SIZE)
 
 
 def fill(client: SubscriberClient, messages: int) -> None:
-    """A feed that keeps all of them."""
-    client.put_feed(topic=TOPIC)
+    """Make a feed that keeps all messages."""
+    client.feeds.put(TOPIC)
     for _ in range(0, messages, BATCH):
-        client.append(TOPIC, [RECORD] * BATCH)
+        client.feeds.append(TOPIC, [RECORD] * BATCH)
 
 
 def watch(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
-    """A backlog, from the first frame that has messages to the last."""
+    """Watch a backlog, and measure from the first frame with messages to the last."""
     count = 0
     began, ended = [0.0, 0.0], [0.0, 0.0]
     done = threading.Event()
@@ -63,13 +63,13 @@ def watch(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
 
 
 def read(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
-    """The same by one call after the other."""
+    """Read a backlog by one call after the other."""
     fill(client, arguments.messages)
-    reading = client.read(TOPIC, max_messages=1)
+    reading = client.feeds.read(TOPIC, max_messages=1)
     began, used = time.monotonic(), time.process_time()
     count = 0
     while not reading.caught_up:
-        reading = client.read(TOPIC, reading.position, max_messages=1000)
+        reading = client.feeds.read(TOPIC, reading.position, max_messages=1000)
         count += sum(len(one.data) == SIZE for one in reading.messages)
     return _rate(count, time.monotonic() - began, time.process_time() - used)
 
@@ -79,7 +79,7 @@ def _rate(count: int, seconds: float, used: float) -> Figures:
 
 
 def latency(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
-    """From the publisher's sending to the handler; a publisher must be at work."""
+    """Measure the time from sending to the handler, while a publisher runs."""
     times: list[float] = []
 
     def handle(frame: Frame) -> None:
@@ -95,13 +95,13 @@ def latency(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
 
 
 def fan_out(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
-    """From one append to the handler of the last of many topics that routers fill."""
+    """Measure the time from an append to the last handler, with many topics filled by routers."""
     copies = [f"{TOPIC}-{number:03}" for number in range(arguments.topics)]
-    client.put_feed(topic=TOPIC)
+    client.feeds.put(TOPIC)
     for number, copy in enumerate(copies):
-        client.put_feed(topic=copy)
-        name = client.router_path("bench", f"router-{number:03}")
-        client.put_router(router={"name": name, "source": TOPIC, "dest": copy})
+        client.feeds.put(copy)
+        name = client.routers.path("bench", f"router-{number:03}")
+        client.routers.put({"name": name, "source": TOPIC, "dest": copy})
     arrived: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def handle(frame: Frame) -> None:
@@ -117,7 +117,7 @@ def fan_out(client: SubscriberClient, arguments: argparse.Namespace) -> Figures:
     warm = time.monotonic() + WARM_UP
     while (now := time.monotonic()) < warm + arguments.seconds:
         began = time.perf_counter()
-        client.append(TOPIC, [RECORD])
+        client.feeds.append(TOPIC, [RECORD])
         count = 0
         while count < len(copies):
             count += arrived.get(timeout=PATIENCE)

@@ -1,4 +1,4 @@
-"""A broker with topics on a clock that the test moves, and subscribers of it."""
+"""Fixtures of the channel tests: a broker with topics on a manual clock, and its subscribers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from emulator import Emulator
-from protocol.clock import ManualClock
-from subscriber import ChannelSubscriber, SubscriberClient
+from pullstream import ChannelSubscriber, SubscriberClient
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
 
 from .channel_peers import BareSubscriber, Recorder, create_topics
 

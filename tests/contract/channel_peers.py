@@ -1,4 +1,4 @@
-"""Who meets in the tests of channels: a bare subscriber, one of the SDK's, and who watches them."""
+"""Peers for the channel tests: a bare subscriber, recording callbacks, and a call recorder."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from emulator import Emulator
-from emulator.broker import Broker
-from protocol.channels import ChannelStatistics
-from protocol.errors import PullstreamError
-from protocol.messages import channels_pb2 as channels
-from protocol.messages import pubsub_pb2 as pubsub
-from protocol.rpcs import BY_METHOD
-from subscriber import ChannelMessage, ChannelSubscriber
+from pullstream import ChannelMessage, ChannelSubscriber
+from pullstream_emulator import Emulator
+from pullstream_protocol.channels import ChannelStatistics
+from pullstream_protocol.errors import PullstreamError
+from pullstream_protocol.messages import channels_pb2 as channels
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import BY_METHOD
 from tests.subscriber.streaming.fakes import eventually
 
 ORDERS = "projects/test/topics/orders"
@@ -30,13 +29,14 @@ def create_topics(emulator: Emulator) -> None:
 
 
 def statistics(emulator: Emulator) -> ChannelStatistics:
-    broker = Broker.holding(emulator.engine)
-    assert broker is not None
-    return broker.channels.statistics()
+    return emulator.broker.channels.statistics()
 
 
 class BareSubscriber:
-    """A subscriber as the wire has it; what it knows of its session it quotes."""
+    """A subscriber at the level of the wire format.
+
+    It copies its session data into each request.
+    """
 
     def __init__(self, endpoint: str, subscriber_id: str = "bare", token: str = "") -> None:
         self._channel = grpc.insecure_channel(
@@ -55,7 +55,7 @@ class BareSubscriber:
         self._channel.close()
 
     def start(self, method: str, request: Any, timeout: float | None = PATIENCE) -> Any:
-        """A call as a future."""
+        """Start a call and return its future."""
         rpc = BY_METHOD[method]
         call: Any = self._channel.unary_unary(
             rpc.path,
@@ -65,7 +65,7 @@ class BareSubscriber:
         return call.future(request, timeout=timeout, metadata=self._metadata)
 
     def command(self, *interests: tuple[str, str | None], subscribe: bool, **fields: Any) -> Any:
-        """Send a batch; the first replaces. Returns the response."""
+        """Send a batch and return the response. The first batch replaces all subscriptions."""
         self.batch_no += 1
         commands = [channels.Command(channel=c, key=k, subscribe=subscribe) for c, k in interests]
         return self.send(commands=commands, **fields)
@@ -88,7 +88,7 @@ class BareSubscriber:
     def begin_poll(
         self, processed: int = 0, *, timeout: float | None = PATIENCE, **fields: Any
     ) -> Any:
-        """A long poll under way, as a future."""
+        """Start a long poll and return its future."""
         request = channels.PollRequest(
             **{
                 "subscriber_id": self.subscriber_id,
@@ -100,7 +100,7 @@ class BareSubscriber:
         return self.start("Poll", request, timeout)
 
     def poll(self, processed: int = 0, **fields: Any) -> list[Any]:
-        """The items that a poll brings."""
+        """Return the items of one poll."""
         response = self.begin_poll(processed, **fields).result()
         self.incarnation = response.incarnation
         return list(response.items)
@@ -116,7 +116,7 @@ def data_of(items: list[Any]) -> list[str]:
 
 
 class Heard:
-    """What the callbacks of subscriptions were called with."""
+    """Records the arguments of subscription callbacks."""
 
     def __init__(self) -> None:
         self.messages: list[ChannelMessage] = []
@@ -135,7 +135,7 @@ class Heard:
         *,
         wait: bool = True,
     ) -> bool:
-        """Subscribe with callbacks that note everything, and wait for the publisher's answer."""
+        """Subscribe with callbacks that record everything, and wait for the publisher's answer."""
         answers = len(self.done)
         is_new = listener.subscribe(
             channel,
@@ -149,13 +149,13 @@ class Heard:
         return is_new
 
     def wait_for(self, *data: str) -> None:
-        """Wait until exactly these messages have come, in this order."""
+        """Wait until exactly these messages have arrived, in this order."""
         eventually(lambda: len(self.messages) >= len(data))
         assert self.data == list(data)
 
 
 class Recorder(grpc.aio.ServerInterceptor):
-    """Keeps what subscribers ask of a broker, and counts the calls that are under way."""
+    """Records the requests that subscribers send to a broker, and counts the open calls."""
 
     def __init__(self) -> None:
         self.batches: list[channels.CommandsRequest] = []
@@ -207,5 +207,5 @@ class Recorder(grpc.aio.ServerInterceptor):
         return answer
 
     def commands(self) -> list[list[tuple[str, bool]]]:
-        """The keys of each batch, and whether each is to be subscribed to."""
+        """Return the keys of each batch, each with True for subscribe and False for unsubscribe."""
         return [[(c.key, c.subscribe) for c in batch.commands] for batch in self.batches]

@@ -1,4 +1,4 @@
-"""Servers that are nothing but publishers of channels, each for as long as a block lasts."""
+"""Servers that only publish channels. Each runs for the duration of a `with` block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from subscriber import ChannelPublisher
+from pullstream import ChannelPublisher
 
 Serve: TypeAlias = Callable[[ChannelPublisher], AbstractContextManager[str]]
 
@@ -25,7 +25,7 @@ def served(
     threads: int = 8,
     interceptors: list[grpc.ServerInterceptor] | None = None,
 ) -> Iterator[str]:
-    """The publisher on a server with threads; gives its endpoint."""
+    """Serve the publisher on a server with threads, and yield its endpoint."""
     server = grpc.server(ThreadPoolExecutor(threads), interceptors=interceptors)
     publisher.add_to(server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -39,7 +39,7 @@ def served(
 
 @contextmanager
 def served_on_a_loop(publisher: ChannelPublisher) -> Iterator[str]:
-    """The publisher on an event loop in a thread."""
+    """Serve the publisher on an event loop in a thread."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

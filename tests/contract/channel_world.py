@@ -1,9 +1,10 @@
-"""A publisher and a subscriber of channels without threads or wire, on a network that misbehaves.
+"""A simulated publisher and subscriber of channels on an unreliable network, without threads.
 
-Their state machines, `Hub` and `Link`, are the real ones. Between them requests and replies get
-lost or come late, requests come twice, the second time minutes late; the publisher is started anew,
-the subscriber sleeps through its timeout. One random number decides all of it, so a run can be had
-again. What is promised is checked as it goes and at the end; `Broken` tells what was not kept.
+The state machines are the real ones: `ChannelCore` and `ListenSession`. The network between them
+loses and delays requests and replies, and repeats requests, some of them minutes later. The
+publisher restarts, and the subscriber sleeps for longer than its timeout. One random seed
+determines everything, so a run can be repeated. The promises of channels are checked during the run
+and at its end; `Broken` reports a broken promise.
 """
 
 from __future__ import annotations
@@ -15,41 +16,48 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from protocol.channels import ChannelLimits, Hub
-from protocol.channels.session import Poll
-from protocol.errors import Unavailable
-from protocol.messages import channels_pb2 as channels
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.listen.interest import Interest
-from subscriber.listen.link import Link
-from subscriber.listen.notices import Answered, Arrived, Notice, Reset
-from subscriber.listen.settings import ListenSettings
+from pullstream.listen.events import Reset
+from pullstream.listen.session import ListenSession
+from pullstream.listen.settings import ListenSettings
+from pullstream.listen.subscription import Answered, Arrived, ChannelSubscription, Notice
+from pullstream_protocol.channels import ChannelLimits
+from pullstream_protocol.channels.core import ChannelCore
+from pullstream_protocol.channels.session import Poll
+from pullstream_protocol.errors import Unavailable
+from pullstream_protocol.messages import channels_pb2 as channels
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 CHANNEL = "c"
 KEYS = ("a", "b", None)
 LIMITS = ChannelLimits()
 SETTINGS = ListenSettings(give_up_after=None, max_batch=3)
 
-# Of a hundred requests or replies so many are lost, so many replies are late, and so many requests
-# come again later.
+# Per 100 requests or replies: the number of lost ones, of late replies, and of requests that are
+# repeated later.
 LOST, DELAYED, REPEATED = 12, 8, 8
-# Seconds on the way; how late what is late comes; how long the subscriber sleeps.
+# Seconds: the normal latency, the latency of delayed messages, and the length of the subscriber's
+# sleep.
 ON_THE_WAY = (0.001, 0.3)
 LATE = ((0.5, 3.0), (30.0, 60.0), (100.0, 700.0))
 ASLEEP = ((1.0, 50.0), (350.0, 800.0))
-# Until all that is late has come, and a waiting poll was answered.
+# Seconds until all delayed messages have arrived and a waiting poll is answered.
 SETTLING = 1600.0
 
 
 class Broken(AssertionError):
-    """A promise was not kept."""
+    """A promise of channels was broken."""
 
 
 class World:
-    """One run. `hub` and `link` may be mutants."""
+    """One run. Tests pass mutants as `hub` and `link`."""
 
     def __init__(
-        self, seed: int, *, hub: type[Hub] = Hub, link: type[Link] = Link, actions: int = 40
+        self,
+        seed: int,
+        *,
+        hub: type[ChannelCore] = ChannelCore,
+        link: type[ListenSession] = ListenSession,
+        actions: int = 40,
     ) -> None:
         self._random = random.Random(seed)
         self._incarnations = itertools.count(1)
@@ -63,13 +71,14 @@ class World:
         self._ties = itertools.count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._polls_under_way = 0
-        # What was published, and what came: its number, and when the first was.
+        # The published messages, the received numbers, and the time of each confirmed subscription.
         self._numbers = itertools.count(1)
         self._published: list[tuple[int, float, str]] = []
         self._came: list[int] = []
-        self._confirmed: dict[Interest, float] = {}
-        self._unanswered: set[Interest] = set()
-        # Until when losses are excused: a reset was told, and all is subscribed anew.
+        self._confirmed: dict[ChannelSubscription, float] = {}
+        self._unanswered: set[ChannelSubscription] = set()
+        # Losses are excused until this time: a reset was reported, and everything is subscribed
+        # again.
         self._excused_until = -1.0
         self._is_resetting = False
 
@@ -84,18 +93,18 @@ class World:
         self._pass(SETTLING)
         self._check_final_state()
         for key in [key for key in KEYS if (CHANNEL, key) in self._link]:
-            # Of a whole channel with a key that nobody is subscribed to.
+            # For a subscription to the whole channel, use a key that has no subscription.
             self._publish(key or "z")
         self._pass(5.0)
         self._check_losses()
 
-    # ---- what happens --------------------------------------------------------------------------
+    # ---- actions -------------------------------------------------------------------------------
 
-    def _new_hub(self) -> Hub:
+    def _new_hub(self) -> ChannelCore:
         return self._hub_class(LIMITS, new_incarnation=lambda: next(self._incarnations))
 
     def _subscribe(self) -> None:
-        interest = Interest(CHANNEL, self._random.choice(KEYS), on_message=print)
+        interest = ChannelSubscription(CHANNEL, self._random.choice(KEYS), on_message=print)
         if self._link.subscribe(interest):
             self._unanswered.add(interest)
             self._send()
@@ -202,7 +211,7 @@ class World:
         return self._random.uniform(*self._random.choice(LATE))
 
     def _wake_for(self, take: Callable[[], list[Notice]]) -> None:
-        """The subscriber takes an answer, now or when it is awake again."""
+        """Deliver an answer to the subscriber now, or when it wakes up."""
         if self._now < self._asleep_until:
             self._after(self._asleep_until - self._now, lambda: self._wake_for(take))
             return
@@ -230,7 +239,8 @@ class World:
                 return
             reply_with(channels.PollResponse.FromString(encoded.SerializeToString()))
 
-        # A moment later, as in reality: what is published until then goes with it.
+        # The answer leaves a moment later, as in reality, and includes messages published until
+        # then.
         hub.begin_poll(request, self._now, lambda poll: self._after(0.0005, lambda: finish(poll)))
 
     # ---- promises ------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A broker on a clock that the test moves, and each face to speak to it."""
+"""A broker on a manual clock, and a client for each protocol."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
-from emulator import Emulator
-from protocol.clock import ManualClock
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
 from tests.contract.channel_fixtures import bare as bare
 from tests.contract.channel_fixtures import broker as broker
 from tests.contract.channel_fixtures import client as client
@@ -35,7 +35,7 @@ def emulator(clock: ManualClock) -> Iterator[Emulator]:
 
 @pytest.fixture(params=FACES)
 def face(request: pytest.FixtureRequest, emulator: Emulator) -> Iterator[Face]:
-    """The broker over one protocol; every test of the suite runs over each."""
+    """Yield a client of the broker over one protocol. Every test of the suite runs with each."""
     face = open_face(request.param, emulator)
     yield face
     face.close()
@@ -43,7 +43,7 @@ def face(request: pytest.FixtureRequest, emulator: Emulator) -> Iterator[Face]:
 
 @pytest.fixture
 def foreign() -> Iterator[str]:
-    """The endpoint of a gRPC server that is not pullstream's, and has none of its calls."""
+    """Yield the endpoint of a gRPC server that is not a pullstream broker and lacks its calls."""
     server = grpc.server(ThreadPoolExecutor(1))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()

@@ -1,7 +1,7 @@
-"""One way to speak to feeds, whatever the protocol: the contract suite runs over each.
+"""Common interface to feeds over any protocol. The contract suite runs over each protocol.
 
-Values are the JSON forms of /v0. What a face returns is what its protocol told; where gRPC has
-another form for the same thing, GrpcFace translates.
+Values are the JSON forms of /v0. A face returns the data that its protocol sent. Where gRPC has
+another form for the same data, GrpcFace translates it.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-# Nothing here takes longer on any machine; it turns a hang into a failure.
+# Seconds. No step takes longer on any machine; the limit turns a hang into a failure.
 PATIENCE = 20.0
 
 Json = dict[str, Any]
-# A frame's name, the token that stands for the positions after it ("" if it has none), and what it
-# holds. Names: record, tombstone, caught-up, topic-deleted, hb.
+# The name of a frame, the token for the positions after it ("" if it has none), and its content.
+# The names are record, tombstone, caught-up, topic-deleted and hb.
 Event = tuple[str, str, Any]
 
 
 class FaceError(Exception):
-    """A call was refused: HTTP status, the error's code, and its text."""
+    """A refused call: its HTTP status, error code and error text."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(f"{status} {code}: {message}")
@@ -29,21 +29,27 @@ class FaceError(Exception):
 
 
 class WatchHandle(Protocol):
-    """One watch with an open stream."""
+    """A watch with an open stream."""
 
     wid: str
     session_ttl_ms: int
-    # Of each topic from_seq, head_seq and earliest_seq, as they were when the watch began.
+    # The from_seq, head_seq and earliest_seq of each topic at the start of the watch.
     topics: dict[str, Json]
 
     def next(self, timeout: float = PATIENCE) -> Event:
-        """The next event; raises TimeoutError, FaceError, or StopIteration at the stream's end."""
+        """Return the next event.
+
+        Raises:
+            TimeoutError: No event has arrived in time.
+            FaceError: The broker has ended the stream with an error.
+            StopIteration: The stream has ended.
+        """
 
     def close(self) -> None:
-        """Leave the stream. The session stays."""
+        """Close the stream. The session continues to exist."""
 
     def reopen(self, last_event_id: str | None = None) -> None:
-        """Open a stream of the same session, in the place of the one there was."""
+        """Open another stream of the same session in place of the present one."""
 
 
 class Face(Protocol):
@@ -76,22 +82,22 @@ class Face(Protocol):
     def close(self) -> None: ...
 
 
-# ---- what tests ask of any face ------------------------------------------------------------------
+# ---- helpers for tests over any face -------------------------------------------------------------
 
 
 def texts(*data: Any) -> list[Json]:
-    """Records with this data and nothing else."""
+    """Return records with these data and no other fields."""
     return [{"data": each} for each in data]
 
 
 def data_of(event: Event) -> list[Any]:
-    """The data of a record event."""
+    """Return the data of a record event."""
     assert event[0] == "record", event
     return [record["data"] for record in event[2]["records"]]
 
 
 def next_records(watch: WatchHandle, count: int) -> list[Any]:
-    """The data of exactly so many records, from as many record events as it takes."""
+    """Return the data of exactly `count` records, read from as many record events as necessary."""
     data: list[Any] = []
     while len(data) < count:
         data += data_of(watch.next())
@@ -100,7 +106,7 @@ def next_records(watch: WatchHandle, count: int) -> list[Any]:
 
 
 def expect(watch: WatchHandle, *names: str) -> list[Event]:
-    """The next events, which must have these names."""
+    """Return the next events, and check that they have these names."""
     events = [watch.next() for _ in names]
     assert [event[0] for event in events] == list(names), events
     return events

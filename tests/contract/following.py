@@ -1,4 +1,4 @@
-"""A follower under test: what it was handed and told, and what went over the wire."""
+"""Test equipment for followers: records their callbacks and their calls to the broker."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from typing import Any
 
 import grpc
 
-from emulator import Emulator
-from protocol.clock import SYSTEM_CLOCK
-from subscriber import SubscriberClient
-from subscriber.follow import (
+from pullstream import SubscriberClient
+from pullstream.follow import (
     CaughtUp,
     Closed,
     Event,
@@ -26,13 +24,18 @@ from subscriber.follow import (
     Gap,
     Record,
 )
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import SYSTEM_CLOCK
 from tests.contract.face import PATIENCE
 
 TOPIC = "projects/test-project/topics/orders"
 
 
 class Wire:
-    """Between a client and its channel: notes the calls, and lets a test act before one begins."""
+    """Sits between a client and its channel.
+
+    Records calls, and lets a test act before one begins.
+    """
 
     def __init__(self, endpoint: str) -> None:
         self.calls: list[str] = []
@@ -51,7 +54,7 @@ class Wire:
         self._before[method].append(act)
 
     def cut_stream(self) -> None:
-        """End the newest stream, as if it had been lost on the way."""
+        """End the newest stream as if the connection were lost."""
         self._stream.cancel()
 
     def close(self) -> None:
@@ -82,7 +85,10 @@ class _Tap(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
 
 
 class Diary:
-    """What a follower was handed and told, in order. Its thread writes; a test waits and reads."""
+    """The callbacks of a follower, in order.
+
+    The follower's thread writes; a test waits and reads.
+    """
 
     def __init__(self) -> None:
         self.entries: list[Record | Event] = []
@@ -109,7 +115,7 @@ class Diary:
 
     @property
     def turns(self) -> list[str]:
-        """CaughtUp and FellBehind, by name."""
+        """Return the names of the CaughtUp and FellBehind events."""
         return [type(e).__name__ for e in self.events if isinstance(e, (CaughtUp, FellBehind))]
 
     @property
@@ -122,7 +128,7 @@ class Diary:
         return closed
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Return when `condition`, which looks at this diary, holds."""
+        """Wait until `condition`, which looks at this diary, is true."""
         deadline = SYSTEM_CLOCK.monotonic() + PATIENCE
         with self._changed:
             while not condition():
@@ -131,7 +137,7 @@ class Diary:
                 self._changed.wait(left)
 
     def wait_for_turn(self, count: int) -> None:
-        """Return when so many times it was told CaughtUp or FellBehind."""
+        """Wait until the follower has reported CaughtUp or FellBehind this many times."""
         self.wait_for(lambda: len(self.turns) >= count)
 
 
@@ -147,17 +153,16 @@ class Followed:
 
     def append(self, count: int = 1, **attributes: str) -> None:
         records = [{"data": b"x", "attributes": attributes} for _ in range(count)]
-        self.client.append(self.topic, records, create=True)
+        self.client.feeds.append(self.topic, records, create=True)
 
     def follow(self, after: Any = 0, **options: Any) -> Follower:
-        """Follow with a diary of its own for each."""
+        """Start a follower with a new diary."""
         self.diary = diary = Diary()
         options = {"handler": diary.handle, "on_event": diary.tell, **options}
         return self.client.follow(self.topic, after=after, **options)
 
     def overtake(self, follower: Follower, head_seq: int) -> None:
-        """Append up to this number, each when the follower's stream has brought the one before."""
-
+        """Append records up to this number, each after the stream has brought the previous one."""
         while (seq := follower.statistics().head_seq) < head_seq:
             self.append()
             until(partial(_has_come, follower, seq + 1))
@@ -167,7 +172,7 @@ class Followed:
         self.emulator.inspect(lambda engine: engine.delete_topic(self.topic))
 
     def live(self, after: Any = 0, **options: Any) -> Follower:
-        """Follow, and return when it lives on its stream."""
+        """Start a follower, and return when it is live on its stream."""
         follower = self.follow(after, **options)
         self.diary.wait_for_turn(1)
         until_live(follower)
@@ -183,7 +188,7 @@ def _has_come(follower: Follower, seq: int) -> bool:
 
 
 class Held:
-    """A handler that takes as long as its gate is shut."""
+    """A handler that blocks while its gate is shut."""
 
     def __init__(self, here: Followed, *, open: bool = False) -> None:
         self._here = here
@@ -201,7 +206,7 @@ def until_live(follower: Follower) -> None:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Return when `condition` holds; for what tells nobody that it has happened."""
+    """Wait until `condition` is true. Polls, for conditions that nothing signals."""
     deadline = SYSTEM_CLOCK.monotonic() + PATIENCE
     pause = threading.Event()
     while not condition():
@@ -219,6 +224,6 @@ def followed(emulator: Emulator, topic: str = TOPIC) -> Iterator[Followed]:
 
 
 def kept_in(path: Path) -> dict[str, int]:
-    """The numbers that a file of positions has, by name."""
+    """Return the positions in a checkpoint file, by name."""
     with closing(sqlite3.connect(path)) as database:
         return dict(database.execute("SELECT name, seq FROM checkpoints ORDER BY name"))

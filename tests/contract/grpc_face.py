@@ -1,4 +1,4 @@
-"""The Feeds service, spoken to by its stubs alone."""
+"""The Feeds service, called through its generated stubs only."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from protocol.messages import feeds_pb2 as feeds
-from protocol.messages import pubsub_pb2 as pubsub
-from protocol.rpcs import BY_METHOD
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import BY_METHOD
 from tests.contract.face import PATIENCE, Event, FaceError, Json
 from tests.contract.grpc_forms import (
     PROJECT,
@@ -45,7 +45,7 @@ _EVENTS = {
 
 
 class GrpcFace:
-    """The Feeds service, over a channel of its own."""
+    """A client of the Feeds service with its own channel."""
 
     def __init__(self, endpoint: str) -> None:
         self.channel = grpc.insecure_channel(

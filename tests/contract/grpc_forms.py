@@ -1,4 +1,4 @@
-"""What /v0 calls things, as the Feeds service has them, and the other way round."""
+"""Translation between the forms of /v0 and the messages of the Feeds service."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from urllib.parse import quote, unquote
 
 import grpc
 
-from protocol.errors import from_rpc_error
-from protocol.messages import feeds_pb2 as feeds
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.errors import from_rpc_error
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.contract.face import FaceError, Json
 
 PROJECT = "projects/default"
@@ -40,7 +40,7 @@ _DURABILITY_NAMES = {value: name for name, value in _DURABILITY.items()}
 
 
 def topic_path(name: str) -> str:
-    """The resource name of a topic of /v0, in its default project."""
+    """Return the resource name of a topic of /v0, in its default project."""
     return f"{PROJECT}/topics/{quote(name, safe='-_.~+%')}"
 
 
@@ -53,7 +53,7 @@ def short(path: str) -> str:
 
 
 def face_error(error: grpc.RpcError) -> FaceError:
-    """The status of a failed call, as /v0 would have it."""
+    """Return the error of /v0 that corresponds to the status of a failed call."""
     ours = from_rpc_error(error)
     status, code = _STATUS.get(ours.grpc_status_code, (500, "internal"))
     if ours.reason:
@@ -124,7 +124,7 @@ def router_of(router: feeds.Router) -> Json:
 
 
 def to_filter(value: Any) -> str:
-    """The broker's filter for ["tag", "Eq" or "Glob", text]; other values are sent as they are."""
+    """Return the broker's filter for ["tag", "Eq" or "Glob", text]. Other values pass unchanged."""
     if value is None:
         return ""
     match value:

@@ -1,4 +1,4 @@
-"""/v0, spoken to as curl and browsers would."""
+"""A client of /v0 that speaks HTTP as curl and browsers do."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from urllib.parse import quote, urlencode
 from tests.contract.face import PATIENCE, Event, FaceError, Json
 from tests.emulator.event_reader import EventReader, Refused
 
-# The HTTP status of an error that a stream ends with.
+# The HTTP status for each error that ends a stream.
 _STATUS = {"conflict": 409, "not_found": 404, "unavailable": 503}
 
 _START = ("from_seq", "head_seq", "earliest_seq")
 
 
 class HttpFace:
-    """The HTTP API, over a connection of its own for each thread. It closes what it has opened."""
+    """A client of the HTTP API with one connection per thread.
+
+    It closes all connections it opened.
+    """
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
@@ -107,7 +110,7 @@ class HttpFace:
 
 
 class HttpWatch:
-    """A watch over HTTP; `begun` is what it was begun with."""
+    """A watch over HTTP. `begun` is the response that started it."""
 
     def __init__(self, endpoint: str, begun: Json) -> None:
         self._endpoint = endpoint

@@ -1,7 +1,7 @@
-"""A follower in a process of its own that can be killed and is there again in a moment.
+"""A follower in a separate process that tests can kill and restart quickly.
 
-Run as a program it is the parent: it has loaded all that a follower needs, and forks one for each
-line that it reads. What the handler has done stands in a file, one number a line.
+Run as a program, this module is the parent: it imports everything that a follower needs, and forks
+one follower for each line of its input. A file lists the handled records, one number per line.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 import threading
 from pathlib import Path
 
-from subscriber import SubscriberClient
-from subscriber.follow import CheckpointFile, Record, ServerCursor
+from pullstream import SubscriberClient
+from pullstream.follow import CheckpointFile, Record, ServerCursor
 from tests.contract.following import until
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ CURSOR = "projects/test-project/cursors/killed"
 
 
 class KillableFollower:
-    """One follower at a time, with its position in `directory` or with the broker."""
+    """Runs one follower at a time. Its checkpoint is in `directory` or on the broker."""
 
     def __init__(self, endpoint: str, topic: str, directory: Path, store: str, every: int) -> None:
         self._handled = directory / "handled"
@@ -39,24 +39,24 @@ class KillableFollower:
         )  # fmt: skip
 
     def start(self) -> int:
-        """Returns the process's number."""
+        """Start a follower and return the ID of its process."""
         assert self._parent.stdin is not None
         self._parent.stdin.write("start\n")
         self._parent.stdin.flush()
         return int(self._line())
 
     def kill(self, process: int) -> None:
-        """SIGKILL, and wait until nothing is left of it."""
+        """Kill the process with SIGKILL and wait until it has ended."""
         os.kill(process, signal.SIGKILL)
         assert self._line() == "gone"
 
     @property
     def handled(self) -> list[int]:
-        """What the handlers of all processes have done, in order."""
+        """Return the numbers that the handlers of all processes have handled, in order."""
         return [int(line) for line in self._handled.read_text().split()]
 
     def wait_for(self, count: int) -> None:
-        """Return when so many records have been handled, in all."""
+        """Wait until this many records have been handled in total."""
         until(lambda: len(self.handled) >= count)
 
     def _line(self) -> str:
@@ -77,7 +77,7 @@ def _follow(endpoint: str, topic: str, directory: str, store: str, every: str) -
 
     def handle(record: Record) -> None:
         os.write(file, b"%d\n" % record.seq)
-        # Or all would be handled before anybody can kill it.
+        # Without this pause all records would be handled before the test can kill the process.
         pause.wait(0.0005)
 
     checkpoint: CheckpointFile | ServerCursor = (

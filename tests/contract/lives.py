@@ -1,19 +1,19 @@
-"""Brokers one after the other on one data directory, spoken to over one face."""
+"""A sequence of brokers on one data directory, used over one protocol."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
-from emulator import Emulator
-from protocol.clock import ManualClock
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
 from tests.contract.conftest import open_face
 from tests.contract.face import Face
+from tests.emulator.crash import copy_running
 
 
 class Lives:
-    """The present broker, its client, and how to come to the next."""
+    """The present broker, its client, and the ways to replace it by the next one."""
 
     def __init__(self, directory: Path, face: str, **settings: Any) -> None:
         self._directory = directory
@@ -33,15 +33,15 @@ class Lives:
         self.emulator.stop()
 
     def restart(self) -> Face:
-        """End the broker in order, and start another."""
+        """Stop the broker in an orderly way, and start another."""
         self.end()
         self._begin()
         return self.face
 
     def crash(self) -> Face:
-        """Start a broker on the files as they are at this moment, as after a kill."""
+        """Start a broker on a copy of the files at this moment, as after a kill."""
         crashed = self._directory.with_name(f"{self._directory.name}-crashed")
-        shutil.copytree(self._directory, crashed)
+        copy_running(self._directory, crashed)
         self.end()
         self._directory = crashed
         self._begin()

@@ -1,4 +1,4 @@
-"""A broker on real time, a client that fetches from it, and what both of them are doing."""
+"""A broker on real time and a client that fetches from it, with a view of their activity."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any, TypeVar
 import grpc
 import pytest
 
-from emulator import Emulator
-from protocol.clock import SYSTEM_CLOCK
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber import Message, SubscriberClient
+from pullstream import Message, SubscriberClient
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import SYSTEM_CLOCK
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 T = TypeVar("T")
 
 TOPIC = "projects/test-project/topics/orders"
 SUBSCRIPTION = "projects/test-project/subscriptions/billing"
 
-# Nothing here takes longer on any machine; it turns a hang into a failure.
+# Seconds. No step takes longer on any machine; the limit turns a hang into a failure.
 PATIENCE = 20.0
 
 
 class Recorder(grpc.UnaryUnaryClientInterceptor):
-    """Notes each unary call that a client sends: its request, and its time limit (0: none)."""
+    """Records each unary call of a client: its request and its time limit (0: none)."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[Any, float]] = []
@@ -47,7 +47,7 @@ class PullWorld:
         self.create(SUBSCRIPTION)
 
     def close(self) -> None:
-        # Whoever still waits is told to go.
+        # Closing the client ends the fetches that still wait.
         self.client.close()
         self._stack.close()
 
@@ -65,7 +65,7 @@ class PullWorld:
         self.emulator.inspect(lambda engine: engine.publish(request))
 
     def another_client(self, *interceptors: Any) -> SubscriberClient:
-        """On a connection of its own; closed with the world."""
+        """Return a client with its own connection. It is closed together with this world."""
         options = [("grpc.use_local_subchannel_pool", 1)]
         channel = self._stack.enter_context(
             grpc.insecure_channel(self.emulator.endpoint, options=options)
@@ -74,11 +74,11 @@ class PullWorld:
         return self._stack.enter_context(SubscriberClient(channel=recorded))
 
     def start(self, function: Callable[..., T], *args: Any, **options: Any) -> Future[T]:
-        """Call `function` on a thread of its own."""
+        """Call `function` in a new thread."""
         return self._threads.submit(function, *args, **options)
 
     def start_fetch(self, timeout: float | None = PATIENCE, **options: Any) -> Future[Any]:
-        """A fetch that waits by the time this returns."""
+        """Start a fetch, and return when it waits."""
         waiting = self.waiting
         future = self.start(self.client.fetch, SUBSCRIPTION, timeout=timeout, **options)
         self.wait_until_waiting(waiting + 1)
@@ -90,7 +90,7 @@ class PullWorld:
 
     def wait_until_waiting(self, count: int) -> None:
         until = SYSTEM_CLOCK.monotonic() + PATIENCE
-        # Each look is a turn of the broker's event loop, so calls get turns of their own.
+        # Each check of `waiting` is a turn of the broker's event loop, so the calls make progress.
         while (waiting := self.waiting) != count:
             assert SYSTEM_CLOCK.monotonic() < until, f"{waiting} calls wait, not {count}"
 
@@ -100,7 +100,7 @@ def texts(messages: list[Message]) -> list[str]:
 
 
 def seconds_of(function: Callable[[], object]) -> float:
-    """How long a call takes."""
+    """Return the seconds that a call takes."""
     began = SYSTEM_CLOCK.monotonic()
     function()
     return SYSTEM_CLOCK.monotonic() - began

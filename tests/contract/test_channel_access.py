@@ -1,4 +1,4 @@
-"""Channels: what tokens open, faults and what a broker with a data directory keeps."""
+"""Channels: access tokens, faults, and the data that a broker with a data directory keeps."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import grpc
 import pytest
 
-from emulator import Emulator
-from emulator.access import Access, Principal
-from protocol.clock import ManualClock
-from protocol.errors import Unavailable
-from protocol.messages import channels_pb2 as channels
-from protocol.rpcs import BY_METHOD
-from subscriber import Reset, SubscriberClient
-from subscriber.listen.notices import ListenEvent
+from pullstream import Reset, SubscriberClient
+from pullstream.listen.events import ListenEvent
+from pullstream_emulator import Emulator
+from pullstream_emulator.access import Access, Principal
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import Unavailable
+from pullstream_protocol.messages import channels_pb2 as channels
+from pullstream_protocol.rpcs import BY_METHOD
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 from .channel_peers import (
@@ -30,7 +30,7 @@ from .channel_peers import (
 
 
 def test_a_token_opens_the_channels_of_its_projects(clock: ManualClock) -> None:
-    """A batch that names another one is refused as a whole."""
+    """A batch that also names a channel of another project is refused as a whole."""
     access = Access({"t": Principal("tester", frozenset({"test"}))})
     with Emulator(clock=clock, access=access) as emulator:
         create_topics(emulator)
@@ -60,7 +60,7 @@ def test_a_token_opens_the_channels_of_its_projects(clock: ManualClock) -> None:
 
 
 def test_nobody_comes_by_the_session_of_another(clock: ManualClock) -> None:
-    """Not even who has learned its id, and may use the same project."""
+    """A caller that knows the session's ID and may use the same project is refused, too."""
     both = frozenset({"test"})
     access = Access({"t": Principal("tester", both), "o": Principal("other", both)})
     with Emulator(clock=clock, access=access) as emulator:
@@ -78,7 +78,7 @@ def test_nobody_comes_by_the_session_of_another(clock: ManualClock) -> None:
 
 
 def test_faults_know_the_channels_of_a_call(broker: Emulator, client: SubscriberClient) -> None:
-    """One that is set for a topic meets the commands that name it, and no others."""
+    """A fault for a topic affects the commands that name the topic, and no others."""
     fault = broker.faults.error("Commands", Unavailable("not orders"), resource="orders")
     heard, failed = Heard(), Heard()
     heard.subscribe(client.listen(), BILLS)
@@ -88,7 +88,7 @@ def test_faults_know_the_channels_of_a_call(broker: Emulator, client: Subscriber
 
 
 def test_after_a_restart_with_a_data_directory_listeners_go_on(tmp_path: Path) -> None:
-    """The topics are there again; the sessions are not, which is told."""
+    """The topics exist again. The sessions do not, and the listeners are notified."""
     events: list[ListenEvent] = []
     with Emulator(data_dir=tmp_path) as emulator:
         create_topics(emulator)

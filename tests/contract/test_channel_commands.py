@@ -1,13 +1,13 @@
-"""Channels: how subscribes and unsubscribes reach the publisher (C0.1 to C0.8)."""
+"""Channels: the way of subscribe and unsubscribe commands to the publisher (C0.1 to C0.8)."""
 
 from __future__ import annotations
 
 import grpc
 import pytest
 
-from emulator import Emulator
-from protocol.errors import InvalidArgument, Unavailable
-from subscriber import ChannelSubscriber, SubscriberClient
+from pullstream import ChannelSubscriber, SubscriberClient
+from pullstream_emulator import Emulator
+from pullstream_protocol.errors import InvalidArgument, Unavailable
 from tests.subscriber.streaming.fakes import eventually
 
 from .channel_peers import BILLS, ORDERS, BareSubscriber, Heard, Recorder, data_of, statistics
@@ -16,7 +16,7 @@ from .channel_peers import BILLS, ORDERS, BareSubscriber, Heard, Recorder, data_
 def test_c0_1_a_command_names_a_channel_and_a_key_or_none(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """Without a key it is about every key of the channel."""
+    """A command without a key applies to every key of the channel."""
     bare.subscribe(ORDERS, "a")
     bare.subscribe(BILLS, None)
     for topic, key in ((ORDERS, "a"), (ORDERS, "b"), (BILLS, "b"), (BILLS, "")):
@@ -29,7 +29,7 @@ def test_c0_1_a_command_names_a_channel_and_a_key_or_none(
 def test_c0_2_commands_reach_the_publisher_in_the_order_of_the_calls(
     listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
-    """Whatever the batches are that they travel in."""
+    """The order holds across batches."""
     calls = [("a", True), ("b", True), ("a", False), ("c", True), ("b", False), ("a", True)]
     heard = Heard()
     for key, subscribe in calls:
@@ -44,7 +44,7 @@ def test_c0_2_commands_reach_the_publisher_in_the_order_of_the_calls(
 def test_c0_3_one_batch_is_under_way_at_a_time(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
-    """What comes meanwhile waits for its answer, however long that takes."""
+    """Later commands wait for the answer, however long it takes."""
     held = broker.faults.drop("Commands")
     listener, heard = client.listen(max_batch=3), Heard()
     heard.subscribe(listener, ORDERS, "0", wait=False)
@@ -60,7 +60,10 @@ def test_c0_3_one_batch_is_under_way_at_a_time(
 def test_c0_4_the_first_command_goes_alone_and_the_others_together(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
-    """At once, when nothing is under way; then as many as a batch may have, in order."""
+    """The first command is sent at once.
+
+    The others follow in order, in batches of the largest size.
+    """
     held = broker.faults.drop("Commands")
     listener, heard = client.listen(max_batch=3), Heard()
     for number in range(6):
@@ -75,7 +78,7 @@ def test_c0_4_the_first_command_goes_alone_and_the_others_together(
 def test_c0_5_the_last_command_wins_though_replies_are_lost(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
-    """On both sides. What was carried out and comes again changes nothing."""
+    """Both sides apply the last command. A repeated command changes nothing."""
     broker.faults.lose_reply("Commands", times=3)
     heard = Heard()
     for _ in range(3):
@@ -96,7 +99,10 @@ def test_c0_5_the_last_command_wins_though_replies_are_lost(
 def test_c0_5_a_batch_that_comes_late_is_not_applied_again(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """Its number tells. So does the number of one that replaces everything."""
+    """The publisher recognises it by its batch number.
+
+    This also holds for a batch that replaces all.
+    """
     first = bare.subscribe(ORDERS, "a")
     bare.unsubscribe(ORDERS, "a")
     late = bare.subscribe(ORDERS, "a", batch_no=1, replace=True)
@@ -105,7 +111,10 @@ def test_c0_5_a_batch_that_comes_late_is_not_applied_again(
 
 
 def test_c0_5_commands_can_be_repeated(broker: Emulator, bare: BareSubscriber) -> None:
-    """Subscribed twice, delivered once; unsubscribing from what is not there changes nothing."""
+    """A second subscribe delivers each message once.
+
+    An unsubscribe without a subscription is harmless.
+    """
     bare.subscribe(ORDERS, "a")
     bare.subscribe(ORDERS, "a", "a")
     bare.unsubscribe(ORDERS, "b", None)
@@ -119,7 +128,7 @@ def test_c0_5_commands_can_be_repeated(broker: Emulator, bare: BareSubscriber) -
 def test_c0_6_done_is_told_when_the_batch_is_answered(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
-    """Not before, and once for each subscribe."""
+    """The callback runs once for each subscribe, and not before the batch is answered."""
     held = broker.faults.drop("Commands")
     heard = Heard()
     heard.subscribe(listener, ORDERS, "a", wait=False)
@@ -130,7 +139,7 @@ def test_c0_6_done_is_told_when_the_batch_is_answered(
 
 
 def test_c0_6_done_is_told_of_a_failure_too(broker: Emulator, client: SubscriberClient) -> None:
-    """When it has been tried for long enough, with what the last attempt ended with."""
+    """It is called when the time for retries is over, with the error of the last attempt."""
     broker.faults.error("Commands", Unavailable("not today"))
     heard = Heard()
     heard.subscribe(client.listen(give_up_after=0.2), ORDERS, "a")
@@ -138,7 +147,10 @@ def test_c0_6_done_is_told_of_a_failure_too(broker: Emulator, client: Subscriber
 
 
 def test_c0_7_a_call_is_effective_at_once(broker: Emulator, listener: ChannelSubscriber) -> None:
-    """On this side, before the publisher knows. Its answer says whether it has changed anything."""
+    """The client applies it before the publisher knows.
+
+    The return value says whether it changed anything.
+    """
     broker.faults.drop("Commands")
     heard = Heard()
     assert not listener.is_subscribed(ORDERS, "a")
@@ -154,20 +166,20 @@ def test_c0_7_a_call_is_effective_at_once(broker: Emulator, listener: ChannelSub
 def test_c0_8_an_unknown_channel_is_the_callers_mistake(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """The whole batch is refused, and nothing of it is applied."""
+    """The publisher refuses the whole batch and applies no part of it."""
     bare.subscribe(ORDERS, "a")
     with pytest.raises(grpc.RpcError) as refused:
         bare.command((ORDERS, "b"), ("nothing", "a"), subscribe=True)
     assert isinstance(refused.value, grpc.Call)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert refused.value.details() == "channel: there is no channel 'nothing'."
+    assert refused.value.details() == "channel: the channel 'nothing' does not exist."
     assert statistics(broker).interests == 1
 
 
 def test_c0_8_only_the_subscription_to_an_unknown_channel_fails(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
-    """Those that travel in its batch are taken."""
+    """The other subscriptions of the same batch are accepted."""
     good, bad = Heard(), Heard()
     for number in range(10):
         good.subscribe(listener, ORDERS, str(number), wait=False)

@@ -1,12 +1,12 @@
-"""Channels: long polls and what they bring (C0.9 to C0.18)."""
+"""Channels: long polls and the messages they return (C0.9 to C0.18)."""
 
 from __future__ import annotations
 
 import threading
 
-from emulator import Emulator
-from protocol.messages import channels_pb2 as channels
-from subscriber import ChannelMessage, ChannelSubscriber
+from pullstream import ChannelMessage, ChannelSubscriber
+from pullstream_emulator import Emulator
+from pullstream_protocol.messages import channels_pb2 as channels
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 from .channel_peers import (
@@ -23,7 +23,7 @@ from .channel_peers import (
 def test_c0_9_one_poll_is_under_way_whatever_the_number_of_keys(
     broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
-    """It is made again when it was answered, as long as anything is subscribed to."""
+    """The client polls again after each answer, while it has at least one subscription."""
     heard = Heard()
     assert recorder.polls == []
     for key in "abcde":
@@ -39,7 +39,7 @@ def test_c0_9_one_poll_is_under_way_whatever_the_number_of_keys(
 def test_c0_9_without_subscriptions_there_is_no_poll(
     broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
-    """The one under way is withdrawn; with the next subscription there is one again."""
+    """The open poll is cancelled. The next subscription starts a poll again."""
     heard = Heard()
     heard.subscribe(listener, ORDERS, "a")
     eventually(lambda: recorder.polls_open == 1)
@@ -54,7 +54,7 @@ def test_c0_9_without_subscriptions_there_is_no_poll(
 def test_c0_10_messages_come_in_the_order_of_publishing(
     broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
-    """Over all channels and keys, and several with one answer."""
+    """The order holds over all channels and keys, also for several messages in one answer."""
     held, heard = broker.faults.drop("Poll"), Heard()
     for topic, key in ((ORDERS, "a"), (BILLS, "b"), (ORDERS, None)):
         heard.subscribe(listener, topic, key)
@@ -69,7 +69,10 @@ def test_c0_10_messages_come_in_the_order_of_publishing(
 def test_c0_11_what_was_published_before_is_lost(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
-    """A subscription begins now. Also the second one to a key."""
+    """A subscription begins with the next message.
+
+    This also holds for a second one to the same key.
+    """
     heard = Heard()
     broker.publish(ORDERS, "before", ordering_key="a")
     heard.subscribe(listener, ORDERS, "a")
@@ -86,7 +89,7 @@ def test_c0_11_what_was_published_before_is_lost(
 def test_c0_11_what_waits_for_an_ended_subscription_is_thrown_away(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """It is not for the next subscription to the same key."""
+    """The next subscription to the same key does not receive it."""
     bare.subscribe(ORDERS, "a", "b")
     broker.publish(ORDERS, "for a", ordering_key="a")
     broker.publish(ORDERS, "for b", ordering_key="b")
@@ -98,7 +101,7 @@ def test_c0_11_what_waits_for_an_ended_subscription_is_thrown_away(
 def test_c0_12_a_poll_is_answered_at_once_or_with_the_next_message(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """As there is something, or not yet; nothing of another key ends its wait."""
+    """Messages of other keys do not end its wait."""
     bare.subscribe(ORDERS, "a")
     broker.publish(ORDERS, "1", ordering_key="a")
     (first,) = bare.poll()
@@ -113,7 +116,7 @@ def test_c0_12_a_poll_is_answered_at_once_or_with_the_next_message(
 def test_c0_12_a_poll_is_answered_before_its_deadline(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """With nothing, so that its caller knows that the publisher is there."""
+    """The answer is empty. It shows the caller that the publisher is alive."""
     bare.subscribe(ORDERS, "a")
     assert list(bare.begin_poll(timeout=0.5).result().items) == []
     assert statistics(broker).parked == 0
@@ -122,7 +125,7 @@ def test_c0_12_a_poll_is_answered_before_its_deadline(
 def test_c0_13_a_poll_may_come_before_the_first_commands(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """Both find the same session."""
+    """Both use the same session."""
     poll = bare.begin_poll()
     eventually(lambda: statistics(broker).parked == 1)
     response = bare.subscribe(ORDERS, "a")
@@ -135,7 +138,7 @@ def test_c0_13_a_poll_may_come_before_the_first_commands(
 def test_c0_14_a_message_reaches_its_keys_and_its_channels_subscribers(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
-    """And no others."""
+    """No other subscriber receives it."""
     of_key, of_channel, of_another = Heard(), Heard(), Heard()
     of_key.subscribe(listener, ORDERS, "a")
     of_another.subscribe(listener, BILLS, "a")
@@ -154,7 +157,10 @@ def test_c0_14_a_message_reaches_its_keys_and_its_channels_subscribers(
 def test_c0_14_subscribed_to_both_a_message_comes_once(
     broker: Emulator, listener: ChannelSubscriber, bare: BareSubscriber
 ) -> None:
-    """The key's callback has it; without that the channel's."""
+    """The callback of the key receives it.
+
+    Without a subscription to the key, the channel's callback does.
+    """
     of_key, of_channel = Heard(), Heard()
     of_channel.subscribe(listener, ORDERS)
     of_key.subscribe(listener, ORDERS, "a")
@@ -170,7 +176,7 @@ def test_c0_14_subscribed_to_both_a_message_comes_once(
 
 
 def test_c0_15_without_subscribers_nothing_is_kept(broker: Emulator, bare: BareSubscriber) -> None:
-    """Neither messages, nor anything of keys that the last subscriber has left."""
+    """The publisher keeps no messages, and no data about keys without subscribers."""
     broker.publish(ORDERS, "x", ordering_key="a")
     assert (statistics(broker).waiting, statistics(broker).interests) == (0, 0)
     bare.subscribe(ORDERS, "a", "b", None)
@@ -184,7 +190,10 @@ def test_c0_15_without_subscribers_nothing_is_kept(broker: Emulator, bare: BareS
 def test_c0_16_an_answer_has_no_more_than_was_asked_for(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """The rest comes with the next poll: by count, and by bytes, but never nothing."""
+    """The next poll returns the rest.
+
+    Limits are by count and by bytes; at least one message is returned.
+    """
     bare.subscribe(ORDERS, None)
     for number in range(10):
         broker.publish(ORDERS, str(number) * 1000)
@@ -199,7 +208,7 @@ def test_c0_16_an_answer_has_no_more_than_was_asked_for(
 def test_c0_16_an_answer_stays_below_what_any_client_takes(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """5,000 messages and 4 MB, if the poll does not say."""
+    """The defaults are 5,000 messages and 4 MB."""
     bare.subscribe(ORDERS, None)
     for _ in range(3):
         broker.publish(ORDERS, b"x" * 1_500_000)
@@ -210,7 +219,7 @@ def test_c0_16_an_answer_stays_below_what_any_client_takes(
 
 
 def test_c0_17_a_second_poll_ends_the_first(broker: Emulator, bare: BareSubscriber) -> None:
-    """Which is answered with nothing; the second one gets what comes."""
+    """The first poll gets an empty answer. The second one gets the next message."""
     bare.subscribe(ORDERS, "a")
     first = bare.begin_poll()
     eventually(lambda: statistics(broker).parked == 1)
@@ -224,7 +233,7 @@ def test_c0_17_a_second_poll_ends_the_first(broker: Emulator, bare: BareSubscrib
 def test_c0_18_after_unsubscribing_no_message_is_told(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
-    """Though it has arrived already, and waits for the callback before it."""
+    """This holds for a message that has arrived and waits for the callback of the previous one."""
     running, go_on, heard = threading.Event(), threading.Event(), []
 
     def slow(message: ChannelMessage) -> None:
@@ -238,7 +247,7 @@ def test_c0_18_after_unsubscribing_no_message_is_told(
     broker.publish(ORDERS, "1", ordering_key="a")
     assert running.wait(PATIENCE)
     broker.publish(ORDERS, "2", ordering_key="a")
-    # The next poll has acknowledged it.
+    # The next poll has acknowledged the message.
     eventually(lambda: statistics(broker).waiting == 0 and statistics(broker).parked == 1)
     listener.unsubscribe(ORDERS, "a")
     go_on.set()
@@ -248,7 +257,10 @@ def test_c0_18_after_unsubscribing_no_message_is_told(
 
 
 def test_c0_18_a_callback_may_unsubscribe(broker: Emulator, listener: ChannelSubscriber) -> None:
-    """Itself, and others; what has come with the same answer is not told any more."""
+    """It may end its own and other subscriptions.
+
+    The remaining messages of the answer are dropped.
+    """
     held, heard, other, last = broker.faults.drop("Poll"), [], Heard(), Heard()
 
     def once(message: ChannelMessage) -> None:

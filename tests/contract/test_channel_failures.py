@@ -1,12 +1,12 @@
-"""Channels: who is gone, and how that is found out (C0.25 to C0.31)."""
+"""Channels: how peers that have disappeared are detected (C0.25 to C0.31)."""
 
 from __future__ import annotations
 
-from emulator import Emulator
-from protocol.clock import ManualClock
-from protocol.errors import PullstreamError, Unavailable
-from protocol.messages import channels_pb2 as channels
-from subscriber import ChannelFailure, ChannelSubscriber, SubscriberClient
+from pullstream import ChannelFailure, ChannelSubscriber, SubscriberClient
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import PullstreamError, Unavailable
+from pullstream_protocol.messages import channels_pb2 as channels
 from tests.subscriber.streaming.fakes import eventually
 
 from .channel_peers import BILLS, ORDERS, BareSubscriber, Heard, Recorder, data_of, statistics
@@ -17,12 +17,12 @@ TIMEOUT, SWEEP = 300.0, 30.0
 def test_c0_25_inactive_is_who_gave_no_sign_for_the_whole_timeout(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """A moment less is not long enough; the timeout itself is."""
+    """A subscriber becomes inactive after exactly the timeout, not a moment earlier."""
     bare.subscribe(ORDERS, "a")
     clock.advance(TIMEOUT - SWEEP / 2)
     assert statistics(broker).subscribers == 1
     clock.advance(SWEEP / 2)
-    # It was looked at too early then.
+    # The previous sweep came too early for this subscriber.
     clock.advance(SWEEP)
     assert statistics(broker).subscribers == 0
 
@@ -30,7 +30,7 @@ def test_c0_25_inactive_is_who_gave_no_sign_for_the_whole_timeout(
 def test_c0_25_polls_answers_and_commands_are_signs_of_life(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """A subscriber that is slow to send its first poll is not forgotten meanwhile."""
+    """A subscriber that is slow to send its first poll is not forgotten."""
     bare.subscribe(ORDERS, "a")
     clock.advance(200)
     bare.subscribe(ORDERS, "b")
@@ -47,7 +47,7 @@ def test_c0_25_polls_answers_and_commands_are_signs_of_life(
 def test_c0_26_a_silent_poll_is_answered_to_see_who_is_there(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """With nothing. Who polls again stays."""
+    """The answer is empty. A subscriber that polls again stays."""
     bare.subscribe(ORDERS, "a")
     poll = bare.begin_poll()
     eventually(lambda: statistics(broker).parked == 1)
@@ -66,7 +66,7 @@ def test_c0_26_a_silent_poll_is_answered_to_see_who_is_there(
 def test_c0_27_who_does_not_poll_again_is_forgotten(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """With everything there was of it."""
+    """All its state is removed."""
     bare.subscribe(ORDERS, "a", None)
     poll = bare.begin_poll()
     eventually(lambda: statistics(broker).parked == 1)
@@ -82,7 +82,7 @@ def test_c0_27_who_does_not_poll_again_is_forgotten(
 def test_c0_28_who_lives_is_asked_every_300_to_330_seconds(
     clock: ManualClock, broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
-    """And never forgotten, however long nothing is published."""
+    """It is never forgotten, however long nothing is published."""
     heard = Heard()
     heard.subscribe(listener, ORDERS, "a")
     eventually(lambda: recorder.polls_open == 1)
@@ -100,7 +100,7 @@ def test_c0_28_who_lives_is_asked_every_300_to_330_seconds(
 def test_c0_28_who_died_with_a_poll_is_forgotten_after_600_to_660_seconds(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """Without one after 300 to 330."""
+    """A subscriber without an open poll is forgotten after 300 to 330 seconds."""
     died = BareSubscriber(broker.endpoint, "died")
     died.subscribe(ORDERS, "a")
     poll = died.begin_poll()
@@ -130,7 +130,10 @@ def test_c0_29_who_never_polls_is_forgotten_too(
 def test_c0_29_who_says_goodbye_is_forgotten_at_once(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """Its poll is answered. It may say so twice; a stranger's goodbye changes nothing."""
+    """Its poll is answered.
+
+    A second goodbye and the goodbye of an unknown caller change nothing.
+    """
     bare.subscribe(ORDERS, "a")
     poll = bare.begin_poll()
     eventually(lambda: statistics(broker).parked == 1)
@@ -155,7 +158,7 @@ def test_c0_29_a_closed_listener_says_goodbye(broker: Emulator, client: Subscrib
 def test_c0_30_a_publisher_that_is_gone_ends_every_subscription_once(
     broker: Emulator, client: SubscriberClient
 ) -> None:
-    """Of keys and of whole channels; with what the last attempt ended with."""
+    """Subscriptions to keys and to whole channels end with the error of the last attempt."""
     listener, heard = client.listen(give_up_after=0.3), Heard()
     interests = [(ORDERS, "a"), (ORDERS, "b"), (ORDERS, None), (BILLS, None)]
     for topic, key in interests:
@@ -166,7 +169,7 @@ def test_c0_30_a_publisher_that_is_gone_ends_every_subscription_once(
     assert not any(listener.is_subscribed(*interest) for interest in interests)
     broker.start()
     again = Heard()
-    # As soon as gRPC has found out that the broker is there again.
+    # Retry until gRPC has noticed that the broker is back.
     while not again.done or again.done[-1] is not None:
         again.subscribe(listener, ORDERS, "a")
     broker.publish(ORDERS, "alive", ordering_key="a")
@@ -175,7 +178,7 @@ def test_c0_30_a_publisher_that_is_gone_ends_every_subscription_once(
 
 
 def test_c0_30_a_short_failure_is_tried_again(broker: Emulator, client: SubscriberClient) -> None:
-    """Of either call, and nobody notices."""
+    """Both calls are retried, and the application does not notice."""
     listener, heard = client.listen(), Heard()
     broker.faults.error("Commands", Unavailable("a moment"), times=2)
     broker.faults.error("Poll", Unavailable("a moment"), times=2)
@@ -188,7 +191,7 @@ def test_c0_30_a_short_failure_is_tried_again(broker: Emulator, client: Subscrib
 def test_c0_30_a_publisher_that_is_quiet_is_not_gone(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
-    """It answers each poll in time, however short that is."""
+    """It answers each poll in time, even with a very short timeout."""
     listener, heard = client.listen(poll_timeout=0.3, give_up_after=0.1), Heard()
     heard.subscribe(listener, ORDERS, "a")
     eventually(lambda: len(recorder.polls) == 4)
@@ -200,7 +203,7 @@ def test_c0_30_a_publisher_that_is_quiet_is_not_gone(
 def test_c0_30_queued_commands_go_with_the_publisher(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
-    """Those who wait for an answer have the error for one, and nothing is sent later."""
+    """Callers that wait for an answer get its error, and nothing is sent later."""
     broker.faults.drop("Commands")
     broker.faults.error("Poll", Unavailable("gone"))
     listener, heard = client.listen(give_up_after=0.2), Heard()
@@ -208,7 +211,7 @@ def test_c0_30_queued_commands_go_with_the_publisher(
         heard.subscribe(listener, ORDERS, key, wait=False)
     eventually(lambda: len(heard.failures) == 3)
     assert [type(error) for error in heard.done] == [Unavailable] * 3
-    # The batch under way is withdrawn; else it would go on with the fault lifted.
+    # The open batch is cancelled. Otherwise it would proceed after the fault is lifted.
     eventually(lambda: recorder.batches_open == 0)
     broker.faults.clear()
     heard.subscribe(listener, ORDERS, "z")
@@ -237,7 +240,7 @@ def test_c0_30_a_failure_callback_may_unsubscribe_and_subscribe(
 
 
 def test_c0_31_one_key_may_fail(broker: Emulator, listener: ChannelSubscriber) -> None:
-    """Only its callback is told, in order with the messages; the others go on."""
+    """The failure reaches only the callback of this key, in order with its messages."""
     failing, staying, everything = Heard(), Heard(), Heard()
     failing.subscribe(listener, ORDERS, "a")
     staying.subscribe(listener, ORDERS, "b")
@@ -259,7 +262,10 @@ def test_c0_31_one_key_may_fail(broker: Emulator, listener: ChannelSubscriber) -
 def test_c0_31_a_deleted_topic_ends_what_is_subscribed_to_it(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
-    """And nothing else; what is made again under its name is another."""
+    """Other subscriptions continue.
+
+    A topic created again with the same name is a different topic.
+    """
     gone, staying = Heard(), Heard()
     gone.subscribe(listener, ORDERS, "a")
     gone.subscribe(listener, ORDERS)

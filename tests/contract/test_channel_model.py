@@ -1,5 +1,4 @@
-"""Whatever the network does, what channels promise is kept; and each part of the protocol is needed
-for that."""
+"""Model test of channels on an unreliable network, and mutants without one part of the protocol."""
 
 from __future__ import annotations
 
@@ -8,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from protocol.channels import Hub
-from protocol.messages import channels_pb2 as channels
-from subscriber.listen.interest import Interest
-from subscriber.listen.link import Link
+from pullstream.listen.session import ListenSession
+from pullstream.listen.subscription import ChannelSubscription
+from pullstream_protocol.channels.core import ChannelCore
+from pullstream_protocol.messages import channels_pb2 as channels
 
 from .channel_world import Broken, World
 
 RUNS = 2000
-# A mutant is found within so many.
+# Each mutant fails within this many runs.
 RUNS_OF_A_MUTANT = 1000
 
 
@@ -29,12 +28,12 @@ def run_many(runs: int, **mutant: Any) -> None:
 
 
 def test_nothing_is_lost_doubled_or_disordered_without_a_word() -> None:
-    """And in the end the publisher knows what the subscriber wants, and tells it."""
+    """At the end the publisher knows the subscriptions of the client, and delivers to them."""
     run_many(RUNS)
 
 
-class TrimOnSend(Hub):
-    """Forgets what it has sent, whether it arrives or not."""
+class TrimOnSend(ChannelCore):
+    """Forgets a message when it is sent, whether it arrives or not."""
 
     def finish_poll(self, poll: Any, now: float) -> Any:
         response = super().finish_poll(poll, now)
@@ -42,15 +41,15 @@ class TrimOnSend(Hub):
         return response
 
 
-class NoIncarnation(Hub):
-    """Has one life, whatever happens to it."""
+class NoIncarnation(ChannelCore):
+    """Uses the same incarnation after every restart."""
 
     def __init__(self, limits: Any, **_: Any) -> None:
         super().__init__(limits, new_incarnation=lambda: 1)
 
 
-class NoBatchNumber(Hub):
-    """Applies a batch again that comes again."""
+class NoBatchNumber(ChannelCore):
+    """Applies a repeated batch again."""
 
     def commands(
         self, request: channels.CommandsRequest, now: float, owner: Hashable = None
@@ -61,13 +60,13 @@ class NoBatchNumber(Hub):
         return super().commands(request, now, owner)
 
 
-class NoReplace(Link):
-    """Tells a new life of its session nothing of what the old one knew."""
+class NoReplace(ListenSession):
+    """Does not repeat its subscriptions to a new life of its session."""
 
     def _meet(self, incarnation: int, *, knows_all: bool) -> Any:
         reset = self._queue.reset
 
-        def forget(interests: Iterable[Interest]) -> None:
+        def forget(interests: Iterable[ChannelSubscription]) -> None:
             reset(interest for interest in interests if not interest.is_answered)
 
         self._queue.reset = forget  # type: ignore[method-assign]
@@ -85,6 +84,6 @@ class NoReplace(Link):
     ids=["trim on send", "no incarnation", "no batch number", "no replace"],
 )
 def test_each_part_of_the_protocol_is_needed(mutant: dict[str, Any]) -> None:
-    """Without it, a promise is broken before long."""
+    """A mutant without this part breaks a promise."""
     with pytest.raises(Broken):
         run_many(RUNS_OF_A_MUTANT, **mutant)

@@ -1,4 +1,4 @@
-"""Channels: what they cost, their bounds, and that anybody can use them (C0.32 to C0.34)."""
+"""Channels: resource use, limits, and publishers outside the broker (C0.32 to C0.34)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import tracemalloc
 
 import pytest
 
-from emulator import Emulator
-from protocol.errors import FailedPrecondition, InvalidArgument
-from subscriber import ChannelLimits, ChannelPublisher, Dropped, SubscriberClient
-from subscriber.listen.notices import ListenEvent
+from pullstream import ChannelLimits, ChannelPublisher, Dropped, SubscriberClient
+from pullstream.listen.events import ListenEvent
+from pullstream_emulator import Emulator
+from pullstream_protocol.errors import FailedPrecondition, InvalidArgument
 from tests.subscriber.streaming.fakes import eventually
 
 from .channel_peers import ORDERS, BareSubscriber, Heard, data_of, statistics
@@ -20,7 +20,7 @@ from .channel_servers import served, served_on_a_loop
 def test_c0_32_ten_thousand_keys_are_one_waiting_call(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """Which costs what it costs with one key, and less than 64 KiB."""
+    """The call costs as much as with one key, and less than 64 KiB."""
     keys = [f"key-{number}" for number in range(10_000)]
     bare.subscribe(ORDERS, *keys)
     bare.poll(max_messages=1, incarnation=1)
@@ -41,7 +41,7 @@ def test_c0_32_ten_thousand_keys_are_one_waiting_call(
     ("interest", "keys"), [("a", "aaa"), (None, "aaa"), (None, "abc")], ids=["key", "all", "keys"]
 )
 def test_c0_33_a_full_mailbox_drops_the_oldest_and_says_so(interest: str | None, keys: str) -> None:
-    """Three messages of 4,000 bytes where there is room for two, whatever their keys."""
+    """Of three messages of 4,000 bytes two fit, independent of their keys."""
     publisher = ChannelPublisher(limits=ChannelLimits(mailbox_bytes=10_000))
     with served(publisher) as endpoint:
         bare = BareSubscriber(endpoint)
@@ -51,7 +51,7 @@ def test_c0_33_a_full_mailbox_drops_the_oldest_and_says_so(interest: str | None,
         dropped, *kept = bare.poll()
         assert (dropped.dropped, dropped.seq) == (1, 1)
         assert [data[0] for data in data_of(kept)] == ["1", "2"]
-        # Told again as long as nobody has heard of it, and then no more.
+        # The report is repeated until the subscriber has acknowledged it.
         assert bare.poll()[0].dropped == 1
         publisher.publish("c", "a", b"3")
         assert data_of(bare.poll(3)) == ["3"]
@@ -71,7 +71,7 @@ def test_c0_33_a_message_that_no_mailbox_can_hold_is_refused() -> None:
 
 
 def test_c0_33_a_listener_is_told_of_what_was_dropped(broker: Emulator) -> None:
-    """In its place among the messages."""
+    """The report comes at the position of the dropped messages."""
     publisher = ChannelPublisher(limits=ChannelLimits(mailbox_items=2))
     events: list[ListenEvent | str] = []
     running, go_on = threading.Event(), threading.Event()
@@ -92,7 +92,7 @@ def test_c0_33_a_listener_is_told_of_what_was_dropped(broker: Emulator) -> None:
         assert done.wait(20)
         publisher.publish("c", None, b"0")
         assert running.wait(20)
-        # While the callback runs, two more answers are taken in; then no poll is made.
+        # While the callback runs, the client accepts two more answers and then stops polling.
         sent = 1
         while publisher.statistics().dropped < 3:
             publisher.publish("c", None, str(sent))
@@ -111,7 +111,7 @@ def test_c0_33_a_listener_is_told_of_what_was_dropped(broker: Emulator) -> None:
 
 
 def test_c0_34_any_two_components_can_talk() -> None:
-    """On a server of the publisher's own, with channels that nobody has declared."""
+    """A publisher can run on any gRPC server, with channels that are not declared anywhere."""
     publisher = ChannelPublisher()
     with served(publisher) as endpoint, SubscriberClient(endpoint=endpoint) as client:
         heard = Heard()
@@ -129,7 +129,7 @@ def test_c0_34_any_two_components_can_talk() -> None:
 
 
 def test_c0_34_an_event_loop_serves_it_too() -> None:
-    """Publishing is allowed from any thread."""
+    """Any thread may publish."""
     publisher = ChannelPublisher(channels={"jobs"})
     with served_on_a_loop(publisher) as endpoint, SubscriberClient(endpoint=endpoint) as client:
         listener, heard = client.listen(), Heard()

@@ -1,15 +1,15 @@
-"""Channels: numbers, what is sent again, and lives of a session (C0.19 to C0.24)."""
+"""Channels: sequence numbers, repeated delivery, and lives of a session (C0.19 to C0.24)."""
 
 from __future__ import annotations
 
-from emulator import Emulator
-from protocol.messages import channels_pb2 as channels
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber import Reset, SubscriberClient
-from subscriber.listen.interest import Interest
-from subscriber.listen.link import Link
-from subscriber.listen.notices import Arrived, ListenEvent
-from subscriber.listen.settings import ListenSettings
+from pullstream import Reset, SubscriberClient
+from pullstream.listen.events import ListenEvent
+from pullstream.listen.session import ListenSession
+from pullstream.listen.settings import ListenSettings
+from pullstream.listen.subscription import Arrived, ChannelSubscription
+from pullstream_emulator import Emulator
+from pullstream_protocol.messages import channels_pb2 as channels
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.streaming.fakes import eventually
 
 from .channel_peers import BILLS, ORDERS, BareSubscriber, Heard, data_of, statistics
@@ -18,7 +18,7 @@ from .channel_peers import BILLS, ORDERS, BareSubscriber, Heard, data_of, statis
 def test_c0_19_numbers_count_everything_that_is_published(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """On whatever channel, with whatever key: a subscriber sees holes."""
+    """Numbers are shared by all channels and keys, so a subscriber sees holes."""
     other = BareSubscriber(broker.endpoint, "other")
     broker.publish(BILLS, "to nobody")
     other.subscribe(BILLS, "a")
@@ -33,7 +33,7 @@ def test_c0_19_numbers_count_everything_that_is_published(
 def test_c0_20_a_poll_that_is_tried_again_gets_everything_again(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """And what was published meanwhile."""
+    """The answer also has the messages that were published since."""
     bare.subscribe(ORDERS, "a")
     broker.publish(ORDERS, "1", ordering_key="a")
     broker.faults.lose_reply("Poll", times=1)
@@ -45,7 +45,7 @@ def test_c0_20_a_poll_that_is_tried_again_gets_everything_again(
 def test_c0_21_a_message_is_kept_until_its_number_is_acknowledged(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """Its own number is enough, and sending it is not."""
+    """A poll acknowledges a message by quoting its number. Sending the message is not enough."""
     bare.subscribe(ORDERS, None)
     for number in range(3):
         broker.publish(ORDERS, str(number))
@@ -59,7 +59,7 @@ def test_c0_21_a_message_is_kept_until_its_number_is_acknowledged(
 
 
 def test_c0_22_what_comes_again_is_told_once(broker: Emulator, client: SubscriberClient) -> None:
-    """And the next poll says how far it came."""
+    """The next poll quotes the last number that was received."""
     listener, heard = client.listen(), Heard()
     heard.subscribe(listener, ORDERS, "a")
     lost = broker.faults.lose_reply("Poll", times=1)
@@ -73,9 +73,9 @@ def test_c0_22_what_comes_again_is_told_once(broker: Emulator, client: Subscribe
 
 
 def test_c0_22_what_is_out_of_order_is_dropped() -> None:
-    """Of 1, 2, 1, 2 the second two; of 4, 3 the 3; the next poll acknowledges 4."""
-    link = Link(ListenSettings(), new_id=lambda: "s")
-    link.subscribe(Interest(ORDERS, "a", on_message=print))
+    """Of 1, 2, 1, 2 the second pair is dropped, of 4, 3 the 3. The next poll acknowledges 4."""
+    link = ListenSession(ListenSettings(), new_id=lambda: "s")
+    link.subscribe(ChannelSubscription(ORDERS, "a", on_message=print))
     told = []
     for numbers in ((1, 2), (1, 2), (4, 3)):
         told += [item.seq for item in polled(link, *numbers)]
@@ -88,7 +88,7 @@ def test_c0_22_what_is_out_of_order_is_dropped() -> None:
 def test_c0_23_a_poll_of_another_life_acknowledges_nothing(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """It is answered at once, so that its caller learns of the present one."""
+    """It is answered at once, so that its caller learns the present life."""
     bare.subscribe(ORDERS, "a")
     stranger = bare.begin_poll(100, incarnation=bare.incarnation ^ 1).result()
     assert (list(stranger.items), stranger.incarnation) == ([], bare.incarnation)
@@ -104,7 +104,7 @@ def test_c0_23_a_poll_of_another_life_acknowledges_nothing(
 def test_c0_23_commands_of_another_life_are_not_applied(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """Unless they replace everything: then any life will do."""
+    """A batch that replaces all subscriptions is applied in any life."""
     bare.subscribe(ORDERS, "a")
     present = bare.incarnation
     answer = bare.subscribe(ORDERS, "b", incarnation=present ^ 1)
@@ -118,9 +118,9 @@ def test_c0_23_commands_of_another_life_are_not_applied(
 
 
 def test_c0_23_with_a_new_life_numbers_begin_anew() -> None:
-    """What has number 1 now was not processed then."""
-    link = Link(ListenSettings(), new_id=lambda: "s")
-    link.subscribe(Interest(ORDERS, "a", on_message=print))
+    """The message that has number 1 now is a new one, and is delivered."""
+    link = ListenSession(ListenSettings(), new_id=lambda: "s")
+    link.subscribe(ChannelSubscription(ORDERS, "a", on_message=print))
     assert [item.seq for item in polled(link, 1, 2)] == [1, 2]
     assert [item.seq for item in polled(link, 1, incarnation=8)] == [1]
 
@@ -128,7 +128,7 @@ def test_c0_23_with_a_new_life_numbers_begin_anew() -> None:
 def test_c0_24_after_a_restart_everything_is_subscribed_anew(
     broker: Emulator, client: SubscriberClient
 ) -> None:
-    """The listener is told of it, and nobody is deaf."""
+    """The listener is notified, and receives messages again."""
     events: list[ListenEvent] = []
     listener, heard = client.listen(events.append), Heard()
     for key in ("a", "b", None):
@@ -147,19 +147,21 @@ def test_c0_24_after_a_restart_everything_is_subscribed_anew(
 def test_c0_24_a_reset_of_the_broker_is_told_too(
     broker: Emulator, client: SubscriberClient
 ) -> None:
-    """What is subscribed to is gone with it, and each subscription fails."""
+    """The reset deletes the topic, so each subscription fails."""
     listener, heard = client.listen(), Heard()
     heard.subscribe(listener, ORDERS, "a")
-    # The first poll is sent beside the commands, and may come later. One that comes behind the
-    # reset, and has not heard of a life before, is that of a new subscriber.
+    # The first poll is sent at the same time as the commands and may arrive later. If it arrived
+    # after the reset without a known life, it would look like a new subscriber.
     eventually(lambda: statistics(broker).parked == 1)
     broker.reset()
     eventually(lambda: len(heard.failures) == 1)
     assert not listener.is_subscribed(ORDERS, "a")
 
 
-def polled(link: Link, *numbers: int, incarnation: int = 7) -> list[channels.PollResponse.Item]:
-    """What a link tells of an answer with messages of these numbers."""
+def polled(
+    link: ListenSession, *numbers: int, incarnation: int = 7
+) -> list[channels.PollResponse.Item]:
+    """Return the notices of a session for an answer with messages of these numbers."""
     upcoming = link.next_poll(0.0)
     assert upcoming is not None
     token, request = upcoming

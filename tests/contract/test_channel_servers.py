@@ -1,11 +1,11 @@
-"""Channels: long polls at a publisher of one's own, on either kind of server (C0.12 to C0.29)."""
+"""Channels: long polls at an application's own publisher, on both server kinds (C0.12 to C0.29)."""
 
 from __future__ import annotations
 
 import math
 
-from protocol.clock import ManualClock
-from subscriber import ChannelLimits, ChannelPublisher
+from pullstream import ChannelLimits, ChannelPublisher
+from pullstream_protocol.clock import ManualClock
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 from .channel_peers import BareSubscriber, data_of
@@ -14,7 +14,7 @@ from .channel_servers import Serve, on_both_servers
 
 @on_both_servers
 def test_c0_12_a_poll_is_answered_before_its_deadline(serve: Serve) -> None:
-    """Each poll before its own, in whichever order they come."""
+    """Each poll is answered before its own deadline. The order of the polls does not matter."""
     publisher = ChannelPublisher()
     with serve(publisher) as endpoint:
         ones = [BareSubscriber(endpoint, str(timeout)) for timeout in (20.0, 0.8, 0.5)]
@@ -31,7 +31,7 @@ def test_c0_12_a_poll_is_answered_before_its_deadline(serve: Serve) -> None:
 
 @on_both_servers
 def test_c0_12_a_poll_may_be_without_any_limit(serve: Serve) -> None:
-    """On either side."""
+    """This holds for the client and for the server."""
     publisher = ChannelPublisher(limits=ChannelLimits(subscriber_timeout=math.inf))
     with serve(publisher) as endpoint:
         direct = BareSubscriber(endpoint)
@@ -75,7 +75,7 @@ def test_c0_26_a_silent_poll_is_answered_to_see_who_is_there(
 
 @on_both_servers
 def test_c0_29_a_caller_that_is_gone_waits_for_nothing(serve: Serve) -> None:
-    """Its poll is withdrawn; what comes then is for its next one."""
+    """Its poll is cancelled. Messages published after that go to its next poll."""
     publisher = ChannelPublisher()
     with serve(publisher) as endpoint:
         bare = BareSubscriber(endpoint)

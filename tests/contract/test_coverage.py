@@ -1,4 +1,4 @@
-"""Every contract has its test, and is found by its number."""
+"""Checks that each numbered contract has a test with its number in the name."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-# How many contracts each seed has: keyed channels, durable subscriptions, feeds, pulls.
+# The number of contracts in each seed: keyed channels, durable subscriptions, feeds, pulls.
 CONTRACTS = {0: 34, 1: 15, 2: 28, 3: 17}
 
 
 def named() -> set[tuple[int, int]]:
-    """The contracts that names of tests in this folder tell: test_c2_20_... is of C2.20."""
+    """Return the contracts in the test names of this folder. test_c2_20_... belongs to C2.20."""
     found = set()
     for path in Path(__file__).parent.glob("test_*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:

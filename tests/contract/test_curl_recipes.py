@@ -1,4 +1,4 @@
-"""The recipes of seed 002, as printed there, run with curl against `pullstream emulator`."""
+"""Runs the recipes of seed 002, as printed there, with curl against `pullstream emulator`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ curl -X POST $TOPICS/v0/watch \\
 """
 OPEN = "curl -N $TOPICS/v0/watch/$WID"
 
-# Not printed in the seed: a topic that is soon full.
+# Not printed in the seed: a topic with a small capacity.
 MAKE_A_SMALL_FEED = "curl -X PUT $TOPICS/v0/topics/notifications:web -d '{ \"cap_records\": 2 }'"
 
 SETTINGS = {
@@ -54,13 +54,13 @@ SETTINGS = {
 
 
 class Shell:
-    """Runs commands as a reader of the seed would, who has set $TOPICS."""
+    """Runs commands in a shell that has $TOPICS set, as a reader of the seed would."""
 
     def __init__(self, endpoint: str) -> None:
         self._environment = {**os.environ, "TOPICS": f"http://{endpoint}"}
 
     def run(self, commands: str) -> list[Any]:
-        """What each of them prints."""
+        """Run the commands and return the output of each."""
         ran = subprocess.run(
             ["sh", "-ec", commands],
             env=self._environment,
@@ -71,7 +71,7 @@ class Shell:
         return [json.loads(line) for line in ran.stdout.splitlines()]
 
     def subscribe(self, command: str = SUBSCRIBE) -> None:
-        """Begin a watch; `stream` opens it."""
+        """Start a watch. `stream` opens it."""
         (begun,) = self.run(command)
         assert re.fullmatch(r"wid_[A-Za-z0-9_-]{22}", begun["wid"])
         assert begun["stream_url"] == f"/v0/watch/{begun['wid']}"
@@ -82,7 +82,7 @@ class Shell:
 
 
 class Stream:
-    """What curl prints of a stream, event by event."""
+    """The events that curl prints for a stream."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._curl = subprocess.Popen(
@@ -95,13 +95,13 @@ class Stream:
         assert self.next() == ["retry: 2000"]
 
     def next(self) -> list[str]:
-        """The lines of the next event."""
+        """Return the lines of the next event."""
         printed = self._curl.stdout
         assert printed is not None
         return list(iter(lambda: printed.readline().rstrip("\n"), ""))
 
     def next_of(self, event: str) -> Any:
-        """The content of the next event of this name, all of whose lines are as they should be."""
+        """Return the content of the next event, and check its name and the form of its lines."""
         while True:
             first, name, data = self.next()
             assert re.fullmatch(r"id: [A-Za-z0-9_-]+", first)
@@ -130,7 +130,7 @@ def endpoint(curl: None) -> Iterator[str]:
 
 @pytest.fixture
 def shell(endpoint: str) -> Shell:
-    """At an empty broker."""
+    """Return a shell for an empty broker."""
     shell = Shell(endpoint)
     RestClient(endpoint).raw("POST", "/reset")
     return shell
@@ -181,7 +181,7 @@ def test_c2_17_the_stream_brings_the_record_as_printed(shell: Shell) -> None:
 
 
 def test_c2_19_the_tombstone_comes_as_printed(shell: Shell) -> None:
-    """To a subscriber that was away while its topic overflowed."""
+    """The subscriber was disconnected while its topic overflowed."""
     shell.run(MAKE_THE_FEED + FAN_OUT + MAKE_A_SMALL_FEED)
     shell.subscribe()
     shell.run(PUBLISH * 5)
@@ -196,7 +196,7 @@ def test_c2_19_the_tombstone_comes_as_printed(shell: Shell) -> None:
 
 
 def test_c2_22_a_silent_stream_has_bare_heartbeats(shell: Shell) -> None:
-    """After the shortest time that there is."""
+    """The test uses the shortest allowed heartbeat interval."""
     shell.run(MAKE_THE_FEED + FAN_OUT)
     shell.subscribe(SUBSCRIBE.replace('{ "topics"', '{ "heartbeat_ms": 1000, "topics"'))
     with shell.stream() as stream:
@@ -206,7 +206,7 @@ def test_c2_22_a_silent_stream_has_bare_heartbeats(shell: Shell) -> None:
 
 @pytest.mark.parametrize(("ceiling", "status"), [(150, 429), (0, 200)])
 def test_c2_4_the_ceiling_is_set_in_the_environment(ceiling: int, status: int) -> None:
-    """0 is none."""
+    """0 means no ceiling."""
     with running(TOPICS_MAX_TOTAL_BYTES=str(ceiling)) as (_, endpoint):
         shell = Shell(endpoint)
         shell.run(PUBLISH)

@@ -1,4 +1,4 @@
-"""Seed 002, durability: a feed whose broker was stopped, or was killed, and is there again."""
+"""Durability of feeds (seed 002): a feed after a stop or kill of its broker and a new start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.contract.conftest import FACES
 from tests.contract.face import Face, FaceError, data_of, texts
 from tests.contract.lives import Lives
@@ -23,7 +23,7 @@ def lives(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lives]:
 
 
 def read(face: Face, topic: str = "feed", **params: Any) -> tuple[list[Any], Any]:
-    """The data of what there is to read, and the range and reason of the gap before it."""
+    """Return the data of the readable records, and the range and reason of the gap before them."""
     answer = face.read(topic, **params)
     gap = answer["tombstone"]
     told = None if gap is None else (gap["gap_from"], gap["gap_to"], gap["reason"])
@@ -31,7 +31,7 @@ def read(face: Face, topic: str = "feed", **params: Any) -> tuple[list[Any], Any
 
 
 def test_c2_5_an_orderly_restart_is_no_gap(lives: Lives) -> None:
-    """Settings, epoch and records are what they were, and numbers go on."""
+    """Settings, epoch and records are unchanged, and the numbers continue."""
     lives.face.put_topic("feed", cap_records=3, ttl_ms=60_000, discard="reject")
     lives.face.append("feed", [{"data": 1, "tag": "t", "node": "n"}, {"data": 2}])
     before = lives.face.get_topic("feed")
@@ -45,7 +45,7 @@ def test_c2_5_an_orderly_restart_is_no_gap(lives: Lives) -> None:
 
 
 def test_c2_5_what_was_told_before_a_restart_is_told_after_it(lives: Lives) -> None:
-    """Floors come back with their reasons: a reader that was away for long is not misled."""
+    """Gaps keep their reasons, so a reader that was away for long gets the correct one."""
     lives.face.put_topic("feed", cap_records=2)
     lives.face.append("feed", texts(1, 2, 3, 4, 5))
     face = lives.restart()
@@ -56,7 +56,7 @@ def test_c2_5_what_was_told_before_a_restart_is_told_after_it(lives: Lives) -> N
 
 
 def test_c2_5_records_expire_while_the_broker_is_away(lives: Lives) -> None:
-    """What has become too old is told as such."""
+    """The gap has the reason that the records were too old."""
     lives.face.put_topic("feed", ttl_ms=1000)
     lives.face.append("feed", texts(1))
     lives.emulator.clock.advance(0.9)
@@ -70,7 +70,7 @@ def test_c2_5_records_expire_while_the_broker_is_away(lives: Lives) -> None:
 
 
 def test_c2_5_what_was_deleted_stays_deleted_and_silent(lives: Lives) -> None:
-    """At the front of the window, and in the middle."""
+    """This holds at the front of the window and in its middle."""
     lives.face.append("feed", [{"data": number, "tag": str(number % 3)} for number in range(9)])
     lives.face.delete_records("feed", before_seq=3)
     lives.face.delete_records("feed", match=["tag", "Eq", "0"])
@@ -81,7 +81,10 @@ def test_c2_5_what_was_deleted_stays_deleted_and_silent(lives: Lives) -> None:
 
 
 def test_c2_5_of_class_memory_only_the_numbers_survive(lives: Lives) -> None:
-    """Who was not at the head is told what is lost; who was, has lost nothing."""
+    """A reader that was not at the head is notified of the loss.
+
+    A reader at the head has lost nothing.
+    """
     lives.face.put_topic("feed", durability="memory")
     lives.face.append("feed", texts(1, 2, 3))
     face = lives.restart()
@@ -93,7 +96,7 @@ def test_c2_5_of_class_memory_only_the_numbers_survive(lives: Lives) -> None:
 
 
 def test_c2_5_of_class_fsync_a_crash_loses_nothing(lives: Lives) -> None:
-    """No gap is told, and no number is used again."""
+    """Readers get no gap, and no number is used again."""
     lives.face.put_topic("feed", durable=True)
     lives.face.append("feed", texts(1, 2, 3))
     face = lives.crash()
@@ -106,9 +109,9 @@ def test_c2_5_of_class_fsync_a_crash_loses_nothing(lives: Lives) -> None:
 
 
 def test_c2_5_of_class_disk_a_crash_is_told(lives: Lives) -> None:
-    """What was written is there. Behind it readers are told of a loss, as there may be one."""
+    """Written records survive. After them, readers get a gap, because later records may be lost."""
     lives.face.append("feed", texts(1, 2, 3))
-    # Changes are written in their order, and this one is waited for.
+    # Changes are written in order, and this call waits for its own.
     lives.face.put_topic("other")
     face = lives.crash()
     assert read(face, from_seq=1, limit=2) == ([2, 3], None)
@@ -126,7 +129,7 @@ def test_c2_5_of_class_disk_a_crash_is_told(lives: Lives) -> None:
 
 
 def test_c2_5_what_came_before_a_topic_was_made_durable_is_no_silent_loss(lives: Lives) -> None:
-    """Its class holds for what is appended from then on."""
+    """The durability class applies to records that are appended after the change."""
     lives.face.put_topic("feed", durability="memory")
     lives.face.append("feed", texts(1, 2, 3))
     lives.face.put_topic("feed", durable=True)
@@ -137,7 +140,7 @@ def test_c2_5_what_came_before_a_topic_was_made_durable_is_no_silent_loss(lives:
 
 
 def test_c2_2_c2_5_what_came_back_is_let_go_of_in_time(lives: Lives) -> None:
-    """Though nobody reads or writes: it would take room for ever."""
+    """Records expire even if nothing reads or writes. Otherwise they would use space for ever."""
     lives.face.put_topic("feed", ttl_ms=1000)
     lives.face.append("feed", texts(1))
     lives.restart()
@@ -148,7 +151,7 @@ def test_c2_2_c2_5_what_came_back_is_let_go_of_in_time(lives: Lives) -> None:
 
 
 def test_c2_5_label_and_setting_are_one_thing(lives: Lives) -> None:
-    """A google client reads and sets the class as a label of the topic."""
+    """A Google client reads and sets the durability class as a label of the topic."""
     lives.face.put_topic("feed", durable=True)
     topic = "projects/default/topics/feed"
     made = lives.emulator.inspect(lambda engine: engine.get_topic(topic))
@@ -162,7 +165,7 @@ def test_c2_5_label_and_setting_are_one_thing(lives: Lives) -> None:
 
 
 def test_c2_5_a_topic_made_again_is_another_life_after_a_restart_too(lives: Lives) -> None:
-    """Its reader is told by the epoch."""
+    """A reader notices the new life by the epoch."""
     lives.face.append("feed", texts("old"))
     old = lives.face.read("feed")["epoch"]
     lives.face.delete_topic("feed")
@@ -174,7 +177,7 @@ def test_c2_5_a_topic_made_again_is_another_life_after_a_restart_too(lives: Live
 
 
 def test_c2_5_sessions_and_idempotency_keys_end_with_the_broker(lives: Lives) -> None:
-    """A watch is made anew; an append that is repeated across a restart is there twice."""
+    """A watch must start again. An append that is repeated across a restart is stored twice."""
     lives.face.append("feed", texts(1), idempotency_key="key")
     watch = lives.face.watch({"feed": {"from_seq": 0}})
     data_of(watch.next())

@@ -1,4 +1,4 @@
-"""Seed 002, durability: routers and what they had not forwarded yet, over restarts and crashes."""
+"""Durability of routers (seed 002): settings and unforwarded records after restarts and crashes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def data_in(face: Face, topic: str, **params: Any) -> list[Any]:
 
 
 def test_c2_10_a_router_goes_on_after_a_restart(lives: Lives) -> None:
-    """With all its settings and numbers, and without copying anything twice."""
+    """Its settings and numbers are unchanged, and it copies no record twice."""
     face = lives.face
     face.put_topic("feed")
     face.put_router("feed-to-web", source="feed", dest="web", filter=["tag", "Glob", "a*"])
@@ -38,7 +38,7 @@ def test_c2_10_a_router_goes_on_after_a_restart(lives: Lives) -> None:
 
 
 def test_c2_11_what_waited_for_room_is_copied_after_a_restart(lives: Lives) -> None:
-    """The router remembers where it stopped."""
+    """The router remembers the position at which it stopped."""
     face = lives.face
     face.put_topic("feed")
     face.put_topic("web", cap_records=1, discard="reject")
@@ -51,7 +51,7 @@ def test_c2_11_what_waited_for_room_is_copied_after_a_restart(lives: Lives) -> N
 
 
 def test_c2_13_a_source_trim_is_told_after_a_restart(lives: Lives) -> None:
-    """One that happened before, and one that the restart itself has made."""
+    """This holds for a trim before the restart and for one that the restart caused."""
     face = lives.face
     face.put_topic("feed", cap_records=1)
     face.put_topic("web", cap_records=1, discard="reject")
@@ -68,7 +68,7 @@ def test_c2_13_a_source_trim_is_told_after_a_restart(lives: Lives) -> None:
 
 
 def test_c2_13_what_a_source_in_memory_lost_with_the_broker_is_a_source_trim(lives: Lives) -> None:
-    """The destination's readers learn of it, and of how much it was."""
+    """Readers of the destination get a gap with the number of lost records."""
     face = lives.face
     face.put_topic("feed", durability="memory")
     face.put_topic("web", cap_records=1, discard="reject")
@@ -83,7 +83,7 @@ def test_c2_13_what_a_source_in_memory_lost_with_the_broker_is_a_source_trim(liv
 
 
 def test_c2_10_after_a_crash_everything_is_copied_at_least_once(lives: Lives) -> None:
-    """In order, also through a chain."""
+    """The order is kept, also through a chain of routers."""
     face = lives.face
     face.put_topic("feed")
     face.put_router("feed-to-web", source="feed", dest="web")
@@ -102,7 +102,7 @@ def test_c2_10_after_a_crash_everything_is_copied_at_least_once(lives: Lives) ->
 
 
 def test_c2_10_deleted_routers_stay_deleted(lives: Lives) -> None:
-    """One by name, and one with its topic."""
+    """One router is deleted by name, and one with its topic."""
     face = lives.face
     for topic in ("feed", "other"):
         face.put_topic(topic)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol.clock import ManualClock
+from pullstream_protocol.clock import ManualClock
 from tests.contract.face import Face, FaceError, texts
 
 KEY = "4f9c"
@@ -89,7 +89,7 @@ def test_c2_7_a_batch_is_appended_whole_or_not_at_all(face: Face) -> None:
     [
         ([{"data": 1, "tag": "t" * 256}], [{"data": 1, "tag": "t" * 257}]),
         ([{"data": 1, "node": "n" * 128}], [{"data": 1, "node": "n" * 129}]),
-        # A string's quotes are part of its text.
+        # The quotes of a JSON string count as part of its text.
         (texts("x" * (2**20 - 2)), texts("x" * (2**20 - 1))),
         (texts(*[0] * 10_000), texts(*[0] * 10_001)),
     ],

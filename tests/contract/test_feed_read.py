@@ -1,4 +1,4 @@
-"""Reading by position: C2.28, and what C2.20 says of reads."""
+"""Reading by position: C2.28, and the rules of C2.20 for reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from protocol.clock import ManualClock
+from pullstream_protocol.clock import ManualClock
 from tests.contract.face import Face, FaceError, texts
 
 
@@ -42,7 +42,7 @@ def test_c2_28_a_large_record_is_read_whatever_the_limit_of_bytes(face: Face) ->
 
 
 def test_c2_28_the_next_position_is_the_last_that_was_examined(face: Face) -> None:
-    """Also of records that a filter or a node kept back, so that nobody looks at them again."""
+    """It passes records that a filter or a node excluded, so that they are not examined again."""
     face.append("orders", [{"data": 1, "node": "a"}, {"data": 2, "node": "b"}], node="a")
     face.append("orders", [{"data": n, "node": "a"} for n in range(3)])
     answer = face.read("orders", node="a")
@@ -62,7 +62,7 @@ def test_c2_28_a_waiting_read_is_answered_by_the_next_record(face: Face) -> None
         target=lambda: answers.append(face.read("orders", tail=True, wait_ms=20_000))
     )
     reader.start()
-    # More than one: nothing tells from outside when the read has begun to wait.
+    # Append more than once, because the start of the wait is not visible from outside.
     while reader.is_alive():
         face.append("orders", texts("news"))
         reader.join(0.02)
@@ -87,7 +87,7 @@ def test_c2_28_a_waiting_read_ends_when_the_topic_is_deleted(face: Face) -> None
     reader = threading.Thread(target=wait)
     reader.start()
     while reader.is_alive():
-        # A read that had not come yet finds no topic either.
+        # A read that arrives only now does not find the topic either.
         face.delete_topic("orders")
         reader.join(0.02)
     assert refusals == [404]
@@ -111,7 +111,7 @@ def test_c2_28_earliest_never_goes_back(face: Face, clock: ManualClock) -> None:
 
 
 def test_c2_28_a_topic_made_again_is_told_to_who_knew_the_old_one(face: Face) -> None:
-    """By the epoch, or by a number that the new one has not given yet."""
+    """The reader is recognised by the epoch, or by a number that the new topic has not reached."""
     face.append("orders", texts(*range(5)))
     before = face.read("orders")
     face.delete_topic("orders")
@@ -135,7 +135,7 @@ def test_c2_20_a_read_behind_a_loss_is_told_its_exact_range(face: Face) -> None:
         "head_seq": 10,
     }
     assert numbers(answer) == [8, 9, 10]
-    # The number before the oldest has lost nothing.
+    # A position just before the oldest record has lost nothing.
     assert face.read("orders", from_seq=7)["tombstone"] is None
 
 

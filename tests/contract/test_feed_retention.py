@@ -1,4 +1,4 @@
-"""What a topic keeps: C2.2 to C2.4."""
+"""Retention of a topic: C2.2 to C2.4."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from emulator import Emulator
-from protocol.clock import ManualClock
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
 from tests.contract.conftest import FACES, open_face
 from tests.contract.face import Face, FaceError, texts
 
 
 def kept(face: Face, name: str = "orders") -> list[int]:
-    """The numbers that can be read."""
+    """Return the numbers of the readable records."""
     return [record["$seq"] for record in face.read(name, limit=1000)["records"]]
 
 
@@ -35,7 +35,7 @@ def test_c2_2_a_cap_of_bytes_counts_whole_records(face: Face) -> None:
 
 
 def test_c2_2_older_records_are_not_delivered(face: Face, clock: ManualClock) -> None:
-    """Exactly: a record of the age ttl_ms is, one that is older is not."""
+    """A record of exactly the age ttl_ms is delivered; an older one is not."""
     face.put_topic("orders", ttl_ms=5000)
     face.append("orders", texts("old"))
     clock.advance(1)
@@ -88,7 +88,7 @@ def test_c2_3_a_full_topic_has_room_again_when_records_are_too_old(
 def test_c2_4_memory_is_bounded_by_cap_and_ttl(
     face: Face, emulator: Emulator, clock: ManualClock
 ) -> None:
-    """What left the window is gone, also with nobody there to ask for it."""
+    """Expired records are removed even if nothing reads the topic."""
     face.put_topic("orders", cap_records=10, ttl_ms=5000)
     for _ in range(50):
         face.append("orders", texts(*["x" * 1000] * 10))
@@ -100,7 +100,7 @@ def test_c2_4_memory_is_bounded_by_cap_and_ttl(
 
 @pytest.fixture(params=FACES)
 def small(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Face]:
-    """A broker that may keep 10,000 bytes in all."""
+    """Yield a broker that keeps at most 10,000 bytes in total."""
     with Emulator(clock=clock, max_bytes=10_000, rest=request.param == "http") as emulator:
         face = open_face(request.param, emulator)
         yield face
@@ -115,7 +115,7 @@ def test_c2_4_a_write_beyond_the_servers_ceiling_is_throttled(small: Face) -> No
         small.append("two", texts("x" * 4000))
     assert (refused.value.status, refused.value.code) == (429, "throttled")
     assert small.get_topic("two")["head_seq"] == 0
-    # Only writes are checked.
+    # Only writes are checked against the ceiling.
     assert small.read("one")["head_seq"] == 2
     small.delete_records("one", before_seq=2)
     assert small.append("two", texts("x" * 4000))["first_seq"] == 1

@@ -45,7 +45,7 @@ def test_c2_1_another_put_changes_the_settings_from_now_on(face: Face) -> None:
     face.put_topic("notifications", ttl_ms=5000, cap_records=10)
     face.append("notifications", texts(*range(5)))
     changed = face.put_topic("notifications", cap_records=2)
-    # All of a put counts: what it leaves out has its default again.
+    # A put sets all settings. A setting that it omits gets its default again.
     assert (changed["created"], changed["config"]["ttl_ms"]) == (False, 0)
     assert face.get_topic("notifications")["earliest_seq"] == 4
 

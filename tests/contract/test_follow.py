@@ -1,4 +1,4 @@
-"""The durable subscription, C1.1 to C1.15: a follower and a real broker."""
+"""Durable subscription (C1.1 to C1.15): a follower against a real broker."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator import Emulator
-from protocol.clock import SYSTEM_CLOCK
-from protocol.errors import NotFound, Unavailable
-from subscriber.feeds import GapReason
-from subscriber.follow import (
+from pullstream.feeds import GapReason
+from pullstream.follow import (
     CaughtUp,
     Checkpoint,
     Closed,
@@ -24,6 +21,9 @@ from subscriber.follow import (
     Record,
     ServerCursor,
 )
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import SYSTEM_CLOCK
+from pullstream_protocol.errors import NotFound, Unavailable
 from tests.contract.following import Followed, Held, followed, until, until_live
 
 CURSOR = "projects/test-project/cursors/billing"
@@ -41,7 +41,7 @@ def here(emulator: Emulator) -> Iterator[Followed]:
 def test_c1_1_what_was_published_while_away_is_there_on_return(
     here: Followed, tmp_path: Path
 ) -> None:
-    """The next follower begins where the last one was."""
+    """The next follower begins at the position of the last one."""
     here.append(3)
     here.live(checkpoint=tmp_path / "positions.db").close()
     here.append(4)
@@ -55,7 +55,7 @@ def test_c1_1_what_was_published_while_away_is_there_on_return(
 def test_c1_2_the_server_keeps_the_position_acknowledged_every_n(
     here: Followed, every: int
 ) -> None:
-    """A follower that is gone without a word has up to N again."""
+    """A follower that dies without notice receives at most N records again."""
     handled = threading.Semaphore(0)
     go_on = threading.Semaphore(0)
 
@@ -70,7 +70,7 @@ def test_c1_2_the_server_keeps_the_position_acknowledged_every_n(
         handled.acquire()
         go_on.release()
     handled.acquire()
-    kept = here.client.get_cursor(name=CURSOR)
+    kept = here.client.cursors.get(CURSOR)
     follower.begin_close()
     go_on.release(100)
     assert kept.topic == here.topic
@@ -78,7 +78,7 @@ def test_c1_2_the_server_keeps_the_position_acknowledged_every_n(
 
 
 def test_c1_2_the_subscriber_keeps_the_position(here: Followed) -> None:
-    """In whatever way: here by a function, and `after` at the next start."""
+    """The subscriber may use any storage: here a function, and `after` at the next start."""
     kept: list[Checkpoint] = []
     here.append(5)
     here.live(checkpoint=kept.append).close()
@@ -88,12 +88,15 @@ def test_c1_2_the_subscriber_keeps_the_position(here: Followed) -> None:
 
 
 def test_c1_3_a_reader_that_crashes_is_nothing_to_the_publisher(here: Followed) -> None:
-    """It pulls at its own pace, and leaves nothing behind; live, it has the push's latency."""
+    """The reader pulls at its own pace and leaves no state on the broker.
+
+    Live, it has push latency.
+    """
     here.append(2000)
     held = Held(here)
     follower = here.follow(handler=held)
     here.diary.wait_for(lambda: here.diary.seqs == [1])
-    assert here.client.get_feed(topic=here.topic).watchers == 0
+    assert here.client.feeds.get(here.topic).watchers == 0
     follower.begin_close()
     held.gate.set()
     assert follower.result()
@@ -108,14 +111,14 @@ def test_c1_3_a_reader_that_crashes_is_nothing_to_the_publisher(here: Followed) 
 
 
 def test_c1_4_it_begins_with_a_pull(here: Followed) -> None:
-    """Also when there is nothing to pull."""
-    here.client.put_feed(topic=here.topic)
+    """This holds even if there is no record to pull."""
+    here.client.feeds.put(here.topic)
     here.live()
     assert here.wire.reads == ["Read", "Watch"]
 
 
 def test_c1_5_it_pulls_until_nothing_is_left(here: Followed) -> None:
-    """By as many reads as that takes, and only then asks for a stream."""
+    """It makes as many reads as necessary, and only then asks for a stream."""
     here.append(2500)
     here.live()
     assert here.wire.reads == ["Read", "Read", "Read", "Read", "Watch"]
@@ -123,7 +126,7 @@ def test_c1_5_it_pulls_until_nothing_is_left(here: Followed) -> None:
 
 
 def test_c1_6_what_is_pushed_meanwhile_waits_in_a_buffer(here: Followed) -> None:
-    """The handler gets it after what the last pull brings."""
+    """The handler receives it after the records of the last pull."""
     states: list[FollowState] = []
 
     def append_and_see() -> None:
@@ -142,7 +145,7 @@ def test_c1_6_what_is_pushed_meanwhile_waits_in_a_buffer(here: Followed) -> None
 
 
 def test_c1_7_one_last_pull_covers_what_came_before_the_stream(here: Followed) -> None:
-    """Appended after the pull that found nothing, and before the stream began."""
+    """The record was appended after the empty pull and before the stream began."""
     here.append(3)
     here.wire.before("Watch", lambda: here.append(4))
     here.follow()
@@ -152,7 +155,7 @@ def test_c1_7_one_last_pull_covers_what_came_before_the_stream(here: Followed) -
 
 
 def test_c1_8_what_comes_by_both_ways_is_handled_once(here: Followed) -> None:
-    """The last pull reads on beyond the stream's beginning; the buffer is checked against it."""
+    """The last pull reads past the start of the stream, and the buffer is checked against it."""
 
     def append_and_wait() -> None:
         here.append(5)
@@ -170,7 +173,7 @@ def test_c1_8_what_comes_by_both_ways_is_handled_once(here: Followed) -> None:
 
 
 def test_c1_9_then_it_lives_on_the_stream_alone(here: Followed) -> None:
-    """Whatever is appended: no read is made."""
+    """The follower makes no read after that."""
     here.append(1)
     here.live()
     for _ in range(20):
@@ -181,7 +184,7 @@ def test_c1_9_then_it_lives_on_the_stream_alone(here: Followed) -> None:
 
 
 def test_c1_10_one_that_lags_leaves_the_stream_and_holds_little(here: Followed) -> None:
-    """Its buffer keeps to its limit, and the broker holds nothing for it."""
+    """Its buffer stays within its limit, and the broker keeps nothing for it."""
     held = Held(here)
     here.append(1)
     follower = here.live(after=1, handler=held, live_buffer=10)
@@ -194,7 +197,7 @@ def test_c1_10_one_that_lags_leaves_the_stream_and_holds_little(here: Followed) 
 
 
 def test_c1_11_after_an_overflow_it_pulls_again(here: Followed) -> None:
-    """Without loss or duplicate, and catches up."""
+    """It catches up without loss and without duplicates."""
     held = Held(here, open=True)
     here.append(5)
     follower = here.live(handler=held, live_buffer=10)
@@ -212,7 +215,7 @@ def test_c1_11_after_an_overflow_it_pulls_again(here: Followed) -> None:
 def test_c1_11_after_its_stream_was_dropped_it_pulls_again(
     here: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By the broker or on the way; the log tells how."""
+    """The broker or the network ended the stream. The log says which."""
     caplog.set_level("INFO", "pullstream.follow")
     here.append(5)
     here.live()
@@ -222,11 +225,11 @@ def test_c1_11_after_its_stream_was_dropped_it_pulls_again(
     here.diary.wait_for(lambda: len(here.diary.seqs) >= 105)
     assert here.diary.seqs == list(range(1, 106))
     assert cause_of_fall(here) == "stream lost"
-    assert "broke: 499 Locally cancelled" in caplog.text
+    assert "failed: 499 Locally cancelled" in caplog.text
 
 
 def test_c1_11_after_the_broker_was_away_it_pulls_again(here: Followed) -> None:
-    """For as long as that takes."""
+    """The follower retries for as long as the broker is away."""
     here.append(5)
     here.live()
     here.emulator.stop()
@@ -239,7 +242,7 @@ def test_c1_11_after_the_broker_was_away_it_pulls_again(here: Followed) -> None:
 
 
 def test_c1_12_in_order_never_two_at_once_and_kept_after_the_handler(here: Followed) -> None:
-    """The position is that of the last record that the handler has returned from."""
+    """The position is the last record for which the handler has returned."""
     kept: list[int] = []
     running = threading.Lock()
     seen: list[tuple[int, list[int]]] = []
@@ -265,7 +268,7 @@ def now() -> datetime:
 
 
 def test_c1_13_caught_up_and_fell_behind_take_turns(here: Followed) -> None:
-    """Each with position and time."""
+    """Each event has a position and a time."""
     here.append(3)
     before = now()
     follower = here.live()
@@ -283,8 +286,8 @@ def test_c1_13_caught_up_and_fell_behind_take_turns(here: Followed) -> None:
 def test_c1_13_at_the_end_it_has_caught_up_at_once(
     here: Followed, count: int, after: object
 ) -> None:
-    """On an empty topic, too, where the position is before the first record."""
-    here.client.put_feed(topic=here.topic)
+    """This includes an empty topic, whose position is before the first record."""
+    here.client.feeds.put(here.topic)
     here.append(count) if count else None
     here.live(after=after)
     (event,) = here.diary.events
@@ -294,7 +297,7 @@ def test_c1_13_at_the_end_it_has_caught_up_at_once(
 
 
 def test_c1_14_the_reason_of_the_end_is_told_once_and_last(here: Followed) -> None:
-    """The user's stop."""
+    """Here the reason is a stop by the user."""
     here.append(2)
     follower = here.live()
     assert follower.close()
@@ -309,7 +312,7 @@ def test_c1_14_the_reason_of_the_end_is_told_once_and_last(here: Followed) -> No
 def test_c1_14_a_handler_that_raises_ends_it_before_the_record(
     here: Followed, tmp_path: Path
 ) -> None:
-    """With that error; the position is not moved, so the record comes again."""
+    """The future has that error. The position does not move, so the record comes again."""
     here.append(5)
 
     def handle(record: Record) -> None:
@@ -327,7 +330,7 @@ def test_c1_14_a_handler_that_raises_ends_it_before_the_record(
 
 
 def test_c1_14_the_position_of_who_has_handled_nothing_is_where_it_began(here: Followed) -> None:
-    """Not where its first read has come to."""
+    """It is not the position that the first read has reached."""
 
     def handle(record: Record) -> None:
         raise ValueError("the first")
@@ -340,7 +343,7 @@ def test_c1_14_the_position_of_who_has_handled_nothing_is_where_it_began(here: F
 
 
 def test_c1_14_a_server_that_is_gone(here: Followed) -> None:
-    """For longer than `give_up_after`."""
+    """The follower ends when the server is unreachable for longer than `give_up_after`."""
     here.append(1)
     follower = here.live(give_up_after=0.3)
     here.emulator.stop()
@@ -349,7 +352,7 @@ def test_c1_14_a_server_that_is_gone(here: Followed) -> None:
 
 
 def test_c1_14_a_topic_that_is_deleted(here: Followed) -> None:
-    """While it is followed."""
+    """The follower ends when the topic is deleted while it is followed."""
     here.append(2)
     follower = here.live()
     here.delete()
@@ -359,7 +362,7 @@ def test_c1_14_a_topic_that_is_deleted(here: Followed) -> None:
 
 
 def test_c1_14_an_overflow_is_no_end(here: Followed) -> None:
-    """It is told as FellBehind, with its cause, and the follower goes on."""
+    """The follower reports FellBehind with the cause, and continues."""
     held = Held(here)
     here.append(1)
     follower = here.live(after=1, handler=held, live_buffer=10)
@@ -374,8 +377,8 @@ def test_c1_14_an_overflow_is_no_end(here: Followed) -> None:
 def test_c1_15_a_loss_is_told_before_the_records_behind_it(
     here: Followed,
 ) -> None:
-    """What the topic's limits have removed: exactly which, and why."""
-    here.client.put_feed(topic=here.topic, config={"cap_records": 10})
+    """The topic's limits removed the records. The report has the exact range and the reason."""
+    here.client.feeds.put(here.topic, config={"cap_records": 10})
     here.append(25)
     here.live()
     gap, *records = here.diary.entries[:11]
@@ -387,8 +390,8 @@ def test_c1_15_a_loss_is_told_before_the_records_behind_it(
 def test_a_loss_that_nobody_listens_for_is_logged(
     here: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A topic keeps nothing for readers before its first: what was published then is lost."""
-    here.client.put_feed(topic=here.topic, config={"cap_records": 10})
+    """A topic keeps nothing before its first reader, so records published earlier are lost."""
+    here.client.feeds.put(here.topic, config={"cap_records": 10})
     here.append(25)
     here.follow(on_event=None)
     until(lambda: len(here.diary.entries) == 10)
@@ -397,9 +400,12 @@ def test_a_loss_that_nobody_listens_for_is_logged(
 
 
 def test_c1_15_a_loss_while_the_handler_is_at_work_is_told(here: Followed) -> None:
-    """A live follower whose window passes by: what it was not handed, it was told of."""
+    """The window of the topic passes a live follower.
+
+    Every record is either handled or reported lost.
+    """
     held = Held(here, open=True)
-    here.client.put_feed(topic=here.topic, config={"cap_records": 10})
+    here.client.feeds.put(here.topic, config={"cap_records": 10})
     here.append(1)
     follower = here.live(handler=held, live_buffer=5)
     held.gate.clear()

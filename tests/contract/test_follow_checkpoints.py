@@ -1,4 +1,4 @@
-"""Where a follower keeps its position, and what happens when it cannot."""
+"""Checkpoints of a follower, and storage that fails."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from emulator import Emulator
-from protocol.errors import Unavailable
-from subscriber import CheckpointFile, ServerCursor
-from subscriber.feeds import GapReason
-from subscriber.follow import Checkpoint, CheckpointError, CloseReason
+from pullstream import CheckpointFile, ServerCursor
+from pullstream.feeds import GapReason
+from pullstream.follow import Checkpoint, CheckpointError, CloseReason
+from pullstream_emulator import Emulator
+from pullstream_protocol.errors import Unavailable
 from tests.contract.following import TOPIC, Followed, Held, followed, kept_in, until
 
 CURSOR = "projects/test-project/cursors/billing"
@@ -25,7 +25,7 @@ def here(emulator: Emulator) -> Iterator[Followed]:
 
 
 def test_c1_2_several_followers_share_a_file(here: Followed, tmp_path: Path) -> None:
-    """Each under its name."""
+    """Each has its own name in the file."""
     path = tmp_path / "positions.db"
     here.append(5)
     here.live(checkpoint=CheckpointFile(path, "billing"), after=2)
@@ -41,7 +41,7 @@ def test_c1_2_several_followers_share_a_file(here: Followed, tmp_path: Path) -> 
 def test_c1_2_one_file_may_be_named_once_for_several_followers(
     here: Followed, tmp_path: Path
 ) -> None:
-    """The one does nothing to the other, also when it is refused."""
+    """The followers do not affect each other, even if one of them is refused."""
     file = CheckpointFile(tmp_path / "positions.db")
     here.append(1)
     first = here.live(checkpoint=file)
@@ -57,7 +57,7 @@ def test_c1_2_one_file_may_be_named_once_for_several_followers(
 
 
 def test_c1_2_a_name_is_for_one_follower_at_a_time(here: Followed, tmp_path: Path) -> None:
-    """A second one is refused, in this process as in another, until the first has ended."""
+    """A second follower is refused, in any process, until the first one has ended."""
     path = tmp_path / "positions.db"
     here.append(1)
     first = here.live(checkpoint=path)
@@ -70,7 +70,7 @@ def test_c1_2_a_name_is_for_one_follower_at_a_time(here: Followed, tmp_path: Pat
 
 
 def test_c1_2_a_position_is_of_one_topic(here: Followed, tmp_path: Path) -> None:
-    """In a file as with the broker."""
+    """This holds for a file and for the broker."""
     stores = [CheckpointFile(tmp_path / "positions.db", "billing"), ServerCursor(CURSOR)]
     here.append(1)
     with followed(here.emulator, TOPIC + "-2") as other:
@@ -81,7 +81,10 @@ def test_c1_2_a_position_is_of_one_topic(here: Followed, tmp_path: Path) -> None
 
 
 def test_c1_2_a_file_that_cannot_be_used(here: Followed, tmp_path: Path) -> None:
-    """Ends the follower before it begins; no record is handled that could not be remembered."""
+    """The follower ends before it begins.
+
+    It handles no record whose position it could not store.
+    """
     here.append(1)
     (tmp_path / "text").write_text("This is no database, and long enough for SQLite to see that.")
     for path in (tmp_path / "no folder" / "positions.db", tmp_path / "text"):
@@ -92,31 +95,31 @@ def test_c1_2_a_file_that_cannot_be_used(here: Followed, tmp_path: Path) -> None
 def test_c1_2_a_name_is_for_one_follower_by_whatever_link_its_file_is_reached(
     here: Followed, tmp_path: Path
 ) -> None:
-    """The lock is of the file, not of a name of it."""
+    """The lock belongs to the file, not to one of its names."""
     (tmp_path / "link.db").symlink_to(tmp_path / "positions.db")
     here.append(1)
     here.live(checkpoint=tmp_path / "positions.db")
     second = here.follow(checkpoint=tmp_path / "link.db")
-    assert "somebody else follows" in str(second.exception(20))
+    assert "another follower uses the name" in str(second.exception(20))
 
 
 def test_c1_2_a_lock_that_may_not_be_made_is_no_other_follower(
     here: Followed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message is about the file then."""
+    """The error message describes the problem with the file."""
 
     def refuse(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("subscriber.follow.file_store.FileLock", refuse)
+    monkeypatch.setattr("pullstream.follow.file_store.FileLock", refuse)
     here.append(1)
     error = here.follow(checkpoint=tmp_path / "positions.db").exception(20)
     assert isinstance(error, CheckpointError)
-    assert "cannot keep positions" in str(error)
+    assert "cannot open the checkpoint file" in str(error)
 
 
 class Fickle:
-    """A store of a user's own, which fails as a test wants."""
+    """A user-defined store that fails when a test wants."""
 
     def __init__(self, kept: Checkpoint | None = None) -> None:
         self.kept = kept
@@ -140,7 +143,7 @@ class Fickle:
 
 
 def test_c1_2_a_store_of_ones_own(here: Followed) -> None:
-    """What it has counts, and not `after`."""
+    """The stored position is used, and `after` is ignored."""
     here.append(5)
     store = Fickle(Checkpoint(3))
     follower = here.live(checkpoint=store, after=1)
@@ -152,7 +155,7 @@ def test_c1_2_a_store_of_ones_own(here: Followed) -> None:
 
 
 def test_c1_2_a_store_that_is_away_for_a_while_is_asked_again(here: Followed) -> None:
-    """For the position at the beginning as for keeping it."""
+    """This holds for the first load of the position and for saving it."""
     store = Fickle()
     store.errors = [Unavailable("away"), Unavailable("away")]
     here.append(5)
@@ -164,7 +167,7 @@ def test_c1_2_a_store_that_is_away_for_a_while_is_asked_again(here: Followed) ->
 
 
 def test_c1_2_a_store_that_fails_for_good_ends_the_follower(here: Followed) -> None:
-    """To go on would be to do all of it again after a crash."""
+    """If the follower continued, a crash would repeat all records since the failure."""
     store = Fickle()
     here.append(5)
     follower = here.live(checkpoint=store, checkpoint_every=1)
@@ -178,7 +181,7 @@ def test_c1_2_a_store_that_fails_for_good_ends_the_follower(here: Followed) -> N
 
 
 def test_c1_12_what_is_handled_is_kept_after_a_while(here: Followed) -> None:
-    """Without another record, and far from the number at which it would be."""
+    """The position is saved after a time, without further records and before the save interval."""
     kept: list[int] = []
     here.append(1)
     here.live(checkpoint=lambda checkpoint: kept.append(checkpoint.seq), checkpoint_seconds=0.05)
@@ -188,7 +191,7 @@ def test_c1_12_what_is_handled_is_kept_after_a_while(here: Followed) -> None:
 
 
 def test_c1_1_a_start_at_the_end_is_kept(here: Followed, tmp_path: Path) -> None:
-    """What comes while it is away then is not skipped by the next start, at the end again."""
+    """A second start at the end does not skip records that were appended between the two."""
     here.append(3)
     here.live("tail", checkpoint=tmp_path / "positions.db").close()
     here.append(2)
@@ -200,7 +203,7 @@ def test_c1_1_a_start_at_the_end_is_kept(here: Followed, tmp_path: Path) -> None
 def test_c1_15_a_topic_made_anew_is_told_and_begins_anew(
     here: Followed, tmp_path: Path, cursor: bool
 ) -> None:
-    """The position knows of which life of the topic it is. (A cursor goes with its topic.)"""
+    """The position includes the life of the topic. A cursor is deleted with its topic."""
     store = ServerCursor(CURSOR) if cursor else tmp_path / "positions.db"
     here.append(9)
     here.live(checkpoint=store).close()
@@ -215,7 +218,7 @@ def test_c1_15_a_topic_made_anew_is_told_and_begins_anew(
 
 
 def test_c1_15_a_topic_made_anew_while_it_is_followed(here: Followed) -> None:
-    """Its stream ends, and the next read tells."""
+    """Its stream ends, and the next read reports the new life."""
     held = Held(here)
     here.append(2)
     here.follow(handler=held)
@@ -228,7 +231,7 @@ def test_c1_15_a_topic_made_anew_while_it_is_followed(here: Followed) -> None:
 
 
 def test_c1_1_positions_outlive_the_broker(tmp_path: Path) -> None:
-    """With a data directory: the same life of the topic, and nothing again."""
+    """With a data directory the topic has the same life, and no record is handled again."""
     with (
         Emulator(data_dir=tmp_path / "broker", durability="fsync") as emulator,
         followed(emulator) as here,

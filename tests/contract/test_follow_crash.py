@@ -1,4 +1,4 @@
-"""A follower that is killed at any moment: nothing lost, and few records twice."""
+"""A follower killed at arbitrary moments loses no record and repeats few."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emulator import Emulator
+from pullstream_emulator import Emulator
 from tests.contract.following import followed, until
 from tests.contract.killable_follower import KillableFollower
 
@@ -21,7 +21,7 @@ KILLS = 4
 def test_c1_2_a_killed_follower_has_at_most_n_records_again(
     emulator: Emulator, tmp_path: Path, store: str
 ) -> None:
-    """SIGKILL while it catches up and while it is live; then another goes on."""
+    """SIGKILL hits it while it catches up and while it is live. Then another follower continues."""
     dice = random.Random(1)
     with (
         followed(emulator) as here,

@@ -1,4 +1,4 @@
-"""A follower in a program: its end, its client's, forks, and streams that will not stand."""
+"""Life cycle of a follower: its end, its client's end, forks, and streams that keep failing."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 import grpc
 import pytest
 
-from emulator import Emulator
-from protocol.clock import ManualClock
-from protocol.errors import Unavailable
-from subscriber import (
+from pullstream import (
     AsyncSubscriberClient,
     ServerCursor,
     SubscriberClient,
     SubscriberClosed,
     types,
 )
-from subscriber.follow import CloseReason, FellBehind, Follower, FollowState, Record
-from subscriber.follow.follow import Follow
-from subscriber.follow.settings import Rules, Settings
-from subscriber.follow.source import Source
-from subscriber.follow.stores import Nowhere
-from subscriber.rpc import Rpcs
+from pullstream.follow import CloseReason, FellBehind, Follower, FollowState, Record
+from pullstream.follow.runner import FollowRunner
+from pullstream.follow.settings import FollowSettings, Rules
+from pullstream.follow.source import Source
+from pullstream.follow.stores import NoStore
+from pullstream.rpc.rpcs import Rpcs
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import Unavailable
 from tests.contract.face import PATIENCE
 from tests.contract.following import TOPIC, Followed, Held, followed, kept_in, until
 from tests.subscriber.program import start_program
@@ -40,7 +40,7 @@ def here(emulator: Emulator) -> Iterator[Followed]:
 
 
 def test_its_client_ends_it(here: Followed) -> None:
-    """And waits for the handler."""
+    """Closing the client waits for the handler."""
     held = Held(here)
     here.append(2)
     follower = here.follow(handler=held)
@@ -55,7 +55,7 @@ def test_its_client_ends_it(here: Followed) -> None:
 
 
 def test_it_can_be_closed_by_its_own_handler(here: Followed) -> None:
-    """Which then is done with its record, and gets no other."""
+    """The handler completes its record and receives no other."""
     followers: list[Follower] = []
 
     def handle(record: Record) -> None:
@@ -72,7 +72,7 @@ def test_it_can_be_closed_by_its_own_handler(here: Followed) -> None:
 
 
 def test_none_of_its_threads_outlives_it(here: Followed) -> None:
-    """Neither the handler's nor the stream's."""
+    """This holds for the handler's thread and the stream's thread."""
     here.append(1)
     follower = here.live()
     names = {thread.name for thread in threading.enumerate()}
@@ -83,7 +83,7 @@ def test_none_of_its_threads_outlives_it(here: Followed) -> None:
 
 
 def test_it_can_be_closed_while_its_topic_is_made() -> None:
-    """A server that does not answer keeps nobody waiting."""
+    """Closing returns promptly, even if the server does not answer."""
     asked, answer = threading.Event(), threading.Event()
 
     def wait(call: Call) -> None:
@@ -98,7 +98,7 @@ def test_it_can_be_closed_while_its_topic_is_made() -> None:
 
 
 def test_a_server_that_has_no_feeds_is_told_as_such(foreign: str) -> None:
-    """Google's, say. Another attempt would not help."""
+    """Google's service is an example. The call is not retried."""
     with SubscriberClient(endpoint=foreign) as client:
         for checkpoint in (None, ServerCursor("projects/p/cursors/c")):
             follower = client.follow(TOPIC, print, checkpoint=checkpoint)
@@ -106,9 +106,9 @@ def test_a_server_that_has_no_feeds_is_told_as_such(foreign: str) -> None:
 
 
 def test_a_wait_for_the_first_answer_costs_nothing() -> None:
-    """Also after the clock has jumped."""
+    """This also holds after the clock has jumped."""
 
-    class Away(Nowhere):
+    class Away(NoStore):
         def open(self, topic: str) -> None:
             raise Unavailable("away")
 
@@ -120,9 +120,9 @@ def test_a_wait_for_the_first_answer_costs_nothing() -> None:
             return super().timeout(deadline)
 
     clock = Counted()
-    settings = Settings(TOPIC)
+    settings = FollowSettings(TOPIC)
     source = Source(Rpcs(grpc.insecure_channel("localhost:1")), settings)
-    follow = Follow(source, Away(), print, None, None, settings, clock)
+    follow = FollowRunner(source, Away(), print, None, None, settings, clock)
     follow.start()
     until(lambda: clock.looks == 1)
     clock.advance(0.001)
@@ -134,7 +134,7 @@ def test_a_wait_for_the_first_answer_costs_nothing() -> None:
 
 
 def test_an_event_that_cannot_be_told_changes_nothing(here: Followed) -> None:
-    """It is logged."""
+    """The failure of the callback is logged."""
 
     def tell(event: object) -> None:
         here.diary.tell(event)  # type: ignore[arg-type]
@@ -167,18 +167,18 @@ def test_an_event_that_cannot_be_told_changes_nothing(here: Followed) -> None:
     ],
 )
 def test_arguments_that_do_not_fit_are_told_at_once(here: Followed, wrong: dict[str, Any]) -> None:
-    """By name, and nothing has begun."""
+    """The error names the argument, and the follower does not start."""
     arguments: dict[str, Any] = {"topic": TOPIC, "handler": print, **wrong}
-    name = next(iter(wrong)).removeprefix("after") or "a start"
+    name = next(iter(wrong)).removeprefix("after") or "the start position"
     with pytest.raises((TypeError, ValueError), match=name):
         here.client.follow(**arguments)
     assert here.wire.calls == []
 
 
-# Forks a child that waits for its standard input's end, so that it outlives the follower.
+# Forks a child that waits for the end of its standard input, so that it outlives the follower.
 FORKING = """
 import os, sys, threading
-from subscriber import ForkedProcess, SubscriberClient
+from pullstream import ForkedProcess, SubscriberClient
 
 topic, path = {topic!r}, {path!r}
 client = SubscriberClient(endpoint=sys.argv[1])
@@ -204,11 +204,11 @@ if not child:
             refused += 1
     os.read(reader, 1)
     os._exit(refused)
-client.append(topic, ["two"])
+client.feeds.append(topic, ["two"])
 assert came.acquire(timeout=20)
 assert follower.close(20)
 follower = client.follow(topic, handle, checkpoint=path)
-client.append(topic, ["three"])
+client.feeds.append(topic, ["three"])
 assert came.acquire(timeout=20)
 os.close(writer)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), seen)
@@ -218,7 +218,10 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), seen)
 def test_a_forked_child_cannot_use_it_and_the_parent_goes_on(
     here: Followed, tmp_path: Path
 ) -> None:
-    """As with a subscription. The child does not hold the follower's name, either."""
+    """This is the same as for a subscription.
+
+    The child does not hold the lock of the follower's name.
+    """
     here.append(1)
     program = FORKING.format(topic=TOPIC, path=str(tmp_path / "positions.db"))
     with start_program(program, here.emulator.endpoint) as running:
@@ -227,7 +230,7 @@ def test_a_forked_child_cannot_use_it_and_the_parent_goes_on(
 
 
 def test_whatever_a_handler_raises_ends_it(here: Followed) -> None:
-    """Also what is no Exception: the future is done in any case."""
+    """This includes exceptions that do not derive from Exception. The future is always done."""
 
     def handle(record: Record) -> None:
         raise SystemExit(3)
@@ -241,11 +244,11 @@ def test_whatever_a_handler_raises_ends_it(here: Followed) -> None:
 def test_a_program_that_ends_without_closing_it_keeps_its_position(
     here: Followed, tmp_path: Path
 ) -> None:
-    """At the interpreter's exit the follower is ended in order, and quickly."""
+    """The interpreter's exit ends the follower in an orderly way and quickly."""
     here.append(3)
     program = f"""
 import sys, threading
-from subscriber import SubscriberClient
+from pullstream import SubscriberClient
 
 caught_up = threading.Event()
 client = SubscriberClient(endpoint=sys.argv[1])
@@ -262,13 +265,13 @@ caught_up.wait()
 
 
 def test_c1_11_a_stream_that_falls_silent_is_left(here: Followed) -> None:
-    """Not even heartbeats come: FellBehind, and another stream."""
+    """Without heartbeats the follower reports FellBehind and opens another stream."""
     here.append(1)
     rules = Rules(patience=0.2)
-    settings = Settings(TOPIC, rules=rules)
-    follow = Follow(
+    settings = FollowSettings(TOPIC, rules=rules)
+    follow = FollowRunner(
         Source(here.client._rpcs, settings),
-        Nowhere(),
+        NoStore(),
         here.diary.handle,
         here.diary.tell,
         None,
@@ -284,7 +287,10 @@ def test_c1_11_a_stream_that_falls_silent_is_left(here: Followed) -> None:
 
 
 def test_c1_11_where_no_stream_stands_it_polls(here: Followed) -> None:
-    """After three falls within a minute. Records come all the same, and the user is told so."""
+    """After three failures within a minute it polls.
+
+    Records still arrive, and the user is notified.
+    """
     here.append(1)
     follower = here.live()
     for falls in (1, 2, 3):
@@ -299,7 +305,7 @@ def test_c1_11_where_no_stream_stands_it_polls(here: Followed) -> None:
 
 
 def test_c1_14_a_server_that_never_was(here: Followed) -> None:
-    """Nobody listens: with `give_up_after` that is the end, also before the first answer."""
+    """No server listens. `give_up_after` also ends a follower before its first answer."""
     here.emulator.stop()
     follower = here.follow(give_up_after=0.2)
     assert isinstance(follower.exception(PATIENCE), Unavailable)
@@ -308,7 +314,7 @@ def test_c1_14_a_server_that_never_was(here: Followed) -> None:
 
 
 def test_the_filter_of_a_position_counts(here: Followed) -> None:
-    """Such as that of a reading, after which it goes on."""
+    """A read returns such a position. The follower continues after that read."""
     here.append(1, tag="a")
     here.append(1, tag="b")
     here.append(1, tag="a")
@@ -318,7 +324,10 @@ def test_the_filter_of_a_position_counts(here: Followed) -> None:
 
 @pytest.mark.parametrize("what", ["follower", "client", "client, on a thread"])
 def test_a_coroutine_may_close_what_it_is_run_by(here: Followed, what: str) -> None:
-    """It is not waited for, as it could not end. It is done with its record, and gets no other."""
+    """The close does not wait for the coroutine, which would be a deadlock.
+
+    The coroutine completes its record and receives no other.
+    """
     seen: list[int] = []
 
     async def main() -> None:
@@ -347,7 +356,7 @@ def test_a_coroutine_may_close_what_it_is_run_by(here: Followed, what: str) -> N
 
 
 def test_coroutines_follow_on_their_event_loop(here: Followed) -> None:
-    """One record at a time; what they raise ends the follower."""
+    """They handle one record at a time. An exception of the coroutine ends the follower."""
     seen: list[int] = []
 
     async def main() -> None:

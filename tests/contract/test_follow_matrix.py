@@ -1,6 +1,6 @@
-"""Every kind of log, every start, everything that may happen then: what is handed and told.
+"""Followers of every kind of log, from every start, with every later event.
 
-After the scenarios with which EventStore tests its stream subscriptions.
+The scenarios are those with which EventStore tests its stream subscriptions.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Literal
 
 import pytest
 
-from emulator import Emulator
-from protocol.clock import ManualClock
-from protocol.errors import NotFound
-from subscriber.feeds import GapReason
-from subscriber.follow import Checkpoint, CloseReason, Gap, Record
+from pullstream.feeds import GapReason
+from pullstream.follow import Checkpoint, CloseReason, Gap, Record
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import NotFound
 from tests.contract.following import Followed, followed, until, until_live
 
 Kind = Literal[
@@ -37,9 +37,10 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Kept:
-    """A log: its newest number, up to where it has lost records, and what can be read.
+    """A log: its newest number, its last lost number, and its readable records.
 
-    life: of which an earlier reader knows a position; None: of this one.
+    Attributes:
+        life: The life of the topic whose position an earlier reader knows. None: the present life.
     """
 
     last: int
@@ -63,22 +64,22 @@ def here(broker: Emulator) -> Iterator[Followed]:
 
 
 def make(here: Followed, kind: Kind) -> Kept:
-    """Make the topic, with eight records where there are any."""
+    """Create the topic, with eight records if the log has any."""
     client, topic = here.client, here.topic
     config: dict[str, object] = {}
     if kind == "capped":
         config = {"cap_records": 3}
     elif kind == "expired":
         config = {"ttl": timedelta(seconds=5)}
-    epoch = client.put_feed(topic=topic, config=config).epoch
+    epoch = client.feeds.put(topic, config).epoch
     if kind == "empty":
         return Kept(0, 0, range(1, 1))
     here.append(8)
     if kind == "partly deleted":
-        client.delete_messages(topic, before_seq=6)
+        client.feeds.delete_messages(topic, before_seq=6)
         return Kept(8, 0, range(6, 9))
     if kind == "all deleted":
-        client.delete_messages(topic, before_seq=9)
+        client.feeds.delete_messages(topic, before_seq=9)
         return Kept(8, 0, range(9, 9))
     if kind == "capped":
         return Kept(8, 5, range(6, 9), GapReason.CAP)
@@ -87,7 +88,7 @@ def make(here: Followed, kind: Kind) -> Kept:
         return Kept(8, 8, range(9, 9), GapReason.TTL)
     if kind == "recreated":
         here.delete()
-        client.put_feed(topic=topic)
+        client.feeds.put(topic)
         here.append(2)
         return Kept(2, 0, range(1, 3), GapReason.RECREATED, life=epoch)
     return Kept(8, 0, range(1, 9))
@@ -105,7 +106,7 @@ def number(start: Start, kept: Kept) -> int:
 def test_c1_13_a_follower_of_any_log_from_any_start(
     here: Followed, kind: Kind, start: Start, happening: Happening
 ) -> None:
-    """The numbers exactly, gaps exactly, one CaughtUp until it falls behind."""
+    """It receives the exact numbers and gaps, and one CaughtUp until it falls behind."""
     kept = make(here, kind)
     after = number(start, kept)
     follower = here.live("tail" if start == "tail" else Checkpoint(after, kept.life or 0))
@@ -135,7 +136,7 @@ def test_c1_13_a_follower_of_any_log_from_any_start(
 
 
 def check_gaps(here: Followed, kept: Kept, after: int, was_recreated: bool) -> None:
-    """One gap where something is lost, before the first record; none where nothing is."""
+    """Check that a loss gives one gap before the first record, and no loss gives none."""
     gaps = [(gap.from_seq, gap.to_seq, gap.reason) for gap in here.diary.gaps]
     if was_recreated:
         assert gaps == [(1, 0, GapReason.RECREATED)]
@@ -149,16 +150,16 @@ def check_gaps(here: Followed, kept: Kept, after: int, was_recreated: bool) -> N
 
 
 def test_c1_14_a_topic_that_does_not_exist_is_an_error(here: Followed) -> None:
-    """Told at once, and the topic is not made."""
+    """The error comes at once, and the topic is not created."""
     follower = here.follow()
     assert isinstance(follower.exception(20), NotFound)
     assert here.diary.closed.reason is CloseReason.TOPIC_DELETED
     with pytest.raises(NotFound):
-        here.client.get_feed(topic=here.topic)
+        here.client.feeds.get(here.topic)
 
 
 def test_c1_13_a_topic_that_does_not_exist_is_made_on_request(here: Followed) -> None:
-    """And one that exists is left as it is."""
+    """An existing topic is unchanged."""
     here.live(create=True)
     here.append(2)
     here.diary.wait_for(lambda: here.diary.seqs == [1, 2])
@@ -167,8 +168,8 @@ def test_c1_13_a_topic_that_does_not_exist_is_made_on_request(here: Followed) ->
 
 
 def test_c1_1_records_of_google_publishers_are_followed_too(here: Followed) -> None:
-    """A feed is a topic; they publish into it."""
-    here.client.put_feed(topic=here.topic)
+    """A feed is a topic to which Google clients publish."""
+    here.client.feeds.put(here.topic)
     here.live()
     ids = [here.emulator.publish(here.topic, b"paid", ordering_key="k", kind="a") for _ in "12"]
     here.diary.wait_for(lambda: len(here.diary.seqs) == 2)
@@ -181,7 +182,7 @@ def test_c1_1_records_of_google_publishers_are_followed_too(here: Followed) -> N
 
 @pytest.mark.parametrize("mine", ["filter", "exclude_node"])
 def test_c1_12_what_a_filter_keeps_back_moves_the_position(here: Followed, mine: str) -> None:
-    """So that it is not looked at again; in the past as in what is pushed."""
+    """The records are not examined again. This holds for stored records and for pushed ones."""
     options = {
         "filter": {"filter": 'attributes.node = "b"'},
         "exclude_node": {"exclude_node": "a"},
@@ -198,7 +199,7 @@ def test_c1_12_what_a_filter_keeps_back_moves_the_position(here: Followed, mine:
 
 
 def test_c1_12_much_that_a_filter_keeps_back_is_no_gap(here: Followed) -> None:
-    """More than the broker looks at for one frame."""
+    """The filter excludes more records than the broker examines for one frame."""
     here.append(1, node="b")
     here.live(exclude_node="a")
     here.append(2500, node="a")

@@ -1,11 +1,11 @@
-"""Seed 003 over the real broker: how a fetch ends that gets nothing, and what it says then."""
+"""Fetches without a result against the real broker (seed 003): their end and their reports."""
 
 from __future__ import annotations
 
 import pytest
 
-from protocol.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
-from subscriber import PullTimeout, SubscriberClient, SubscriberClosed
+from pullstream import PullTimeout, SubscriberClient, SubscriberClosed
+from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
 from tests.contract.pull_world import PATIENCE, SUBSCRIPTION, PullWorld, seconds_of, texts
 from tests.contract.pull_world import world as world
 
@@ -17,20 +17,20 @@ from tests.contract.pull_world import world as world
 def test_c3_11_what_the_server_refuses_is_an_error(
     world: PullWorld, name: str, error: type[Exception]
 ) -> None:
-    """Never a message."""
+    """The error is raised. It never appears as a message."""
     with pytest.raises(error):
         world.client.fetch(name)
 
 
 def test_c3_11_a_server_that_goes_away_is_an_error_at_once(world: PullWorld) -> None:
-    """UNAVAILABLE, and no hang."""
+    """The error is UNAVAILABLE, and the fetch does not hang."""
     waiting = world.start_fetch()
     world.emulator.stop()
     assert isinstance(waiting.exception(PATIENCE), Unavailable)
 
 
 def test_c3_11_what_was_received_before_an_error_is_given_back(world: PullWorld) -> None:
-    """The one that waited for two more is there for the next."""
+    """The fetch had one message and waited for two more. The next fetch receives it."""
     world.publish("a")
     waiting = world.start_fetch(max_messages=3, min_messages=3)
     world.emulator.inspect(lambda engine: engine.disconnect(FailedPrecondition("no more")))
@@ -39,32 +39,32 @@ def test_c3_11_what_was_received_before_an_error_is_given_back(world: PullWorld)
 
 
 def test_c3_16_a_timeout_tells_whether_the_server_was_heard(world: PullWorld) -> None:
-    """One that says that there is nothing is told apart from one that says nothing."""
-    with pytest.raises(PullTimeout, match=r"no message came from .* within 0\.2 s") as raised:
+    """An answer that there are no messages differs from no answer."""
+    with pytest.raises(PullTimeout, match=r"no message arrived from .* within 0\.2 s") as raised:
         world.client.fetch(SUBSCRIPTION, timeout=0.2)
     assert raised.value.answered
     with (
         world.emulator.faults.drop("Pull"),
-        pytest.raises(PullTimeout, match=r"no answer about .* within 0\.2 s") as raised,
+        pytest.raises(PullTimeout, match=r"the server did not answer .* within 0\.2 s") as raised,
     ):
         world.client.fetch(SUBSCRIPTION, timeout=0.2)
     assert not raised.value.answered
     with (
         world.emulator.faults.drop("Pull"),
-        pytest.raises(PullTimeout, match="no answer about"),
+        pytest.raises(PullTimeout, match="the server did not answer"),
     ):
         world.client.fetch(SUBSCRIPTION, timeout=0.2, no_wait=True)
 
 
 def test_c3_17_a_closed_client_fetches_nothing_and_messages_stay(world: PullWorld) -> None:
-    """They are for others."""
+    """Other clients receive them."""
     client = SubscriberClient(endpoint=world.emulator.endpoint)
     waiting = world.start(client.fetch, SUBSCRIPTION, timeout=None)
     world.wait_until_waiting(1)
     client.close()
     assert isinstance(waiting.exception(PATIENCE), SubscriberClosed)
-    # What is published before the broker has heard of it goes to the call that is gone, and comes
-    # again when its lease ends.
+    # The broker does not know yet that the call is gone. A message published before it knows goes
+    # to this call, and is redelivered when its lease ends.
     world.wait_until_waiting(0)
     world.publish("a")
     with pytest.raises(SubscriberClosed, match="this client is closed"):
@@ -73,7 +73,10 @@ def test_c3_17_a_closed_client_fetches_nothing_and_messages_stay(world: PullWorl
 
 
 def test_c3_17_closing_the_client_gives_back_what_waits_for_more(world: PullWorld) -> None:
-    """It holds one and waits for two: the one is there for others, not when its lease ends."""
+    """The fetch has one message and waits for two.
+
+    Others receive the message before its lease would end.
+    """
     client = SubscriberClient(endpoint=world.emulator.endpoint)
     world.publish("a")
     waiting = world.start(client.fetch, SUBSCRIPTION, 3, None, 3)
@@ -86,19 +89,19 @@ def test_c3_17_closing_the_client_gives_back_what_waits_for_more(world: PullWorl
 def test_c3_17_a_server_that_says_nothing_does_not_hold_up_closing(
     world: PullWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fetches cannot be asked for what they may hold, and end with the connection."""
-    monkeypatch.setattr("subscriber.fetch.fetching.GIVE_BACK_TIME", 0.2)
+    """The client cannot ask these fetches for their messages. They end with the connection."""
+    monkeypatch.setattr("pullstream.fetch.client.GIVE_BACK_TIME", 0.2)
     client = SubscriberClient(endpoint=world.emulator.endpoint)
     with world.emulator.faults.drop("Pull") as fault:
         waiting = [world.start(client.fetch, SUBSCRIPTION, 3, None, 3) for _ in range(10)]
         fault.wait_for_hits(10)
-        # Not for each of them in turn.
+        # The waits for the fetches do not add up.
         assert 0.1 < seconds_of(client.close) < 1.5
     assert all(isinstance(each.exception(PATIENCE), SubscriberClosed) for each in waiting)
 
 
 def test_c3_17_what_closing_gives_back_is_not_taken_by_the_same_client(world: PullWorld) -> None:
-    """One thread works on a message, another waits for the next."""
+    """One thread works on a message, and another waits for the next one."""
     client = SubscriberClient(endpoint=world.emulator.endpoint)
     world.publish("a")
     with client.fetch(SUBSCRIPTION):
@@ -110,7 +113,7 @@ def test_c3_17_what_closing_gives_back_is_not_taken_by_the_same_client(world: Pu
 
 
 def test_c3_17_deleting_the_subscription_ends_waiting_fetches(world: PullWorld) -> None:
-    """At once, with NOT_FOUND."""
+    """They end at once, with NOT_FOUND."""
     waiting = [world.start_fetch() for _ in range(3)]
     world.client.delete_subscription(subscription=SUBSCRIPTION)
     for fetch in waiting:

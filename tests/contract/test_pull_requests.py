@@ -1,4 +1,4 @@
-"""Seed 003 over the real broker: what a fetch asks for, how long it waits, and what it returns."""
+"""Requests, waiting times and results of fetches against the real broker (seed 003)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import grpc
 import pytest
 
-from protocol.clock import SYSTEM_CLOCK
-from protocol.errors import Cancelled, DeadlineExceeded
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber import PullTimeout, SubscriberClient
+from pullstream import PullTimeout, SubscriberClient
+from pullstream_protocol.clock import SYSTEM_CLOCK
+from pullstream_protocol.errors import Cancelled, DeadlineExceeded
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.contract.pull_world import (
     PATIENCE,
     SUBSCRIPTION,
@@ -31,12 +31,12 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 def client(world: PullWorld, recorder: Recorder) -> SubscriberClient:
-    """A client whose calls are noted."""
+    """Return a client whose calls are recorded."""
     return world.another_client(recorder)
 
 
 def pulls(recorder: Recorder) -> list[tuple[bool, int]]:
-    """Of each Pull that was sent: whether it was immediate, and how many it asked for."""
+    """Return whether each sent Pull was immediate, and the number of messages it asked for."""
     return [
         (request.return_immediately, request.max_messages)
         for request, _ in recorder.sent
@@ -48,7 +48,7 @@ def pulls(recorder: Recorder) -> list[tuple[bool, int]]:
 
 
 def test_c3_1_a_fetch_takes_one_message_and_lingers_by_default(world: PullWorld) -> None:
-    """Of two that come it gets the first."""
+    """Of two messages it receives the first."""
     waiting = world.start(world.client.fetch, SUBSCRIPTION)
     world.wait_until_waiting(1)
     world.publish("a", "b")
@@ -56,7 +56,7 @@ def test_c3_1_a_fetch_takes_one_message_and_lingers_by_default(world: PullWorld)
 
 
 def test_c3_1_a_batch_may_be_larger_than_any_response(world: PullWorld) -> None:
-    """Nor is the list cut at the broker's thousand messages a response."""
+    """The list is not cut at 1,000 messages, the broker's limit for one response."""
     for _ in range(3):
         world.publish(*["x"] * 800)
     fetched = world.client.fetch(SUBSCRIPTION, 5000)
@@ -64,14 +64,14 @@ def test_c3_1_a_batch_may_be_larger_than_any_response(world: PullWorld) -> None:
 
 
 def test_c3_1_large_messages_come_in_several_responses_and_one_list(world: PullWorld) -> None:
-    """A response ends before it is too large for a client; a number has no limit but its own."""
+    """The size of a response is limited for the client's sake. The number of messages is not."""
     for _ in range(3):
         world.publish("x" * 1_900_000)
     assert len(world.client.fetch(SUBSCRIPTION, 10**12)) == 3
 
 
 def test_c3_2_no_wait_comes_before_a_time_to_wait(world: PullWorld) -> None:
-    """Whatever the timeout: the answer comes at once."""
+    """The answer comes at once, also with a long timeout."""
     assert seconds_of(lambda: world.client.fetch(SUBSCRIPTION, timeout=30, no_wait=True)) < 5
     assert world.client.fetch(SUBSCRIPTION, timeout=None, no_wait=True, min_messages=1) == []
     request = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=1, return_immediately=True)
@@ -79,7 +79,7 @@ def test_c3_2_no_wait_comes_before_a_time_to_wait(world: PullWorld) -> None:
 
 
 def test_c3_3_no_wait_returns_what_is_there_or_nothing(world: PullWorld) -> None:
-    """Also when more was asked for."""
+    """This also holds if the caller asked for more messages."""
     nothing = world.client.fetch(SUBSCRIPTION, 5, no_wait=True)
     assert (texts(nothing), nothing.reason) == ([], "drained")
     world.publish("a", "b")
@@ -88,14 +88,14 @@ def test_c3_3_no_wait_returns_what_is_there_or_nothing(world: PullWorld) -> None
 
 
 def test_c3_4_a_lingering_pull_ends_when_messages_come(world: PullWorld) -> None:
-    """It is filled by what is published."""
+    """Messages that are published later end the wait."""
     waiting = world.start_fetch()
     world.publish("a")
     assert waiting.result(PATIENCE).reason == "filled"
 
 
 def test_c3_4_a_lingering_pull_ends_when_its_time_is_up(world: PullWorld) -> None:
-    """Not earlier, but for the margin; and then nobody waits."""
+    """It ends after its time less the margin. Then no call waits on the broker."""
     began = SYSTEM_CLOCK.monotonic()
     with pytest.raises(PullTimeout):
         world.client.fetch(SUBSCRIPTION, timeout=0.4)
@@ -104,7 +104,7 @@ def test_c3_4_a_lingering_pull_ends_when_its_time_is_up(world: PullWorld) -> Non
 
 
 def test_c3_4_a_lingering_pull_ends_when_its_caller_leaves(world: PullWorld) -> None:
-    """The connection's end is enough."""
+    """The end of the connection is sufficient."""
     channel = grpc.insecure_channel(world.emulator.endpoint)
     waiting = world.start(SubscriberClient(channel=channel).fetch, SUBSCRIPTION, timeout=None)
     world.wait_until_waiting(1)
@@ -116,7 +116,7 @@ def test_c3_4_a_lingering_pull_ends_when_its_caller_leaves(world: PullWorld) -> 
 def test_c3_8_what_is_there_is_asked_for_first(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
-    """And nothing else, if that is enough."""
+    """If the available messages are enough, there is no second request."""
     world.publish("a", "b")
     assert texts(client.fetch(SUBSCRIPTION, 5)) == ["a", "b"]
     assert pulls(recorder) == [(True, 5)]
@@ -125,7 +125,10 @@ def test_c3_8_what_is_there_is_asked_for_first(
 def test_c3_8_only_then_a_request_lingers_for_the_time_that_is_left(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
-    """Its deadline is that time, and the broker answers before it: the caller sees no error."""
+    """The deadline is the remaining time.
+
+    The broker answers earlier, so the caller sees no error.
+    """
     with pytest.raises(PullTimeout) as raised:
         client.fetch(SUBSCRIPTION, 5, timeout=1.2)
     assert raised.value.answered
@@ -137,7 +140,7 @@ def test_c3_8_only_then_a_request_lingers_for_the_time_that_is_left(
 def test_c3_9_a_fetch_returns_at_least_one_and_at_most_as_many_as_asked_for(
     world: PullWorld,
 ) -> None:
-    """In the order of publishing; `reason` says why there were not more."""
+    """Messages come in the order of publishing. `reason` says why there are not more messages."""
     world.publish(*"abcdefg")
     first = world.client.fetch(SUBSCRIPTION, 5)
     assert (texts(first), first.reason) == (list("abcde"), "filled")
@@ -148,7 +151,7 @@ def test_c3_9_a_fetch_returns_at_least_one_and_at_most_as_many_as_asked_for(
 
 
 def test_c3_9_one_that_is_there_is_returned_without_waiting_for_two_more(world: PullWorld) -> None:
-    """Waiting for more is `min_messages`' business."""
+    """Only `min_messages` makes a fetch wait for more."""
     world.publish("a")
     assert seconds_of(lambda: world.client.fetch(SUBSCRIPTION, 3, timeout=30)) < 5
 
@@ -156,7 +159,7 @@ def test_c3_9_one_that_is_there_is_returned_without_waiting_for_two_more(world: 
 def test_c3_12_one_message_costs_an_immediate_request_and_at_most_a_lingering_one(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
-    """One if it is there, two if it comes."""
+    """A fetch costs one request if the message is there, and two if it arrives later."""
     world.publish("a")
     client.fetch(SUBSCRIPTION)
     assert pulls(recorder) == [(True, 1)]
@@ -181,7 +184,7 @@ def test_c3_12_fetchers_of_one_client_do_not_get_each_others_answers(world: Pull
 
 
 def test_c3_13_a_message_is_what_was_published_and_can_be_acknowledged(world: PullWorld) -> None:
-    """Nothing of the way that it came shows."""
+    """The message does not show that it came by a fetch."""
     name = world.create(SUBSCRIPTION + "-in-order", enable_message_ordering=True)
     world.publish("a", key="k", tag="x")
     (message,) = world.client.fetch(name)
@@ -220,14 +223,14 @@ def test_c3_14_a_bad_argument_is_an_error_and_nothing_is_sent(
     error: type[Exception],
     text: str,
 ) -> None:
-    """The text names the argument and its value."""
+    """The error names the argument and its value."""
     with pytest.raises(error, match=text.replace(".", r"\.")):
         client.fetch(**{"subscription": SUBSCRIPTION, **arguments})
     assert recorder.sent == []
 
 
 def test_c3_14_no_timeout_waits_for_ever(world: PullWorld) -> None:
-    """Its requests are renewed when the broker has answered that there is nothing."""
+    """Its requests are repeated when the broker has answered that there are no messages."""
     with world.emulator.faults.error("Pull", DeadlineExceeded("nothing"), times=3) as fault:
         waiting = world.start(world.client.fetch, SUBSCRIPTION, timeout=None)
         fault.wait_for_hits(3)
@@ -239,7 +242,7 @@ def test_c3_14_no_timeout_waits_for_ever(world: PullWorld) -> None:
 def test_c3_14_the_second_request_has_the_remaining_time(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
-    """What the first one took is not given twice."""
+    """The time of the first request is deducted."""
     with (
         world.emulator.faults.delay("Pull", 0.3, times=1),
         pytest.raises(PullTimeout),
@@ -252,7 +255,7 @@ def test_c3_14_the_second_request_has_the_remaining_time(
 def test_c3_14_there_is_no_second_request_with_less_than_the_margin_left(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
-    """A tenth of a time below a second."""
+    """The margin is a tenth of a time below one second."""
     with (
         world.emulator.faults.delay("Pull", 0.38, times=1),
         pytest.raises(PullTimeout),
@@ -261,11 +264,11 @@ def test_c3_14_there_is_no_second_request_with_less_than_the_margin_left(
     assert pulls(recorder) == [(True, 1)]
 
 
-# ---- more than what is there ---------------------------------------------------------------------
+# ---- waiting for several messages ----------------------------------------------------------------
 
 
 def test_min_messages_are_waited_for(world: PullWorld) -> None:
-    """Those that are there are part of them; the lingering requests ask for the rest."""
+    """Available messages count. The lingering requests ask for the rest."""
     world.publish("a")
     waiting = world.start_fetch(max_messages=4, min_messages=3)
     world.publish("b")
@@ -277,14 +280,14 @@ def test_min_messages_are_waited_for(world: PullWorld) -> None:
 
 
 def test_fewer_than_min_messages_are_returned_when_the_time_is_up(world: PullWorld) -> None:
-    """They say that they are fewer."""
+    """The result reports that there are fewer."""
     world.publish("a")
     fetched = world.client.fetch(SUBSCRIPTION, 4, timeout=0.2, min_messages=3)
     assert (texts(fetched), fetched.reason) == (["a"], "timed_out")
 
 
 def test_a_fetch_after_one_that_timed_out_gets_what_comes_right_then(world: PullWorld) -> None:
-    """No request of the first is left to take it (nats.py #933)."""
+    """No request of the first fetch is left to take the message (nats.py #933)."""
     with pytest.raises(PullTimeout):
         world.client.fetch(SUBSCRIPTION, 5, timeout=0.2)
     publisher = threading.Timer(0.05, world.publish, ["a"])

@@ -1,4 +1,4 @@
-"""Seed 003 over the real broker: the numbers of a subscription (C3.7), exact at each step."""
+"""State of a subscription on the real broker (seed 003, C3.7), exact at each step."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from emulator import Emulator
-from protocol.errors import NotFound, Unimplemented
-from protocol.messages import pubsub_pb2 as pubsub
-from protocol.messages import pulls_pb2 as pulls
-from subscriber import SubscriberClient, TopicAdminClient
+from pullstream import SubscriberClient, TopicAdminClient
+from pullstream_emulator import Emulator
+from pullstream_protocol.errors import NotFound, Unimplemented
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.messages import pulls_pb2 as pulls
 from tests.contract.pull_world import SUBSCRIPTION, TOPIC, PullWorld, texts
 from tests.contract.pull_world import world as world
 from tests.subscriber.scripted_server import ScriptedServer
 
 
 def numbers(state: pulls.SubscriptionState) -> dict[str, object]:
-    """What moves: pending, leased, come again; and both pairs."""
+    """Return the changing numbers: pending, leased, redelivered, and both pairs."""
     return {
         "pending": state.num_pending,
         "leased": state.num_ack_pending,
@@ -32,7 +32,7 @@ def now(world: PullWorld, name: str = SUBSCRIPTION) -> dict[str, object]:
 
 
 def test_c3_7_the_settings_of_a_subscription(world: PullWorld) -> None:
-    """Those of its making, with the defaults of the service."""
+    """The subscription keeps its settings from creation, with the defaults of the service."""
     state = world.client.subscription_state(SUBSCRIPTION)
     assert (state.subscription, state.max_waiting, state.num_waiting) == (SUBSCRIPTION, 512, 0)
     assert (state.ack_wait.seconds, state.max_deliver, state.max_ack_pending) == (10, -1, 0)
@@ -43,7 +43,10 @@ def test_c3_7_the_settings_of_a_subscription(world: PullWorld) -> None:
 
 
 def test_c3_7_the_numbers_at_each_step_of_ten_messages(world: PullWorld) -> None:
-    """Fetched and acknowledged five by five, the last five not; one of them comes again."""
+    """Five messages are fetched and acknowledged.
+
+    The last five are fetched only; one is redelivered.
+    """
     world.publish(*"0123456789")
     assert now(world) == step(pending=10)
     first = world.client.fetch(SUBSCRIPTION, 5)
@@ -53,7 +56,7 @@ def test_c3_7_the_numbers_at_each_step_of_ten_messages(world: PullWorld) -> None
     second = world.client.fetch(SUBSCRIPTION, 10)
     assert texts(second) == list("56789")
     assert now(world) == step(leased=5, delivered=(10, 10), floor=(5, 5))
-    # Acknowledged out of order: the floor waits for the first.
+    # Acknowledged out of order: the floor waits for the first one.
     second[1].ack_with_response().result()
     assert now(world) == step(leased=4, delivered=(10, 10), floor=(5, 5))
     second[0].nack_with_response().result()
@@ -83,7 +86,7 @@ def step(
 
 
 def test_c3_7_messages_of_a_key_count_like_others(world: PullWorld) -> None:
-    """One that is acknowledged behind one that is not is neither leased nor pending."""
+    """A message that is acknowledged after an unacknowledged one is neither leased nor pending."""
     name = world.create(SUBSCRIPTION + "-in-order", enable_message_ordering=True)
     world.publish("a", "b", "c", key="k")
     fetched = world.client.fetch(name, 2)
@@ -95,7 +98,7 @@ def test_c3_7_messages_of_a_key_count_like_others(world: PullWorld) -> None:
 
 
 def test_c3_7_what_a_filter_keeps_back_is_not_waited_for(world: PullWorld) -> None:
-    """The floor passes over it."""
+    """The floor moves past it."""
     name = world.create(SUBSCRIPTION + "-good", filter='attributes.kind = "good"')
     world.publish("a", kind="bad")
     world.publish("b", kind="good")
@@ -106,11 +109,11 @@ def test_c3_7_what_a_filter_keeps_back_is_not_waited_for(world: PullWorld) -> No
 
 
 def test_c3_7_open_streams_are_told_apart_from_waiting_calls(world: PullWorld) -> None:
-    """A pull is no stream, whether it waits or has got something."""
+    """A pull never counts as a stream, whether it waits or has received messages."""
     waiting = world.start_fetch()
     future = world.client.subscribe(SUBSCRIPTION, lambda message: message.ack())
     while world.client.subscription_state(SUBSCRIPTION).num_streams != 1:
-        # Each look is a call, which gives the stream its turns.
+        # Each check is a call, which lets the stream make progress.
         pass
     assert world.client.subscription_state(SUBSCRIPTION).num_waiting == 1
     future.close()
@@ -121,7 +124,7 @@ def test_c3_7_open_streams_are_told_apart_from_waiting_calls(world: PullWorld) -
 
 
 def test_c3_7_a_missing_subscription_has_no_state(world: PullWorld) -> None:
-    """Nor can its limit be set."""
+    """Its limit cannot be set either."""
     with pytest.raises(NotFound):
         world.client.subscription_state(SUBSCRIPTION + "-missing")
     with pytest.raises(NotFound):
@@ -129,7 +132,7 @@ def test_c3_7_a_missing_subscription_has_no_state(world: PullWorld) -> None:
 
 
 def test_another_server_does_not_tell() -> None:
-    """It says so by its own error."""
+    """It refuses the call with its own error."""
 
     def answer(call: object) -> None:
         raise Unimplemented("unknown service pullstream.pulls.v1.Pulls")
@@ -144,7 +147,10 @@ def test_another_server_does_not_tell() -> None:
 
 @pytest.mark.parametrize(("limit", "kept"), [(7, 7), (512, 512)])
 def test_c3_5_the_limit_is_kept_across_a_restart(tmp_path: Path, limit: int, kept: int) -> None:
-    """In the data directory; a subscription made again under the name begins with 512."""
+    """The data directory stores it.
+
+    A subscription created again with the same name begins with 512.
+    """
     with Emulator(data_dir=tmp_path) as emulator:
         with (
             TopicAdminClient(endpoint=emulator.endpoint) as topics,

@@ -1,4 +1,4 @@
-"""Seed 003 over the real broker: who waits, how many may, who is served, and how waiting ends."""
+"""Waiting fetches on the real broker (seed 003): their limit, their order, and their end."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 import grpc
 import pytest
 
-from emulator.engine import Consumer, Engine
-from protocol.errors import (
+from pullstream import PullTimeout, SubscriberClient
+from pullstream_emulator.engine import Consumer, Engine
+from pullstream_protocol.errors import (
     InvalidArgument,
     ResourceExhausted,
 )
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber import PullTimeout, SubscriberClient
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.contract.pull_world import PATIENCE, SUBSCRIPTION, TOPIC, PullWorld, seconds_of, texts
 from tests.contract.pull_world import world as world
 from tests.emulator.relay import Relay
@@ -26,10 +26,10 @@ from tests.emulator.wire import Wire
 
 ROOT = Path(__file__).parents[2]
 
-# Fetches for ever, as a script does, until Ctrl-C.
+# Fetches in a loop, as a script does, until Ctrl-C.
 SCRIPT = """
 import sys
-from subscriber import SubscriberClient
+from pullstream import SubscriberClient
 client = SubscriberClient(endpoint=sys.argv[1])
 try:
     client.fetch(sys.argv[2], timeout=None)
@@ -40,11 +40,11 @@ except KeyboardInterrupt:
 """
 
 
-# ---- how many may wait ---------------------------------------------------------------------------
+# ---- the limit of waiting calls ------------------------------------------------------------------
 
 
 def test_c3_5_so_many_may_wait_and_the_number_can_be_set(world: PullWorld) -> None:
-    """512 unless it is; `num_waiting` is how many do."""
+    """The default is 512. `num_waiting` is the present number."""
     assert world.client.subscription_state(SUBSCRIPTION).max_waiting == 512
     assert world.client.set_max_waiting(SUBSCRIPTION, 2).max_waiting == 2
     waiting = [world.start_fetch(), world.start_fetch()]
@@ -55,7 +55,10 @@ def test_c3_5_so_many_may_wait_and_the_number_can_be_set(world: PullWorld) -> No
 
 
 def test_c3_5_who_waits_no_more_is_not_counted(world: PullWorld) -> None:
-    """Whether it was its time or its caller: after two, with a limit of two, two more may."""
+    """A fetch leaves by timeout or by cancellation.
+
+    With a limit of two, two more may wait after that.
+    """
     world.client.set_max_waiting(SUBSCRIPTION, 2)
     for _ in range(2):
         with pytest.raises(PullTimeout):
@@ -81,27 +84,27 @@ def expect_timeout(world: PullWorld, timeout: float) -> None:
 
 @pytest.mark.parametrize("number", [0, -1, 100_001])
 def test_c3_5_a_limit_out_of_its_range_is_refused(world: PullWorld, number: int) -> None:
-    """And changes nothing."""
+    """The limit does not change."""
     with pytest.raises(InvalidArgument, match=f"max_waiting: {number} is not between 1 and 100000"):
         world.client.set_max_waiting(SUBSCRIPTION, number)
     assert world.client.subscription_state(SUBSCRIPTION).max_waiting == 512
 
 
 def test_c3_6_one_more_is_refused_at_once(world: PullWorld) -> None:
-    """With an error that names the limit; those that wait go on waiting."""
+    """The error names the limit. The waiting fetches continue to wait."""
     world.client.set_max_waiting(SUBSCRIPTION, 2)
     waiting = [world.start_fetch(), world.start_fetch()]
     with pytest.raises(ResourceExhausted, match="wait on billing; the maximum is 2"):
         world.client.fetch(SUBSCRIPTION, timeout=PATIENCE)
     assert world.waiting == 2
-    # One that need not wait is no waiter.
+    # A fetch that does not wait does not count as a waiter.
     assert world.client.fetch(SUBSCRIPTION, no_wait=True) == []
     world.publish("a", "b")
     assert not wait(waiting, PATIENCE).not_done
 
 
 def test_c3_6_of_five_with_a_limit_of_three_two_are_refused(world: PullWorld) -> None:
-    """The others time out, and a sixth may wait then."""
+    """The others time out, and after that a sixth may wait."""
     world.client.set_max_waiting(SUBSCRIPTION, 3)
     calls = [world.start(world.client.fetch, SUBSCRIPTION, 1, 0.5) for _ in range(5)]
     errors = [type(call.exception(PATIENCE)) for call in calls]
@@ -112,11 +115,11 @@ def test_c3_6_of_five_with_a_limit_of_three_two_are_refused(world: PullWorld) ->
     world.start_fetch()
 
 
-# ---- who is served -------------------------------------------------------------------------------
+# ---- the order of waiting calls ------------------------------------------------------------------
 
 
 def test_c3_10_who_has_timed_out_gets_nothing_any_more(world: PullWorld) -> None:
-    """No attempt to deliver to it is counted: the next fetch is the first delivery."""
+    """No delivery attempt is counted for it. The next fetch is the first delivery."""
     name = counted(world)
     for _ in range(5):
         with pytest.raises(PullTimeout):
@@ -128,7 +131,7 @@ def test_c3_10_who_has_timed_out_gets_nothing_any_more(world: PullWorld) -> None
 
 
 def test_c3_10_who_is_cut_off_gets_nothing_any_more(world: PullWorld) -> None:
-    """The message waits for no lease of the dead one's to end."""
+    """The message is not leased to the dead client, so it is available at once."""
     name = counted(world)
     with Relay(world.emulator.port) as relay:
         channel = grpc.insecure_channel(relay.endpoint)
@@ -144,19 +147,19 @@ def test_c3_10_who_is_cut_off_gets_nothing_any_more(world: PullWorld) -> None:
 
 
 def counted(world: PullWorld) -> str:
-    """A subscription whose messages say how often they were delivered."""
+    """Create a subscription whose messages have a delivery attempt."""
     policy = pubsub.DeadLetterPolicy(dead_letter_topic=TOPIC, max_delivery_attempts=5)
     return world.create(SUBSCRIPTION + "-counted", dead_letter_policy=policy)
 
 
 def wait_for(world: PullWorld, name: str, count: int) -> None:
     while world.client.subscription_state(name).num_waiting != count:
-        # Each look is a call, which gives the others their turns.
+        # Each check is a call, which lets the others make progress.
         pass
 
 
 def test_c3_10_a_ctrl_c_is_seen_at_once_and_withdraws(world: PullWorld) -> None:
-    """In a program that does not close its client."""
+    """The program does not close its client."""
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT, world.emulator.endpoint, SUBSCRIPTION],
         cwd=ROOT,
@@ -175,7 +178,7 @@ def test_c3_10_a_ctrl_c_is_seen_at_once_and_withdraws(world: PullWorld) -> None:
 
 
 def test_c3_15_who_waits_longest_is_served_first(world: PullWorld) -> None:
-    """Messages that come one by one go to the fetches in the order in which these came."""
+    """Messages that come one by one go to the fetches in the order of their arrival."""
     waiting = [world.start_fetch() for _ in range(4)]
     for fetch, text in zip(waiting, "abcd", strict=True):
         world.publish(text)
@@ -183,7 +186,7 @@ def test_c3_15_who_waits_longest_is_served_first(world: PullWorld) -> None:
 
 
 def test_c3_15_who_does_not_wait_takes_nothing_from_who_does(world: PullWorld) -> None:
-    """Even if it comes in the moment between the publish and the other's waking."""
+    """This holds even if the immediate fetch comes between the publish and the other's wake-up."""
     waiting = world.start_fetch()
 
     def publish_and_pull(engine: Engine) -> int:
@@ -200,7 +203,7 @@ def test_c3_15_who_does_not_wait_takes_nothing_from_who_does(world: PullWorld) -
 
 
 def test_c3_15_a_hundred_share_without_duplicates_or_stalls(world: PullWorld) -> None:
-    """Each takes up to five at a time and acknowledges them, until a thousand are gone."""
+    """Each fetches up to five at a time and acknowledges them, until 1,000 messages are handled."""
     taken: list[str] = []
     lock, done = threading.Lock(), threading.Event()
 
@@ -227,7 +230,10 @@ def test_c3_15_a_hundred_share_without_duplicates_or_stalls(world: PullWorld) ->
 
 
 def test_c3_15_more_than_may_wait_share_without_duplicates(world: PullWorld) -> None:
-    """Six fetch two each, three may wait: the only errors are that limit and the time."""
+    """Six clients fetch two each and three may wait.
+
+    The only errors are the limit and the timeout.
+    """
     world.client.set_max_waiting(SUBSCRIPTION, 3)
     taken: list[str] = []
     errors: set[type[Exception]] = set()

@@ -1,4 +1,4 @@
-"""Seed 002: routers in a broker that has no room left for anything."""
+"""Seed 002: routers in a broker whose memory ceiling is reached."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from emulator import Emulator
-from protocol.clock import ManualClock
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
 from tests.contract.conftest import FACES, open_face
 from tests.contract.face import Face, FaceError, texts
 
-# For five records with their wrapping, and not for six.
+# Enough for five records with their overhead, and not for six.
 MAX_BYTES = 2250
 LARGE = "x" * 400
 
@@ -27,7 +27,7 @@ def face(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Face]:
 def test_c2_4_c2_11_a_full_broker_holds_routers_back_and_loses_nothing(
     face: Face, clock: ManualClock
 ) -> None:
-    """A write past the ceiling is refused, a forward waits, and goes on when there is room."""
+    """A write above the ceiling is refused. A forward waits, and continues when there is room."""
     face.put_topic("feed", cap_records=100)
     face.put_router("feed-to-web", source="feed", dest="web")
     for number in range(3):

@@ -1,4 +1,4 @@
-"""Seed 002, routers: what is appended to one topic is copied to another."""
+"""Routers, seed 002: records appended to one topic are copied to another."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from emulator import Emulator
-from protocol.clock import ManualClock
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
 from tests.contract.face import Face, FaceError, Json, data_of, texts
 
 
@@ -20,7 +20,7 @@ def data_in(face: Face, topic: str, **params: Any) -> list[Any]:
 
 
 def test_c2_9_a_new_router_says_so_and_has_its_defaults(face: Face) -> None:
-    """And only what is appended from then on is copied."""
+    """Only records appended after its creation are copied."""
     face.append("feed", texts("before"))
     made = route(face, "feed", "web")
     assert made == {
@@ -39,7 +39,7 @@ def test_c2_9_a_new_router_says_so_and_has_its_defaults(face: Face) -> None:
 
 
 def test_c2_9_what_a_google_publisher_sends_is_copied_too(face: Face, emulator: Emulator) -> None:
-    """A publish is an append."""
+    """A publish counts as an append."""
     face.put_topic("feed")
     route(face, "feed", "web")
     emulator.publish("projects/default/topics/feed", '"hello"')
@@ -47,7 +47,7 @@ def test_c2_9_what_a_google_publisher_sends_is_copied_too(face: Face, emulator: 
 
 
 def test_c2_10_a_destination_is_made_when_the_first_record_comes(face: Face) -> None:
-    """With the defaults of a topic; not before."""
+    """It has the default settings of a topic, and does not exist before."""
     face.put_topic("feed")
     route(face, "feed", "web")
     with pytest.raises(FaceError) as refused:
@@ -69,7 +69,7 @@ def test_c2_10_without_create_dest_the_destination_must_exist(face: Face) -> Non
 
 
 def test_c2_10_a_missing_source_is_not_made(face: Face) -> None:
-    """Who routes from a topic that nobody has made has mistaken its name."""
+    """A source that does not exist is probably a misspelled name."""
     with pytest.raises(FaceError) as refused:
         route(face, "feed", "web")
     assert refused.value.status == 404
@@ -78,7 +78,7 @@ def test_c2_10_a_missing_source_is_not_made(face: Face) -> None:
 
 
 def test_c2_10_the_order_of_the_source_is_that_of_the_copies(face: Face) -> None:
-    """Over many appends, for each of several destinations."""
+    """The order holds over many appends, for each of several destinations."""
     face.put_topic("feed")
     for dest in ("web", "mobile", "mail"):
         route(face, "feed", dest)
@@ -89,7 +89,7 @@ def test_c2_10_the_order_of_the_source_is_that_of_the_copies(face: Face) -> None
 
 
 def test_c2_10_the_same_router_again_changes_nothing(face: Face) -> None:
-    """It goes on where it was; other settings hold from then on."""
+    """It continues at its position. Changed settings apply from then on."""
     face.put_topic("feed")
     route(face, "feed", "web")
     face.append("feed", texts(1))
@@ -103,7 +103,7 @@ def test_c2_10_the_same_router_again_changes_nothing(face: Face) -> None:
 
 
 def test_c2_10_a_deleted_router_copies_no_more(face: Face) -> None:
-    """What was copied stays, and to delete it again is fine."""
+    """Existing copies stay. A second delete succeeds."""
     face.put_topic("feed")
     route(face, "feed", "web")
     face.append("feed", texts(1))
@@ -118,7 +118,7 @@ def test_c2_10_a_deleted_router_copies_no_more(face: Face) -> None:
 
 @pytest.mark.parametrize("deleted", ["feed", "web"])
 def test_c2_10_a_deleted_topic_takes_its_routers_along(face: Face, deleted: str) -> None:
-    """Those from it and those to it; one that is made again has none."""
+    """This holds for its source and its destination. A topic created again has no routers."""
     face.put_topic("feed")
     face.put_topic("web")
     route(face, "feed", "web")
@@ -132,7 +132,7 @@ def test_c2_10_a_deleted_topic_takes_its_routers_along(face: Face, deleted: str)
 
 
 def test_c2_10_routers_are_listed_by_either_end(face: Face) -> None:
-    """Or all of a project."""
+    """Without a filter all routers of the project are listed."""
     for topic in ("feed", "mobile"):
         face.put_topic(topic)
     route(face, "feed", "web")
@@ -144,7 +144,10 @@ def test_c2_10_routers_are_listed_by_either_end(face: Face) -> None:
 
 
 def test_c2_11_a_full_destination_with_discard_old_loses_its_oldest(face: Face) -> None:
-    """The forward succeeds; its slow reader gets a tombstone, and no other topic is touched."""
+    """The forward succeeds.
+
+    A slow reader of the destination gets a tombstone; other topics are unchanged.
+    """
     face.put_topic("feed")
     face.put_topic("web", cap_records=2)
     face.put_topic("mobile")
@@ -165,7 +168,7 @@ def test_c2_11_a_full_destination_with_discard_old_loses_its_oldest(face: Face) 
 def test_c2_11_a_full_destination_with_discard_reject_is_waited_for(
     face: Face, clock: ManualClock
 ) -> None:
-    """Nothing is dropped, the source takes more all the time, and other routers go on."""
+    """No record is dropped. The source still accepts records, and other routers continue."""
     face.put_topic("feed")
     face.put_topic("web", cap_records=2, discard="reject")
     for dest in ("web", "mobile"):
@@ -182,7 +185,7 @@ def test_c2_11_a_full_destination_with_discard_reject_is_waited_for(
 
 
 def test_c2_11_room_that_comes_by_age_is_used(face: Face, clock: ManualClock) -> None:
-    """A destination that refuses makes room as its records expire."""
+    """A destination that refuses records has room again when old ones expire."""
     face.put_topic("feed")
     face.put_topic("web", cap_records=1, discard="reject", ttl_ms=1000)
     route(face, "feed", "web")
@@ -195,7 +198,7 @@ def test_c2_11_room_that_comes_by_age_is_used(face: Face, clock: ManualClock) ->
 
 
 def test_c2_11_copies_have_numbers_and_times_of_their_own(face: Face, clock: ManualClock) -> None:
-    """The time to live counts from the forward."""
+    """The time to live starts at the forward."""
     face.put_topic("feed")
     face.append("feed", texts("only in the source"))
     face.put_topic("web", ttl_ms=5000, cap_records=1, discard="reject")
@@ -213,7 +216,7 @@ def test_c2_11_copies_have_numbers_and_times_of_their_own(face: Face, clock: Man
 
 
 def test_c2_12_only_what_a_filter_lets_pass_is_copied(face: Face) -> None:
-    """The whole language of a subscription's filter is there; seed 002 has Eq and Glob."""
+    """Routers have the filter language of subscriptions. Seed 002 has Eq and Glob."""
     face.put_topic("feed")
     route(face, "feed", "web", filter=["tag", "Glob", "public:*"])
     route(face, "feed", "mail", filter=["tag", "Eq", "public:mail"])
@@ -228,7 +231,7 @@ def test_c2_12_only_what_a_filter_lets_pass_is_copied(face: Face) -> None:
 
 @pytest.mark.parametrize("broken", [["tag", "Glob", "a*b"], ["tag", "Like", "x"], ["colour"]])
 def test_c2_12_another_filter_is_refused(face: Face, broken: Any) -> None:
-    """And there is no router then."""
+    """No router is created."""
     face.put_topic("feed")
     with pytest.raises(FaceError) as refused:
         route(face, "feed", "web", filter=broken)
@@ -237,7 +240,7 @@ def test_c2_12_another_filter_is_refused(face: Face, broken: Any) -> None:
 
 
 def test_c2_13_a_topic_cannot_be_routed_to_itself(face: Face) -> None:
-    """Not even with allow_cycle."""
+    """This holds even with allow_cycle."""
     face.put_topic("feed")
     for allow in (False, True):
         with pytest.raises(FaceError) as refused:
@@ -246,7 +249,7 @@ def test_c2_13_a_topic_cannot_be_routed_to_itself(face: Face) -> None:
 
 
 def test_c2_13_a_router_that_closes_a_cycle_is_refused_with_the_path(face: Face) -> None:
-    """Nothing changes."""
+    """No router is created or changed."""
     for topic in ("red", "green", "blue"):
         face.put_topic(topic)
     route(face, "red", "green")
@@ -259,7 +262,7 @@ def test_c2_13_a_router_that_closes_a_cycle_is_refused_with_the_path(face: Face)
 
 
 def test_c2_13_an_allowed_cycle_ends_after_eight_hops(face: Face) -> None:
-    """Each topic has what came by, and the broker is not kept busy for ever."""
+    """Each topic has one copy of the record, and the broker becomes idle."""
     for topic in ("red", "green"):
         face.put_topic(topic)
     route(face, "red", "green")
@@ -284,7 +287,7 @@ def test_c2_13_a_second_source_into_a_topic_is_refused(face: Face) -> None:
 
 
 def test_c2_13_c2_20_what_the_source_lost_before_its_forward_is_a_source_trim(face: Face) -> None:
-    """The destination's readers are told of as many as were lost, in their place."""
+    """Readers of the destination get a gap with the number of lost records, at their position."""
     face.put_topic("feed", cap_records=3)
     face.put_topic("web", cap_records=2, discard="reject")
     route(face, "feed", "web")
@@ -305,7 +308,7 @@ def test_c2_13_c2_20_what_the_source_lost_before_its_forward_is_a_source_trim(fa
 
 
 def test_c2_13_what_was_deleted_in_the_source_on_purpose_is_no_gap(face: Face) -> None:
-    """Neither is what a filter would have kept back."""
+    """Records that the filter would have excluded are no gap either."""
     face.put_topic("feed")
     face.put_topic("web", cap_records=1, discard="reject")
     route(face, "feed", "web")
@@ -318,7 +321,10 @@ def test_c2_13_what_was_deleted_in_the_source_on_purpose_is_no_gap(face: Face) -
 
 
 def test_c2_14_a_node_does_not_get_its_own_records_through_a_router(face: Face) -> None:
-    """Two masters with a topic each, and routers both ways: no echo, and the cursor goes on."""
+    """Two masters have a topic each, with routers in both directions.
+
+    There is no echo, and the cursor moves on.
+    """
     for topic in ("east", "west"):
         face.put_topic(topic)
     route(face, "east", "west")
@@ -332,7 +338,7 @@ def test_c2_14_a_node_does_not_get_its_own_records_through_a_router(face: Face) 
 
 
 def test_c2_14_node_and_tag_are_dropped_on_request(face: Face) -> None:
-    """Each for itself."""
+    """Each can be dropped independently."""
     face.put_topic("feed")
     route(face, "feed", "no-node", preserve_node=False)
     route(face, "feed", "no-tag", preserve_tag=False)

@@ -1,4 +1,4 @@
-"""`client.watch` and `client.read` on a real broker: section 1.2 as a client meets it."""
+"""`client.watch` and `client.read` on a real broker (section 1.2 from the client's side)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from emulator import Emulator
-from protocol.clock import ManualClock
-from protocol.errors import NotFound, Unimplemented
-from subscriber import SubscriberClient, types
-from subscriber.feeds import CaughtUp, Gap, GapReason, Opened, Records, TopicDeleted
+from pullstream import SubscriberClient, types
+from pullstream.feeds import CaughtUp, Gap, GapReason, Opened, Records, TopicDeleted
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import NotFound, Unimplemented
 from tests.contract.watching import Frames, Held
 
 NEWS = "projects/p/topics/news"
@@ -21,8 +21,8 @@ OLDS = "projects/p/topics/olds"
 @pytest.fixture
 def client(emulator: Emulator) -> Iterator[SubscriberClient]:
     with SubscriberClient(endpoint=emulator.endpoint) as client:
-        client.put_feed(topic=NEWS, config={"cap_records": 10})
-        client.put_feed(topic=OLDS)
+        client.feeds.put(NEWS, {"cap_records": 10})
+        client.feeds.put(OLDS)
         yield client
 
 
@@ -36,10 +36,10 @@ def numbers(first: int, last: int) -> list[str]:
 def test_c2_15_one_watch_follows_256_topics_each_from_a_place_of_its_own(
     client: SubscriberClient,
 ) -> None:
-    """By one call: a broker that has no room for two streams would not notice."""
+    """It uses one call; the broker of this test has no room for a second stream."""
     topics = [f"projects/p/topics/many-{number:03}" for number in range(256)]
     for topic in topics:
-        client.append(topic, ["1", "2"])
+        client.feeds.append(topic, ["1", "2"])
     frames = Frames()
     client.watch({topic: n % 3 for n, topic in enumerate(topics)}, frames)
     frames.wait_for(lambda: len(frames.of(CaughtUp)) == 256)
@@ -51,15 +51,15 @@ def test_c2_15_one_watch_follows_256_topics_each_from_a_place_of_its_own(
 def test_c2_15_more_topics_or_none_are_refused_before_anything_is_sent(
     client: SubscriberClient,
 ) -> None:
-    """The limit is named."""
-    with pytest.raises(ValueError, match="257 topics; a watch has 1 to 256"):
+    """The error names the limit."""
+    with pytest.raises(ValueError, match="257 entries; a watch must have 1 to 256"):
         client.watch({f"{NEWS}-{number}": 0 for number in range(257)}, print)
-    with pytest.raises(ValueError, match="0 topics"):
+    with pytest.raises(ValueError, match="0 entries"):
         client.watch({}, print)
 
 
 def test_c2_15_an_unknown_topic_is_the_result(client: SubscriberClient) -> None:
-    """It is not tried again."""
+    """The future has the error, and the call is not retried."""
     frames = Frames()
     with pytest.raises(NotFound):
         client.watch({NEWS: 0, "projects/p/topics/none": 0}, frames).result(10)
@@ -67,29 +67,29 @@ def test_c2_15_an_unknown_topic_is_the_result(client: SubscriberClient) -> None:
 
 
 def test_a_server_that_has_no_feeds_is_told_as_such(foreign: str) -> None:
-    """Google's, say. Another attempt would not help."""
+    """Google's service is an example. The call is not retried."""
     with SubscriberClient(endpoint=foreign) as client:
         with pytest.raises(Unimplemented, match="no Watch, which is a call of pullstream's broker"):
             client.watch({NEWS: 0}, print).result(10)
         with pytest.raises(Unimplemented, match="no Read, which is a call of pullstream's broker"):
-            client.read(NEWS)
+            client.feeds.read(NEWS)
 
 
 def test_c2_16_a_tail_has_only_what_comes_after_it(client: SubscriberClient) -> None:
-    """And 0 has all that there still is."""
-    client.append(NEWS, numbers(1, 3))
+    """A watch from 0 receives all records that still exist."""
+    client.feeds.append(NEWS, numbers(1, 3))
     tail, whole = Frames(), Frames()
     client.watch({NEWS: "tail"}, tail)
     client.watch({NEWS: 0}, whole)
     tail.wait_for_caught_up()
-    client.append(NEWS, ["4"])
+    client.feeds.append(NEWS, ["4"])
     tail.wait_for_seqs(4)
     whole.wait_for_seqs(1, 2, 3, 4)
 
 
 def test_c2_17_frames_keep_to_the_limit(client: SubscriberClient) -> None:
-    """Each says which numbers were looked at for it."""
-    client.append(NEWS, numbers(1, 5))
+    """Each frame has the range of numbers that were examined for it."""
+    client.feeds.append(NEWS, numbers(1, 5))
     frames = Frames()
     client.watch({NEWS: 0}, frames, max_messages=2)
     frames.wait_for_caught_up()
@@ -108,14 +108,15 @@ def test_c2_17_frames_keep_to_the_limit(client: SubscriberClient) -> None:
 def test_c2_19_a_slow_handler_is_told_its_gap_before_the_next_records(
     client: SubscriberClient,
 ) -> None:
-    """Every number is accounted for, once, in order."""
+    """Every number is received or reported lost, once and in order."""
     held = Held()
     frames = Frames(held)
     client.watch({NEWS: 0}, frames)
     frames.wait_for_caught_up()
-    # So much that the window of the connection is full, and the feed goes on without the reader.
+    # Enough to fill the flow-control window of the connection, so that the feed continues without
+    # the reader.
     for _ in range(60):
-        client.append(NEWS, ["x" * 20_000] * 10)
+        client.feeds.append(NEWS, ["x" * 20_000] * 10)
     held.wait()
     held.release()
     frames.wait_for(lambda: 600 in frames.seqs())
@@ -125,8 +126,8 @@ def test_c2_19_a_slow_handler_is_told_its_gap_before_the_next_records(
 
 
 def test_c2_20_a_start_that_is_too_old_is_told_as_such(client: SubscriberClient) -> None:
-    """With what had removed the messages."""
-    client.append(NEWS, numbers(1, 30))
+    """The gap has the reason for which the records were removed."""
+    client.feeds.append(NEWS, numbers(1, 30))
     frames = Frames()
     client.watch({NEWS: 5}, frames)
     frames.wait_for_seqs(*range(21, 31))
@@ -137,11 +138,11 @@ def test_c2_20_a_start_that_is_too_old_is_told_as_such(client: SubscriberClient)
 def test_c2_20_a_topic_made_again_is_told_to_who_knew_the_old_one(
     client: SubscriberClient, emulator: Emulator
 ) -> None:
-    """By a position with its epoch, of a read or of a cursor."""
-    client.append(NEWS, numbers(1, 3))
-    position = client.read(NEWS).position
+    """The reader is recognised by a position with its epoch, from a read or a cursor."""
+    client.feeds.append(NEWS, numbers(1, 3))
+    position = client.feeds.read(NEWS).position
     emulator.inspect(lambda engine: engine.delete_topic(NEWS))
-    client.append(NEWS, numbers(1, 2))
+    client.feeds.append(NEWS, numbers(1, 2))
     frames = Frames()
     client.watch({NEWS: position}, frames)
     frames.wait_for_seqs(1, 2)
@@ -150,16 +151,16 @@ def test_c2_20_a_topic_made_again_is_told_to_who_knew_the_old_one(
 
 
 def test_c2_21_a_slow_handler_costs_other_readers_nothing(client: SubscriberClient) -> None:
-    """Nor another watch of the same client."""
+    """Another watch of the same client is not affected either."""
     held = Held()
     slow, fast = Frames(held), Frames()
     client.watch({NEWS: 0}, slow)
     client.watch({NEWS: 0, OLDS: 0}, fast)
     slow.wait_for_caught_up()
     for number in range(1, 31):
-        client.append(NEWS, ["x" * 20_000])
+        client.feeds.append(NEWS, ["x" * 20_000])
         fast.wait_for(lambda number=number: number in fast.seqs(NEWS))  # type: ignore[misc]
-    client.append(OLDS, ["a"])
+    client.feeds.append(OLDS, ["a"])
     fast.wait_for_seqs(1, topic=OLDS)
     assert fast.seqs(NEWS) == list(range(1, 31))
     held.wait()
@@ -172,13 +173,13 @@ def test_c2_21_a_slow_handler_costs_other_readers_nothing(client: SubscriberClie
 def test_c2_23_a_handler_that_stands_still_has_less_than_1_mib_on_its_way(
     client: SubscriberClient,
 ) -> None:
-    """Whatever was appended meanwhile: the rest is where it was, or lost and told."""
+    """However much is appended, the rest stays in the feed, or is lost and reported."""
     held = Held()
     frames = Frames(held)
     client.watch({NEWS: 0}, frames)
     frames.wait_for_caught_up()
     for _ in range(100):
-        client.append(NEWS, ["x" * 20_000] * 10)
+        client.feeds.append(NEWS, ["x" * 20_000] * 10)
     held.wait()
     held.release()
     frames.wait_for(lambda: 1000 in frames.seqs())
@@ -189,13 +190,13 @@ def test_c2_23_a_handler_that_stands_still_has_less_than_1_mib_on_its_way(
 
 
 def test_c2_23_a_handler_that_was_slow_gets_fewer_larger_frames(client: SubscriberClient) -> None:
-    """What gathered meanwhile comes together."""
+    """Records that have accumulated arrive together."""
     held = Held()
     frames = Frames(held)
     client.watch({OLDS: 0}, frames)
     frames.wait_for_caught_up()
     for number in range(200):
-        client.append(OLDS, [f"{number:>4}" + "x" * 10_000])
+        client.feeds.append(OLDS, [f"{number:>4}" + "x" * 10_000])
     held.wait()
     held.release()
     frames.wait_for(lambda: 200 in frames.seqs())
@@ -203,13 +204,13 @@ def test_c2_23_a_handler_that_was_slow_gets_fewer_larger_frames(client: Subscrib
     assert max(len(one.messages) for one in frames.of(Records)) >= 10
 
 
-# ---- what is in the frames -------------------------------------------------------------------
+# ---- content of frames -----------------------------------------------------------------------
 
 
 def test_c2_25_without_data_come_numbers_tags_and_nodes(client: SubscriberClient) -> None:
-    """For whoever wants to know only that there is something."""
+    """This is for readers that only need to know that there are new records."""
     attributes = {"tag": "public", "node": "a", "other": "x"}
-    client.append(NEWS, [{"data": b"large", "attributes": attributes}])
+    client.feeds.append(NEWS, [{"data": b"large", "attributes": attributes}])
     frames = Frames()
     client.watch({NEWS: 0}, frames, include_data=False)
     frames.wait_for_seqs(1)
@@ -218,8 +219,8 @@ def test_c2_25_without_data_come_numbers_tags_and_nodes(client: SubscriberClient
 
 
 def test_c2_26_caught_up_comes_after_the_backlog_of_each_topic(client: SubscriberClient) -> None:
-    """With the number and the time."""
-    client.append(NEWS, numbers(1, 3))
+    """It has the last number and the time."""
+    client.feeds.append(NEWS, numbers(1, 3))
     frames = Frames()
     client.watch({NEWS: 0, OLDS: 0}, frames)
     frames.wait_for_caught_up(2)
@@ -231,13 +232,13 @@ def test_c2_26_caught_up_comes_after_the_backlog_of_each_topic(client: Subscribe
 def test_c2_26_a_deleted_topic_ends_for_itself_and_the_last_one_ends_the_watch(
     client: SubscriberClient, emulator: Emulator
 ) -> None:
-    """The others go on."""
+    """The watches of the other topics continue."""
     frames = Frames()
     future = client.watch({NEWS: 0, OLDS: 0}, frames)
     frames.wait_for_caught_up(2)
     emulator.inspect(lambda engine: engine.delete_topic(NEWS))
     frames.wait_for(lambda: frames.of(TopicDeleted) == [TopicDeleted(NEWS)])
-    client.append(OLDS, ["a"])
+    client.feeds.append(OLDS, ["a"])
     frames.wait_for_seqs(1, topic=OLDS)
     assert future.running()
     emulator.inspect(lambda engine: engine.delete_topic(OLDS))
@@ -245,25 +246,25 @@ def test_c2_26_a_deleted_topic_ends_for_itself_and_the_last_one_ends_the_watch(
 
 
 def test_c2_26_who_names_its_node_gets_nothing_of_its_own(client: SubscriberClient) -> None:
-    """Only that it has caught up."""
-    client.append(NEWS, [{"data": b"mine", "attributes": {"node": "me"}}])
+    """It receives only CaughtUp."""
+    client.feeds.append(NEWS, [{"data": b"mine", "attributes": {"node": "me"}}])
     frames = Frames()
     future = client.watch({NEWS: 0}, frames, exclude_node="me")
     frames.wait_for_caught_up()
-    client.append(NEWS, [{"data": b"yours", "attributes": {"node": "you"}}])
+    client.feeds.append(NEWS, [{"data": b"yours", "attributes": {"node": "you"}}])
     frames.wait_for_seqs(2)
     assert frames.of(Gap) == []
     assert future.close()
 
 
 def test_c2_27_one_topic_serves_many_watches(client: SubscriberClient) -> None:
-    """Each has its own filter."""
+    """Each watch has its own filter."""
     some, other = Frames(), Frames()
     public = types.Position(after_seq=0, filter='attributes.tag = "public"')
     client.watch({NEWS: public}, some)
     client.watch({NEWS: 0}, other)
     for tag in ("public", "private"):
-        client.append(NEWS, [{"data": tag.encode(), "attributes": {"tag": tag}}])
+        client.feeds.append(NEWS, [{"data": tag.encode(), "attributes": {"tag": tag}}])
     other.wait_for_seqs(1, 2)
     some.wait_for_seqs(1)
 
@@ -272,52 +273,52 @@ def test_c2_27_one_topic_serves_many_watches(client: SubscriberClient) -> None:
 
 
 def test_c2_28_reading_on_from_a_position_reads_everything_once(client: SubscriberClient) -> None:
-    """With its filter, and until it is caught up."""
-    client.append(
+    """The read has a filter and continues until it is caught up."""
+    client.feeds.append(
         OLDS,
         [{"data": b"x", "attributes": {"tag": "ab"[number % 2]}} for number in range(10)],
     )
-    reading = client.read(OLDS, filter='attributes.tag = "a"', max_messages=2)
+    reading = client.feeds.read(OLDS, filter='attributes.tag = "a"', max_messages=2)
     seqs = [message.message_id for message in reading.messages]
     while not reading.caught_up:
-        reading = client.read(OLDS, after=reading.position, max_messages=2)
+        reading = client.feeds.read(OLDS, after=reading.position, max_messages=2)
         seqs += [message.message_id for message in reading.messages]
     assert seqs == ["1", "3", "5", "7", "9"]
     assert (reading.position.after_seq, reading.head_seq) == (10, 10)
 
 
 def test_c2_28_a_read_behind_a_loss_has_a_gap(client: SubscriberClient) -> None:
-    """Before the messages; without a loss there is none."""
-    client.append(NEWS, numbers(1, 12))
-    reading = client.read(NEWS)
+    """The gap comes before the records. A read without a loss has no gap."""
+    client.feeds.append(NEWS, numbers(1, 12))
+    reading = client.feeds.read(NEWS)
     assert reading.gap is not None
     assert (reading.gap.from_seq, reading.gap.to_seq, reading.gap.reason) == (1, 2, GapReason.CAP)
     assert reading.messages[0].message_id == "3"
-    assert client.read(NEWS, after=2).gap is None
+    assert client.feeds.read(NEWS, after=2).gap is None
 
 
 def test_c2_28_a_waiting_read_is_answered_by_the_next_message(client: SubscriberClient) -> None:
-    """From the tail, say, whose position the first read tells."""
-    start = client.read(NEWS, after="tail")
+    """The position is, for example, the tail that the first read returned."""
+    start = client.feeds.read(NEWS, after="tail")
     assert (list(start.messages), start.caught_up) == ([], True)
-    client.append(NEWS, ["a"])
-    assert client.read(NEWS, after=start.position, wait=20).messages[0].data == b"a"
+    client.feeds.append(NEWS, ["a"])
+    assert client.feeds.read(NEWS, after=start.position, wait=20).messages[0].data == b"a"
 
 
 def test_c2_7_an_append_with_a_key_is_carried_out_once(
     client: SubscriberClient, clock: ManualClock
 ) -> None:
-    """Within 120 s."""
-    first = client.append(NEWS, ["a", b"b"], idempotency_key="k")
-    again = client.append(NEWS, ["a", b"b"], idempotency_key="k")
+    """A repetition within 120 s is recognised."""
+    first = client.feeds.append(NEWS, ["a", b"b"], idempotency_key="k")
+    again = client.feeds.append(NEWS, ["a", b"b"], idempotency_key="k")
     assert (first.first_seq, first.last_seq, first.deduped) == (1, 2, False)
     assert (again.first_seq, again.last_seq, again.deduped, again.head_seq) == (1, 2, True, 2)
     clock.advance(121)
-    assert client.append(NEWS, ["a"], idempotency_key="k").first_seq == 3
+    assert client.feeds.append(NEWS, ["a"], idempotency_key="k").first_seq == 3
 
 
 def test_c2_8_an_append_can_ask_for_a_topic_that_exists(client: SubscriberClient) -> None:
-    """Otherwise it makes it."""
+    """By default an append creates the topic."""
     with pytest.raises(NotFound):
-        client.append("projects/p/topics/none", ["a"], create=False)
-    assert client.append("projects/p/topics/none", ["a"]).created
+        client.feeds.append("projects/p/topics/none", ["a"], create=False)
+    assert client.feeds.append("projects/p/topics/none", ["a"]).created

@@ -1,14 +1,14 @@
-"""Losses, which are always told: C2.19 to C2.21."""
+"""Gaps: every loss is reported (C2.19 to C2.21)."""
 
 from __future__ import annotations
 
-from protocol.clock import ManualClock
+from pullstream_protocol.clock import ManualClock
 from tests.contract.face import Face, WatchHandle, data_of, expect, next_records, texts
 from tests.contract.test_watch_resume import leave
 
 
 def caught_up_and_gone(face: Face, topic: str = "orders") -> WatchHandle:
-    """A watch that has everything, and whose reader is away."""
+    """Return a watch that is caught up and whose reader has disconnected."""
     watch = face.watch({topic: {"from_seq": 0}})
     while watch.next()[0] != "caught-up":
         pass
@@ -35,7 +35,7 @@ def test_c2_19_a_gap_is_told_before_the_next_records(face: Face) -> None:
 
 
 def test_c2_19_the_id_of_a_gap_is_past_it(face: Face) -> None:
-    """Whoever resumes with it is not told twice."""
+    """A reader that resumes with this ID does not get the gap again."""
     face.put_topic("orders", cap_records=1)
     face.append("orders", texts(1, 2, 3))
     watch = face.watch({"orders": {"from_seq": 0}})
@@ -67,7 +67,10 @@ def test_c2_20_the_reason_is_cap_ttl_or_both(face: Face, clock: ManualClock) -> 
 
 
 def test_c2_20_a_position_that_was_too_old_when_it_came_is_told_as_such(face: Face) -> None:
-    """With the true reason beside it; 0 too, where the oldest there was is gone."""
+    """The gap has the true reason.
+
+    This also holds for position 0 if the oldest records are gone.
+    """
     face.put_topic("orders", cap_records=2)
     face.append("orders", texts(1, 2, 3, 4))
     for position, gap_from in ((0, 1), (1, 2)):

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from protocol.clock import ManualClock
+from pullstream_protocol.clock import ManualClock
 from tests.contract.face import Face, WatchHandle, data_of, expect, texts
 
 
 def idle_watch(face: Face, **options: Any) -> WatchHandle:
-    """A watch that has just said that there is no more."""
+    """Return a watch that has just reported CaughtUp."""
     face.put_topic("orders")
     watch = face.watch({"orders": {"tail": True}}, **options)
     expect(watch, "caught-up")
@@ -23,7 +23,7 @@ def test_c2_22_after_15_s_of_silence_comes_a_heartbeat(face: Face, clock: Manual
     clock.advance(14.9)
     face.append("orders", texts("data"))
     assert data_of(watch.next()) == ["data"]
-    # That was a sign of life as well.
+    # The record was a sign of life as well.
     clock.advance(14.9)
     face.append("orders", texts("more"))
     assert data_of(watch.next()) == ["more"]
@@ -48,7 +48,7 @@ def test_c2_22_the_interval_is_between_1_s_and_60_s(
 ) -> None:
     watch = idle_watch(face, heartbeat_ms=asked_ms)
     clock.advance(seconds - 0.01)
-    # What comes first shows that no heartbeat has.
+    # If a heartbeat had been sent, it would come before this record.
     face.append("orders", texts("first"))
     assert data_of(watch.next()) == ["first"]
     clock.advance(seconds)

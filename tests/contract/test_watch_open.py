@@ -1,4 +1,4 @@
-"""Beginning a watch, and its frames: C2.15 to C2.17, C2.25 to C2.27."""
+"""Opening a watch, and its frames: C2.15 to C2.17, C2.25 to C2.27."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_c2_26_caught_up_comes_when_the_backlog_ends_and_not_with_each_record(fa
     for number in (3, 4):
         face.append("orders", texts(number))
         assert data_of(watch.next()) == [number]
-    # Behind again, by more than one event has room for.
+    # The reader is behind again, by more records than fit into one event.
     face.append("orders", texts(*range(300)))
     expect(watch, "record", "record", "caught-up")
 
@@ -152,7 +152,7 @@ def test_c2_26_a_deleted_topic_ends_for_itself_alone(face: Face) -> None:
     expect(watch, "caught-up", "caught-up")
     face.delete_topic("doomed")
     assert watch.next()[::2] == ("topic-deleted", {"topic": "doomed"})
-    # One that is made again under the name is another.
+    # A topic created again with the same name is a different topic.
     face.append("doomed", texts("new life"))
     face.append("other", texts("goes on"))
     assert data_of(watch.next()) == ["goes on"]
@@ -163,7 +163,7 @@ def test_c2_26_who_names_its_node_gets_nothing_of_its_own(face: Face) -> None:
     watch = face.watch({"orders": {"from_seq": 0}}, node="a")
     assert watch.next()[::2] == ("caught-up", {"topic": "orders", "head_seq": 2})
     face.append("orders", [{"data": 3, "node": "a"}])
-    # Nothing to read, but it may resume behind it.
+    # There are no records to read, but the reader may resume after this position.
     assert watch.next()[::2] == ("caught-up", {"topic": "orders", "head_seq": 3})
     face.append("orders", [{"data": 4, "node": "b"}])
     assert data_of(watch.next()) == [4]

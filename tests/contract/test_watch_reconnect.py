@@ -1,4 +1,4 @@
-"""`client.watch` when its stream breaks: nothing is lost, and nothing comes twice."""
+"""`client.watch` after a broken stream: no record is lost, and none comes twice."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import grpc
 
-from emulator import Emulator
-from protocol.clock import ManualClock
-from protocol.messages import feeds_pb2 as feeds
-from protocol.rpcs import BY_METHOD
-from subscriber import SubscriberClient, WatchFuture
-from subscriber.feeds import Opened
-from subscriber.feeds.watch import Watch, frame_calls
-from subscriber.feeds.watch_session import WatchSession
-from subscriber.streaming.state import SubscriptionState
+from pullstream import SubscriberClient, WatchFuture
+from pullstream.feeds import Opened
+from pullstream.feeds.watch_reader import WatchReader, frame_calls
+from pullstream.feeds.watch_session import WatchSession
+from pullstream.runtime.lifecycle import SubscriptionState
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.rpcs import BY_METHOD
 from tests.contract.watching import Frames, Held
 from tests.subscriber.streaming.fakes import eventually
 
@@ -26,17 +26,17 @@ OLDS = "projects/p/topics/olds"
 
 
 def append(emulator: Emulator, topic: str, *data: str) -> None:
-    """Append by somebody who is connected anew."""
+    """Append a record over a new connection."""
     with SubscriberClient(endpoint=emulator.endpoint) as client:
-        client.append(topic, data)
+        client.feeds.append(topic, data)
 
 
 @contextmanager
 def watched(emulator: Emulator, frames: Frames) -> Iterator[WatchFuture]:
-    """A watch of the tails of two feeds, which has begun."""
+    """Yield a started watch of the tails of two feeds."""
     with SubscriberClient(endpoint=emulator.endpoint) as client:
-        client.put_feed(topic=NEWS)
-        client.put_feed(topic=OLDS)
+        client.feeds.put(NEWS)
+        client.feeds.put(OLDS)
         future = client.watch({NEWS: "tail", OLDS: "tail"}, frames)
         frames.wait_for_caught_up(2)
         yield future
@@ -45,7 +45,10 @@ def watched(emulator: Emulator, frames: Frames) -> Iterator[WatchFuture]:
 
 
 def test_c2_24_a_watch_goes_on_when_its_broker_is_back() -> None:
-    """In the same session. What was appended meanwhile is there, and the handler was told."""
+    """The session is the same.
+
+    The watch delivers the records appended meanwhile and notifies the handler.
+    """
     frames = Frames()
     with Emulator() as emulator, watched(emulator, frames):
         append(emulator, NEWS, "1", "2")
@@ -60,8 +63,11 @@ def test_c2_24_a_watch_goes_on_when_its_broker_is_back() -> None:
 
 
 def test_c2_24_a_watch_goes_on_when_its_broker_has_forgotten_it(tmp_path: Path) -> None:
-    """A restart on a data directory ends all sessions: another begins behind the last handled
-    frame, and one that has handled none where the first began."""
+    """A restart on a data directory ends all sessions.
+
+    A watch that has handled frames starts another session after the last one of them. A watch that
+    has handled none starts at its original positions.
+    """
     held = Held()
     frames, slow = Frames(), Frames(held)
     with (
@@ -85,13 +91,15 @@ def test_c2_24_a_watch_goes_on_when_its_broker_has_forgotten_it(tmp_path: Path) 
 
 
 @contextmanager
-def timed(emulator: Emulator, clock: ManualClock, frames: Frames) -> Iterator[Watch]:
-    """A watch of one feed, whose client has the broker's clock; heartbeats come after 15 s."""
+def timed(emulator: Emulator, clock: ManualClock, frames: Frames) -> Iterator[WatchReader]:
+    """Yield a watch of one feed. Its client uses the broker's clock; heartbeats come after 15 s."""
     append(emulator, NEWS, "1")
     with grpc.insecure_channel(emulator.endpoint) as channel:
         spec = feeds.WatchSpec()
         spec.topics[NEWS].after_seq = 0
-        watch = Watch(frame_calls(channel), WatchSession(spec), frames, heartbeat=15, clock=clock)
+        watch = WatchReader(
+            frame_calls(channel), WatchSession(spec), frames, heartbeat=15, clock=clock
+        )
         watch.start()
         frames.wait_for_caught_up()
         yield watch
@@ -101,7 +109,10 @@ def timed(emulator: Emulator, clock: ManualClock, frames: Frames) -> Iterator[Wa
 def test_c2_22_a_watch_leaves_a_stream_that_is_silent_for_two_heartbeats(
     clock: ManualClock,
 ) -> None:
-    """The broker is there, and nothing comes through; then it comes by another stream."""
+    """The broker runs, but its frames do not arrive.
+
+    After the reconnection they arrive on another stream.
+    """
     frames = Frames()
     with (
         Emulator(clock=clock, relay=True) as emulator,
@@ -121,7 +132,7 @@ def test_c2_22_a_watch_leaves_a_stream_that_is_silent_for_two_heartbeats(
 
 
 def test_c2_22_heartbeats_keep_a_silent_watch(clock: ManualClock) -> None:
-    """Each begins the time of the watchdog anew, and the handler hears nothing of it."""
+    """Each heartbeat restarts the watchdog's timer. The handler is not called."""
     frames = Frames()
     with Emulator(clock=clock) as emulator, timed(emulator, clock, frames) as watch:
         told = len(frames.all)
@@ -132,27 +143,27 @@ def test_c2_22_heartbeats_keep_a_silent_watch(clock: ManualClock) -> None:
         assert len(frames.all) == told
 
 
-def waits_since(watch: Watch, moment: float) -> bool:
-    """Whether something has come at this moment, and the watch waits for more."""
+def waits_since(watch: WatchReader, moment: float) -> bool:
+    """Return whether something has arrived at this moment, and the watch waits for more."""
     return watch._watchdog._waiting_since == moment
 
 
 def test_c2_23_a_handler_that_stood_still_for_long_comes_back(
     emulator: Emulator, clock: ManualClock
 ) -> None:
-    """After 30 s the broker has ended its stream. Every number comes, or is told to be lost."""
+    """After 30 s the broker ends its stream. Every number is received or reported lost."""
     held = Held()
     frames = Frames(held)
     with SubscriberClient(endpoint=emulator.endpoint) as client:
-        client.put_feed(topic=NEWS, config={"cap_records": 10})
+        client.feeds.put(NEWS, {"cap_records": 10})
         future = client.watch({NEWS: 0}, frames)
         frames.wait_for_caught_up()
         for _ in range(60):
-            client.append(NEWS, ["x" * 20_000] * 10)
+            client.feeds.append(NEWS, ["x" * 20_000] * 10)
         held.wait()
         clock.advance(5)
         clock.advance(25)
-        eventually(lambda: client.get_feed(topic=NEWS).watchers == 0)
+        eventually(lambda: client.feeds.get(NEWS).watchers == 0)
         held.release()
         frames.wait_for(lambda: 600 in frames.seqs())
         assert frames.accounted() == list(range(1, 601))
@@ -161,7 +172,7 @@ def test_c2_23_a_handler_that_stood_still_for_long_comes_back(
 
 
 def test_c2_18_a_token_resumes_in_another_program() -> None:
-    """Behind the last frame that was handled, in every topic."""
+    """The watch continues after the last handled frame in every topic."""
     frames, others = Frames(), Frames()
     with Emulator() as emulator:
         with watched(emulator, frames) as future:
@@ -175,12 +186,12 @@ def test_c2_18_a_token_resumes_in_another_program() -> None:
             others.wait_for_seqs(1, topic=OLDS)
 
 
-# ---- frames that were sent, and lost with their stream -------------------------------------------
+# ---- frames that were sent and lost with their stream --------------------------------------------
 
 
 @contextmanager
 def raw_watches(emulator: Emulator) -> Iterator[Callable[..., Any]]:
-    """What begins Watch calls, whose frames are left as they are."""
+    """Yield a function that begins Watch calls and leaves their frames unparsed."""
     rpc = BY_METHOD["Watch"]
     with grpc.insecure_channel(emulator.endpoint) as channel:
         begin: Any = channel.unary_stream(
@@ -192,7 +203,7 @@ def raw_watches(emulator: Emulator) -> Iterator[Callable[..., Any]]:
 
 
 def test_c2_24_a_deleted_topic_is_told_again_on_the_next_stream(emulator: Emulator) -> None:
-    """The reader may not have heard of it."""
+    """The reader may not have received the first report."""
     append(emulator, NEWS, "1")
     append(emulator, OLDS, "1")
     with raw_watches(emulator) as watch:
@@ -207,10 +218,10 @@ def test_c2_24_a_deleted_topic_is_told_again_on_the_next_stream(emulator: Emulat
 
 
 def test_c2_20_a_topic_made_again_is_told_again_on_the_next_stream(emulator: Emulator) -> None:
-    """Nor does the session go on ahead of a token of the topic's former life."""
+    """The session does not move past a token of the topic's former life."""
     append(emulator, NEWS, "1", "2")
     with SubscriberClient(endpoint=emulator.endpoint) as client:
-        position = client.read(NEWS).position
+        position = client.feeds.read(NEWS).position
     emulator.inspect(lambda engine: engine.delete_topic(NEWS))
     append(emulator, NEWS, "1")
     with raw_watches(emulator) as watch:

@@ -1,4 +1,4 @@
-"""Coming back: C2.18, C2.24."""
+"""Resuming a watch: C2.18, C2.24."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from emulator import Emulator
-from protocol.clock import ManualClock
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
 from tests.contract.face import Face, FaceError, WatchHandle, data_of, expect, next_records, texts
 
 
 def leave(face: Face, watch: WatchHandle, topic: str = "orders") -> None:
-    """End the stream, and wait until the broker knows."""
+    """End the stream, and wait until the broker has noticed."""
     watch.close()
     while face.get_topic(topic)["watchers"]:
         pass
 
 
 def by_topic(watch: WatchHandle) -> dict[str, list[Any]]:
-    """What comes until both topics are caught up."""
+    """Return the events until both topics are caught up, by topic."""
     found: dict[str, list[Any]] = {"one": [], "two": []}
     caught_up: set[str] = set()
     while len(caught_up) < 2:
@@ -35,7 +35,7 @@ def test_c2_18_an_id_stands_for_the_positions_in_all_topics(face: Face) -> None:
     face.append("one", texts(1, 2, 3))
     face.append("two", texts("a", "b", "c"))
     watch = face.watch({"one": {"from_seq": 0}, "two": {"from_seq": 0}}, limit=1)
-    # One of each in turn.
+    # The topics alternate.
     events = expect(watch, "record", "record", "record")
     assert [data_of(event) for event in events] == [[1], ["a"], [2]]
     watch.reopen(last_event_id=events[2][1])
@@ -55,7 +55,7 @@ def test_c2_18_each_event_resumes_exactly_behind_itself(face: Face) -> None:
 
 
 def test_c2_18_an_id_takes_back_and_never_ahead(face: Face) -> None:
-    """The session's own positions are what counts."""
+    """A token cannot move the session past its own positions."""
     face.append("orders", texts(1))
     watch = face.watch({"orders": {"from_seq": 0}})
     expect(watch, "record", "caught-up")
@@ -135,7 +135,7 @@ def test_c2_24_an_unknown_session_is_not_found(face: Face) -> None:
 
 
 def test_c2_24_the_time_counts_from_the_end_of_the_stream(face: Face, clock: ManualClock) -> None:
-    """An open stream never expires, and each new one begins the time anew."""
+    """An open stream never expires. The timer restarts when a stream ends."""
     face.put_topic("orders")
     watch = face.watch({"orders": {"tail": True}})
     expect(watch, "caught-up")
@@ -165,7 +165,7 @@ def test_c2_24_a_resumed_session_is_told_what_was_lost_meanwhile(face: Face) -> 
 def test_c2_24_a_broker_that_stops_ends_its_streams_for_a_while(
     face: Face, emulator: Emulator
 ) -> None:
-    """Clients take it for a reason to come back."""
+    """Clients reconnect after such an end."""
     face.put_topic("orders")
     watch = face.watch({"orders": {"tail": True}})
     expect(watch, "caught-up")

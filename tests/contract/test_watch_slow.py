@@ -1,4 +1,4 @@
-"""Readers that do not keep up: C2.21, C2.23. Over gRPC, by a reader that takes nothing at all."""
+"""Slow readers (C2.21, C2.23), tested over gRPC with a reader that reads nothing."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 import grpc
 import pytest
 
-from emulator import Emulator
-from protocol.clock import ManualClock
-from protocol.messages import feeds_pb2 as feeds
-from protocol.rpcs import BY_METHOD
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.rpcs import BY_METHOD
 from tests.contract.face import texts
 from tests.contract.grpc_face import GrpcFace
 from tests.contract.grpc_forms import topic_path
 
 LARGE = "x" * 20_000
 
-# What a client of watches should set: without it gRPC buffers megabytes for a reader that stalls.
+# Recommended for clients of watches. Without it gRPC buffers megabytes for a stalled reader.
 SMALL_WINDOW = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65536))
 
 
 class StallingReader:
-    """A watch whose frames are read one by one, when the test wants one."""
+    """A watch whose frames are read one by one, on request of the test."""
 
     def __init__(self, endpoint: str, request: feeds.WatchRequest) -> None:
         self._channel = grpc.insecure_channel(
@@ -47,7 +47,7 @@ class StallingReader:
         return frame
 
     def until_caught_up(self, topic: str) -> list[feeds.Frame]:
-        """Frames of one topic up to its CaughtUp."""
+        """Return the frames of one topic up to its CaughtUp."""
         frames: list[feeds.Frame] = []
         while True:
             frame = self.next()
@@ -57,7 +57,7 @@ class StallingReader:
                 frames.append(frame)
 
     def until_its_end(self) -> tuple[list[feeds.Frame], grpc.StatusCode]:
-        """The frames that are left of a stream that the broker has ended, and its status."""
+        """Return the remaining frames and the status of a stream that the broker has ended."""
         frames: list[feeds.Frame] = []
         try:
             while True:
@@ -71,7 +71,7 @@ class StallingReader:
 
 
 class Stage:
-    """A feed `orders`, a reader of it that stalls, and writers that do not."""
+    """A feed `orders`, a stalled reader, and writers that continue."""
 
     def __init__(self, emulator: Emulator, clock: ManualClock) -> None:
         self.clock = clock
@@ -99,7 +99,7 @@ class Stage:
             self.face.append(topic, [{"data": [number, LARGE]}])
 
     def wait_until_slow(self, caplog: pytest.LogCaptureFixture) -> None:
-        """Let time pass until the broker has found that a reader takes nothing."""
+        """Advance the clock until the broker has found that a reader reads nothing."""
         while not any("has taken nothing for 5 s" in text for text in caplog.messages):
             self.clock.advance(1)
 
@@ -141,7 +141,7 @@ def test_c2_23_what_a_slow_reader_did_not_take_comes_in_fewer_larger_events(stag
 def test_c2_23_a_reader_that_takes_nothing_is_given_up_and_its_session_stays(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After 5 s it is logged, after 30 s the stream ends."""
+    """After 5 s a warning is logged, and after 30 s the stream ends."""
     stage.face.put_topic("orders")
     reader = stage.watch("orders")
     stage.append_singly(200)
@@ -170,7 +170,7 @@ def test_c2_23_a_stuck_reader_of_a_small_topic_is_told_what_it_lost(
     resumed = stage.resume(reader, reader.token).until_caught_up("orders")
     gap = next(frame.gap for frame in resumed if frame.HasField("gap"))
     assert (gap.to_seq, gap.earliest_seq) == (290, 291)
-    # Whatever was not read before is either in the gap or comes now: nothing is lost silently.
+    # Every record that was not read is in the gap or comes now, so no loss is silent.
     told = set(got) | set(range(gap.from_seq - 1, gap.to_seq)) | set(numbers(resumed))
     assert told >= set(range(300))
     assert numbers(resumed)[-10:] == list(range(290, 300))
@@ -189,7 +189,7 @@ def test_c2_21_a_slow_reader_holds_up_nobody_else(stage: Stage) -> None:
 
 
 def test_c2_21_a_hot_topic_does_not_keep_the_others_waiting(stage: Stage) -> None:
-    """Each has one event a turn."""
+    """Each topic has one event per turn."""
     stage.face.put_topic("hot")
     stage.face.put_topic("quiet")
     reader = stage.watch("hot", "quiet")
@@ -206,12 +206,12 @@ def test_c2_21_a_hot_topic_does_not_keep_the_others_waiting(stage: Stage) -> Non
 def test_c2_23_a_stalled_reader_costs_less_than_a_mebibyte(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What the broker has handed to the transport and nobody has read, however much there is."""
+    """This limits the bytes that the broker has sent and the client has not read."""
     stage.face.put_topic("orders")
     reader = stage.watch("orders")
     for _ in range(40):
         stage.face.append("orders", texts(*[LARGE] * 20))
     stage.wait_until_slow(caplog)
-    # Where the session stands is what was handed over.
+    # The session's position is the last frame that was passed to the transport.
     handed_over = stage.resume(reader).opened.topics[topic_path("orders")].after_seq
     assert 0 < handed_over * len(LARGE) < 2**20

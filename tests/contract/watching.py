@@ -1,4 +1,4 @@
-"""A watch under test, by the SDK: what its handler got, in order."""
+"""Test equipment for watches of the SDK: handlers that record their frames."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from protocol.clock import SYSTEM_CLOCK
-from subscriber.feeds import CaughtUp, Frame, Gap, Records
+from pullstream.feeds import CaughtUp, Frame, Gap, Records
+from pullstream_protocol.clock import SYSTEM_CLOCK
 from tests.contract.face import PATIENCE
 
 F = TypeVar("F")
 
 
 class Frames:
-    """A handler that keeps each frame, then does what it was given."""
+    """A handler that records each frame and then calls the given function."""
 
     def __init__(self, then: Callable[[Frame], object] = lambda frame: None) -> None:
         self._then = then
@@ -28,7 +28,7 @@ class Frames:
         self._then(frame)
 
     def of(self, kind: type[F], topic: str | None = None) -> list[F]:
-        """Those of one kind, and of one topic."""
+        """Return the frames of one kind and one topic."""
         some = [frame for frame in self.all if isinstance(frame, kind)]
         return [one for one in some if topic is None or getattr(one, "topic", None) == topic]
 
@@ -39,7 +39,7 @@ class Frames:
         return [one.data for some in self.of(Records, topic) for one in some.messages]
 
     def accounted(self, topic: str | None = None) -> list[int]:
-        """Every number that came, or was told to be lost, in the order of telling."""
+        """Return every received or lost number, in the order of the frames."""
         found: list[int] = []
         for frame in self.all:
             if topic is not None and getattr(frame, "topic", topic) != topic:
@@ -51,7 +51,7 @@ class Frames:
         return found
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Return when `condition`, which looks at these frames, holds."""
+        """Wait until `condition`, which looks at these frames, is true."""
         deadline = SYSTEM_CLOCK.monotonic() + PATIENCE
         with self._changed:
             while not condition():
@@ -68,7 +68,7 @@ class Frames:
 
 
 class Held:
-    """Lets a handler stand still at its first records until it is released."""
+    """Blocks a handler at its first records until it is released."""
 
     def __init__(self) -> None:
         self._stands = threading.Event()
@@ -80,7 +80,7 @@ class Held:
             assert self._go.wait(PATIENCE)
 
     def wait(self) -> None:
-        """Return when the handler stands still."""
+        """Wait until the handler blocks."""
         assert self._stands.wait(PATIENCE)
 
     def release(self) -> None:

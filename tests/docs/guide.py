@@ -15,20 +15,20 @@ _PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Import:
-    """A row of the table: how an import line began, and how it begins now."""
+    """A row of the table: the old and the new beginning of an import line."""
 
     before: str
     after: str
 
 
 def imports() -> list[Import]:
-    """The table of imports; `...` stands for any names."""
+    """Return the table of imports. `...` means any names."""
     rows = _IMPORT_ROW.findall(GUIDE.read_text(encoding="utf-8"))
     return [Import(before.removesuffix("..."), after.removesuffix("...")) for before, after in rows]
 
 
 def snippets() -> dict[str, str]:
-    """The Python block of each section that has one, by the section's heading."""
+    """Return the Python block of each section that has one, by the section's heading."""
     found = {}
     for section in _SNIPPET.finditer(GUIDE.read_text(encoding="utf-8")):
         blocks = _PYTHON.findall(section["text"])
@@ -39,7 +39,7 @@ def snippets() -> dict[str, str]:
 
 
 def as_before(snippet: str) -> str:
-    """The snippet as it was written for the official client: the imports of the table undone."""
+    """Return the snippet in the form for the official client, with the old imports of the table."""
     lines = []
     for line in snippet.splitlines():
         row = next((row for row in imports() if line.startswith(row.after)), None)

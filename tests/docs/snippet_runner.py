@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from emulator import Emulator
-from subscriber import SubscriberClient, TopicAdminClient
+from pullstream import SubscriberClient, TopicAdminClient
+from pullstream_emulator import Emulator
 
 from .guide import as_before, snippets
 
@@ -16,20 +16,20 @@ TOPIC = f"projects/{PROJECT}/topics/orders"
 DEAD_LETTERS = f"projects/{PROJECT}/topics/dead-letters"
 SUBSCRIPTION = f"projects/{PROJECT}/subscriptions/billing"
 
-# A subscription that a snippet opens for so many seconds is long enough on a quiet machine.
+# The seconds for which a snippet keeps a subscription open. Enough on a quiet machine.
 TIMEOUT = 0.5
-# On a busy one it is opened again, each time for twice as long.
+# On a busy machine the snippet is run again, each time for twice as long.
 ATTEMPTS = 7
 PATIENCE = 30.0
-# Between two looks at a future, which tells nobody that it was cancelled.
+# The seconds between two looks at a future, which does not report its cancellation.
 POLL = 0.02
 
 
 class SnippetRunner:
-    """Owns what the snippets find around them, and what they leave behind.
+    """Owns the names that the snippets use, and cleans up after them.
 
-    `processed` has the data of the messages that came to the snippets' `process`, in that order.
-    `process` says what to do with the message, and may be replaced by a test.
+    `processed` has the data of the messages that the snippets' `process` got, in order. `process`
+    settles the message, and a test may replace it.
     """
 
     def __init__(self, broker: Emulator, *, with_google: bool) -> None:
@@ -46,15 +46,21 @@ class SnippetRunner:
         self._topics.create_topic(name=DEAD_LETTERS)
 
     def subscription(self, **settings: Any) -> None:
-        """Make the subscription that the snippets use, where they do not make it themselves."""
+        """Create the subscription that the snippets use, where they do not create it themselves."""
         self._client.create_subscription(request={"name": SUBSCRIPTION, "topic": TOPIC, **settings})
 
+    def take_back(self, message: Any) -> None:
+        """End the lease of a message, so that its ack id is no longer valid."""
+        self._client.modify_ack_deadline(
+            subscription=SUBSCRIPTION, ack_ids=[message.ack_id], ack_deadline_seconds=0
+        )
+
     def describe(self) -> Any:
-        """The subscription as the broker has it."""
+        """Return the subscription as the broker has it."""
         return self._client.get_subscription(subscription=SUBSCRIPTION)
 
     def subscriptions(self) -> list[str]:
-        """The names of all subscriptions that are there."""
+        """Return the names of all subscriptions."""
         return [one.name for one in self._client.list_subscriptions(project=f"projects/{PROJECT}")]
 
     def publish(self, *data: bytes, key: str = "", **attributes: str) -> list[str]:
@@ -65,7 +71,7 @@ class SnippetRunner:
         )
 
     def pull(self) -> list[bytes]:
-        """What another client gets at this moment."""
+        """Return the messages that another client gets now."""
         response = self._client.pull(
             subscription=SUBSCRIPTION, max_messages=100, return_immediately=True
         )
@@ -73,11 +79,11 @@ class SnippetRunner:
 
     @property
     def backlog(self) -> int:
-        """Messages that are not acknowledged for good."""
+        """Return the number of messages that are not acknowledged."""
         return self.broker.backlog(SUBSCRIPTION)
 
     def run(self, title: str, *, timeout: float = TIMEOUT) -> None:
-        """Run the snippet under a heading, as it stands or as it was before."""
+        """Run the snippet under a heading, in its current form or with Google's imports."""
         code = snippets()[title]
         self.close_snippet()
         self.names = {
@@ -91,7 +97,7 @@ class SnippetRunner:
         exec(compile(as_before(code) if self.with_google else code, title, "exec"), self.names)
 
     def run_until(self, done: Callable[[], bool], title: str) -> None:
-        """Run a snippet that receives for a while, again if that was too short for this machine."""
+        """Run a receiving snippet, and run it longer if the time was too short for this machine."""
         for attempt in range(ATTEMPTS):
             self.run(title, timeout=TIMEOUT * 2**attempt)
             if done():
@@ -99,7 +105,7 @@ class SnippetRunner:
         raise AssertionError(f"{title}: not done after {ATTEMPTS} runs")
 
     def wait_for_processed(self, count: int) -> list[bytes]:
-        """The data of what was processed, as soon as it is so many messages."""
+        """Return the data of the processed messages as soon as there are this many."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.processed) >= count, PATIENCE)
             return list(self.processed)
@@ -110,7 +116,7 @@ class SnippetRunner:
             assert not self._closed.wait(POLL), "the snippet did not cancel"
 
     def close_snippet(self) -> None:
-        """End what the last snippet left running."""
+        """Stop everything that the last snippet left running."""
         if "future" in self.names:
             self.names["future"].cancel()
             self.names["future"].exception(PATIENCE)

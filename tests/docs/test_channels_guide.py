@@ -1,4 +1,4 @@
-"""docs/channels.md keeps its word: its programs run, one after the other."""
+"""Tests of docs/channels.md: its programs run, one after the other."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from emulator import Emulator
-from emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
-from subscriber import TopicAdminClient
+from pullstream import TopicAdminClient
+from pullstream_emulator import Emulator
+from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
 from tests.contract.channel_peers import BareSubscriber, data_of, statistics
 from tests.subscriber.streaming.fakes import eventually
 
@@ -46,7 +46,7 @@ def test_the_listener_hears_its_key(
 
 
 def test_the_second_program_keeps_the_newest_only(pubsub_emulator: Emulator, topic: str) -> None:
-    """While nobody takes them, one message of a key is kept."""
+    """While there is no poll, one message of a key is kept."""
     held = pubsub_emulator.faults.drop("Poll")
     names: dict[str, Any] = {"topic": topic}
     exec(LOSSES, names)
@@ -60,7 +60,7 @@ def test_the_second_program_keeps_the_newest_only(pubsub_emulator: Emulator, top
 
 
 def test_a_server_becomes_a_publisher() -> None:
-    """Of channels that nobody has declared."""
+    """Its channels need no declaration."""
     names: dict[str, Any] = {}
     exec(PUBLISH, names)
     publisher = names["publisher"]

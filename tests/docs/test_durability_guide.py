@@ -1,4 +1,4 @@
-"""docs/durability.md keeps its word: its program runs, its table is complete."""
+"""Tests of docs/durability.md: its program runs, its table is complete."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator import Emulator
-from emulator.storage.durability import LABEL, Durability
+from pullstream_emulator import Emulator
+from pullstream_emulator.engine.settings.durability import LABEL, Durability
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "durability.md").read_text(encoding="utf-8")
 
@@ -16,7 +16,7 @@ GUIDE = (Path(__file__).parents[2] / "docs" / "durability.md").read_text(encodin
 def test_what_its_program_makes_is_there_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the class that it asks for."""
+    """It has the requested durability class."""
     monkeypatch.chdir(tmp_path)
     (program,) = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
     exec(program, {})
@@ -26,6 +26,6 @@ def test_what_its_program_makes_is_there_afterwards(
 
 
 def test_every_class_stands_in_the_table() -> None:
-    """By the name that the option and the label take."""
+    """The names are those of the option and the label."""
     named = re.findall(r"^\| `(\w+)`", GUIDE, re.MULTILINE)
     assert named == [each.value for each in Durability]

@@ -1,4 +1,4 @@
-"""docs/emulator.md: what its table says of the broker is backed by tests, and its example runs."""
+"""Tests of docs/emulator.md: tests support the claims of its table, and its example runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = TESTS.parent / "docs" / "emulator.md"
 
 @dataclass(frozen=True)
 class Row:
-    """A feature, what the page says of the broker, and the test that it names."""
+    """A feature, the page's claim about the broker, and the named test."""
 
     feature: str
     ours: str
@@ -33,14 +33,14 @@ CLAIMS = [row for row in rows() if row.ours.startswith(("yes", "partly"))]
 
 
 def test_the_table_is_read() -> None:
-    """A page that was written anew must not pass because nothing of it is looked at."""
+    """Otherwise a rewritten page could pass because no row is found."""
     assert len(CLAIMS) > 30
     assert {"yes", "stored"} <= {row.ours for row in rows()}
 
 
 @pytest.mark.parametrize("row", CLAIMS, ids=lambda row: row.feature)
 def test_every_claim_names_a_test(row: Row) -> None:
-    """One that is there under that name."""
+    """The test must exist under that name."""
     named = re.fullmatch(r"(?P<file>[\w/]+\.py)::(?P<test>test_\w+)", row.test)
     assert named, f"{row.feature}: {row.test!r} names no test"
     tree = ast.parse((TESTS / named["file"]).read_text(encoding="utf-8"))
@@ -50,6 +50,5 @@ def test_every_claim_names_a_test(row: Row) -> None:
 
 
 def test_the_example_runs() -> None:
-    """As it stands."""
     (example,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     exec(compile(example, PAGE.name, "exec"), {})

@@ -1,4 +1,4 @@
-"""docs/faults.md keeps its word: its tables are complete, its commands are understood."""
+"""Tests of docs/faults.md: its tables are complete, its commands are valid."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from emulator.faults import Faults
-from emulator.faults.request import KINDS, FaultRequest
+from pullstream_emulator.faults import Faults
+from pullstream_emulator.faults.request import KINDS, FaultRequest
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "faults.md").read_text(encoding="utf-8")
 
 
 def test_every_fault_stands_in_the_table() -> None:
-    """Those that set something; with arguments that it takes."""
+    """The table has each method that sets a fault, with valid arguments."""
     calls = re.findall(r"^\| `(\w+\(.*?\))` \|", GUIDE, re.MULTILINE)
     documented = {call.partition("(")[0] for call in calls}
     setting = {
@@ -27,7 +27,7 @@ def test_every_fault_stands_in_the_table() -> None:
 
 
 def test_every_kind_stands_in_the_table() -> None:
-    """By its name on the command line."""
+    """Kinds have their names on the command line."""
     rows = GUIDE.partition("\n| kind |")[2].splitlines()[2:]
     cells = [row.split("|")[1] for row in rows if row.startswith("|")]
     assert {kind for cell in cells for kind in re.findall(r"`([a-z-]+)`", cell)} == set(KINDS)
@@ -35,5 +35,5 @@ def test_every_kind_stands_in_the_table() -> None:
 
 @pytest.mark.parametrize("text", re.findall(r"(?:--fault|faults add) (\S+:\S+)", GUIDE))
 def test_its_commands_are_understood(text: str) -> None:
-    """Each that stands there sets a fault."""
+    """Each command sets a fault."""
     assert FaultRequest.from_text(text).set(Faults()).number == 1

@@ -1,4 +1,4 @@
-"""docs/feeds.md keeps its word: its program prints what it says, its tables are complete."""
+"""Tests of docs/feeds.md: its program prints the documented output, its tables are complete."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from emulator import Emulator
-from protocol.messages import feeds_pb2 as feeds
-from subscriber.feeds import Frame, GapReason
+from pullstream.feeds import Frame, GapReason
+from pullstream_emulator import Emulator
+from pullstream_protocol.messages import feeds_pb2 as feeds
 from tests.subscriber.command_line import pullstream
 from tests.subscriber.streaming.fakes import eventually
 
@@ -21,7 +21,7 @@ _STEP = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE |
 
 
 def first_cells(head: str) -> set[str]:
-    """What stands in backquotes in the first column of the table with this head."""
+    """Return the names in backquotes in the first column of the table with this head."""
     _, _, table = GUIDE.partition(f"{head}\n")
     rows = table.partition("\n\n")[0].splitlines()[1:]
     return {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
@@ -30,7 +30,7 @@ def first_cells(head: str) -> set[str]:
 def test_its_program_prints_what_it_says(
     pubsub_emulator: Emulator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Step by step; what a watch prints comes when it comes."""
+    """The output of each step is checked. A watch may print its part later."""
     steps = _STEP.findall(GUIDE)
     assert len(steps) == GUIDE.count("```python")
     names: dict[str, Any] = {}
@@ -51,7 +51,7 @@ def test_its_program_prints_what_it_says(
 
 
 def test_its_commands_do_what_they_should(pubsub_emulator: Emulator) -> None:
-    """One after the other."""
+    """The commands run one after the other."""
     (block,) = re.findall(r"^```console\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
     results = {}
     for line in block.splitlines():
@@ -64,19 +64,19 @@ def test_its_commands_do_what_they_should(pubsub_emulator: Emulator) -> None:
 
 
 def test_every_frame_stands_in_its_table() -> None:
-    """And no other."""
+    """The table has no other frame."""
     assert first_cells("| frame | |") == {kind.__name__ for kind in Frame.__args__}
 
 
 def test_every_reason_stands_in_its_table() -> None:
-    """That a broker gives."""
+    """The table has the reasons that a broker sends."""
     assert first_cells("| reason | the messages |") == {reason.name for reason in GapReason} - {
         GapReason.UNKNOWN.name
     }
 
 
 def test_every_setting_stands_in_its_table() -> None:
-    """By the name that `config` takes."""
+    """The names are those that `config` accepts."""
     assert first_cells("| setting | default | |") == {
         field.name for field in feeds.FeedConfig.DESCRIPTOR.fields
     }

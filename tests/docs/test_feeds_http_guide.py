@@ -1,4 +1,4 @@
-"""docs/feeds-http.md keeps its word: its commands print what it says, its tables are complete."""
+"""Tests of docs/feeds-http.md: its commands print the documented output, its tables lack no row."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from typing import Any
 
 import pytest
 
-from emulator import Emulator
-from emulator.engine.publishing import MAX_PAYLOAD_BYTES
-from emulator.feeds import feeds, reading, selection, watch
-from emulator.feeds.appending import MAX_DATA_BYTES, MAX_NODE_BYTES, MAX_RECORDS, MAX_TAG_BYTES
-from emulator.feeds.settings import DEFAULT_CAP_RECORDS
-from emulator.rest.v0 import reading as v0_reading
-from emulator.rest.v0 import routers, topics, watches, writing
-from emulator.rest.v0.endpoints import ENDPOINTS
-from emulator.rest.v0.json_text import MAX_DEPTH
-from emulator.rest.v0.short_names import DEFAULT_PROJECT
-from protocol.clock import ManualClock
+from pullstream_emulator import Emulator
+from pullstream_emulator.engine.resources.publish_limits import MAX_PAYLOAD_BYTES
+from pullstream_emulator.feeds import feeds, read, selection, watch
+from pullstream_emulator.feeds.append_limits import (
+    MAX_DATA_BYTES,
+    MAX_NODE_BYTES,
+    MAX_RECORDS,
+    MAX_TAG_BYTES,
+)
+from pullstream_emulator.feeds.settings import DEFAULT_CAP_RECORDS
+from pullstream_emulator.rest.v0 import reading as v0_reading
+from pullstream_emulator.rest.v0 import routers, topics, watches, writing
+from pullstream_emulator.rest.v0.endpoints import ENDPOINTS
+from pullstream_emulator.rest.v0.json_text import MAX_DEPTH
+from pullstream_emulator.rest.v0.short_names import DEFAULT_PROJECT
+from pullstream_protocol.clock import ManualClock
 from tests.optional_tools import missing
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "feeds-http.md").read_text(encoding="utf-8")
@@ -33,7 +38,7 @@ _STEP = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
-# What is never the same twice.
+# The parts that differ in each run.
 _VOLATILE = re.compile(
     r"wid_[A-Za-z0-9_-]+|(?<=id: )\S+|(?<=_ms\":)[0-9.]+(?=})|(?<=\$ts\":)\d+|(?<=epoch\":\")\d+"
 )
@@ -48,7 +53,7 @@ def compact(text: str) -> str:
 
 
 def test_its_commands_print_what_it_says() -> None:
-    """One after the other, with curl, on a broker whose records do not age meanwhile."""
+    """The commands run with curl one after the other, and the broker's records do not expire."""
     if shutil.which("curl") is None:
         missing("curl", "the guide's commands need curl")
     steps = list(_STEP.finditer(GUIDE))
@@ -74,7 +79,7 @@ def run(command: str, environment: Mapping[str, str]) -> str:
 
 
 def check_stream(command: str, environment: Mapping[str, str], told: str) -> None:
-    """It goes on for ever, so as much of it is read as there is in the guide."""
+    """Compare an endless stream up to the length of the guide's text."""
     curl = subprocess.Popen(
         ["sh", "-c", f"exec {command}"],
         env=environment,
@@ -92,7 +97,7 @@ def check_stream(command: str, environment: Mapping[str, str], told: str) -> Non
 
 
 def test_it_has_every_endpoint() -> None:
-    """With its verb and its path."""
+    """Each endpoint has its verb and its path."""
     paths = {
         f"{each.verb} {each.path.pattern.replace('([^/]+)', 'NAME')}" for each in ENDPOINTS
     } | {"POST /v0/watch", "GET /v0/watch/WID", "DELETE /v0/watch/WID"}
@@ -110,7 +115,7 @@ def test_it_has_every_endpoint() -> None:
     ],
 )
 def test_it_has_every_field(heading: str, fields: tuple[str, ...]) -> None:
-    """In the section of what they are fields of."""
+    """Each field is in the section of its object."""
     section = GUIDE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     named = set(re.findall(r"[a-z_]+", section))
     assert set(fields) - named == set()
@@ -139,4 +144,4 @@ def test_its_numbers_are_the_brokers() -> None:
     }
     missed = [claim for claim, number in claims.items() if claim.format(number) not in GUIDE]
     assert missed == []
-    assert (selection.MAX_BYTES, reading.MAX_WAIT) == (8 * 2**20, v0_reading.MAX_WAIT_MS / 1000)
+    assert (selection.MAX_BYTES, read.MAX_WAIT) == (8 * 2**20, v0_reading.MAX_WAIT_MS / 1000)

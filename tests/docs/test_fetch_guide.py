@@ -1,4 +1,4 @@
-"""docs/fetch.md keeps its word: its programs run, its tables are complete."""
+"""Tests of docs/fetch.md: its programs run, its tables are complete."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 import pytest
 
-from emulator import Emulator
-from protocol.messages import pubsub_pb2 as pubsub
-from protocol.messages import pulls_pb2 as pulls
-from subscriber.fetch import Reason
+from pullstream.fetch import Reason
+from pullstream_emulator import Emulator
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.messages import pulls_pb2 as pulls
 from tests.subscriber.command_line import pullstream
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "fetch.md").read_text(encoding="utf-8")
@@ -22,7 +22,7 @@ SUBSCRIPTION = "projects/shop/subscriptions/billing"
 
 @pytest.fixture
 def shop(pubsub_emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator:
-    """The guide's subscription, on the broker that the environment names."""
+    """Create the guide's subscription, on the broker from the environment."""
     monkeypatch.setenv("PUBSUB_PROJECT_ID", "shop")
     config = pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC)
     pubsub_emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=TOPIC)))
@@ -33,7 +33,7 @@ def shop(pubsub_emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator
 def test_its_programs_run_one_after_the_other(
     shop: Emulator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each finds a message, and the last one a subscription."""
+    """Each program finds a message, and the last one a subscription."""
     names: dict[str, Any] = {}
     programs = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
     for program in programs:
@@ -48,7 +48,7 @@ def test_its_programs_run_one_after_the_other(
 
 
 def test_its_commands_are_understood(shop: Emulator) -> None:
-    """All but the one that goes on for ever."""
+    """All but the endless one are run."""
     commands = re.findall(r"^pullstream (.*?)(?: +#.*)?$", GUIDE, re.MULTILINE)
     assert len(commands) == 5
     shop.publish(TOPIC, "a book")
@@ -59,13 +59,13 @@ def test_its_commands_are_understood(shop: Emulator) -> None:
 
 
 def test_every_reason_stands_in_it() -> None:
-    """By the name that the code has."""
+    """The names are those in the code."""
     named = re.findall(r'^\| `"(\w+)"` \|', GUIDE, re.MULTILINE)
     assert set(named) == set(get_args(Reason))
 
 
 def test_every_number_of_the_state_stands_in_it() -> None:
-    """But for the subscription's name."""
+    """The subscription's name is left out."""
     rows = GUIDE.partition("\n| field |")[2].partition("\n\n")[0]
     cells = [row.split("|")[1] for row in rows.splitlines()[2:]]
     named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}

@@ -1,4 +1,4 @@
-"""docs/follow.md keeps its word: its programs run, its tables are complete."""
+"""Tests of docs/follow.md: its programs run, its tables are complete."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 import pytest
 
-from emulator import Emulator
-from subscriber.follow import CloseReason, FollowState
-from subscriber.follow.events import FallCause
+from pullstream.follow import CloseReason, FollowState
+from pullstream.follow.events import FallCause
+from pullstream_emulator import Emulator
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "follow.md").read_text(encoding="utf-8")
 
@@ -21,7 +21,7 @@ def test_its_programs_run_one_after_the_other(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Each goes on with what the ones before have made."""
+    """Each program uses the results of the earlier ones."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     programs = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
@@ -36,7 +36,7 @@ def test_its_programs_run_one_after_the_other(
 
 
 def test_every_state_reason_and_cause_stands_in_it() -> None:
-    """By the name that the code has."""
+    """The names are those in the code."""
     assert all(f"**{state.name}**" in GUIDE or state.name in GUIDE for state in FollowState)
     named = re.findall(r"^\| `([A-Z_]+)`", GUIDE, re.MULTILINE)
     assert named == [reason.name for reason in CloseReason]

@@ -1,5 +1,7 @@
-"""The migration guide keeps its word: its snippets work, and with the imports alone changed back
-they work with Google's client."""
+"""Tests of the migration guide.
+
+Its snippets work, and with only the imports changed back they work with Google's client.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +15,22 @@ from typing import Any
 
 import pytest
 
-from emulator import Emulator
-from protocol.messages import pubsub_pb2
-from subscriber import types
+from pullstream import types
+from pullstream_emulator import Emulator
+from pullstream_protocol.messages import pubsub_pb2
 from tests.optional_tools import missing
 
 from . import guide
-from .snippet_runner import DEAD_LETTERS, PATIENCE, SUBSCRIPTION, SnippetRunner
+from .snippet_runner import DEAD_LETTERS, SUBSCRIPTION, SnippetRunner
 
-# Snippets that only pullstream's users write.
+# Snippets that only users of pullstream need.
 NEW = {"Publish with Google's client"}
 
 COVERED: set[str] = set()
 
 
 def snippet(title: str) -> Callable[[Any], Any]:
-    """Say which snippet a test is about; it gets a `runner` for each of the two clients."""
+    """Declare the snippet of a test, which gets a `runner` for each of the two clients."""
     COVERED.add(title)
     clients = ["pullstream"] if title in NEW else ["pullstream", "google"]
     return pytest.mark.parametrize("runner", clients, indirect=True)
@@ -46,7 +48,7 @@ def runner(request: pytest.FixtureRequest, pubsub_emulator: Emulator) -> Iterato
     with_google = request.param == "google"
     if with_google:
         need_google()
-        # When its stream ends with an error, a thread of Google's client may die of it.
+        # A thread of Google's client may raise when its stream ends with an error.
         ignored = "ignore::pytest.PytestUnhandledThreadExceptionWarning"
         request.applymarker(pytest.mark.filterwarnings(ignored))
     runner = SnippetRunner(pubsub_emulator, with_google=with_google)
@@ -55,12 +57,12 @@ def runner(request: pytest.FixtureRequest, pubsub_emulator: Emulator) -> Iterato
 
 
 def test_every_snippet_has_a_test() -> None:
-    """Whoever adds a snippet to the guide adds a test of what it does."""
+    """A new snippet in the guide needs a test here."""
     assert set(guide.snippets()) == COVERED
 
 
 def test_every_import_of_the_table_stands_in_a_snippet() -> None:
-    """So that each row is run, with both clients."""
+    """Each row of the table is run with both clients."""
     lines = [line for code in guide.snippets().values() for line in code.splitlines()]
     unused = [
         row for row in guide.imports() if not any(line.startswith(row.after) for line in lines)
@@ -70,7 +72,7 @@ def test_every_import_of_the_table_stands_in_a_snippet() -> None:
 
 @pytest.mark.parametrize("title", sorted(guide.snippets().keys() - NEW))
 def test_a_snippet_differs_from_the_official_one_in_its_imports_only(title: str) -> None:
-    """None of ours is left in the official form, and all else is the same, line by line."""
+    """The official form has no import of ours, and all other lines are equal."""
     after = guide.snippets()[title]
     before = guide.as_before(after)
     roots = {name.partition(".")[0] for name in imported(before)}
@@ -86,7 +88,7 @@ def test_a_snippet_differs_from_the_official_one_in_its_imports_only(title: str)
 
 
 def imported(code: str) -> list[str]:
-    """The modules that a snippet imports, or imports from."""
+    """Return the modules that a snippet imports, or imports from."""
     names: list[str] = []
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
@@ -97,7 +99,7 @@ def imported(code: str) -> list[str]:
 
 
 def test_types_has_every_message() -> None:
-    """Under its name, as the official client's `types` has it."""
+    """The names are those of the official client's `types`."""
     names = pubsub_pb2.DESCRIPTOR.message_types_by_name
     assert [name for name in names if getattr(types, name) is not getattr(pubsub_pb2, name)] == []
 
@@ -116,7 +118,7 @@ def test_a_subscription_is_created(
 def test_a_callback_handles_what_was_published(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Data and attributes are printed, and the message is gone."""
+    """Data and attributes are printed, and the message is acknowledged."""
     runner.subscription()
     runner.publish(b"two books", currency="EUR")
     runner.run_until(lambda: runner.backlog == 0, "Receive with a callback")
@@ -127,7 +129,7 @@ def test_a_callback_handles_what_was_published(
 def test_a_missing_subscription_is_an_error_of_the_future(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """NotFound comes out of result(); created then, the subscription is received from."""
+    """`result()` raises NotFound. After its creation, the subscription delivers messages."""
     runner.run_until(lambda: runner.subscriptions() == [SUBSCRIPTION], "Listen for errors")
     assert capsys.readouterr().out == f"{SUBSCRIPTION} was not there; created it\n"
     runner.publish(b"data")
@@ -137,7 +139,7 @@ def test_a_missing_subscription_is_an_error_of_the_future(
 
 @snippet("Limit the flow")
 def test_no_more_messages_are_taken_than_the_limit(runner: SnippetRunner) -> None:
-    """While ten are being handled, all the others are free for another client."""
+    """While ten messages are being handled, another client can get all others."""
     runner.subscription()
     runner.publish(*(b"%d" % number for number in range(25)))
     lock = threading.Lock()
@@ -160,7 +162,7 @@ def test_no_more_messages_are_taken_than_the_limit(runner: SnippetRunner) -> Non
 
 @snippet("Run callbacks on your own threads")
 def test_callbacks_run_on_the_executor(runner: SnippetRunner) -> None:
-    """On a thread that bears the name that was given to the executor's."""
+    """The thread name begins with the prefix of the executor."""
     runner.subscription()
     runner.publish(b"data")
     threads: list[str] = []
@@ -178,13 +180,13 @@ def test_callbacks_run_on_the_executor(runner: SnippetRunner) -> None:
 def test_a_callback_that_runs_at_shutdown_is_waited_for(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It outlasts cancel(), its acknowledgement counts, and only then result() returns."""
+    """The callback lasts longer than cancel(), its ack counts, and only then result() returns."""
     runner.subscription()
     runner.publish(b"data")
 
     def process(message: Any) -> None:
         runner.wait_for_cancel()
-        # Longer than a shutdown takes that does not wait.
+        # Longer than a shutdown that does not wait.
         with suppress(TimeoutError):
             runner.names["future"].result(timeout=0.5)
 
@@ -198,7 +200,7 @@ def test_a_callback_that_runs_at_shutdown_is_waited_for(
 def test_an_acknowledgement_succeeds_once(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first one is told to have succeeded; a second of the same delivery raises the error."""
+    """The ack of a valid ack id succeeds, and the ack of an ended lease raises the error."""
     runner.subscription(enable_exactly_once_delivery=True)
     (first,) = runner.publish(b"data")
     runner.process = lambda message: None
@@ -206,7 +208,14 @@ def test_an_acknowledgement_succeeds_once(
     assert f"Ack for message {first} successful.\n" in capsys.readouterr().out
 
     (second,) = runner.publish(b"data")
-    runner.process = lambda message: message.ack_with_response().result(PATIENCE)
+    taken_back: list[str] = []
+
+    def lose_the_lease(message: Any) -> None:
+        if not taken_back:
+            taken_back.append(message.ack_id)
+            runner.take_back(message)
+
+    runner.process = lose_the_lease
     runner.run_until(lambda: runner.backlog == 0, "Exactly-once delivery")
     error = f"Ack for message {second} failed with error: AcknowledgeStatus.INVALID_ACK_ID\n"
     assert error in capsys.readouterr().out
@@ -216,7 +225,7 @@ def test_an_acknowledgement_succeeds_once(
 def test_messages_of_a_key_come_in_order(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The subscription keeps order, and whoever receives from it gets the messages in order."""
+    """The subscription keeps order for every subscriber."""
     runner.run("Keep the order of messages")
     assert runner.describe().enable_message_ordering
     runner.publish(*(b"%d" % number for number in range(20)), key="anna")
@@ -229,7 +238,7 @@ def test_messages_of_a_key_come_in_order(
 def test_attempts_are_counted_with_a_dead_letter_policy(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The policy is the broker's, and a message that was nacked twice comes as the third."""
+    """The broker stores the policy, and a message that was nacked twice has attempt 3."""
 
     def process(message: Any) -> None:
         if message.delivery_attempt < 3:
@@ -253,7 +262,7 @@ def test_attempts_are_counted_with_a_dead_letter_policy(
 def test_pulled_messages_are_acknowledged(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three of four are printed and gone."""
+    """Three of four messages are printed and acknowledged."""
     runner.subscription()
     runner.publish(b"a", b"b", b"c", b"d")
     runner.run("Pull and acknowledge")
@@ -263,13 +272,13 @@ def test_pulled_messages_are_acknowledged(
     assert runner.backlog == 1
 
 
-@snippet("Extend and give back what was pulled")
+@snippet("Extend and return pulled messages")
 def test_pulled_messages_are_extended_or_given_back(runner: SnippetRunner) -> None:
-    """Only the one that was given back is free for others, though both are unacknowledged."""
+    """Only the returned message is free for others, and both are unacknowledged."""
     runner.subscription()
     runner.publish(b"now")
     runner.publish(b"then", later="yes")
-    runner.run("Extend and give back what was pulled")
+    runner.run("Extend and return pulled messages")
     assert runner.pull() == [b"then"]
     assert runner.backlog == 2
 
@@ -278,7 +287,7 @@ def test_pulled_messages_are_extended_or_given_back(runner: SnippetRunner) -> No
 def test_subscriptions_are_listed_updated_and_deleted(
     runner: SnippetRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each call is answered, and at the end there is none."""
+    """Each call is answered, and at the end there is no subscription."""
     runner.subscription()
     runner.run("Manage subscriptions")
     assert capsys.readouterr().out.splitlines() == [SUBSCRIPTION, "After the update: 30"]
@@ -287,7 +296,7 @@ def test_subscriptions_are_listed_updated_and_deleted(
 
 @snippet("Publish with Google's client")
 def test_googles_publisher_works_beside_our_subscriber(runner: SnippetRunner) -> None:
-    """In one process: what the one publishes the other receives."""
+    """Both run in one process, and the subscriber receives the published message."""
     need_google()
     seen: list[tuple[str, dict[str, str]]] = []
 

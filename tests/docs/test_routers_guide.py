@@ -1,4 +1,4 @@
-"""docs/routers.md keeps its word: its program prints what it says, its limits are the broker's."""
+"""Test of docs/routers.md: its program prints the documented output, its limits are correct."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from emulator.feeds.copying import HOPS, MAX_HOPS
-from emulator.feeds.forwarding import MESSAGES_PER_TURN, RETRY
-from emulator.feeds.routers import MAX_ROUTERS
+from pullstream_emulator.feeds.forwarder import MESSAGES_PER_TURN, RETRY
+from pullstream_emulator.feeds.record_copies import HOPS, MAX_HOPS
+from pullstream_emulator.feeds.routers import MAX_ROUTERS
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "routers.md").read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""docs/spark.md lists what the source takes: all of it, and nothing else."""
+"""docs/spark.md lists all options of the source and no others."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from pathlib import Path
 import pytest
 
 if tuple(sys.version_info) < (3, 11):
-    pytest.skip("subscriber.spark needs Python 3.11", allow_module_level=True)
+    pytest.skip("pullstream.spark needs Python 3.11", allow_module_level=True)
 
-from subscriber.spark.options import batch_option_names, stream_option_names
+from pullstream.spark.datasource.options import batch_option_names, stream_option_names
 
 GUIDE = Path(__file__).parents[2] / "docs" / "spark.md"
 
 
 def section(title: str) -> str:
-    """The text below a heading, up to the next."""
+    """Return the text below a heading, up to the next."""
     found = re.search(rf"^## {title}$(.*?)(?=^## )", GUIDE.read_text("utf-8"), re.M | re.S)
     assert found is not None
     return found[1]
 
 
 def test_table_of_stream_options() -> None:
-    """One row each; two that belong together may share one."""
+    """Each option has a row, and two related options may share one."""
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", section("Options"), re.M)
     names = [name for row in rows for name in re.findall(r"\w+", row)]
     assert sorted(names) == sorted(stream_option_names())
 
 
 def test_options_of_a_batch_read() -> None:
-    """Those that a stream does not have are told of where the batch read is."""
+    """The section about the batch read has the options that a stream does not have."""
     text = section("A batch read")
     own = batch_option_names() - stream_option_names()
     assert {name for name in own if f"`{name}`" in text} == own

@@ -1,4 +1,4 @@
-"""docs/testing.md keeps its word: its tests pass, its file loads, its tables are complete."""
+"""Tests of docs/testing.md: its tests pass, its file loads, its tables are complete."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from emulator import Emulator
-from emulator.history import History, Kind
+from pullstream_emulator import Emulator
+from pullstream_emulator.history import History, Kind
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
@@ -28,7 +28,8 @@ def test_the_guides_tests_pass(tmp_path: Path) -> None:
     """Each block is a module of a user's test suite."""
     for number, block in enumerate(blocks("python")):
         (tmp_path / f"test_{number}.py").write_text(block, encoding="utf-8")
-    plugin = "from emulator.pytest_plugin import (pubsub_session_emulator, pubsub_shared_emulator)"
+    fixtures = "pubsub_session_emulator, pubsub_shared_emulator"
+    plugin = f"from pullstream_emulator.pytest_plugin import {fixtures}"
     (tmp_path / "conftest.py").write_text(plugin, encoding="utf-8")
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"],
@@ -43,7 +44,7 @@ def test_the_guides_tests_pass(tmp_path: Path) -> None:
 
 
 def test_the_guides_file_can_be_used(tmp_path: Path) -> None:
-    """All that it asks for is there."""
+    """The broker has everything in the file."""
     pytest.importorskip("yaml")
     (text,) = blocks("yaml")
     path = tmp_path / "pubsub.yaml"
@@ -55,7 +56,7 @@ def test_the_guides_file_can_be_used(tmp_path: Path) -> None:
 
 
 def test_every_kind_of_event_is_named() -> None:
-    """In the words of the administration, and by the history's own queries."""
+    """The kinds have the names of the administration and of the history's queries."""
     (line,) = re.findall(r"^Kinds are (.*?)\. The", GUIDE, re.MULTILINE | re.DOTALL)
     assert re.findall(r"`([a-z-]+)`", line) == [kind.value for kind in Kind]
     queries = {name for name in vars(History) if name.endswith("s") and not name.startswith("_")}

@@ -1,14 +1,14 @@
-"""An engine with one topic and one subscription, driven without a wire and without waiting."""
+"""An engine with one topic and one subscription, driven without a network and without waiting."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.engine import Consumer, Engine
-from emulator.engine.subscription import MAX_PER_RESPONSE
-from protocol.clock import Clock, ManualClock
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_emulator.engine import Consumer, Engine
+from pullstream_emulator.engine.delivery.subscription import MAX_PER_RESPONSE
+from pullstream_protocol.clock import Clock, ManualClock
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 PROJECT = "projects/test"
 TOPIC = f"{PROJECT}/topics/orders"
@@ -17,7 +17,7 @@ SUBSCRIPTION = f"{PROJECT}/subscriptions/billing"
 
 @dataclass(frozen=True)
 class Got:
-    """One message as a consumer got it."""
+    """One message as a consumer received it."""
 
     data: str
     ack_id: str
@@ -26,12 +26,12 @@ class Got:
     failed_before: int
 
 
-def new_engine(clock: Clock) -> Engine:
-    return Engine(wall=clock.now, monotonic=clock.monotonic)
+def new_engine(clock: Clock, **options: Any) -> Engine:
+    return Engine(wall=clock.now, monotonic=clock.monotonic, **options)
 
 
 class Broker:
-    """The engine, and short names for what tests ask of it all the time."""
+    """An engine with short names for frequent operations."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Broker:
         return ConsumerDriver(self, deadline, max_messages, max_bytes)
 
     def acknowledge(self, *got: Got) -> list[str]:
-        """Returns the ids that were refused."""
+        """Acknowledge these IDs, and return the refused ones."""
         return list(self.engine.acknowledge(SUBSCRIPTION, [g.ack_id for g in got]))
 
     def modify(self, seconds: int, *got: Got) -> list[str]:
@@ -83,7 +83,7 @@ class Broker:
 
 
 class ConsumerDriver:
-    """A consumer of the broker's subscription; `wakes` counts how often it was woken."""
+    """A consumer of the broker's subscription. `wakes` counts its wake-ups."""
 
     def __init__(self, broker: Broker, deadline: int, max_messages: int, max_bytes: int) -> None:
         self.wakes = 0
@@ -94,7 +94,7 @@ class ConsumerDriver:
         self._subscription = broker.engine.join(SUBSCRIPTION, self.consumer)
 
     def take(self, limit: int = MAX_PER_RESPONSE) -> list[Got]:
-        """What one response would hold."""
+        """Return the messages of one response."""
         return [
             Got(
                 message.data.decode(),

@@ -1,4 +1,4 @@
-"""A running broker on a clock that the test moves, and a bare client of it."""
+"""A running broker on a manual clock, and a low-level client."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from emulator import Emulator
-from emulator.engine import Engine
-from emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
-from protocol.clock import ManualClock
+from pullstream_emulator import Emulator
+from pullstream_emulator.engine import Engine
+from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
+from pullstream_protocol.clock import ManualClock
 from tests.emulator.broker import new_engine
 from tests.emulator.v0_client import V0
 from tests.emulator.wire import Wire
@@ -40,6 +40,6 @@ def wire(emulator: Emulator) -> Iterator[Wire]:
 
 @pytest.fixture
 def v0(clock: ManualClock) -> Iterator[V0]:
-    """A client of a broker that serves HTTP."""
+    """Yield a client of a broker that serves HTTP."""
     with Emulator(clock=clock, rest=True) as emulator:
         yield V0(emulator.endpoint)

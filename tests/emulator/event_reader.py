@@ -1,4 +1,4 @@
-"""A bare client of server-sent events: one stream, one connection, one thread that reads it."""
+"""A low-level client of server-sent events: one stream, one connection, one reading thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.emulator.wire import PATIENCE
 
 
 class Event(NamedTuple):
-    """An event of a stream, or a comment under its text."""
+    """An event of a stream. A comment is an event with a text."""
 
     name: str
     id: str | None = None
@@ -23,7 +23,7 @@ class Event(NamedTuple):
 
 
 class Refused(Exception):
-    """There is no stream: the status and the content of the answer."""
+    """The server refused the stream. Holds the status and the content of the answer."""
 
     def __init__(self, status: int, content: Any) -> None:
         super().__init__(status, content)
@@ -32,23 +32,26 @@ class Refused(Exception):
 
 
 class EventReader:
-    """Reads a stream from its opening on, which may be Refused. `next` hands on what has come.
+    """Reads a stream from its opening. `next` returns the received events.
 
-    answer: its headers.
-    retry: what the stream said of it before its first event, in milliseconds.
+    The constructor raises Refused if the server refuses the stream.
+
+    Attributes:
+        answer: The headers of the answer.
+        retry: The retry interval that the stream announced before its first event, in milliseconds.
     """
 
     def __init__(self, endpoint: str, path: str, **headers: str) -> None:
         self._connection = HTTPConnection(endpoint, timeout=PATIENCE)
         self._connection.request("GET", path, headers=headers)
-        # The response takes the socket along when the server is to close the connection.
+        # If the server is to close the connection, the response takes the socket away from it.
         self._socket = self._connection.sock
         self.answer: HTTPResponse = self._connection.getresponse()
         if self.answer.status != 200:
             content = json.loads(self.answer.read())
             self._connection.close()
             raise Refused(self.answer.status, content)
-        # Between two events there may be a minute.
+        # There may be a minute between two events.
         self._socket.settimeout(None)
         self.retry: int | None = None
         self._events: queue.Queue[Event | None] = queue.Queue()
@@ -56,7 +59,12 @@ class EventReader:
         self._thread.start()
 
     def next(self, timeout: float = PATIENCE) -> Event:
-        """Raises EOFError when the stream has ended, and TimeoutError when nothing has come."""
+        """Return the next event.
+
+        Raises:
+            EOFError: The stream has ended.
+            TimeoutError: No event has arrived.
+        """
         try:
             event = self._events.get(timeout=timeout)
         except queue.Empty:
@@ -67,13 +75,13 @@ class EventReader:
         return event
 
     def next_of(self, name: str) -> Event:
-        """The next event of this name; others are passed over."""
+        """Return the next event with this name, and skip others."""
         while (event := self.next()).name != name:
             pass
         return event
 
     def rest(self) -> list[Event]:
-        """What comes until the stream ends."""
+        """Return all events until the stream ends."""
         events = []
         try:
             while True:
@@ -82,8 +90,8 @@ class EventReader:
             return events
 
     def close(self) -> None:
-        """Hang up. Idempotent."""
-        # It fails where the server was faster.
+        """Close the connection. Idempotent."""
+        # The call fails if the server has already closed the connection.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(PATIENCE)
@@ -91,7 +99,7 @@ class EventReader:
         self._socket.close()
 
     def _read(self) -> None:
-        # One side or the other may hang up.
+        # Either side may close the connection.
         with contextlib.suppress(OSError, HTTPException):
             for event in self._parsed():
                 self._events.put(event)

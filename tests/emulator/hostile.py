@@ -1,6 +1,6 @@
-"""Requests as no client should send them, made from the descriptors of their messages.
+"""Generates hostile requests from the descriptors of their messages.
 
-Most name what is there, so that what else is wrong with them is looked at.
+Most requests name existing resources, so that their other fields are examined, too.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
 
-# How deep messages may be nested in each other, and how many fields of each are set.
+# The maximum depth of nested messages, and the number of fields that are set in each.
 DEPTH = 4
 MOST_FIELDS = 5
 
 SNAPSHOT = f"{PROJECT}/snapshots/before"
 SCHEMA = f"{PROJECT}/schemas/province"
 
-# Of ten names of resources, how many are wrong.
+# The number of wrong resource names out of ten.
 WRONG_OF_TEN = 1
 
-# What fields name, by the field.
+# Kinds of resources that a field names, by field.
 NAMED = {
     "topic": TOPIC,
     "dead_letter_topic": TOPIC,
@@ -34,7 +34,7 @@ NAMED = {
     "project": PROJECT,
     "parent": PROJECT,
 }
-# And what the field `name` names, by the message it is in.
+# Kinds of resources that the field `name` names, by the message that contains it.
 OWN_NAMES = {
     "Topic": TOPIC,
     "Subscription": SUBSCRIPTION,
@@ -49,7 +49,7 @@ OWN_NAMES = {
     "ValidateMessageRequest": SCHEMA,
     "CreateSnapshotRequest": SNAPSHOT,
 }
-# Requests that make what they name: it must be new, or nothing else of them is looked at.
+# Requests that create a resource. With an existing name, their other fields are not examined.
 CREATING = {"Topic", "Subscription", "CreateSnapshotRequest"}
 
 NAMES = [
@@ -108,7 +108,7 @@ _SCALARS: dict[int, st.SearchStrategy[Any]] = {
 
 
 def requests(kind: type[Message]) -> st.SearchStrategy[Message]:
-    """Messages of that kind, each field either right or wrong."""
+    """Generate messages of that kind. Each field is either right or wrong."""
     fields = _messages(kind.DESCRIPTOR, DEPTH)
     own = OWN_NAMES.get(kind.DESCRIPTOR.name)
     if own is not None and kind.DESCRIPTOR.name in CREATING:
@@ -118,7 +118,10 @@ def requests(kind: type[Message]) -> st.SearchStrategy[Message]:
 
 
 def _messages(descriptor: Any, depth: int) -> st.SearchStrategy[dict[str, Any]]:
-    """Some of the fields of a message, by their names; those that say what it is about always."""
+    """Generate a message with some of its fields, by name.
+
+    Fields that identify the subject are always set.
+    """
     if descriptor.full_name == "google.protobuf.FieldMask":
         return st.fixed_dictionaries({"paths": st.lists(st.sampled_from(PATHS), max_size=3)})
     fields = [field for field in descriptor.fields if depth or field.message_type is None]
@@ -139,14 +142,14 @@ def _messages(descriptor: Any, depth: int) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def _is_subject(field: Any) -> bool:
-    """Whether a request makes no sense without that field: what is to be updated, and the mask."""
+    """Return whether a request needs that field: the object of an update, and the mask."""
     if field.message_type is None or _is_repeated(field):
         return False
     return field.message_type.name in {"Topic", "Subscription", "Snapshot", "Schema", "FieldMask"}
 
 
 def _right_name(field: Any) -> str | None:
-    """What that field names in most requests; None if it is no name of a resource."""
+    """Return the name in that field in most requests, or None if the field is no resource name."""
     if field.type != FieldDescriptor.TYPE_STRING or _is_repeated(field):
         return None
     if field.name == "name":

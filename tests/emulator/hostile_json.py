@@ -1,4 +1,4 @@
-"""Random JSON, for APIs that must refuse it."""
+"""Random JSON that APIs must refuse."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 
 class HostileJson:
-    """Bodies that no honest client sends, the same ones for the same seed.
+    """Generates hostile request bodies. The same seed gives the same bodies.
 
-    fields: of objects. texts: of values.
+    Args:
+        fields: Names of object fields.
+        texts: String values.
     """
 
     fields: tuple[str, ...]

@@ -1,19 +1,19 @@
-"""What storage has to do, in its plainest form: keep all that an engine tells, and give it back."""
+"""A minimal reference storage: keeps everything that an engine reports, and restores it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emulator.engine.observer import Observer, Resource, Return
-from emulator.engine.record import Delivery, Record
-from emulator.engine.saved import (
+from pullstream_emulator.engine.observer import ObservedDelivery, Observer, Resource, ReturnReason
+from pullstream_emulator.engine.persisted_state import (
     Saved,
     SavedSnapshot,
     SavedSubscription,
     SavedTopic,
     SnapshotValue,
 )
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_emulator.engine.record import Record
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 
 class KeptTopic:
@@ -26,7 +26,7 @@ class KeptTopic:
 
 
 class KeptSubscription:
-    """`finished` and `attempts` are by sequence number."""
+    """The state of a subscription. `finished` and `attempts` are by sequence number."""
 
     def __init__(self, topic: KeptTopic) -> None:
         self.value = b""
@@ -37,13 +37,21 @@ class KeptSubscription:
 
 
 class Keeper(Observer):
-    """An observer that can make everything over again."""
+    """An observer that can rebuild the engine's state."""
 
     def __init__(self) -> None:
         self.topics: dict[str, KeptTopic] = {}
         self.subscriptions: dict[str, KeptSubscription] = {}
         self.snapshots: dict[str, tuple[bytes, KeptTopic]] = {}
         self.generation = 0
+        self.acked: dict[str, bytes] = {}
+
+    def noted(self, kind: Resource, name: str, value: bytes) -> None:
+        assert kind is Resource.ACKED
+        if value:
+            self.acked[name] = value
+        else:
+            del self.acked[name]
 
     def saved(self, kind: Resource, name: str, value: bytes) -> None:
         if kind is Resource.TOPIC:
@@ -72,7 +80,9 @@ class Keeper(Observer):
         kept.records.update({record.seq: record.encoded for record in records})
         kept.head_seq = records[-1].seq
 
-    def returned(self, subscription: str, deliveries: Sequence[Delivery], why: Return) -> None:
+    def returned(
+        self, subscription: str, deliveries: Sequence[ObservedDelivery], why: ReturnReason
+    ) -> None:
         attempts = self.subscriptions[subscription].attempts
         attempts.update({d.record.seq: d.attempts for d in deliveries})
 
@@ -84,7 +94,7 @@ class Keeper(Observer):
     def unfinished(self, subscription: str, seqs: Sequence[int]) -> None:
         kept = self.subscriptions[subscription]
         for seq in seqs:
-            # A message from before the subscription was never finished for it.
+            # A message published before the subscription was created was never finished for it.
             kept.finished.discard(seq)
             kept.attempts[seq] = 0
 
@@ -94,7 +104,7 @@ class Keeper(Observer):
             del records[seq]
 
     def everything(self) -> Saved:
-        """What an engine is restored from."""
+        """Return the state from which an engine is restored."""
         self.generation += 1
         lives = [
             *self.topics.values(),

@@ -1,4 +1,4 @@
-"""`pullstream emulator`: in a process of its own, or in this one for what it refuses."""
+"""Runs `pullstream emulator` in a separate process, or in this one to test refusals."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from contextlib import AbstractContextManager, contextmanager
 
 from click.testing import CliRunner
 
-from emulator.cli import command
+from pullstream_emulator.cli import command
 from tests.emulator.wire import PATIENCE
 
-COMMAND = [sys.executable, "-m", "emulator", "--host", "127.0.0.1", "--port", "0"]
+COMMAND = [sys.executable, "-m", "pullstream_emulator", "--host", "127.0.0.1", "--port", "0"]
 
 
 def running(
     *arguments: str, **environment: str
 ) -> AbstractContextManager[tuple[subprocess.Popen[str], str]]:
-    """A broker that has printed its line, and where it listens."""
+    """Run a broker that has printed its line, and yield its process and endpoint."""
     return started([*COMMAND, *arguments], environment)
 
 
@@ -27,7 +27,7 @@ def running(
 def started(
     program: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The same of another command that runs one."""
+    """Do the same for another command line that runs a broker."""
     process = subprocess.Popen(
         program,
         env={**os.environ, **environment},
@@ -46,23 +46,23 @@ def started(
 
 
 def ends_well(process: subprocess.Popen[str]) -> None:
-    """When it is told to; it has nothing more to say."""
+    """Stop the process, and check that it succeeds without further output."""
     process.terminate()
     assert process.communicate(timeout=PATIENCE) == ("", "")
     assert process.returncode == 0
 
 
-def error_of(*arguments: str, **environment: str) -> str:
-    """The one line that says why it does not start; whoever started it gets 1."""
+def error_of(*arguments: str, exit_code: int = 1, **environment: str) -> str:
+    """Return the one line that explains the failed start, and check the exit code."""
     code, text = refusal(*arguments, **environment)
-    assert code == 1
+    assert code == exit_code
     assert text.startswith("Error: ")
     assert text.count("\n") == 1
     return text
 
 
 def refusal(*arguments: str, **environment: str) -> tuple[int, str]:
-    """The exit code of a broker that does not start, and what it says."""
+    """Return the exit code and the output of a broker that does not start."""
     options = ["--host", "127.0.0.1", "--port", "0", *arguments]
     ran = CliRunner().invoke(command, options, env=environment)
     assert ran.stdout == ""

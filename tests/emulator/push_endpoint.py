@@ -1,4 +1,4 @@
-"""A push endpoint on loopback that answers as a test says."""
+"""A push endpoint on loopback that answers as a test requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.emulator.wire import PATIENCE
 
 @dataclass(frozen=True)
 class Pushed:
-    """One request as the endpoint got it."""
+    """One request as the endpoint received it."""
 
     path: str
     headers: dict[str, str]
@@ -30,15 +30,17 @@ class Pushed:
 
     @property
     def data(self) -> str:
-        """That of the wrapped message."""
+        """The data of the wrapped message."""
         return base64.b64decode(self.json["message"]["data"]).decode()
 
 
 class Endpoint:
-    """Listens while the `with` block lasts.
+    """An HTTP server that runs for the duration of its `with` block.
 
-    answer: the status for a request, 200 unless replaced; 0 leaves it without an answer until the
-        end of the block or of its connection.
+    Attributes:
+        answer: Returns the status for a request; 200 unless replaced. With 0 the request gets no
+            answer
+            until the end of the block or of its connection.
     """
 
     def __init__(self) -> None:
@@ -51,7 +53,7 @@ class Endpoint:
         return f"http://127.0.0.1:{self._port}{path}"
 
     def next(self) -> Pushed:
-        """The next request; they are handed out once each."""
+        """Return the next request. Each request is returned once."""
         return self._pushed.get(timeout=PATIENCE)
 
     @property

@@ -1,4 +1,4 @@
-"""A TCP connection to a broker that a test can cut, and know that the broker has noticed."""
+"""A TCP connection to a broker that a test can cut, with a check that the broker has noticed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.emulator.wire import PATIENCE
 
 
 class Relay:
-    """Passes one connection on to 127.0.0.1:`port`."""
+    """Relays one connection to 127.0.0.1:`port`."""
 
     def __init__(self, port: int) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -39,7 +39,7 @@ class Relay:
             thread.join(PATIENCE)
 
     def cut(self) -> None:
-        """End the connection to the broker; returns when the broker has ended its side too."""
+        """End the connection to the broker, and return when the broker has closed its side too."""
         self._broker.shutdown(socket.SHUT_WR)
         assert self._broker_closed.wait(PATIENCE)
 

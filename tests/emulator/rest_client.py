@@ -1,4 +1,4 @@
-"""A bare HTTP client: one request, one connection."""
+"""A low-level HTTP client: one request per connection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import closing
 from http.client import HTTPConnection, HTTPSConnection
 from typing import Any, NamedTuple
 
-from emulator import Emulator
+from pullstream_emulator import Emulator
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
 from tests.emulator.wire import PATIENCE
 
@@ -24,7 +24,7 @@ class Reply(NamedTuple):
 
     @property
     def error(self) -> tuple[int, str, str]:
-        """HTTP status, name and text of an error, of Google's form and nothing else."""
+        """Return HTTP status, name and text of an error, and check that it has Google's form."""
         (name,) = self.content
         assert name == "error"
         told = self.content["error"]
@@ -47,33 +47,33 @@ class RestClient:
     def raw(
         self, verb: str, path: str, body: bytes | None = None, **headers: str
     ) -> tuple[int, str, str]:
-        """Status, content type and text of the answer."""
+        """Return status, content type and text of the answer."""
         with closing(self.connect()) as connection:
             connection.request(verb, path, body, headers)
             answer = connection.getresponse()
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
 
     def call(self, verb: str, path: str, content: Any = None, **headers: str) -> Reply:
-        """The answer to `content` as JSON, which is JSON too."""
+        """Send `content` as JSON and return the parsed answer."""
         body = None if content is None else json.dumps(content).encode()
         status, kind, text = self.raw(verb, path, body, **headers)
         assert kind == "application/json; charset=UTF-8"
         return Reply(status, json.loads(text))
 
     def ok(self, verb: str, path: str, content: Any = None) -> Any:
-        """What a call that succeeds answers."""
+        """Return the answer of a call that must succeed."""
         reply = self.call(verb, path, content)
         assert reply.status == 200, reply
         return reply.content
 
     def create(self, **subscription: Any) -> None:
-        """The topic and the subscription that all tests use."""
+        """Create the topic and the subscription that all tests use."""
         self.ok("PUT", V1_TOPIC)
         self.ok("PUT", V1_SUBSCRIPTION, {"topic": TOPIC, **subscription})
 
 
 def wait_for_pulls(emulator: Emulator, count: int) -> None:
-    """The broker learns of a request or an end a moment after it was sent."""
+    """Wait until this many pulls wait. The broker notices a request or its end a moment later."""
     for _ in range(1000):
         if emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)) == count:
             return

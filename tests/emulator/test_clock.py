@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from emulator import Emulator
-from protocol.clock import SYSTEM_CLOCK
-from protocol.errors import NotFound
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import SYSTEM_CLOCK
+from pullstream_protocol.errors import NotFound
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.wire import Wire, data_of
 
@@ -19,13 +19,13 @@ HOUR = 3600
 
 @pytest.fixture
 def emulator() -> Iterator[Emulator]:
-    """One that nobody gave a clock."""
+    """Yield an emulator without a clock argument."""
     with Emulator() as emulator:
         yield emulator
 
 
 def test_leases_end_when_the_clock_is_moved(emulator: Emulator, wire: Wire) -> None:
-    """Before `advance` returns: nothing is waited for."""
+    """They end before `advance` returns."""
     wire.create(ack_deadline_seconds=600)
     wire.publish("a")
     for _ in range(20):
@@ -35,7 +35,7 @@ def test_leases_end_when_the_clock_is_moved(emulator: Emulator, wire: Wire) -> N
 
 
 def test_streams_get_what_is_due(emulator: Emulator, wire: Wire) -> None:
-    """The message whose lease they let run out."""
+    """The stream receives the message whose lease has expired."""
     wire.create()
     wire.publish("a")
     stream = wire.stream(stream_ack_deadline_seconds=600)
@@ -45,7 +45,7 @@ def test_streams_get_what_is_due(emulator: Emulator, wire: Wire) -> None:
 
 
 def test_it_runs_on_from_there(emulator: Emulator, wire: Wire) -> None:
-    """Timers of the broker still go off by themselves."""
+    """Timers of the broker still fire without further calls."""
     wire.create()
     emulator.clock.advance(HOUR)
     wire.publish("a")
@@ -56,7 +56,7 @@ def test_it_runs_on_from_there(emulator: Emulator, wire: Wire) -> None:
 
 
 def test_retry_backoff_passes(emulator: Emulator, wire: Wire) -> None:
-    """A nacked message is there again when its time has come, not before."""
+    """A nacked message is available after its backoff, not before."""
     policy = pubsub.RetryPolicy(
         minimum_backoff=Duration(seconds=300), maximum_backoff=Duration(seconds=300)
     )
@@ -71,7 +71,7 @@ def test_retry_backoff_passes(emulator: Emulator, wire: Wire) -> None:
 
 
 def test_retention_passes(emulator: Emulator, wire: Wire) -> None:
-    """What nobody has fetched in time is gone."""
+    """A message that was not fetched in time is removed."""
     wire.create(message_retention_duration=Duration(seconds=600))
     wire.publish("old")
     emulator.clock.advance(500)
@@ -81,7 +81,7 @@ def test_retention_passes(emulator: Emulator, wire: Wire) -> None:
 
 
 def test_unused_subscriptions_expire(emulator: Emulator, wire: Wire) -> None:
-    """After a month in a moment."""
+    """They expire after a month, which passes in a moment."""
     wire.create()
     emulator.clock.advance(30 * 24 * HOUR)
     assert emulator.backlog(SUBSCRIPTION) == 0
@@ -91,7 +91,7 @@ def test_unused_subscriptions_expire(emulator: Emulator, wire: Wire) -> None:
 
 
 def test_publish_times_are_the_brokers(emulator: Emulator, wire: Wire) -> None:
-    """They go by its clock, and the clock of the machine is where it was."""
+    """They follow the broker's clock. The clock of the machine is unchanged."""
     wire.create()
     emulator.clock.advance(HOUR)
     emulator.publish(TOPIC, "a")
@@ -100,7 +100,7 @@ def test_publish_times_are_the_brokers(emulator: Emulator, wire: Wire) -> None:
 
 
 def test_a_clock_that_cannot_be_moved_is_made_to() -> None:
-    """Whoever gives the system's own gets it with an `advance`."""
+    """A system clock passed by the user gets an `advance` method."""
     emulator = Emulator(clock=SYSTEM_CLOCK)
     before = SYSTEM_CLOCK.monotonic()
     emulator.clock.advance(HOUR)
@@ -109,14 +109,14 @@ def test_a_clock_that_cannot_be_moved_is_made_to() -> None:
 
 
 def test_the_clock_goes_with_the_engine(emulator: Emulator, wire: Wire) -> None:
-    """A broker that is started again where another stopped is as far ahead."""
+    """A broker that continues with the engine of another has the same clock offset."""
     wire.create(ack_deadline_seconds=600)
     wire.publish("a")
     wire.pull()
     emulator.clock.advance(HOUR)
     assert data_of(wire.pull()) == ["a"]
     emulator.stop()
-    with Emulator(engine=emulator.engine) as again:
+    with Emulator(broker=emulator.broker) as again:
         assert again.clock is emulator.clock
         assert again.history is emulator.history
         wire = Wire(again.endpoint)

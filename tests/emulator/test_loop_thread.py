@@ -1,4 +1,4 @@
-"""The loop of a process's emulators goes with the last of them, and leaves nothing undone."""
+"""The event loop shared by the emulators of a process. It ends with the last of them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from emulator import Emulator
-from emulator.loop_thread import LoopThread
+from pullstream_emulator import Emulator
+from pullstream_emulator.loop_thread import LoopThread
 
 
 @pytest.fixture(autouse=True)
 def a_loop_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not that of emulators which other tests keep running."""
+    """Use a loop that is not shared with emulators of other tests."""
     monkeypatch.setattr(LoopThread, "_current", None)
     monkeypatch.setattr(LoopThread, "_users", 0)
 
@@ -35,7 +35,10 @@ async def for_ever() -> None:
 
 
 def test_what_is_about_to_end_ends_before_the_loop() -> None:
-    """Such as the task of a call that was ended: Python reports one that is destroyed."""
+    """An example is the task of a cancelled call.
+
+    Python reports tasks that are destroyed while pending.
+    """
     with Emulator():
         last = leave_running(many_turns)
     assert last.done()
@@ -43,8 +46,8 @@ def test_what_is_about_to_end_ends_before_the_loop() -> None:
 
 
 def test_what_does_not_end_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the end takes no longer than it may."""
-    monkeypatch.setattr("emulator.loop_thread._LAST_TASKS", 0.01)
+    """This keeps the shutdown within its time limit."""
+    monkeypatch.setattr("pullstream_emulator.loop_thread._LAST_TASKS", 0.01)
     with Emulator():
         last = leave_running(for_ever)
     assert last.cancelled()

@@ -1,4 +1,4 @@
-"""The fixtures, as another project's test suite uses them."""
+"""The pytest fixtures, used by the test suite of another project."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 
 CONFTEST = """
 import pytest
-from emulator.pytest_plugin import pubsub_emulator, pubsub_session_emulator, pubsub_project
-from emulator.pytest_plugin import pubsub_shared_emulator
+from pullstream_emulator.pytest_plugin import pubsub_emulator, pubsub_session_emulator
+from pullstream_emulator.pytest_plugin import pubsub_project, pubsub_shared_emulator
 
 @pytest.fixture(scope="session")
 def pubsub_config():
@@ -26,7 +26,7 @@ def pubsub_config():
     }
 """
 
-# The first to run: there is no broker of the session's yet.
+# Runs first, while there is no session-wide broker.
 TESTS_WITH_A_BROKER_EACH = """
 import os
 import threading
@@ -86,7 +86,7 @@ def test_after():
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """A project's folder with a test suite."""
+    """Return the folder of a project with a test suite."""
     (tmp_path / "test_1.py").write_text(TESTS_WITH_A_BROKER_EACH, encoding="utf-8")
     (tmp_path / "test_2.py").write_text(TESTS_WITH_A_SHARED_BROKER, encoding="utf-8")
     (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
@@ -94,7 +94,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 def test_the_fixtures_keep_their_promises(suite: Path) -> None:
-    """Each is one of its tests: a broker for one test leaves no trace, and one may be shared."""
+    """The inner tests check them: a broker for one test leaves no trace, and one can be shared."""
     before = {"PUBSUB_EMULATOR_HOST": "before:1", "PUBSUB_PROJECT_ID": "before"}
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"],

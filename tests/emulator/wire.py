@@ -1,4 +1,4 @@
-"""A bare gRPC client: the calls of the table over one channel, and a streaming pull."""
+"""A low-level gRPC client: the calls of the RPC table over one channel, and a streaming pull."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from protocol.messages import pubsub_pb2 as pubsub
-from protocol.rpcs import BY_METHOD, Kind
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import BY_METHOD, UNSEEN, Kind
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 
-# Nothing here takes longer on any machine; it turns a hang into a failure.
+# Seconds. No step takes longer on any machine; the limit turns a hang into a failure.
 PATIENCE = 20.0
 
 
@@ -23,7 +23,7 @@ class Wire:
     def __init__(self, endpoint: str) -> None:
         self.channel = grpc.insecure_channel(
             endpoint,
-            # A connection of its own, also when another Wire talks to the same broker.
+            # Each Wire has its own connection, even to the same broker.
             options=[("grpc.use_local_subchannel_pool", 1)],
         )
 
@@ -31,17 +31,17 @@ class Wire:
         return self.start(method, request, timeout).result()
 
     def start(self, method: str, request: Message, timeout: float = PATIENCE) -> Any:
-        """The call as a future; `cancel()` ends it."""
+        """Return the call as a future. `cancel()` ends it."""
         return self.raw(method).future(request.SerializeToString(), timeout=timeout)
 
     def raw(self, method: str) -> Any:
-        """The call, as gRPC makes it, with bytes for a request."""
+        """Return the plain gRPC call, which takes the request as bytes."""
         rpc = BY_METHOD[method]
         make = self.channel.stream_stream if rpc.kind is Kind.BIDI else self.channel.unary_unary
         return make(rpc.path, response_deserializer=rpc.response.FromString)
 
     def create(self, **subscription: Any) -> None:
-        """The topic and the subscription that all tests use."""
+        """Create the topic and the subscription that all tests use."""
         self.call("CreateTopic", pubsub.Topic(name=TOPIC))
         self.call(
             "CreateSubscription",
@@ -62,11 +62,14 @@ class Wire:
         request = pubsub.AcknowledgeRequest(subscription=SUBSCRIPTION, ack_ids=ack_ids)
         self.call("Acknowledge", request)
 
-    def modify(self, seconds: int, *ack_ids: str) -> None:
+    def modify(self, seconds: int, *ack_ids: str, unseen: bool = False) -> None:
         request = pubsub.ModifyAckDeadlineRequest(
             subscription=SUBSCRIPTION, ack_ids=ack_ids, ack_deadline_seconds=seconds
         )
-        self.call("ModifyAckDeadline", request)
+        metadata = ((UNSEEN, "1"),) if unseen else ()
+        self.raw("ModifyAckDeadline")(
+            request.SerializeToString(), timeout=PATIENCE, metadata=metadata
+        )
 
     def delete_subscription(self) -> None:
         request = pubsub.DeleteSubscriptionRequest(subscription=SUBSCRIPTION)
@@ -80,9 +83,10 @@ class Wire:
 
 
 class Stream:
-    """An open streaming pull. Its first request names the subscription, 60 s, and pongs wanted.
+    """An open streaming pull.
 
-    What a test gives replaces these fields; None leaves one out.
+    Its first request names the subscription, a deadline of 60 s, and asks for pongs. The fields
+    that a test gives replace these; None omits a field.
     """
 
     def __init__(self, wire: Wire, **first: Any) -> None:
@@ -106,12 +110,12 @@ class Stream:
         self._requests.put(None)
 
     def next(self) -> pubsub.StreamingPullResponse:
-        """The next response; raises when the stream has ended."""
+        """Return the next response, or raise when the stream has ended."""
         response: pubsub.StreamingPullResponse = next(self.call)
         return response
 
     def messages(self, count: int) -> list[pubsub.ReceivedMessage]:
-        """Exactly so many messages, from as many responses as it takes."""
+        """Return exactly this many messages, from as many responses as necessary."""
         received: list[pubsub.ReceivedMessage] = []
         while len(received) < count:
             received.extend(self.next().received_messages)
@@ -122,7 +126,7 @@ class Stream:
         return [m.message.data.decode() for m in self.messages(count)]
 
     def is_quiet(self) -> bool:
-        """Whether the broker has no message for this stream: to a ping it answers with a pong."""
+        """Return whether the broker has no message for this stream, so that it answers a ping."""
         self.send()
         return not self.next().received_messages
 
@@ -132,7 +136,7 @@ class Stream:
             for _ in self.call:
                 pass
         except grpc.RpcError:
-            # The status tells.
+            # The status is checked below.
             pass
         code: grpc.StatusCode = self.call.code()
         return code

@@ -1,8 +1,7 @@
-"""These tests need the official client for Python, all but those of other clients.
+"""Skips tests that need the official client for Python where it is missing, with one line.
 
-Where it is missing they are skipped, in one line.
-
-With `interop` in the environment's PULLSTREAM_REQUIRE (as in CI) they fail instead.
+Tests of other clients run. With `interop` in the environment's PULLSTREAM_REQUIRE (as in CI) the
+tests fail instead.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ def is_installed() -> bool:
     try:
         return importlib.util.find_spec("google.cloud.pubsub_v1") is not None
     except ModuleNotFoundError:
-        # Not even the package above it is there.
+        # The parent package is missing too.
         return False
 
 
 class NotRunnable(pytest.Module):
-    """A test module that is not imported, for what it imports is missing."""
+    """A test module that is not imported because a package it needs is missing."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         if "interop" in os.environ.get("PULLSTREAM_REQUIRE", ""):

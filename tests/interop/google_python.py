@@ -11,10 +11,10 @@ import pytest
 from google.api_core import exceptions
 from google.cloud import pubsub_v1
 
-from emulator import Emulator
-from protocol.clock import ManualClock
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
 
-# Google's client pings, retries and waits on threads of its own; nothing here takes so long.
+# Google's client pings, retries and waits on its own threads, and always faster than this.
 PATIENCE = 30.0
 
 PROJECT = "projects/test-project"
@@ -44,18 +44,18 @@ class Clients:
     def pull(
         self, max_messages: int = 100, *, subscription: str = SUBSCRIPTION, wait: bool = True
     ) -> list[Any]:
-        """Messages of the subscription; without `wait`, only those that are there already."""
+        """Pull messages, and without `wait` only those that are available now."""
         request: dict[str, Any] = {"subscription": subscription, "max_messages": max_messages}
         if not wait:
             request["return_immediately"] = True
         with warnings.catch_warnings():
-            # The client warns of that field, but there is no other way not to wait.
+            # The client warns of that field, but there is no other way to avoid the wait.
             warnings.simplefilter("ignore", DeprecationWarning)
             response = self.subscriber.pull(request=request, timeout=PATIENCE)
         return list(response.received_messages)
 
     def drain(self, subscription: str = SUBSCRIPTION) -> list[bytes]:
-        """Acknowledge all that is there; returns the data."""
+        """Acknowledge all available messages, and return their data."""
         received = self.pull(subscription=subscription, wait=False)
         if received:
             self.acknowledge(*received, subscription=subscription)
@@ -75,7 +75,7 @@ class Clients:
 
     @contextmanager
     def subscribe(self, callback: Callable[[Any], None], **options: Any) -> Iterator[Any]:
-        """Messages go to `callback` as long as this lasts; yields the client's future."""
+        """Send messages to `callback` during the block, and yield the client's future."""
         future = self.subscriber.subscribe(SUBSCRIPTION, callback, **options)
         try:
             yield future
@@ -90,19 +90,19 @@ class Clients:
         self.subscriber.close()
 
 
-# Makes the clients, once a test has said what subscription it wants.
+# Makes the clients for the subscription settings that a test gives.
 Connect = Callable[..., Clients]
 
 
 @pytest.fixture
 def connect(pubsub_emulator: Emulator) -> Iterator[Connect]:
-    """For clients of the broker of this test."""
+    """Yield the function that makes clients for the broker of this test."""
     yield from _connections()
 
 
 @pytest.fixture
 def timeless(monkeypatch: pytest.MonkeyPatch) -> Iterator[ManualClock]:
-    """The time of another broker, which passes only by `timeless.advance(seconds)`."""
+    """Yield the clock of another broker, which moves only by `timeless.advance(seconds)`."""
     clock = ManualClock()
     with Emulator(clock=clock) as emulator:
         monkeypatch.setenv("PUBSUB_EMULATOR_HOST", emulator.endpoint)
@@ -111,7 +111,7 @@ def timeless(monkeypatch: pytest.MonkeyPatch) -> Iterator[ManualClock]:
 
 @pytest.fixture
 def connect_timeless(timeless: ManualClock) -> Iterator[Connect]:
-    """For clients of the broker of that time."""
+    """Yield the function that makes clients for the broker with that clock."""
     yield from _connections()
 
 

@@ -1,6 +1,6 @@
-"""@google-cloud/pubsub for Node against the broker: node/*.test.js, each against an empty one.
+"""@google-cloud/pubsub for Node against the broker: node/*.test.js, each with an empty one.
 
-Where node or npm is missing they are skipped, in one line. With `node` in the environment's
+Without node or npm they are skipped with one line. With `node` in the environment's
 PULLSTREAM_REQUIRE (as in CI) they fail instead.
 """
 
@@ -13,27 +13,27 @@ from pathlib import Path
 
 import pytest
 
-from emulator import Emulator
+from pullstream_emulator import Emulator
 from tests.optional_tools import missing
 
 FOLDER = Path(__file__).parent / "node"
 LOCK = FOLDER / "package-lock.json"
-# What was installed: a copy of the lock file, beside what it describes.
+# The installed version: a copy of the lock file in the same folder as the packages.
 INSTALLED = FOLDER / "node_modules" / "installed.json"
 SUITES = sorted(path.name.removesuffix(".test.js") for path in FOLDER.glob("*.test.js"))
 
-# Of one suite, and of the installation, in seconds.
+# The time limit of one suite, and of the installation, in seconds.
 SUITE_TIMEOUT = 60.0
 INSTALL_TIMEOUT = 100.0
 
-# All in one of the suite's processes: two that install into the one folder at the same time spoil
-# it for each other.
+# All in one process of the suite, because two installations into one folder at the same time damage
+# it.
 pytestmark = pytest.mark.xdist_group("node")
 
 
 @pytest.fixture(scope="module")
 def node() -> str:
-    """The node to run, with the client installed in the version of the lock file."""
+    """Return the node to run, with the client installed in the version of the lock file."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         missing("node", "needs node and npm")
@@ -55,7 +55,7 @@ def install(npm: str) -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_google_node_client(suite: str, node: str) -> None:
-    """The tests of one subject pass, over gRPC or HTTP on the one port."""
+    """The tests of one subject pass, over gRPC or HTTP on one port."""
     with Emulator(rest=True) as emulator:
         done = run(node, suite, emulator.endpoint)
     if done.returncode != 0:
@@ -66,7 +66,7 @@ def run(node: str, suite: str, endpoint: str) -> subprocess.CompletedProcess[str
     environment = {
         **os.environ,
         "PUBSUB_EMULATOR_HOST": endpoint,
-        # The client would look for a cloud machine's credentials, and wait for that.
+        # Otherwise the client would look for a cloud machine's credentials and wait for them.
         "METADATA_SERVER_DETECTION": "none",
     }
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""google-cloud-pubsub for Python: what a subscription can be asked to do with its messages."""
+"""google-cloud-pubsub for Python: delivery features of a subscription."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from google.api_core import exceptions
 from google.cloud.pubsub_v1.subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
-from protocol.clock import ManualClock
+from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
+from pullstream_protocol.clock import ManualClock
 from tests.interop.google_python import PATIENCE, PROJECT, SUBSCRIPTION, TOPIC, Connect
 from tests.interop.google_python import connect as connect
 from tests.interop.google_python import connect_timeless as connect_timeless
@@ -24,7 +24,7 @@ SNAPSHOT = f"{PROJECT}/snapshots/before"
 
 
 def moment(clock: ManualClock, offset: float = 0.0) -> datetime.datetime:
-    """The broker's time, some seconds on."""
+    """Return the broker's time plus some seconds."""
     return datetime.datetime.fromtimestamp(clock.now() + offset, datetime.timezone.utc)
 
 
@@ -47,24 +47,38 @@ def test_exactly_once_an_expired_ack_id_is_refused(
 
 
 def test_exactly_once_good_ids_are_carried_out_beside_bad_ones(connect: Connect) -> None:
-    """The error names only those that failed."""
+    """The error names only the failed ids."""
     clients = connect(enable_exactly_once_delivery=True)
     clients.publish(b"a", b"b")
     first, second = clients.pull()
-    clients.acknowledge(first)
+    clients.subscriber.modify_ack_deadline(
+        subscription=SUBSCRIPTION, ack_ids=[first.ack_id], ack_deadline_seconds=0
+    )
     with pytest.raises(exceptions.InvalidArgument) as refused:
         clients.acknowledge(first, second)
     assert list(refused.value.metadata) == [first.ack_id]
+    assert clients.drain() == [b"a"]
+
+
+def test_exactly_once_an_acknowledgement_can_be_repeated(connect: Connect) -> None:
+    """The client cannot distinguish a lost answer from a lost call."""
+    clients = connect(enable_exactly_once_delivery=True)
+    clients.publish(b"a")
+    (message,) = clients.pull()
+    clients.acknowledge(message)
+    clients.acknowledge(message)
     assert clients.drain() == []
 
 
 def test_exactly_once_a_callback_learns_that_it_was_too_late(connect: Connect) -> None:
-    """Somebody else has acknowledged the delivery that the callback holds."""
+    """Another subscriber has ended the lease of the callback's message."""
     clients = connect(enable_exactly_once_delivery=True)
     results: queue.Queue[Any] = queue.Queue()
 
     def callback(message: Any) -> None:
-        clients.subscriber.acknowledge(subscription=SUBSCRIPTION, ack_ids=[message.ack_id])
+        clients.subscriber.modify_ack_deadline(
+            subscription=SUBSCRIPTION, ack_ids=[message.ack_id], ack_deadline_seconds=0
+        )
         try:
             results.put(message.ack_with_response().result(PATIENCE))
         except AcknowledgeError as error:
@@ -79,7 +93,7 @@ def test_exactly_once_a_callback_learns_that_it_was_too_late(connect: Connect) -
 
 
 def test_what_fails_too_often_goes_to_the_dead_letter_topic(connect: Connect) -> None:
-    """As a new message with the old one's data, and attributes that tell where it comes from."""
+    """The new message has the old data, and attributes with its origin."""
     clients = connect()
     clients.publisher.create_topic(name=GRAVE)
     clients.subscriber.create_subscription(name=MOURNERS, topic=GRAVE)
@@ -117,7 +131,7 @@ def test_what_fails_too_often_goes_to_the_dead_letter_topic(connect: Connect) ->
 def test_a_retry_waits_as_long_as_the_policy_says(
     connect_timeless: Connect, timeless: ManualClock
 ) -> None:
-    """Longer each time, up to the maximum."""
+    """The backoff grows up to the maximum."""
     clients = connect_timeless(
         retry_policy={"minimum_backoff": {"seconds": 20}, "maximum_backoff": {"seconds": 60}}
     )
@@ -135,7 +149,7 @@ def test_a_retry_waits_as_long_as_the_policy_says(
 
 
 def test_only_what_the_filter_lets_pass_is_delivered(connect: Connect) -> None:
-    """The rest counts as acknowledged."""
+    """The other messages count as acknowledged."""
     clients = connect(filter='attributes.country = "no" OR hasPrefix(attributes.country, "s")')
     for country in ("de", "no", "se"):
         clients.publish(country.encode(), country=country)
@@ -145,7 +159,7 @@ def test_only_what_the_filter_lets_pass_is_delivered(connect: Connect) -> None:
 
 
 def test_a_filter_must_be_right_and_stays(connect: Connect) -> None:
-    """Neither a bad one nor a change is taken."""
+    """A wrong filter and a change of the filter are refused."""
     clients = connect(filter="attributes:country")
     with pytest.raises(exceptions.InvalidArgument):
         clients.subscriber.create_subscription(
@@ -162,7 +176,7 @@ def test_a_filter_must_be_right_and_stays(connect: Connect) -> None:
 
 
 def test_a_detached_subscription_has_nothing_more_to_give(connect: Connect) -> None:
-    """It stays, marked as detached; its topic knows it no longer."""
+    """The subscription stays, marked as detached, and its topic no longer lists it."""
     clients = connect()
     clients.publish(b"data")
     clients.publisher.detach_subscription(request={"subscription": SUBSCRIPTION})
@@ -173,7 +187,7 @@ def test_a_detached_subscription_has_nothing_more_to_give(connect: Connect) -> N
 
 
 def test_a_seek_to_a_time_goes_both_ways(connect_timeless: Connect, timeless: ManualClock) -> None:
-    """Into the future it drops the backlog; into the past it brings back what was retained."""
+    """A seek into the future drops the backlog. A seek into the past restores retained messages."""
     clients = connect_timeless(retain_acked_messages=True)
     seek = clients.subscriber.seek
     clients.publish(b"early")
@@ -190,7 +204,7 @@ def test_a_seek_to_a_time_goes_both_ways(connect_timeless: Connect, timeless: Ma
 
 
 def test_a_seek_takes_back_what_is_out(connect_timeless: Connect, timeless: ManualClock) -> None:
-    """It is delivered again; the acknowledgement of the former delivery comes too late."""
+    """The message is redelivered, and the acknowledgement of the earlier delivery is too late."""
     clients = connect_timeless()
     clients.publish(b"data")
     (out,) = clients.pull()
@@ -200,7 +214,7 @@ def test_a_seek_takes_back_what_is_out(connect_timeless: Connect, timeless: Manu
 
 
 def test_a_snapshot_keeps_the_backlog(connect: Connect) -> None:
-    """A seek to it brings back what was not acknowledged then, and all that came later."""
+    """A seek to it restores the messages unacknowledged at that time and all later ones."""
     clients = connect()
     clients.publish(b"acknowledged")
     assert clients.drain() == [b"acknowledged"]
@@ -213,7 +227,7 @@ def test_a_snapshot_keeps_the_backlog(connect: Connect) -> None:
 
 
 def test_snapshots_can_be_managed(connect: Connect) -> None:
-    """Create, get, list, update by mask, delete."""
+    """The calls create, get, list, update by mask, and delete."""
     clients = connect()
     subscriber = clients.subscriber
     made = subscriber.create_snapshot(
@@ -237,7 +251,7 @@ def test_snapshots_can_be_managed(connect: Connect) -> None:
 
 
 def test_a_push_subscription_cannot_be_pulled(connect: Connect) -> None:
-    """Until its endpoint is taken away."""
+    """Pulling works after the push endpoint is removed."""
     clients = connect(push_config={"push_endpoint": "http://localhost:1/push"})
     with pytest.raises(exceptions.FailedPrecondition, match="not supported for this subscription"):
         clients.pull(wait=False)

@@ -1,11 +1,11 @@
-"""google-cloud-pubsub for Python: policies are kept, and every permission is granted."""
+"""google-cloud-pubsub for Python: policies are stored, and every permission is granted."""
 
 from __future__ import annotations
 
 import pytest
 from google.api_core import exceptions
 
-from emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
+from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
 from tests.interop.google_python import PROJECT, SUBSCRIPTION, TOPIC, Clients, Connect
 from tests.interop.google_python import connect as connect
 
@@ -22,7 +22,7 @@ def clients(connect: Connect) -> Clients:
 
 @pytest.mark.parametrize("resource", [TOPIC, SUBSCRIPTION, SNAPSHOT])
 def test_a_policy_is_kept(clients: Clients, resource: str) -> None:
-    """Empty at first; its tag changes with it."""
+    """The policy is empty at first, and its tag changes with it."""
     before = clients.publisher.get_iam_policy(request={"resource": resource})
     assert list(before.bindings) == []
     before.bindings.add(role="roles/pubsub.editor", members=MEMBERS)
@@ -36,7 +36,7 @@ def test_a_policy_is_kept(clients: Clients, resource: str) -> None:
 
 
 def test_a_stale_policy_is_not_written(clients: Clients) -> None:
-    """Two who change it at a time do not undo each other's work."""
+    """Two concurrent changes do not overwrite each other."""
     stale = clients.publisher.get_iam_policy(request={"resource": TOPIC})
     fresh = clients.publisher.get_iam_policy(request={"resource": TOPIC})
     fresh.bindings.add(role="roles/pubsub.viewer", members=MEMBERS)
@@ -46,7 +46,7 @@ def test_a_stale_policy_is_not_written(clients: Clients) -> None:
 
 
 def test_every_permission_is_granted(clients: Clients) -> None:
-    """Of what exists."""
+    """This holds for every existing resource."""
     permissions = ["pubsub.topics.publish", "pubsub.topics.delete"]
     request = {"resource": TOPIC, "permissions": permissions}
     granted = clients.publisher.test_iam_permissions(request=request)
@@ -54,7 +54,7 @@ def test_every_permission_is_granted(clients: Clients) -> None:
 
 
 def test_what_does_not_exist_has_no_policy(clients: Clients) -> None:
-    """Nor can it be given one."""
+    """A policy cannot be set either."""
     resource = f"{PROJECT}/topics/missing"
     with pytest.raises(exceptions.NotFound):
         clients.publisher.get_iam_policy(request={"resource": resource})

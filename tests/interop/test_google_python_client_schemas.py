@@ -1,4 +1,4 @@
-"""google-cloud-pubsub for Python: schemas, and topics that hold their messages to them."""
+"""google-cloud-pubsub for Python: schemas, and topics that validate their messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.api_core import exceptions
 from google.cloud.pubsub_v1 import SchemaServiceClient
 from google.pubsub_v1.types import Encoding, Schema, SchemaSettings
 
-from emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
+from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
 from tests.interop.google_python import PATIENCE, PROJECT, Clients, Connect
 from tests.interop.google_python import connect as connect
 
@@ -21,7 +21,7 @@ STRICT_SUBSCRIPTION = f"{PROJECT}/subscriptions/strict"
 
 
 def avro(*optional: str) -> str:
-    """A record with a name, and with these fields that may be left out."""
+    """Return a record with a name, and with these optional fields."""
     fields: list[dict[str, Any]] = [{"name": "name", "type": "string"}]
     fields += [{"name": each, "type": ["null", "string"], "default": None} for each in optional]
     return json.dumps({"type": "record", "name": "Province", "fields": fields})
@@ -61,7 +61,7 @@ def create(schemas: SchemaServiceClient, kind: Any, definition: str) -> Any:
 def test_a_topic_takes_only_what_its_schema_describes(
     clients: Clients, schemas: SchemaServiceClient, kind: Any, define: Define
 ) -> None:
-    """What passes is marked with the schema, its revision and the encoding."""
+    """Accepted messages have attributes with the schema, its revision and the encoding."""
     schema = create(schemas, kind, define())
     settings = SchemaSettings(schema=NAME, encoding=Encoding.JSON)
     clients.publisher.create_topic(request={"name": STRICT, "schema_settings": settings})
@@ -81,7 +81,7 @@ def test_a_topic_takes_only_what_its_schema_describes(
 def test_revisions_are_committed_rolled_back_and_deleted(
     schemas: SchemaServiceClient, clients: Clients, kind: Any, define: Define
 ) -> None:
-    """Each has an id of its own; the newest one is the schema."""
+    """Each revision has its own id, and the newest one is the schema."""
     first = create(schemas, kind, define())
     wider = Schema(name=NAME, type_=kind, definition=define("capital"))
     second = schemas.commit_schema(name=NAME, schema=wider)
@@ -99,7 +99,7 @@ def test_revisions_are_committed_rolled_back_and_deleted(
 def test_schemas_and_messages_can_be_validated(
     schemas: SchemaServiceClient, clients: Clients, kind: Any, define: Define
 ) -> None:
-    """Without keeping either of them."""
+    """Neither of them is stored."""
     schema = Schema(type_=kind, definition=define())
     schemas.validate_schema(parent=PROJECT, schema=schema)
     with pytest.raises(exceptions.InvalidArgument):
@@ -114,7 +114,7 @@ def test_schemas_and_messages_can_be_validated(
 def test_a_topic_remembers_that_its_schema_is_gone(
     clients: Clients, schemas: SchemaServiceClient
 ) -> None:
-    """It shows so, and takes no more messages."""
+    """The topic shows this and accepts no more messages."""
     create(schemas, Schema.Type.AVRO, avro())
     settings = SchemaSettings(schema=NAME, encoding=Encoding.JSON)
     clients.publisher.create_topic(request={"name": STRICT, "schema_settings": settings})
@@ -126,7 +126,7 @@ def test_a_topic_remembers_that_its_schema_is_gone(
 
 
 def test_errors_of_schemas(clients: Clients, schemas: SchemaServiceClient) -> None:
-    """Missing, there already, of no use to a topic."""
+    """The schema is missing, exists already, or does not fit the topic."""
     with pytest.raises(exceptions.NotFound):
         schemas.get_schema(name=NAME)
     settings = SchemaSettings(schema=NAME, encoding=Encoding.JSON)

@@ -1,15 +1,15 @@
-"""Our messages and Google's client live in one process, whichever is imported first."""
+"""Our messages and Google's client work in one process, in either order of import."""
 
 import subprocess
 import sys
 
 import pytest
 
-from protocol.messages import generate
+from pullstream_protocol.messages import generate
 from tests.subscriber.program import STRICT
 
 OURS = """
-from protocol.messages import encoded_pb2, iam_pb2, pubsub_pb2, schema_pb2
+from pullstream_protocol.messages import encoded_pb2, iam_pb2, pubsub_pb2, schema_pb2
 """
 GOOGLES = """
 from google.cloud import pubsub_v1
@@ -25,7 +25,7 @@ assert schema_pb2.Schema(type=schema_pb2.Schema.AVRO).type == 2
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a fresh Python where every warning is an error."""
+    """Run a program in a new Python process where every warning is an error."""
     command = [sys.executable, *STRICT, "-c", program]
     return subprocess.run(command, cwd=generate.ROOT, capture_output=True, text=True, check=False)
 
@@ -34,12 +34,12 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     "imports", [GOOGLES + OURS, OURS + GOOGLES], ids=["google first", "ours first"]
 )
 def test_both_can_be_imported_and_build_messages(imports: str) -> None:
-    """Neither import order clashes in protobuf's pool of descriptors, nor warns."""
+    """Neither import order clashes in protobuf's pool of descriptors or warns."""
     result = run(imports + USE_BOTH)
     assert result.returncode == 0, result.stderr
 
 
 def test_our_messages_import_without_a_warning() -> None:
-    """The generated modules, older than the installed protobuf, are taken in silence."""
+    """The generated modules are older than the installed protobuf and cause no warning."""
     result = run(OURS)
     assert (result.returncode, result.stderr) == (0, "")

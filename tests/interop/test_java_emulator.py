@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from subscriber import FlowControl, Message, SubscriberClient, TopicAdminClient
-from subscriber.exceptions import AcknowledgeStatus
+from pullstream import FlowControl, Message, SubscriberClient, TopicAdminClient
+from pullstream.exceptions import AcknowledgeStatus
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.world import Collected
 
@@ -27,7 +27,7 @@ PROJECT = "projects/interop"
 
 
 def find_jar() -> Path | None:
-    """Where the environment says, or in an installation of the gcloud SDK."""
+    """Return the jar from the environment, or from an installation of the gcloud SDK."""
     if given := os.environ.get(JAR_VARIABLE):
         return Path(given)
     gcloud = shutil.which("gcloud")
@@ -56,7 +56,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    """Google's emulator, started for this module."""
+    """Yield the address of Google's emulator, started for this module."""
     address = f"127.0.0.1:{free_port()}"
     host, port = address.split(":")
     process = subprocess.Popen(
@@ -68,7 +68,7 @@ def endpoint() -> Iterator[str]:
     ready = threading.Event()
 
     def read() -> None:
-        # To its end: a full pipe would stop the emulator.
+        # To the end, because a full pipe would stop the emulator.
         for line in process.stdout or ():
             if READY.search(line):
                 ready.set()
@@ -89,7 +89,7 @@ def endpoint() -> Iterator[str]:
 class Setup:
     """A topic and a subscription of one test alone.
 
-    Version 0.8.20 keeps a cancelled stream registered, which swallows messages from then on; so no
+    Version 0.8.20 keeps a cancelled stream registered, which swallows messages from then on, so no
     subscription is used twice.
     """
 
@@ -133,7 +133,7 @@ def ordered(endpoint: str) -> Iterator[Setup]:
 
 
 def test_messages_are_received_and_acknowledged(setup: Setup) -> None:
-    """Each once, with what was published; the server confirms every acknowledgement."""
+    """Each message comes once and unchanged, and the server confirms every acknowledgement."""
     answers: list[AcknowledgeStatus] = []
 
     def acknowledge(message: Message) -> None:
@@ -150,7 +150,7 @@ def test_messages_are_received_and_acknowledged(setup: Setup) -> None:
 
 
 def test_nacked_messages_and_those_whose_callback_raised_come_again(setup: Setup) -> None:
-    """Within the life of one stream."""
+    """The redelivery is on the same stream."""
     tries: dict[bytes, int] = defaultdict(int)
 
     def third_time_lucky(message: Message) -> None:
@@ -168,7 +168,7 @@ def test_nacked_messages_and_those_whose_callback_raised_come_again(setup: Setup
 
 
 def test_messages_of_a_key_come_in_order(ordered: Setup) -> None:
-    """Many keys side by side, each in itself."""
+    """Many keys are in progress at the same time, each in its own order."""
     by_key: dict[str, list[int]] = defaultdict(list)
 
     def handle(message: Message) -> None:
@@ -183,8 +183,70 @@ def test_messages_of_a_key_come_in_order(ordered: Setup) -> None:
     assert by_key == {key: list(range(50)) for key in "abc"}
 
 
+@pytest.mark.parametrize("verdict", ["nacks", "raises"])
+def test_a_failed_message_comes_again_before_the_later_ones_of_its_key(
+    ordered: Setup, verdict: str
+) -> None:
+    """This emulator redelivers only the failed message. The later ones stay leased here."""
+    failing = {5: 3, 20: 2}
+    begun: list[int] = []
+
+    def handle(message: Message) -> None:
+        number = int(message.data)
+        begun.append(number)
+        if failing.get(number):
+            failing[number] -= 1
+            if verdict == "raises":
+                raise ValueError("not yet")
+            message.nack()
+        else:
+            message.ack()
+
+    future = ordered.client.subscribe(ordered.subscription, handle)
+    ordered.publish(*map(str, range(50)), key="k")
+    eventually(lambda: future.statistics().acked == 50)
+    assert begun == [*range(5), *[5] * 3, *range(5, 20), *[20] * 2, *range(20, 50)]
+    statistics = future.statistics()
+    assert (statistics.nacked, statistics.returned, statistics.expired) == (5, 0, 0)
+
+
+def test_only_a_poison_message_is_dead_lettered(endpoint: str) -> None:
+    """Without ordering: version 0.8.20 cannot forward a message of an ordered subscription."""
+    setup, dead = Setup(endpoint), Setup(endpoint)
+    policed = f"{setup.subscription}-policed"
+    setup.client.create_subscription(
+        request={
+            "name": policed,
+            "topic": setup.topic,
+            "ack_deadline_seconds": 600,
+            "dead_letter_policy": {
+                "dead_letter_topic": dead.topic,
+                "max_delivery_attempts": 5,
+            },
+        }
+    )
+    tries: dict[bytes, int] = defaultdict(int)
+
+    def handle(message: Message) -> None:
+        tries[message.data] += 1
+        if message.data == b"poison":
+            message.nack()
+        else:
+            message.ack()
+
+    dead_letters = Collected(Message.ack)
+    dead.client.subscribe(dead.subscription, dead_letters)
+    setup.client.subscribe(policed, handle)
+    setup.publish("1", "poison", "2")
+    assert dead_letters.wait_for(1) == [b"poison"]
+    eventually(lambda: set(tries) == {b"1", b"poison", b"2"})
+    assert tries == {b"1": 1, b"poison": 5, b"2": 1}
+    setup.close()
+    dead.close()
+
+
 def test_flow_control_holds_on_this_side(setup: Setup) -> None:
-    """That emulator sends more than it was asked for; no more than its responses hold is begun."""
+    """That emulator sends more than the limit. Callbacks begin only for the responses received."""
     collected = Collected()
     setup.publish(*map(str, range(200)))
     setup.client.subscribe(setup.subscription, collected, FlowControl(max_messages=5))
@@ -192,7 +254,7 @@ def test_flow_control_holds_on_this_side(setup: Setup) -> None:
 
 
 def test_messages_can_be_pulled_by_hand(setup: Setup) -> None:
-    """Pull, extend, give back, pull again, acknowledge."""
+    """The calls pull, extend, return, pull again, and acknowledge."""
     setup.publish("a")
     client, subscription = setup.client, setup.subscription
     first = client.pull(subscription=subscription, max_messages=10, timeout=PATIENCE)
@@ -209,7 +271,7 @@ def test_messages_can_be_pulled_by_hand(setup: Setup) -> None:
 
 
 def test_cancelling_ends_within_a_moment(setup: Setup) -> None:
-    """By half-closing, or if the server does not answer that, by cancelling."""
+    """The client half-closes the stream, or cancels it if the server does not answer."""
     collected = Collected()
     future = setup.client.subscribe(setup.subscription, collected)
     setup.publish("a")

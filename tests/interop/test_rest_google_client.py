@@ -16,7 +16,7 @@ from google.pubsub_v1.services.schema_service.transports import SchemaServiceRes
 from google.pubsub_v1.services.subscriber import SubscriberClient
 from google.pubsub_v1.services.subscriber.transports import SubscriberRestTransport
 
-from emulator import Emulator
+from pullstream_emulator import Emulator
 
 PROJECT = "projects/test-project"
 TOPIC = f"{PROJECT}/topics/orders"
@@ -31,7 +31,7 @@ def emulator() -> Iterator[Emulator]:
 
 
 def client(client_type: Any, transport_type: Any, emulator: Emulator) -> Any:
-    """The client's own way to HTTP; its emulator variable knows gRPC only."""
+    """Return a client with the HTTP transport. Its emulator variable supports gRPC only."""
     # google-auth has no type annotations.
     credentials = AnonymousCredentials()  # type: ignore[no-untyped-call]
     transport = transport_type(host=emulator.endpoint, credentials=credentials, url_scheme="http")
@@ -51,7 +51,7 @@ def subscriber(emulator: Emulator) -> Iterator[Any]:
 
 
 def test_messages_go_round(publisher: Any, subscriber: Any) -> None:
-    """Published, pulled, given back, acknowledged."""
+    """Messages are published, pulled, returned and acknowledged."""
     publisher.create_topic(name=TOPIC)
     subscriber.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
     message = {"data": b"\0hello\xff", "attributes": {"a": "ä"}, "ordering_key": "k"}
@@ -70,7 +70,7 @@ def test_messages_go_round(publisher: Any, subscriber: Any) -> None:
 
 
 def test_resources_are_administered(publisher: Any, subscriber: Any) -> None:
-    """With masks, enums, durations, pages, and an error of the client's own kind."""
+    """The calls use masks, enums, durations and pages, and errors have the client's classes."""
     topics = [publisher.create_topic(name=f"{PROJECT}/topics/topic-{i}") for i in range(5)]
     assert list(publisher.list_topics(request={"project": PROJECT, "page_size": 2})) == topics
     topic = publisher.update_topic(
@@ -101,7 +101,7 @@ def test_resources_are_administered(publisher: Any, subscriber: Any) -> None:
 
 
 def test_a_snapshot_is_sought(publisher: Any, subscriber: Any) -> None:
-    """And what was acknowledged comes again."""
+    """The acknowledged message is redelivered."""
     publisher.create_topic(name=TOPIC)
     subscriber.create_subscription(
         request={"name": SUBSCRIPTION, "topic": TOPIC, "retain_acked_messages": True}
@@ -118,7 +118,7 @@ def test_a_snapshot_is_sought(publisher: Any, subscriber: Any) -> None:
 
 
 def test_schemas_and_policies_are_kept(publisher: Any, emulator: Emulator) -> None:
-    """Through the client of schemas, and the mixin of every client."""
+    """The calls use the schema client and the mixin of every client."""
     avro = {"type_": types.Schema.Type.AVRO, "definition": AVRO}
     with client(SchemaServiceClient, SchemaServiceRestTransport, emulator) as schemas:
         schema = schemas.create_schema(parent=PROJECT, schema=avro, schema_id="order")

@@ -1,4 +1,4 @@
-"""The broker's routes are Google's: those that the official client calls over HTTP."""
+"""The broker's routes are the routes that the official client calls over HTTP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from google.pubsub_v1.services.schema_service.transports.rest_base import (
 )
 from google.pubsub_v1.services.subscriber.transports.rest_base import _BaseSubscriberRestTransport
 
-from emulator.rest.routes import ROUTES
+from pullstream_emulator.rest.routes import ROUTES
 
 TRANSPORTS: tuple[Any, ...] = (
     _BasePublisherRestTransport,
@@ -22,7 +22,7 @@ TRANSPORTS: tuple[Any, ...] = (
 
 
 def options(transport: Any) -> Iterator[tuple[str, str, str, str]]:
-    """Method, verb, template and body of each call that a transport makes."""
+    """Yield method, verb, template and body of each call of a transport."""
     for name, call in vars(transport).items():
         if inspect.isclass(call) and name != "_BaseStreamingPull":
             for option in getattr(call, "_get_http_options", list)():
@@ -31,6 +31,6 @@ def options(transport: Any) -> Iterator[tuple[str, str, str, str]]:
 
 
 def test_every_route_is_googles_and_every_one_of_googles_is_there() -> None:
-    """Verb, path, and what the body is."""
+    """A route has a verb, a path, and the field in the body."""
     ours = {(r.method, r.verb.lower(), f"/v1/{r.template}", r.body) for r in ROUTES}
     assert ours == {option for transport in TRANSPORTS for option in options(transport)}

@@ -8,16 +8,16 @@ from google.pubsub_v1.services.publisher.transports import PublisherGrpcTranspor
 from google.pubsub_v1.services.schema_service.transports import SchemaServiceGrpcTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcTransport
 
-from protocol.rpcs import RPCS, Kind
+from pullstream_protocol.rpcs import RPCS, Kind
 
 TRANSPORTS = (PublisherGrpcTransport, SubscriberGrpcTransport, SchemaServiceGrpcTransport)
 OURS = {rpc.path: rpc for rpc in RPCS}
-# What protobuf's own serializers say whose they are; proto-plus's name the message.
+# The class that protobuf's own serializers name. Proto-plus's serializers name the message.
 ANY_MESSAGE = "Message"
 
 
 class RecordingChannel(grpc.Channel):
-    """A channel to nowhere, which writes down the methods that are made on it."""
+    """A channel without a server that records the methods made on it."""
 
     def __init__(self) -> None:
         self.made: set[tuple[str, Kind, str, str]] = set()
@@ -46,13 +46,13 @@ class RecordingChannel(grpc.Channel):
         return lambda *args, **named: None
 
     def subscribe(self, callback: Any, try_to_connect: bool | None = False) -> None:
-        """There is no connection to hear of."""
+        """Do nothing, as there is no connection."""
 
     def unsubscribe(self, callback: Any) -> None:
-        """See `subscribe`."""
+        """Do nothing, see `subscribe`."""
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing, as there is nothing to close."""
 
     def __enter__(self) -> Any:
         return self
@@ -62,7 +62,7 @@ class RecordingChannel(grpc.Channel):
 
 
 def message_name(function: Any) -> str:
-    """Tell of which message a (de)serializer is, be it proto-plus's or protobuf's."""
+    """Return the message of a (de)serializer of proto-plus or protobuf."""
     owner = getattr(function, "__self__", None)
     if isinstance(owner, type):
         return owner.__name__
@@ -73,7 +73,7 @@ def message_name(function: Any) -> str:
 def test_googles_client_calls_what_the_table_has(
     transport_type: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Path, kind, request and response of every method that Google's own stubs know."""
+    """Path, kind, request and response of each method of Google's own stubs agree."""
     # Interceptors make their stubs only when these are called.
     monkeypatch.setattr(grpc, "intercept_channel", lambda channel, *interceptors: channel)
     channel = RecordingChannel()

@@ -1,4 +1,4 @@
-"""docs/schemas.md: what it shows is what happens."""
+"""Test of docs/schemas.md: the example prints the documented output."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ REVISION = re.compile(r"(?<=revision_id=)[0-9a-f]{8}")
 def test_the_example_prints_what_it_says(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run as it stands; only the id of the revision is another one each time."""
-    # The example sets it; so it is put back afterwards.
+    """The example runs unchanged. Only the id of the revision differs each time."""
+    # The example sets the variable, so monkeypatch restores it afterwards.
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "")
     text = GUIDE.read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

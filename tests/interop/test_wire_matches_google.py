@@ -1,6 +1,6 @@
-"""Every message of google.pubsub.v1 and google.iam.v1 has its equal here, and none is ours alone.
+"""Every message of google.pubsub.v1 and google.iam.v1 has its equal here, and no other exists.
 
-When a new release of google-cloud-pubsub makes one of these tests fail, Google has added to the
+If one of these tests fails with a new release of google-cloud-pubsub, Google has added to the
 interface: add the same to the .proto file and run `make protos`.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from google.iam.v1 import (  # type: ignore[import-untyped]
+from google.iam.v1 import (
     iam_policy_pb2,
     options_pb2,
     policy_pb2,
@@ -25,7 +25,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.pubsub_v1 import types
 from google.type import expr_pb2  # type: ignore[import-untyped]
 
-from protocol.messages import iam_pb2, pubsub_pb2, schema_pb2
+from pullstream_protocol.messages import iam_pb2, pubsub_pb2, schema_pb2
 
 OUR_FILES: list[FileDescriptor] = [
     pubsub_pb2.DESCRIPTOR,
@@ -43,14 +43,14 @@ GOOGLE_FILES: list[FileDescriptor] = [
 # The official Python client renames fields that would hide a builtin. In Google's interface, and so
 # in the JSON form, they have the name on the right.
 RENAMED_BY_PYTHON_CLIENT = {"pubsub.Schema.type_": "type"}
-# More members than any oneof has; each variant fills another member.
+# More members than any oneof has; each variant sets another member.
 VARIANTS = 8
-# Deeper than our messages are; it ends the walk into google.protobuf.Struct, which holds itself.
+# Deeper than our messages. It ends the walk into google.protobuf.Struct, which contains itself.
 DEPTH = 6
 
 
 def common_name(full_name: str) -> str:
-    """Return a name that does not tell Google's message from ours, such as "pubsub.Topic"."""
+    """Return a name that is the same for Google's message and ours, such as "pubsub.Topic"."""
     for package, short in (
         ("google.pubsub.v1.", "pubsub."),
         ("pullstream.pubsub.v1.", "pubsub."),
@@ -64,7 +64,7 @@ def common_name(full_name: str) -> str:
 
 
 def all_messages(messages: Iterable[Descriptor]) -> Iterator[Descriptor]:
-    """Yield messages with those nested in them; maps keep their entries to themselves."""
+    """Yield messages and their nested messages, except for the entries of maps."""
     for message in messages:
         if not message.GetOptions().map_entry:
             yield message
@@ -88,13 +88,13 @@ OURS = messages_of(OUR_FILES)
 GOOGLES = messages_of(GOOGLE_FILES)
 OUR_ENUMS = enums_of(OUR_FILES)
 GOOGLE_ENUMS = enums_of(GOOGLE_FILES)
-# Those that one side lacks fail in the tests of the names.
+# Messages that one side lacks fail in the tests of the names.
 COMMON = sorted(OURS.keys() & GOOGLES.keys())
 COMMON_ENUMS = sorted(OUR_ENUMS.keys() & GOOGLE_ENUMS.keys())
 
 
 def map_entry(field: FieldDescriptor) -> Descriptor | None:
-    """Return the message that stands for an entry of a map field; None if it is no map."""
+    """Return the message of a map field's entries, or None if the field is no map."""
     kind = field.message_type
     return kind if kind is not None and kind.GetOptions().map_entry else None
 
@@ -107,7 +107,7 @@ def raw_fields(message: Descriptor) -> list[descriptor_pb2.FieldDescriptorProto]
 
 
 def fields_as_data(message: Descriptor) -> dict[int, dict[str, object]]:
-    """Return all that the wire and the JSON form know of a message's fields, by number."""
+    """Return all properties of a message's fields on the wire and in JSON, by number."""
     described: dict[int, dict[str, object]] = {}
     for raw in raw_fields(message):
         field = message.fields_by_number[raw.number]
@@ -118,7 +118,7 @@ def fields_as_data(message: Descriptor) -> dict[int, dict[str, object]]:
             "name": RENAMED_BY_PYTHON_CLIENT.get(name, raw.name),
             "json name": field.json_name,
             "type": descriptor_pb2.FieldDescriptorProto.Type.Name(raw.type),
-            # The entry of a map is compared by what it holds.
+            # The entry of a map is compared by its fields.
             "of": fields_as_data(entry) if entry else target and common_name(target.full_name),
             "label": descriptor_pb2.FieldDescriptorProto.Label.Name(raw.label),
             "oneof": field.containing_oneof and field.containing_oneof.name,
@@ -132,7 +132,7 @@ def sample_scalar(field: FieldDescriptor, salt: int) -> object:
     """Return a value that is not the default and differs from field to field."""
     if field.enum_type is not None:
         numbers = sorted(value.number for value in field.enum_type.values)
-        # An enum of one value (google.protobuf.NullValue) has nothing but its default.
+        # An enum of one value (google.protobuf.NullValue) has only its default.
         return numbers[1:][salt % (len(numbers) - 1)] if numbers[1:] else numbers[0]
     samples: dict[int, object] = {
         FieldDescriptor.TYPE_STRING: f"text{field.number}x{salt}",
@@ -148,8 +148,8 @@ def sample_scalar(field: FieldDescriptor, salt: int) -> object:
 def fill(message: Any, kind: Descriptor, variant: int, depth: int = DEPTH) -> None:
     """Set every field of a message, and of each oneof the member that the variant chooses.
 
-    The values follow from the numbers alone, so that two definitions of one message are filled
-    alike whatever else differs in them.
+    The values follow from the numbers alone, so two definitions of one message are filled alike
+    even if they differ in other ways.
     """
     chosen = set()
     for oneof in kind.oneofs:
@@ -166,7 +166,7 @@ def fill(message: Any, kind: Descriptor, variant: int, depth: int = DEPTH) -> No
             fill_map(value, entry, variant, depth)
         elif field.message_type is not None:
             for place in (value.add(), value.add()) if repeated else (value,):
-                # Present even when there is nothing in it, or the walk ends here.
+                # Present even when it is empty, or when the walk ends here.
                 place.SetInParent()
                 if depth:
                     fill(place, field.message_type, variant, depth - 1)
@@ -195,13 +195,13 @@ def filled(kind: Descriptor, variant: int) -> Message:
 
 
 def test_the_same_messages_are_defined() -> None:
-    """No message of Google's is missing, and none is invented."""
+    """No message of Google's is missing, and no other is defined."""
     assert len(GOOGLES) > 100
     assert sorted(OURS) == sorted(GOOGLES)
 
 
 def test_the_same_enums_are_defined() -> None:
-    """No enum of Google's is missing, and none is invented."""
+    """No enum of Google's is missing, and no other is defined."""
     assert len(GOOGLE_ENUMS) > 15
     assert sorted(OUR_ENUMS) == sorted(GOOGLE_ENUMS)
 
@@ -214,7 +214,7 @@ def test_fields_are_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMON)
 def test_oneofs_are_the_same(name: str) -> None:
-    """The choices have the same names, and neither side has one more."""
+    """The oneofs have the same names, and neither side has more."""
     ours = sorted(oneof.name for oneof in OURS[name].oneofs)
     assert ours == sorted(oneof.name for oneof in GOOGLES[name].oneofs)
 
@@ -228,19 +228,19 @@ def test_enum_values_are_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMON)
 def test_filled_message_survives_the_way_to_google_and_back(name: str) -> None:
-    """Google's classes read all that ours write and the other way round, as bytes and as JSON."""
+    """Each side reads the other's messages, as bytes and as JSON."""
     for variant in range(VARIANTS):
         ours = filled(OURS[name], variant)
         googles = filled(GOOGLES[name], variant)
 
         assert type(googles).FromString(ours.SerializeToString()) == googles
         assert type(ours).FromString(googles.SerializeToString()) == ours
-        # Unlike the comparison above, this one does not see fields that a side did not know.
+        # Unlike the comparison above, this one ignores fields that one side does not know.
         assert json_format.MessageToDict(ours) == json_format.MessageToDict(googles)
 
 
 def test_filling_leaves_no_field_out() -> None:
-    """Over all variants every field of every message has been set, so the way above is complete."""
+    """Over all variants every field is set, so the round trip above is complete."""
     for name in COMMON:
         set_numbers = {
             field.number

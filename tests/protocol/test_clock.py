@@ -1,4 +1,4 @@
-"""One source of time: real, frozen by freezegun, or moved by hand."""
+"""Clocks: real time, time frozen by freezegun, and time moved by a test."""
 
 import threading
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from freezegun import freeze_time
 
-from protocol.clock import MAX_WAIT, SYSTEM_CLOCK, ManualClock, SystemClock
+from pullstream_protocol.clock import MAX_WAIT, SYSTEM_CLOCK, ManualClock, SystemClock
 
 START = "2030-01-01 00:00:00"
 START_SECONDS = 1_893_456_000.0
@@ -19,7 +19,7 @@ def read_here(read: Callable[[], float]) -> float:
 
 
 def read_as_the_target_of_a_thread(read: Callable[[], float]) -> float:
-    """As near to `threading` on the stack as can be."""
+    """Read the clock as close to `threading` on the stack as possible."""
     times: list[float] = []
 
     class Reader(threading.Thread):
@@ -52,7 +52,7 @@ PLACES = [read_here, read_as_the_target_of_a_thread, read_in_a_pool, read_in_a_t
 def test_the_system_clock_is_frozen_wherever_it_is_read(
     place: Callable[[Callable[[], float]], float],
 ) -> None:
-    """freezegun alone would hand out real time near the bottom of a thread."""
+    """Alone, freezegun would return real time near the bottom of a thread's stack."""
     clock = SystemClock()
     with freeze_time(START) as frozen:
         assert place(clock.now) == START_SECONDS
@@ -63,7 +63,7 @@ def test_the_system_clock_is_frozen_wherever_it_is_read(
 
 
 def test_the_system_clock_goes_on_when_nothing_is_frozen() -> None:
-    """Monotonic time never stands still or goes back for long."""
+    """Monotonic time neither stops nor goes back."""
     before = SYSTEM_CLOCK.monotonic()
     while SYSTEM_CLOCK.monotonic() == before:
         pass
@@ -71,7 +71,7 @@ def test_the_system_clock_goes_on_when_nothing_is_frozen() -> None:
 
 
 def test_waits_on_the_system_clock_are_short() -> None:
-    """So that a deadline is noticed soon after frozen time was moved past it."""
+    """So a deadline is noticed soon after frozen time was moved past it."""
     clock = SystemClock()
     with freeze_time(START):
         now = clock.monotonic()
@@ -83,7 +83,7 @@ def test_waits_on_the_system_clock_are_short() -> None:
 
 
 def test_nobody_is_woken_by_the_system_clock() -> None:
-    """It takes wakers because every clock does."""
+    """It accepts wakers because every clock does."""
     woken: list[str] = []
     clock = SystemClock()
     waker = lambda: woken.append("woken")  # noqa: E731
@@ -104,15 +104,15 @@ def test_a_manual_clock_moves_only_by_hand() -> None:
 
 
 def test_a_manual_clock_does_not_go_back() -> None:
-    """The error says what was asked, and time stays what it was."""
+    """The error has the requested step, and the time is unchanged."""
     clock = ManualClock()
-    with pytest.raises(ValueError, match=r"advance\(-1\) needs seconds >= 0"):
+    with pytest.raises(ValueError, match=r"seconds is -1; it must be finite and not negative"):
         clock.advance(-1)
     assert clock.monotonic() == 0.0
 
 
 def test_on_a_manual_clock_one_waits_until_woken() -> None:
-    """Only a deadline that has come needs no wait."""
+    """Only a deadline that has passed needs no wait."""
     clock = ManualClock()
     clock.advance(10)
     assert clock.timeout(None) is None
@@ -121,7 +121,7 @@ def test_on_a_manual_clock_one_waits_until_woken() -> None:
 
 
 def test_wakers_see_the_new_time_before_advance_returns() -> None:
-    """What a driver does in its waker is done when `advance` has returned."""
+    """A waker's work is done when `advance` has returned."""
     clock = ManualClock()
     seen: list[tuple[float, bool]] = []
     caller = threading.current_thread()
@@ -139,7 +139,7 @@ class Sleeper:
 
 
 def test_a_removed_waker_is_not_woken() -> None:
-    """A method is found again although each access makes another object of it."""
+    """A method is recognised, although each access creates another object for it."""
     clock, sleeper = ManualClock(), Sleeper()
     clock.add_waker(sleeper.wake)
     clock.remove_waker(sleeper.wake)
@@ -149,7 +149,7 @@ def test_a_removed_waker_is_not_woken() -> None:
 
 
 def test_a_waker_may_add_and_remove_wakers() -> None:
-    """It takes effect with the next advance."""
+    """The change takes effect with the next advance."""
     clock, sleeper = ManualClock(), Sleeper()
 
     def replace_myself() -> None:
@@ -165,7 +165,7 @@ def test_a_waker_may_add_and_remove_wakers() -> None:
 
 
 def test_a_thread_waiting_for_a_manual_deadline_is_woken() -> None:
-    """The way every part of pullstream waits: look, wait for as long as the clock says, look."""
+    """Every part of pullstream waits so: check, wait for as long as the clock says, check."""
     clock, jumped, done = ManualClock(), threading.Event(), threading.Event()
     clock.add_waker(jumped.set)
 

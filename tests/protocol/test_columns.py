@@ -1,11 +1,11 @@
-"""What is read by columns is what stands in the messages."""
+"""Columns of messages have the same content as the messages."""
 
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from protocol.messages import columns_pb2 as columns
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.messages import columns_pb2 as columns
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 READERS: list[tuple[type[Message], type[Message]]] = [
     (columns.ReceivedMessageColumns, pubsub.ReceivedMessage),
@@ -18,7 +18,7 @@ READERS: list[tuple[type[Message], type[Message]]] = [
     ("reader", "read"), READERS, ids=lambda kind: kind.DESCRIPTOR.full_name.partition(".v1.")[2]
 )
 def test_a_reader_has_the_fields_that_it_reads(reader: type[Message], read: type[Message]) -> None:
-    """By the same names and numbers; each repeated, and embedded messages as bytes."""
+    """Fields have the same names and numbers. Each is repeated, and embedded messages are bytes."""
     theirs = read.DESCRIPTOR.fields_by_name
     for field in reader.DESCRIPTOR.fields:
         assert field.number == theirs[field.name].number
@@ -29,7 +29,7 @@ def test_a_reader_has_the_fields_that_it_reads(reader: type[Message], read: type
 
 
 def test_a_response_is_read_but_for_its_messages() -> None:
-    """What else is wanted of it is there, and whether it is."""
+    """Its other fields are available, also whether they are set."""
     response = pubsub.StreamingPullResponse(
         received_messages=[pubsub.ReceivedMessage(ack_id=ack_id) for ack_id in "ab"]
     )
@@ -43,7 +43,7 @@ def test_a_response_is_read_but_for_its_messages() -> None:
 
 
 def test_messages_in_a_row_are_one_message_of_columns() -> None:
-    """And what one of them does not have leaves no trace."""
+    """A field that one of them does not have leaves no trace."""
     messages = [
         pubsub.PubsubMessage(message_id="1", data=b"a", ordering_key="k"),
         pubsub.PubsubMessage(message_id="2", data=b"b", attributes={"x": "y"}),
@@ -59,7 +59,7 @@ def test_messages_in_a_row_are_one_message_of_columns() -> None:
 
 
 def test_an_entry_of_attributes_has_both_key_and_value() -> None:
-    """Also where they are empty: so keys and values stand side by side."""
+    """This also holds if they are empty, so keys and values have the same positions."""
     message = pubsub.PubsubMessage(attributes={"": "", "key": "", "other": "value"})
     read = columns.PubsubMessageColumns.FromString(message.SerializeToString())
     entries = columns.AttributeColumns.FromString(b"".join(read.attributes))

@@ -1,17 +1,17 @@
-"""The table of deadlines does what a dictionary that is searched whole would do."""
+"""The table of deadlines behaves like a dictionary that is searched completely."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from protocol.deadlines import DeadlineTable
+from pullstream_protocol.deadlines import DeadlineTable
 
 KEYS = st.sampled_from("abcdefgh")
-# Few, so that items share them; whole, so that sums are exact.
+# Few values, so that items share them, and whole numbers, so that sums are exact.
 DURATIONS = st.sampled_from([0.0, 1.0, 5.0, 10.0])
 
 
 class TableAgainstDictionary(RuleBasedStateMachine):
-    """Any calls in any order, time going on between them."""
+    """Random calls in any order, with time passing in between."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class TableAgainstDictionary(RuleBasedStateMachine):
         popped = self.table.pop_due(self.now)
         assert dict(popped) == {key: self.model.pop(key)[1] for key in due}
         assert [due[key] for key, _ in popped] == sorted(due.values())
-        # Whoever waits for the next moment does not spin.
+        # A caller that waits for the next deadline does not spin.
         following = self.table.next_due()
         assert following is None or following > self.now
 
@@ -81,7 +81,7 @@ def test_an_item_set_again_is_due_anew() -> None:
 
 
 def test_items_of_one_moment_come_in_the_order_in_which_they_were_set() -> None:
-    """Leases of one response end together, and are given back in their order."""
+    """Leases of one response end together, and are returned in their order."""
     table: DeadlineTable[int, None] = DeadlineTable()
     table.set_all(((number, None) for number in range(100)), 10.0, 0.0)
     assert [number for number, _ in table.pop_due(10.0)] == list(range(100))

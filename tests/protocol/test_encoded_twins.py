@@ -1,10 +1,10 @@
-"""A twin whose messages are bytes is, on the wire, the message whose twin it is."""
+"""A twin message with encoded fields has the same wire format as the plain message."""
 
 import pytest
 from google.protobuf import descriptor_pb2
 from google.protobuf.message import Message
 
-from protocol.messages import channels_pb2, encoded_pb2, feeds_pb2, pubsub_pb2
+from pullstream_protocol.messages import channels_pb2, encoded_pb2, feeds_pb2, pubsub_pb2
 
 TWINS: list[tuple[type[Message], type[Message]]] = [
     (encoded_pb2.EncodedReceivedMessage, pubsub_pb2.ReceivedMessage),
@@ -16,7 +16,7 @@ TWINS: list[tuple[type[Message], type[Message]]] = [
     (encoded_pb2.EncodedPollResponse, channels_pb2.PollResponse),
     (encoded_pb2.EncodedItem, channels_pb2.PollResponse.Item),
 ]
-# Fields that carry a whole twin as bytes: it, too, is encoded once for all who read it.
+# Fields with a whole twin as bytes. The twin is encoded once for all readers.
 TWINS_AS_BYTES = {channels_pb2.PollResponse.DESCRIPTOR.fields_by_name["items"]}
 MESSAGES = [
     pubsub_pb2.PubsubMessage(message_id="1"),
@@ -56,13 +56,13 @@ def fields_of(kind: type[Message]) -> list[descriptor_pb2.FieldDescriptorProto]:
 
 
 def test_every_encoded_message_is_held_to_its_plain_one() -> None:
-    """A twin added to encoded.proto must be added to the list that these tests go through."""
+    """A twin added to encoded.proto must be added to the list that these tests use."""
     listed = {twin.DESCRIPTOR.name for twin, _ in TWINS}
     assert set(encoded_pb2.DESCRIPTOR.message_types_by_name) <= listed
 
 
 def test_twins_have_the_fields_of_the_plain_messages() -> None:
-    """Names, numbers, labels and types agree, but for the message itself, which is bytes."""
+    """Names, numbers, labels and types agree, except for the message itself, which is bytes."""
     field_proto = descriptor_pb2.FieldDescriptorProto
     twin_of = {f".{plain.DESCRIPTOR.full_name}": twin.DESCRIPTOR for twin, plain in TWINS}
     for twin, plain in TWINS:
@@ -78,7 +78,7 @@ def test_twins_have_the_fields_of_the_plain_messages() -> None:
 
 
 def test_pull_response_of_encoded_messages_reads_as_a_plain_one() -> None:
-    """What the broker copies together is the PullResponse it would have built, and no longer."""
+    """The broker's concatenation is the PullResponse that it would have built, byte for byte."""
     plain = pubsub_pb2.PullResponse(received_messages=plain_received())
     encoded = encoded_pb2.EncodedPullResponse(received_messages=encoded_received())
 
@@ -89,7 +89,7 @@ def test_pull_response_of_encoded_messages_reads_as_a_plain_one() -> None:
 
 
 def test_streaming_response_of_encoded_messages_reads_as_a_plain_one() -> None:
-    """Confirmations and properties travel beside encoded messages unchanged."""
+    """Confirmations and properties travel unchanged together with encoded messages."""
     response = pubsub_pb2.StreamingPullResponse
     acknowledged = response.AcknowledgeConfirmation(
         ack_ids=["a"],
@@ -123,7 +123,7 @@ def test_streaming_response_of_encoded_messages_reads_as_a_plain_one() -> None:
 
 
 def test_plain_response_reads_as_an_encoded_one() -> None:
-    """The other way round the bytes of each message come out complete."""
+    """In the other direction the bytes of each message are complete."""
     wire = pubsub_pb2.PullResponse(received_messages=plain_received()).SerializeToString()
 
     received = encoded_pb2.EncodedPullResponse.FromString(wire).received_messages
@@ -135,7 +135,7 @@ def test_plain_response_reads_as_an_encoded_one() -> None:
 
 @pytest.mark.parametrize("message", [b"", b"\x0a\x00"], ids=["no bytes", "an empty field"])
 def test_message_of_no_bytes_is_absent_for_the_receiver(message: bytes) -> None:
-    """Empty bytes are left out of the wire, as encoded.proto warns; anything else is present."""
+    """Empty bytes are omitted from the wire, as encoded.proto warns. Any other value is present."""
     encoded = encoded_pb2.EncodedReceivedMessage(ack_id="a", message=message)
     received = pubsub_pb2.ReceivedMessage.FromString(encoded.SerializeToString())
     assert received.HasField("message") is (message != b"")

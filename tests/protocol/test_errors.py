@@ -6,7 +6,7 @@ from google.api_core import exceptions as google
 from google.protobuf.any_pb2 import Any
 from google.rpc import error_details_pb2, status_pb2
 
-from protocol import errors
+from pullstream_protocol import errors
 from tests.failed_call import FailedCall
 
 FAILURE_CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
@@ -15,7 +15,7 @@ ACK_FAILURES = {"ack-1": "PERMANENT_FAILURE_INVALID_ACK_ID", "ack-2": "TRANSIENT
 
 @pytest.mark.parametrize("code", FAILURE_CODES, ids=lambda code: code.name)
 def test_each_status_has_a_class_that_is_ours_and_googles(code: grpc.StatusCode) -> None:
-    """`except google.api_core.exceptions.NotFound` catches ours, and only that."""
+    """`except google.api_core.exceptions.NotFound` catches pullstream's NotFound, and only that."""
     error = errors.BY_CODE[code]("some text")
     assert isinstance(error, errors.PullstreamError)
     assert isinstance(error, type(google.from_grpc_status(code, "")))  # type: ignore[no-untyped-call]
@@ -26,7 +26,7 @@ def test_each_status_has_a_class_that_is_ours_and_googles(code: grpc.StatusCode)
 
 @pytest.mark.parametrize("code", FAILURE_CODES, ids=lambda code: code.name)
 def test_an_error_comes_through_a_call_unchanged(code: grpc.StatusCode) -> None:
-    """Class, text, reason and the failures of single ack ids."""
+    """This covers class, text, reason and the failures of single ack IDs."""
     sent = errors.BY_CODE[code]("some text", reason="ACK_FAILED", metadata=ACK_FAILURES)
     received = errors.from_rpc_error(FailedCall.of(sent))
     assert type(received) is type(sent)
@@ -36,7 +36,7 @@ def test_an_error_comes_through_a_call_unchanged(code: grpc.StatusCode) -> None:
 
 
 def test_googles_client_reads_our_details() -> None:
-    """It throws away details whose code or message is not that of the call."""
+    """The client discards details whose code or message differs from that of the call."""
     sent = errors.FailedPrecondition("some text", reason="ACK_FAILED", metadata=ACK_FAILURES)
     received = google.from_grpc_error(FailedCall.of(sent))  # type: ignore[no-untyped-call]
     assert isinstance(received, google.FailedPrecondition)
@@ -45,7 +45,7 @@ def test_googles_client_reads_our_details() -> None:
 
 
 def test_an_error_without_a_reason_has_no_details() -> None:
-    """Then the trailer is not sent at all."""
+    """The trailer is not sent at all."""
     assert errors.rich_status(errors.NotFound("gone")) is None
     received = errors.from_rpc_error(FailedCall.of(errors.NotFound("gone")))
     assert (type(received), received.message) == (errors.NotFound, "gone")
@@ -54,7 +54,7 @@ def test_an_error_without_a_reason_has_no_details() -> None:
 
 
 def test_details_of_proxies_do_not_hide_ours() -> None:
-    """Every detail is looked at, and every trailer."""
+    """Every detail of every trailer is examined."""
     status = status_pb2.Status(code=9, message="some text")
     for detail in (
         error_details_pb2.DebugInfo(detail="a proxy was here"),
@@ -72,7 +72,7 @@ def test_details_of_proxies_do_not_hide_ours() -> None:
 
 
 def test_a_trailer_that_cannot_be_read_leaves_the_status() -> None:
-    """What the details would have said is lost, the failure is not."""
+    """The content of the details is lost, but the failure is not."""
     call = FailedCall(
         grpc.StatusCode.NOT_FOUND, "gone", ((errors.STATUS_DETAILS_KEY, b"\xff\xff\xff"),)
     )
@@ -86,6 +86,6 @@ def test_a_call_without_text_still_says_something() -> None:
 
 
 def test_an_error_that_is_no_call_is_unknown() -> None:
-    """grpc raises its bare base class in a few places."""
+    """In a few places grpc raises its bare base class."""
     error = errors.from_rpc_error(grpc.RpcError("out of the blue"))
     assert (type(error), error.message) == (errors.Unknown, "out of the blue")

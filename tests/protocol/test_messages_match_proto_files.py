@@ -1,4 +1,4 @@
-"""The checked-in generated modules say what the .proto files beside them say."""
+"""The checked-in generated modules agree with their .proto files."""
 
 import ast
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import FileDescriptor
 
-from protocol.messages import generate
+from pullstream_protocol.messages import generate
 
 NAMES = [Path(name).stem for name in generate.proto_files()]
 FORGOTTEN = "run `make protos`"
@@ -21,7 +21,7 @@ FORGOTTEN = "run `make protos`"
 def compiled(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, descriptor_pb2.FileDescriptorProto]:
-    """Compile the .proto files afresh; the answer is by file name, such as "pubsub"."""
+    """Compile the .proto files, and return the results by file name, such as "pubsub"."""
     target = tmp_path_factory.mktemp("descriptors") / "set.pb"
     command = [
         *(sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={generate.ROOT}"),
@@ -34,8 +34,10 @@ def compiled(
 
 
 def generated(name: str) -> FileDescriptor:
-    """Return the descriptor that the checked-in module holds."""
-    descriptor: FileDescriptor = import_module(f"protocol.messages.{name}_pb2").DESCRIPTOR
+    """Return the descriptor of the checked-in module."""
+    descriptor: FileDescriptor = import_module(
+        f"pullstream_protocol.messages.{name}_pb2"
+    ).DESCRIPTOR
     return descriptor
 
 
@@ -49,7 +51,7 @@ def as_proto(descriptor: FileDescriptor) -> descriptor_pb2.FileDescriptorProto:
 def all_messages(
     file: descriptor_pb2.FileDescriptorProto,
 ) -> Iterator[tuple[str, descriptor_pb2.DescriptorProto]]:
-    """Yield each message of a file with its dotted name, nested ones and map entries too."""
+    """Yield each message of a file with its dotted name, including nested ones and map entries."""
 
     def walk(
         prefix: str, messages: list[descriptor_pb2.DescriptorProto]
@@ -62,7 +64,7 @@ def all_messages(
 
 
 def default_json_name(name: str) -> str:
-    """Return the JSON name that a field has when its .proto file does not give one."""
+    """Return the JSON name of a field whose .proto file does not define one."""
     first, *others = name.split("_")
     return first + "".join(word[:1].upper() + word[1:] for word in others)
 
@@ -70,9 +72,9 @@ def default_json_name(name: str) -> str:
 def without_default_json_names(
     file: descriptor_pb2.FileDescriptorProto,
 ) -> descriptor_pb2.FileDescriptorProto:
-    """Return a copy that keeps a JSON name only where it is an unusual one.
+    """Return a copy that keeps only unusual JSON names.
 
-    The compiler writes them all into a descriptor set, but only unusual ones into a module.
+    The compiler writes all names into a descriptor set, but only unusual ones into a module.
     """
     copy = descriptor_pb2.FileDescriptorProto()
     copy.CopyFrom(file)
@@ -108,7 +110,7 @@ class Stub:
 
 
 def test_each_proto_file_has_its_modules_and_no_module_is_left_over() -> None:
-    """A new .proto file that was not compiled, or a module whose .proto file is gone, fails."""
+    """A .proto file without a module fails, and so does a module without a .proto file."""
     assert NAMES
     folder = generate.FOLDER
     assert sorted(path.name for path in folder.glob("*_pb2.py")) == [f"{n}_pb2.py" for n in NAMES]
@@ -119,7 +121,7 @@ def test_each_proto_file_has_its_modules_and_no_module_is_left_over() -> None:
 def test_module_holds_what_its_proto_file_says(
     name: str, compiled: dict[str, descriptor_pb2.FileDescriptorProto]
 ) -> None:
-    """A .proto file that was changed without generating its module anew fails."""
+    """A .proto file fails that was changed without generating its module again."""
     expected = without_default_json_names(compiled[name])
     actual = without_default_json_names(as_proto(generated(name)))
     assert actual == expected, f"{name}_pb2.py is out of date: {FORGOTTEN}"
@@ -127,7 +129,7 @@ def test_module_holds_what_its_proto_file_says(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_module_comes_from_the_pinned_compiler(name: str) -> None:
-    """A module written by a newer compiler, which refuses older protobufs, fails."""
+    """A module fails that a newer compiler wrote, because it refuses older protobuf versions."""
     module = (generate.FOLDER / f"{name}_pb2.py").read_text(encoding="utf-8")
     assert f"# Protobuf Python Version: {generate.PROTOBUF_VERSION}\n" in module, FORGOTTEN
 
@@ -136,7 +138,7 @@ def test_module_comes_from_the_pinned_compiler(name: str) -> None:
 def test_stub_declares_each_message_field_and_enum_value(
     name: str, compiled: dict[str, descriptor_pb2.FileDescriptorProto]
 ) -> None:
-    """The .pyi file has everything of the .proto file, and no class that is not in it."""
+    """The .pyi file has everything of the .proto file, and no other class."""
     file = compiled[name]
     classes: set[str] = set()
     attributes: set[str] = set()
@@ -144,7 +146,7 @@ def test_stub_declares_each_message_field_and_enum_value(
     def expect_enums(prefix: str, enums: list[descriptor_pb2.EnumDescriptorProto]) -> None:
         for enum in enums:
             classes.add(prefix + enum.name)
-            # A value belongs to its enum and, as in C, to what surrounds the enum.
+            # As in C, a value belongs to its enum and to the scope that contains the enum.
             attributes.update(f"{prefix}{enum.name}.{value.name}" for value in enum.value)
             attributes.update(prefix + value.name for value in enum.value)
 
@@ -161,6 +163,6 @@ def test_stub_declares_each_message_field_and_enum_value(
     stub = Stub(generate.FOLDER / f"{name}_pb2.pyi")
     assert attributes - stub.attributes == set(), FORGOTTEN
     assert stub.classes == classes, FORGOTTEN
-    # A bool field is keyword-only in a stub, so the order says nothing.
+    # A bool field is keyword-only in a stub, so the order does not matter.
     found = {path: sorted(names) for path, names in stub.arguments.items() if names}
     assert found == {path: sorted(names) for path, names in arguments.items()}, FORGOTTEN

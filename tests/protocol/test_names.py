@@ -1,4 +1,4 @@
-"""Names of resources: built, taken apart, and checked as Google does."""
+"""Resource names: building, parsing, and validation by Google's rules."""
 
 from collections.abc import Callable
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import names
-from protocol.errors import InvalidArgument
+from pullstream_protocol import names
+from pullstream_protocol.errors import InvalidArgument
 
 BUILDERS: dict[str, Callable[[str, str], str]] = {
     "topics": names.topic_path,
@@ -21,7 +21,7 @@ PARTS = st.text(alphabet="abcXYZ019-_.~+%", min_size=1)
 @pytest.mark.parametrize("collection", BUILDERS)
 @given(project=PARTS, identifier=PARTS)
 def test_what_is_built_can_be_taken_apart(collection: str, project: str, identifier: str) -> None:
-    """For every collection, and with no other's parser."""
+    """This holds for every collection. The parser of another collection refuses the name."""
     path = BUILDERS[collection](project, identifier)
     singular = collection.removesuffix("s")
     assert names.parse(collection, path) == {"project": project, singular: identifier}
@@ -34,7 +34,7 @@ def test_what_is_built_can_be_taken_apart(collection: str, project: str, identif
     "path", ["", "projects", "projects/p/topics", "projects/p/topics/", "x/projects/p/topics/t"]
 )
 def test_a_path_of_another_form_has_no_parts(path: str) -> None:
-    """An empty dict, as in Google's client."""
+    """The result is an empty dict, as in Google's client."""
     assert names.parse("topics", path) == {}
 
 
@@ -42,7 +42,7 @@ def test_a_path_of_another_form_has_no_parts(path: str) -> None:
     "identifier", ["abc", "a" + "b" * 254, "Topic-1_2.3~4+5%", "goo-gle", "xgoog"]
 )
 def test_a_valid_name_is_returned(identifier: str) -> None:
-    """3 to 255 characters, a letter first, and these others."""
+    """A name has 3 to 255 characters of a fixed set and begins with a letter."""
     path = f"projects/p/topics/{identifier}"
     assert names.validate("topics", path) == path
 
@@ -58,7 +58,7 @@ def test_a_valid_name_is_returned(identifier: str) -> None:
     ],
 )
 def test_an_invalid_name_is_refused_with_googles_text(path: str) -> None:
-    """The error names the value, and where the rules stand."""
+    """The error has the value and the address of the rules."""
     with pytest.raises(InvalidArgument) as caught:
         names.validate("topics", path)
     assert caught.value.message.startswith(f"Invalid resource name given (name={path}).")
@@ -66,13 +66,13 @@ def test_an_invalid_name_is_refused_with_googles_text(path: str) -> None:
 
 
 def test_a_project_may_be_any_text_without_a_slash() -> None:
-    """Local brokers are addressed with names that Google would refuse."""
+    """Local brokers have project names that Google would refuse."""
     assert names.validate_project("projects/a") == "projects/a"
     assert names.project_path("a") == "projects/a"
 
 
 @pytest.mark.parametrize("path", ["", "projects", "projects/", "projects/a/b", "topics/a"])
 def test_an_invalid_project_is_refused(path: str) -> None:
-    """With the same text as other resources."""
+    """The text is the same as for other resources."""
     with pytest.raises(InvalidArgument, match="Invalid resource name given"):
         names.validate_project(path)

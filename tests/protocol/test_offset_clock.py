@@ -1,4 +1,4 @@
-"""Real time that a test may move ahead: it runs on from there."""
+"""A clock on real time that a test may move ahead. It continues from there."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from datetime import timedelta
 import pytest
 from freezegun import freeze_time
 
-from protocol.clock import MAX_WAIT, SYSTEM_CLOCK, ManualClock, OffsetClock
+from pullstream_protocol.clock import MAX_WAIT, SYSTEM_CLOCK, ManualClock, OffsetClock
 
 START = "2030-01-01 00:00:00"
 START_SECONDS = 1_893_456_000.0
 
 
 def test_it_is_ahead_of_its_base_by_what_it_was_advanced() -> None:
-    """Wall and monotonic time alike, and the base stays where it is."""
+    """This holds for wall and monotonic time. The base is unchanged."""
     base = ManualClock(start=1000.0)
     clock = OffsetClock(base)
     clock.advance(600)
@@ -34,7 +34,7 @@ def test_it_runs_on_with_its_base() -> None:
 
 
 def test_without_a_base_it_goes_by_real_time() -> None:
-    """As freezegun has it, if a test has frozen it."""
+    """The time may be frozen by freezegun."""
     with freeze_time(START) as frozen:
         clock = OffsetClock()
         before = clock.monotonic()
@@ -45,7 +45,7 @@ def test_without_a_base_it_goes_by_real_time() -> None:
 
 
 def test_two_clocks_know_nothing_of_each_other() -> None:
-    """A broker that is moved ahead takes neither another broker nor the system clock with it."""
+    """Moving one broker ahead affects neither another broker nor the system clock."""
     with freeze_time(START):
         first, second = OffsetClock(), OffsetClock()
         first.advance(3600)
@@ -54,7 +54,7 @@ def test_two_clocks_know_nothing_of_each_other() -> None:
 
 
 def test_a_wait_is_as_long_as_the_base_has_it() -> None:
-    """A deadline on this clock is nearer by what the clock is ahead."""
+    """A deadline on this clock is nearer by the offset of the clock."""
     with freeze_time(START):
         clock = OffsetClock()
         due = clock.monotonic() + 600.25
@@ -67,7 +67,7 @@ def test_a_wait_is_as_long_as_the_base_has_it() -> None:
 
 
 def test_wakers_see_the_new_time_before_advance_returns() -> None:
-    """And a removed one is not woken."""
+    """A removed waker is not woken."""
     clock = OffsetClock(ManualClock())
     seen: list[float] = []
 
@@ -83,8 +83,8 @@ def test_wakers_see_the_new_time_before_advance_returns() -> None:
 
 @pytest.mark.parametrize("seconds", [-1, -0.001, math.inf, math.nan])
 def test_it_goes_forward_only_by_a_finite_step(seconds: float) -> None:
-    """Anything else is refused, and time stays what it was."""
+    """Any other step is refused, and the time is unchanged."""
     clock = OffsetClock(ManualClock())
-    with pytest.raises(ValueError, match=r"advance\(.+\) needs seconds >= 0"):
+    with pytest.raises(ValueError, match=r"seconds is .+; it must be finite and not negative"):
         clock.advance(seconds)
     assert clock.monotonic() == 0.0

@@ -1,12 +1,19 @@
-"""The table of RPCs is complete, and a name in it means one thing.
+"""The table of RPCs is complete, and each of its names is unique.
 
-That it has Google's services, methods and kinds is tested in tests/interop.
+tests/interop compares its services, methods and kinds with Google's.
 """
 
 from google.protobuf.empty_pb2 import Empty
 
-from protocol.messages import channels_pb2, feeds_pb2, iam_pb2, pubsub_pb2, pulls_pb2, schema_pb2
-from protocol.rpcs import BY_METHOD, RPCS, Kind
+from pullstream_protocol.messages import (
+    channels_pb2,
+    feeds_pb2,
+    iam_pb2,
+    pubsub_pb2,
+    pulls_pb2,
+    schema_pb2,
+)
+from pullstream_protocol.rpcs import BY_METHOD, RPCS, Kind
 
 MODULES = (pubsub_pb2, schema_pb2, iam_pb2, pulls_pb2, feeds_pb2, channels_pb2)
 FILES = tuple(module.DESCRIPTOR for module in MODULES)
@@ -20,18 +27,18 @@ def test_each_path_and_each_method_name_is_there_once() -> None:
 
 
 def test_a_path_is_service_and_method() -> None:
-    """As gRPC has it in the header of a call."""
+    """The header of a gRPC call has it in this form."""
     assert BY_METHOD["Pull"].path == "/google.pubsub.v1.Subscriber/Pull"
     assert BY_METHOD["GetIamPolicy"].path == "/google.iam.v1.IAMPolicy/GetIamPolicy"
 
 
 def test_streaming_pull_is_the_only_stream() -> None:
-    """Everything else is one request, one response."""
+    """Every other call has one request and one response."""
     assert [rpc.method for rpc in RPCS if rpc.kind is Kind.BIDI] == ["StreamingPull"]
 
 
 def test_every_request_and_response_is_used() -> None:
-    """A message that nothing takes or gives would mean that an RPC was forgotten."""
+    """An unused message would mean that an RPC was forgotten."""
     used = {message.DESCRIPTOR.full_name for rpc in RPCS for message in (rpc.request, rpc.response)}
     defined = {name.full_name for file in FILES for name in file.message_types_by_name.values()}
     assert {name for name in defined if name.endswith(("Request", "Response"))} <= used

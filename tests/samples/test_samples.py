@@ -1,4 +1,4 @@
-"""Every sample does what its docstring says, run as a user runs it."""
+"""Each sample does the work that its docstring describes, run as a user runs it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from emulator import Emulator
-from subscriber import SubscriberClient, TopicAdminClient
+from pullstream import SubscriberClient, TopicAdminClient
+from pullstream_emulator import Emulator
 from tests.subscriber.streaming.fakes import eventually
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "projects/test-project/topics/sample"
 SUBSCRIPTION = "projects/test-project/subscriptions/sample"
+# Samples import the same packages as the test.
+SEARCH_PATH = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def environment() -> dict[str, str]:
-    # google-api-core warns of a Python near its end of life; that is not the sample's doing.
+    # google-api-core warns of a Python near its end of life, which the sample does not cause.
     warnings = "error,ignore::FutureWarning"
-    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": warnings}
+    return {**os.environ, "PYTHONPATH": SEARCH_PATH, "PYTHONWARNINGS": warnings}
 
 
 def tailing(base: str) -> subprocess.Popen[str]:
-    """The sample that tails the topic "orders" over HTTP."""
+    """Start the sample that tails the topic "orders" over HTTP."""
     return subprocess.Popen(
         [sys.executable, "samples/tail_topic.py", base, "orders"],
         cwd=ROOT,
@@ -53,7 +55,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def subscription(pubsub_emulator: Emulator) -> str:
-    """A subscription that keeps order, on the broker that the environment names."""
+    """Create a subscription that keeps order, on the broker from the environment."""
     with TopicAdminClient() as topics, SubscriberClient() as client:
         topics.create_topic(name=TOPIC)
         client.create_subscription(
@@ -89,7 +91,7 @@ def test_pull_takes_what_is_there(pubsub_emulator: Emulator, subscription: str) 
 def test_drain_backlog_takes_what_waits_and_ends(
     pubsub_emulator: Emulator, subscription: str
 ) -> None:
-    """drain_backlog.py adds up the numbers, and leaves what is none."""
+    """drain_backlog.py adds up the numbers, and leaves other messages."""
     publish([*(str(number) for number in range(100)), "many"])
     result = run("samples/drain_backlog.py", subscription)
     assert result.returncode == 0, result.stderr
@@ -123,9 +125,9 @@ def test_limit_flow_runs_no_more_at_a_time_than_it_has_threads(
 
 
 def test_observe_serves_metrics_while_it_runs(pubsub_emulator: Emulator, subscription: str) -> None:
-    """observe.py counts what it handles, for Prometheus and for whoever reads its last lines."""
+    """observe.py counts the messages it handles, for Prometheus and in its last lines."""
     publish(["one", "two"])
-    # Port 0: any that is free, told in the first line.
+    # Port 0 takes a free port, which the first line shows.
     command = [sys.executable, "samples/observe.py", subscription, "0"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
@@ -152,24 +154,24 @@ def test_handle_once_passes_over_a_second_message_of_an_order(
     assert result.returncode == 0, result.stderr
     *charged, last = result.stdout.splitlines()
     assert sorted(charged) == ["charged a book", "charged a pen"]
-    # The second may have been held back while the first was handled, and come later.
+    # The second may have been delayed while the first was handled.
     assert (last, pubsub_emulator.backlog(subscription)) in (
-        ("passed over 1 duplicates", 0),
-        ("passed over 0 duplicates", 1),
+        ("skipped 1 duplicates", 0),
+        ("skipped 0 duplicates", 1),
     )
 
 
 def test_build_totals_counts_every_order_once(pubsub_emulator: Emulator, tmp_path: Path) -> None:
-    """build_totals.py goes on where its last run ended."""
+    """build_totals.py continues after the end of its last run."""
     command = ["samples/build_totals.py", TOPIC, str(tmp_path / "totals.db")]
     with SubscriberClient() as client:
         orders = [("anna", b"500"), ("bert", b"250"), ("anna", b"30")]
         records = [{"data": data, "attributes": {"customer": name}} for name, data in orders]
-        client.append(TOPIC, records)
+        client.feeds.append(TOPIC, records)
         result = run(*command)
         assert result.returncode == 0, result.stderr
         assert result.stdout.splitlines() == ["anna: 530", "bert: 250", "3 orders in this run"]
-        client.append(TOPIC, records[:1])
+        client.feeds.append(TOPIC, records[:1])
     result = run(*command)
     assert result.stdout.splitlines() == ["anna: 1030", "bert: 250", "1 orders in this run"]
 
@@ -189,7 +191,7 @@ def test_fan_out_brings_each_reader_what_it_is_to_have(pubsub_emulator: Emulator
 
 
 def test_tail_topic_prints_what_comes_and_what_was_missed() -> None:
-    """tail_topic.py needs nothing of pullstream's, and ends with its topic."""
+    """tail_topic.py needs nothing of pullstream, and ends with its topic."""
     with Emulator(rest=True) as broker:
         base = f"http://{broker.endpoint}"
 
@@ -209,13 +211,13 @@ def test_tail_topic_prints_what_comes_and_what_was_missed() -> None:
 
 
 def test_tail_topic_waits_for_its_topic() -> None:
-    """It may be started before anybody writes."""
+    """The sample may start before the first record."""
     with Emulator(rest=True) as broker:
         base = f"http://{broker.endpoint}"
         with tailing(base) as sample:
             assert sample.stdout is not None
             assert sample.stderr is not None
-            assert sample.stderr.readline() == "again in 2 s: HTTP Error 404: Not Found\n"
+            assert sample.stderr.readline() == "retrying in 2 s: HTTP Error 404: Not Found\n"
             topic = f"{base}/v0/topics/orders"
             urlopen(topic, b'{"records": [{"data": "hello"}]}').close()
             assert sample.stdout.readline() == '"hello"\n'
@@ -226,11 +228,11 @@ def test_tail_topic_waits_for_its_topic() -> None:
 def test_work_is_a_callback_for_a_worker(pubsub_emulator: Emulator, subscription: str) -> None:
     """work.py handles messages under `pullstream worker`."""
     publish(["one"])
-    command = ["-m", "subscriber.cli", "worker", "work:handle", "--subscription", subscription]
+    command = ["-m", "pullstream", "worker", "work:handle", "--subscription", subscription]
     with subprocess.Popen(
         [sys.executable, *command, "--processes", "1"],
         cwd=ROOT / "samples",
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": SEARCH_PATH},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -250,7 +252,7 @@ def test_the_sample_test_passes() -> None:
 
 
 def test_the_demo_keeps_its_promises() -> None:
-    """demo.py ends with 0, and with a line for each promise it has verified."""
+    """demo.py exits with 0, and prints a line for each guarantee that it has verified."""
     result = run("samples/demo.py")
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("  ok  ") == 4
@@ -259,7 +261,7 @@ def test_the_demo_keeps_its_promises() -> None:
 
 
 def test_the_demo_takes_any_file_of_lines(tmp_path: Path) -> None:
-    """A file of lines, some empty, is published a record a line."""
+    """A file of lines, some empty, is published with one record per line."""
     path = tmp_path / "lines.txt"
     path.write_text("\n".join(["", *(f"line {number} ä" for number in range(500)), ""]))
     result = run("samples/demo.py", "--file", str(path))
@@ -267,7 +269,7 @@ def test_the_demo_takes_any_file_of_lines(tmp_path: Path) -> None:
     assert "500 records" in result.stdout
 
 
-@pytest.mark.parametrize(("content", "says"), [(None, "cannot read"), ("\n\n", "holds no records")])
+@pytest.mark.parametrize(("content", "says"), [(None, "cannot read"), ("\n\n", "has no records")])
 def test_the_demo_tells_what_is_wrong_with_a_file(
     tmp_path: Path, content: str | None, says: str
 ) -> None:

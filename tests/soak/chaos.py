@@ -1,4 +1,4 @@
-"""What goes wrong, at random, one thing after the other."""
+"""Random faults, one after the other."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import ExitStack
 
 import grpc
 
-from emulator import Emulator
-from emulator.faults import Faults
-from protocol import errors
+from pullstream_emulator import Emulator
+from pullstream_emulator.faults import Faults
+from pullstream_protocol import errors
 
 _PASSING = (
     errors.Unavailable,
@@ -24,11 +24,11 @@ _OUTCOMES = ("Acknowledge", "ModifyAckDeadline")
 
 
 class Chaos:
-    """Makes one broker misbehave. `step` does one thing, and returns what, and for how long.
+    """Causes faults of one broker. `step` causes one, and returns its name and duration.
 
     Args:
-        dice: all chance comes from here, so that a run can be repeated as far as threads allow.
-        longest: seconds that a fault lasts at most.
+        dice: the only source of randomness, so that a run can be repeated as far as threads allow.
+        longest: the longest duration of a fault in seconds.
     """
 
     def __init__(self, broker: Emulator, dice: random.Random, *, longest: float) -> None:
@@ -51,7 +51,7 @@ class Chaos:
         )
 
     def step(self) -> tuple[str, float]:
-        """End the last trouble, and begin the next."""
+        """End the last fault, and begin the next."""
         self._until_next.close()
         if self._dice.random() < 0.08:
             return self._restart(), 1.0
@@ -59,14 +59,14 @@ class Chaos:
         return what, self._dice.uniform(0.2, self._longest)
 
     def stop(self) -> None:
-        """Let all be well again."""
+        """End all faults."""
         self._until_next.close()
         self.broker.faults.clear()
 
     def _restart(self) -> str:
         old = self.broker
         old.stop()
-        self.broker = Emulator(port=old.port, engine=old.engine).start()
+        self.broker = Emulator(port=old.port, broker=old.broker).start()
         return "broker restarted"
 
     def _error(self) -> errors.RpcError:

@@ -1,4 +1,4 @@
-"""What was published and what became of it, in memory that is set aside at the beginning.
+"""The published messages and their states, in memory that is allocated at the beginning.
 
 A ledger that grew would hide the growth that the soak looks for.
 """
@@ -9,8 +9,8 @@ import threading
 from array import array
 from collections.abc import Iterator
 
-from protocol.clock import SYSTEM_CLOCK
-from subscriber import AckFuture, AcknowledgeError, Message
+from pullstream import AckFuture, AcknowledgeError, Message
+from pullstream_protocol.clock import SYSTEM_CLOCK
 
 HANDLED = 1
 
@@ -18,14 +18,14 @@ HANDLED = 1
 class Ledger:
     """The messages of one subscription: `keys` keys with the numbers 0, 1, 2, ... in each.
 
-    Thread-safe. Violations are texts; there should be none.
+    Thread-safe. Violations are texts, and there should be none.
 
     Args:
-        ordered: no number of a key may begin before the one before it was handled: if that was
-            nacked, before it came again.
+        ordered: no number of a key may begin before the previous one was handled, or redelivered if
+            it was nacked.
         exactly_once: no message may be received after an acknowledgement of it has succeeded. (An
             older copy that was received before may still begin: its lease was lost unnoticed.)
-        capacity: how many numbers a key may have.
+        capacity: the largest count of numbers in a key.
     """
 
     def __init__(self, *, keys: int, capacity: int, ordered: bool, exactly_once: bool) -> None:
@@ -40,18 +40,18 @@ class Ledger:
         self.outcomes: dict[str, int] = {}
         self._state = [bytearray(capacity) for _ in range(keys)]
         self._furthest = [-1] * keys
-        # When its acknowledgement succeeded, by message id: our broker's count up. There is room
-        # for the copies that come of repeated publishing.
+        # The time when the acknowledgement of a message succeeded, by message id, which our broker
+        # counts up. There is room for the copies made by repeated publishing.
         self._acknowledged = array("d", bytes(8 * 4 * keys * capacity))
 
     def next_numbers(self) -> Iterator[tuple[int, int]]:
-        """A number for each key: (key, number)."""
+        """Yield the next number of each key: (key, number)."""
         for key, number in enumerate(self.published):
             if number < self.capacity:
                 yield key, number
 
     def began(self, message: Message) -> tuple[int, int]:
-        """A callback began. Returns the key and the number."""
+        """Record that a callback began, and return key and number."""
         key, number = map(int, message.data.split(b":"))
         with self.lock:
             self.deliveries += 1
@@ -63,13 +63,13 @@ class Ledger:
         return key, number
 
     def handled(self, key: int, number: int) -> None:
-        """A message was handled, and is about to be acknowledged."""
+        """Record that a message was handled and will be acknowledged next."""
         with self.lock:
             self._state[key][number] = HANDLED
             self._furthest[key] = max(self._furthest[key], number)
 
     def watch(self, message: Message, future: AckFuture) -> None:
-        """An acknowledgement with a future is under way."""
+        """Record an acknowledgement that has a future."""
         with self.lock:
             self.unresolved += 1
         index = int(message.message_id)
@@ -88,7 +88,7 @@ class Ledger:
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
     def lost(self) -> list[tuple[int, int]]:
-        """What was published and never handled: (key, number)."""
+        """Return each (key, number) that was published and never handled."""
         return [
             (key, number)
             for key, count in enumerate(self.published)
@@ -97,6 +97,6 @@ class Ledger:
         ]
 
     def _violated(self, text: str) -> None:
-        # The first ones tell enough.
+        # The first ones are enough.
         if len(self.violations) < 100:
             self.violations.append(text)

@@ -1,13 +1,12 @@
-"""`make soak`: the SDK for ten minutes on a broker that misbehaves. Nothing may be lost.
+"""`make soak`: the SDK for ten minutes on a broker with faults. No message may be lost.
 
     python -m tests.soak.run --seconds 600 --seed 7
 
 Four subscriptions, ordered or not, exactly once or not, each with a publisher and two subscribers
-that are shut down and begun again now and then, while the broker is slow, refuses, loses replies,
-breaks or closes streams, falls silent, hangs, and restarts. At the end everything that was
-published must have been handled, no key out of order, nothing delivered after an acknowledgement
-that succeeded (exactly once), every future resolved, and the memory must not have grown. Exits
-with 1 if it is otherwise.
+that are restarted now and then, while the broker is slow, refuses, loses replies, breaks or closes
+streams, falls silent, hangs, and restarts. At the end all published messages must have been
+handled, no key out of order, nothing delivered after a successful acknowledgement (exactly once),
+every future resolved, and the memory must not have grown. Exits with 1 otherwise.
 """
 
 from __future__ import annotations
@@ -26,26 +25,26 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from emulator import Emulator
+from pullstream_emulator import Emulator
 
 from .chaos import Chaos
 from .world import KINDS, World
 
-# How long the last messages may take when all is well again: a lease or two, in seconds.
+# The seconds for the last messages after the end of all faults: a lease or two.
 SETTLE = 120.0
 
-# The memory of the last quarter of the time over that of the second one.
+# The largest ratio of the memory in the last quarter of the time to the second quarter.
 MOST_GROWTH = 1.10
 
 
 def memory() -> float:
-    """MiB that this process holds now."""
+    """Return the current memory of this process in MiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
 
 class Soak:
-    """One run: begins the worlds, lets the chaos loose, waits for the end, and judges."""
+    """One run: starts the worlds and the chaos, waits for the end, and judges."""
 
     def __init__(self, seconds: float, rate: int, seed: int, console: Console) -> None:
         self._seconds = seconds
@@ -60,7 +59,7 @@ class Soak:
         ]
 
     def run(self) -> list[str]:
-        """What was wrong at the end."""
+        """Run the soak and return the faults found."""
         for world in self.worlds:
             world.start()
         columns = (TextColumn("{task.description:50}"), BarColumn(), TimeRemainingColumn())
@@ -116,7 +115,7 @@ class Soak:
 
 
 def judge(world: World, backlog: int) -> list[str]:
-    """What is wrong with one subscription."""
+    """Return the faults of one subscription."""
     name, ledger = world.kind.name, world.ledger
     faults = [f"{name}: {text}" for text in ledger.violations]
     if lost := ledger.lost():
@@ -148,7 +147,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=None)
     arguments = parser.parse_args()
     seed = random.randrange(10**6) if arguments.seed is None else arguments.seed
-    # Warnings about what is done on purpose.
+    # Hides warnings about failures that are caused on purpose.
     logging.getLogger("pullstream").setLevel(logging.CRITICAL)
     console = Console()
     console.print(f"seed {seed}")

@@ -1,12 +1,12 @@
-"""`make soak`, its second part: a Spark ingestion whose processes are killed again and again.
+"""`make soak`, its second part: a Spark ingestion whose processes are killed repeatedly.
 
     python -m tests.soak.spark --messages 50000 --kills 12 --seed 7
 
 A query writes a subscription to a sink that is idempotent by batch id, while its driver, its JVM
 and its source worker are killed at random times, it is stopped in the middle of a batch, its sink
 raises, the broker restarts, leases expire, and messages are delivered twice. At every kill of a
-driver, what was acknowledged must be committed. At the end every message must have come into
-exactly one batch, and all be acknowledged. Exits with 1 if it is otherwise.
+driver, all acknowledged messages must be committed. At the end every message must be in exactly one
+batch and acknowledged. Exits with 1 otherwise.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.spark.chaos import Chaos
+from tests.subscriber.spark.chaos import Chaos
 
-# Batches that are published for each kill. Some of them come to an end in between.
+# The batches that are published for each kill. Some are completed in between.
 BATCHES_A_KILL = 8
 
 
 def run(chaos: Chaos, kills: int, messages: int, dice: random.Random) -> dict[int, list[str]]:
-    """Do it all; returns what each batch brought in the end."""
+    """Run all failures, and return the final messages of each batch."""
     killing = [chaos.kill_driver, chaos.kill_jvm, chaos.kill_source_worker]
     others = [
         *(chaos.stop_query, chaos.fail_in_sink, chaos.restart_broker),
@@ -40,7 +40,7 @@ def run(chaos: Chaos, kills: int, messages: int, dice: random.Random) -> dict[in
         chaos.progress(1, more=1.0)
         others[number % len(others)]()
         chaos.progress(1, more=1.0)
-        # Each kind in turn first, then by chance.
+        # Each kind in turn first, then randomly.
         killing[number % 3 if number < 6 else dice.randrange(3)]()
     chaos.publish(messages - kills * (messages // kills))
     batches = chaos.finish()

@@ -1,4 +1,4 @@
-"""One subscription under load: a publisher, two subscribers that come and go, and the ledger."""
+"""One subscription under load: a publisher, two restarted subscribers, and the ledger."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import random
 import threading
 from dataclasses import dataclass
 
-from protocol.errors import Cancelled, DeadlineExceeded, Unavailable
-from subscriber import (
+from pullstream import (
     FlowControl,
     Message,
     StreamingPullFuture,
     SubscriberClient,
     TopicAdminClient,
 )
+from pullstream_protocol.errors import Cancelled, DeadlineExceeded, Unavailable
 
 from .ledger import Ledger
 
-# Short leases: what is lost on the way comes again within the soak.
+# Short leases, so that lost messages are redelivered within the soak.
 LIMITS = FlowControl(
     max_messages=300, min_duration_per_lease_extension=10, max_duration_per_lease_extension=10
 )
@@ -38,11 +38,12 @@ KINDS = tuple(Kind(o, e) for o in (False, True) for e in (False, True))
 
 
 class World:
-    """Everything of one kind of subscription.
+    """The publisher, subscribers and ledger of one kind of subscription.
 
     Args:
-        rate: messages a second to publish; keys: over how many keys.
-        seconds: for how long at most, which sets the ledger's size.
+        rate: the messages per second to publish.
+        keys: the number of ordering keys.
+        seconds: the longest duration, which sets the ledger's size.
     """
 
     def __init__(self, endpoint: str, kind: Kind, *, rate: int, keys: int, seconds: float) -> None:
@@ -79,7 +80,7 @@ class World:
         self._publisher.start()
 
     def replace_one(self) -> None:
-        """Shut one subscriber down, in one of the two ways, and begin another."""
+        """Close one subscriber in one of the two modes, and start another."""
         which = self._dice.randrange(2)
         mode = self._dice.choice(("drain", "nack"))
         old = self.futures[which]
@@ -116,7 +117,7 @@ class World:
                     self._topics.publish(self.topic, messages, timeout=5.0)
                     break
                 except (Unavailable, Cancelled, DeadlineExceeded):
-                    # Maybe taken, maybe not: a copy is for the subscriber to live with.
+                    # The message may have been stored, so the subscriber must accept a copy.
                     if self._ending.wait(0.1):
                         return
             for key, number in numbers:
@@ -135,7 +136,7 @@ class World:
             message.nack(delay=1)
         else:
             if fate < 0.03:
-                # A slow one.
+                # A slow callback.
                 self._ending.wait(self._dice.uniform(0.0, 0.5))
             self.ledger.handled(key, number)
             if self.kind.exactly_once or fate < 0.2:

@@ -1,6 +1,6 @@
-"""A broker in a process of its own that can be killed and is there again in a moment.
+"""A broker in a separate process that can be killed and restarted within a moment.
 
-Run as a program it is the parent: it has loaded all that a broker needs, and forks one for each
+Run as a program it is the parent: it has loaded all modules of a broker, and forks one for each
 line that it reads.
 """
 
@@ -13,16 +13,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from emulator.broker import Broker
-from emulator.server import Server
-from emulator.storage.durability import Durability
-from emulator.storage.storage import Storage
+from pullstream_emulator.broker import Broker
+from pullstream_emulator.engine.settings.durability import Durability
+from pullstream_emulator.server import Server
+from pullstream_emulator.storage.storage import Storage
 
 ROOT = Path(__file__).parents[2]
 
 
 class KillableBroker:
-    """One broker at a time on a data directory, at class fsync, each on a port of its own."""
+    """One broker at a time on a data directory, at class fsync, each on its own port."""
 
     def __init__(self, directory: Path) -> None:
         self._parent = subprocess.Popen(
@@ -35,7 +35,7 @@ class KillableBroker:
         self._pid = 0
 
     def start(self) -> str:
-        """Returns the endpoint."""
+        """Start a broker and return its endpoint."""
         assert self._parent.stdin is not None
         self._parent.stdin.write("start\n")
         self._parent.stdin.flush()
@@ -44,7 +44,7 @@ class KillableBroker:
         return f"127.0.0.1:{port}"
 
     def kill(self) -> None:
-        """SIGKILL, and wait until nothing is left of it."""
+        """Send SIGKILL, and wait until the broker is gone."""
         os.kill(self._pid, signal.SIGKILL)
         assert self._line() == f"gone {self._pid}"
 

@@ -1,4 +1,4 @@
-"""The main job at size, with everything going wrong that may: nothing lost, no key out of order."""
+"""A hundred thousand messages with all kinds of failures: none lost, no key out of order."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections import defaultdict
 
 import pytest
 
-from emulator import Emulator
-from protocol.clock import SYSTEM_CLOCK, ManualClock
-from protocol.errors import Cancelled, Unavailable
-from subscriber import FlowControl, Message, SubscriberClient, TopicAdminClient
+from pullstream import FlowControl, Message, SubscriberClient, TopicAdminClient
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import SYSTEM_CLOCK, ManualClock
+from pullstream_protocol.errors import Cancelled, Unavailable
 
 TOPIC = "projects/stress/topics/records"
 SUBSCRIPTION = "projects/stress/subscriptions/records"
@@ -21,12 +21,12 @@ LAST = PUBLISHERS - 1
 UNORDERED = f"{LAST}-"
 TOTAL = PUBLISHERS * KEYS_EACH * PER_KEY
 
-# Beyond any lease that the SDK takes with its defaults (60 s).
+# In seconds, longer than any lease that the SDK takes with its defaults (60 s).
 PAST_ANY_DEADLINE = 61.0
 
 
 class LateAcknowledger:
-    """Acknowledges each message it is given at a random moment of the next 20 ms."""
+    """Acknowledges each given message at a random time in the next 20 ms."""
 
     def __init__(self) -> None:
         self._wake = threading.Condition()
@@ -59,7 +59,7 @@ class LateAcknowledger:
 
 
 class Journal:
-    """Every callback, in the order in which they began, and what it decides."""
+    """Every callback in the order of its begin, and its disposition."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -82,7 +82,7 @@ class Journal:
                 message.nack()
                 return
             if fate < 0.012:
-                # Never settled: it passes its deadline at the server, and comes again after that.
+                # Never settled: its ack deadline passes at the server, and it is redelivered.
                 self.dropped += 1
                 message.drop()
                 return
@@ -98,7 +98,7 @@ class Journal:
         self._late.stop()
 
     def skipped(self) -> list[tuple[str, int, int]]:
-        """Where a key jumped over a message that nobody had handled: (key, expected, came)."""
+        """Return where a key jumped over an unhandled message: (key, expected, received)."""
         jumps = []
         for key, numbers in self.by_key.items():
             if key.startswith(UNORDERED):
@@ -112,7 +112,7 @@ class Journal:
 
 
 def publish(endpoint: str, publisher: int) -> None:
-    """Publish KEYS_EACH keys side by side, each in order, through whatever happens to the broker.
+    """Publish KEYS_EACH keys concurrently, each in order, through all failures of the broker.
 
     The last publisher does the same without ordering keys.
     """
@@ -127,14 +127,14 @@ def publish(endpoint: str, publisher: int) -> None:
                     client.publish(TOPIC, batch)
                     break
                 except (Unavailable, Cancelled):
-                    # Maybe taken, maybe not: a second copy is for the subscriber to live with.
+                    # The message may have been stored, so the subscriber must accept a second copy.
                     continue
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_hundred_thousand_messages_survive_everything() -> None:
-    """4 publishers, 2 streams, late acks, nacks, passed deadlines, a restart in the middle."""
+    """There are 4 publishers, 2 streams, late acks, nacks, passed deadlines, and a restart."""
     clock = ManualClock()
     journal = Journal()
     limits = FlowControl(max_messages=500)
@@ -157,12 +157,13 @@ def test_a_hundred_thousand_messages_survive_everything() -> None:
 
         assert journal.half.wait(120)
         broker.stop()
-        broker = Emulator(clock=clock, port=broker.port, engine=broker.engine).start()
+        broker = Emulator(clock=clock, port=broker.port, broker=broker.broker).start()
 
         for thread in publishers:
             thread.join(120)
             assert not thread.is_alive()
-        # What was dropped comes again when its lease is over, as everything then under lease does.
+        # Dropped messages are redelivered when their lease is over, as all messages under lease
+        # are.
         stuck_at = -1
         give_up = SYSTEM_CLOCK.monotonic() + 150
         while broker.backlog(SUBSCRIPTION) and SYSTEM_CLOCK.monotonic() < give_up:

@@ -1,4 +1,4 @@
-"""A broker at class fsync, killed again and again under load: what it has answered stays so."""
+"""A broker with class fsync, killed repeatedly under load: answered requests stay valid."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any
 import grpc
 import pytest
 
-from emulator.storage.database import FILE_NAME
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_emulator.storage.rebuilding import FILE_NAME
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import TOPIC
 from tests.emulator.wire import PATIENCE, Wire
 from tests.stress.killable_broker import KillableBroker
@@ -24,21 +24,21 @@ from tests.stress.killable_broker import KillableBroker
 KILLS = 50
 PUBLISHES_UNDER_WAY = 8
 
-# Messages of one request; they have data by which they are told apart.
+# The messages of one request. Their data identifies them.
 BATCH = 20
 
 
 @dataclass
 class Ledger:
-    """What clients were told, over all lives of the broker."""
+    """The answers that clients got during all runs of the broker."""
 
     sent: int = 0
-    # How many had been sent when each life began.
+    # The number of messages sent before each run.
     lives: list[int] = field(default_factory=list)
-    # Of every message that was answered or received: its id, by its data.
+    # The id of every answered or received message, by its data.
     ids: dict[str, str] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
-    # An acknowledgement was sent, and it was answered.
+    # Messages whose acknowledgement was sent, and those whose acknowledgement was answered.
     acking: set[str] = field(default_factory=set)
     acked: set[str] = field(default_factory=set)
 
@@ -52,7 +52,7 @@ class Ledger:
         return data
 
     def describe(self, data: set[str]) -> str:
-        """Some messages, and in which life each was published."""
+        """Return text that lists messages and the run in which each was published."""
         return ", ".join(
             f"{number} (id {self.ids[str(number)]}, of life {bisect.bisect(self.lives, number)})"
             for number in sorted(map(int, data))
@@ -60,12 +60,12 @@ class Ledger:
 
 
 class Publisher:
-    """Keeps several publishes under way until the broker is gone."""
+    """Keeps several publish calls open until the broker is gone."""
 
     def __init__(self, wire: Wire, ledger: Ledger, enough: threading.Event, at: int) -> None:
         self._wire, self._ledger = wire, ledger
         self._enough, self._left = enough, at
-        # Why publishes were not answered.
+        # The errors of unanswered publish calls.
         self.failures: list[str] = []
 
     def run(self) -> None:
@@ -75,7 +75,7 @@ class Publisher:
             try:
                 ids = call.result().message_ids
             except grpc.RpcError as error:
-                # Killed: whether they are kept, nobody was told.
+                # The broker was killed, so it is unknown whether the messages are kept.
                 self.failures.append(str(error))
                 continue
             self._ledger.answered.update(data)
@@ -96,7 +96,7 @@ class Publisher:
 
 
 def consume(wire: Wire, ledger: Ledger) -> None:
-    """Acknowledge two thirds of what comes, until the broker is gone."""
+    """Acknowledge two thirds of the messages until the broker is gone."""
     try:
         while True:
             chosen = [
@@ -121,7 +121,7 @@ def broker(tmp_path: Path) -> Iterator[KillableBroker]:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_no_answer_is_taken_back_by_fifty_kills(broker: KillableBroker, tmp_path: Path) -> None:
-    """Each answered message comes until it is acknowledged, and not after that; ids are unique."""
+    """Each answered message is delivered until it is acknowledged, and ids are unique."""
     ledger = Ledger()
     wire = Wire(broker.start())
     wire.create()
@@ -155,7 +155,7 @@ def check_database(path: Path) -> None:
 
 
 def check_backlog(wire: Wire, ledger: Ledger) -> None:
-    """What is left is all that was answered and not acknowledged, or a part of the unanswered."""
+    """Check the backlog: answered and unacknowledged messages, and perhaps unanswered ones."""
     left: set[str] = set()
     while received := wire.pull(1000, wait=False):
         left.update(ledger.received(each.message) for each in received)
@@ -163,6 +163,6 @@ def check_backlog(wire: Wire, ledger: Ledger) -> None:
     lost = ledger.answered - ledger.acking - left
     assert not lost, f"answered, and gone: {ledger.describe(lost)}"
     assert len(set(ledger.ids.values())) == len(ledger.ids)
-    # The load was one: something of everything has happened.
+    # The load was real: each kind of event has happened.
     assert ledger.acked
     assert ledger.answered - ledger.acking

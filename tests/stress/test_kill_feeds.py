@@ -1,4 +1,4 @@
-"""A feed of class fsync and a router from it, killed under load: no answer is taken back."""
+"""A feed of class fsync and a router from it, killed under load: all answers stay valid."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 import pytest
 
-from protocol.messages import feeds_pb2 as feeds
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.wire import PATIENCE, Wire
 from tests.stress.killable_broker import KillableBroker
 
@@ -21,11 +21,11 @@ COPY = "projects/test/topics/copy"
 
 
 class Writer:
-    """Appends numbers, several calls at a time, until the broker is gone."""
+    """Appends numbers with several concurrent calls until the broker is gone."""
 
     def __init__(self) -> None:
         self.sent = 0
-        # By number, the sequence number that the answer told.
+        # The sequence number in the answer, by number.
         self.answered: dict[int, int] = {}
 
     def run(self, wire: Wire, enough: threading.Event, at: int) -> None:
@@ -35,7 +35,7 @@ class Writer:
             try:
                 self.answered[number] = call.result().first_seq
             except grpc.RpcError:
-                # Killed: whether it is kept, nobody was told.
+                # The broker was killed, so it is unknown whether the record is kept.
                 continue
             at -= 1
             if at == 0:
@@ -50,7 +50,7 @@ class Writer:
 
 
 def everything(wire: Wire, topic: str) -> list[tuple[int, int]]:
-    """The number and the sequence number of every record; there must be no gap."""
+    """Return the number and the sequence number of every record, which must have no gap."""
     found: list[tuple[int, int]] = []
     start = feeds.Position(after_seq=0)
     while True:

@@ -1,4 +1,4 @@
-"""Runs the command line in this process, with streams of its own."""
+"""Runs the command line in this process, with its own streams."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from subscriber.cli.program import run
+from pullstream.cli.program import run
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run left behind."""
+    """The exit code and the output of a run."""
 
     code: int
     stdout: bytes
@@ -30,7 +30,7 @@ class Result:
 
 
 class Stream(io.TextIOWrapper):
-    """A text stream over bytes, which may say that it is a terminal."""
+    """A text stream over bytes that can pretend to be a terminal."""
 
     def __init__(self, raw: Any, *, terminal: bool = False) -> None:
         super().__init__(raw, encoding="utf-8", write_through=True)
@@ -41,7 +41,7 @@ class Stream(io.TextIOWrapper):
 
 
 def pullstream(*args: str, stdin: Any = b"", terminal: bool = False) -> Result:
-    """`pullstream ARGS`, with `stdin` (bytes or a binary stream), in a pipe or on a terminal."""
+    """Run `pullstream ARGS` with `stdin` (bytes or a binary stream), in a pipe or on a terminal."""
     source = io.BytesIO(stdin) if isinstance(stdin, bytes) else stdin
     out, err = io.BytesIO(), io.BytesIO()
     stdin_text, stdout, stderr = Stream(source), Stream(out, terminal=terminal), Stream(err)
@@ -52,6 +52,6 @@ def pullstream(*args: str, stdin: Any = b"", terminal: bool = False) -> Result:
         mock.patch.dict("os.environ", {"COLUMNS": "100", "TERM": "dumb"}),
     ):
         code = run(args)
-    # The caller's to close.
+    # The caller closes it.
     stdin_text.detach()
     return Result(code, out.getvalue(), err.getvalue().decode())

@@ -1,5 +1,4 @@
-"""The fixture that users get from the installed package, here from the source tree; a broker; pools
-without their watch."""
+"""Fixtures: the installed package's own from the source tree, a broker, unwatched pools."""
 
 from __future__ import annotations
 
@@ -7,17 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from emulator import Emulator
-from emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber import SubscriberClient, worker_pool
+from pullstream import SubscriberClient
+from pullstream.scheduling import worker_pool
+from pullstream_emulator import Emulator
+from pullstream_emulator.pytest_plugin import pubsub_emulator as pubsub_emulator
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.fetching import NAME, TOPIC
 from tests.subscriber.pools import Watched
 
 
 @pytest.fixture
 def broker() -> Iterator[Emulator]:
-    """With the topic and the subscription of fetching.py."""
+    """Yield a broker with the topic and the subscription of fetching.py."""
     with Emulator() as emulator, SubscriberClient(endpoint=emulator.endpoint) as client:
         emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=TOPIC)))
         client.create_subscription(name=NAME, topic=TOPIC)
@@ -26,7 +26,7 @@ def broker() -> Iterator[Emulator]:
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    """Pools are looked at by the test only."""
+    """Replace the stall monitor, so that only the test looks at pools."""
     watch = Watched()
-    monkeypatch.setattr(worker_pool, "WATCH", watch)
+    monkeypatch.setattr(worker_pool, "STALL_MONITOR", watch)
     return watch

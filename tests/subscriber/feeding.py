@@ -5,9 +5,9 @@ from __future__ import annotations
 import queue
 from collections.abc import Mapping
 
-from protocol.errors import Cancelled, RpcError
-from protocol.messages import feeds_pb2 as feeds
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.errors import Cancelled, RpcError
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.fakes import PATIENCE
 
@@ -18,7 +18,7 @@ OLDS = "projects/p/topics/olds"
 def opened(
     starts: Mapping[str, int], *, watch_id: str = "w-1", epoch: int = 7, token: str = ""
 ) -> feeds.Frame:
-    """A first frame: the number after which each topic begins."""
+    """Return a first frame with the number after which each topic begins."""
     topics = {
         topic: feeds.Frame.Start(after_seq=seq, head_seq=seq, earliest_seq=1, epoch=epoch)
         for topic, seq in starts.items()
@@ -28,7 +28,7 @@ def opened(
 
 
 def records(topic: str, *seqs: int) -> feeds.Frame:
-    """Messages with these numbers; the token tells the last of them."""
+    """Return messages with these numbers. The token has the last of them."""
     return feeds.Frame(
         resume_token=f"{topic}@{seqs[-1]}",
         messages=feeds.Frame.Messages(
@@ -58,7 +58,7 @@ HEARTBEAT = feeds.Frame(heartbeat=feeds.Frame.Heartbeat())
 
 
 class Stream:
-    """One Watch call: what a test sends comes out of it, until the test or the reader ends it."""
+    """One Watch call: yields the frames of the test, until the test or the reader ends it."""
 
     def __init__(self, request: feeds.WatchRequest) -> None:
         self.request = request
@@ -88,7 +88,7 @@ class Stream:
 
 
 class Streams:
-    """Begins Watch calls, and hands them to the test in the order in which they were begun."""
+    """Begins Watch calls, and passes them to the test in order."""
 
     def __init__(self) -> None:
         self._begun: queue.SimpleQueue[Stream] = queue.SimpleQueue()
@@ -101,5 +101,5 @@ class Streams:
         return stream
 
     def next(self) -> Stream:
-        """The next call that is begun; fails when none is."""
+        """Return the next call that is begun, or fail without one."""
         return self._begun.get(timeout=PATIENCE)

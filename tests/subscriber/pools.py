@@ -1,4 +1,4 @@
-"""Pools of workers, brought to where a test begins."""
+"""Worker pools in the states in which tests begin."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from subscriber.worker_pool import BRISK, WorkerPool
+from pullstream.scheduling.worker_pool import FAST_CALLBACK, WorkerPool
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 
@@ -21,7 +21,7 @@ def pool_of(workers: int) -> Iterator[WorkerPool]:
 
 
 class Slow:
-    """A callback that stays inside until it is released."""
+    """A callback that blocks until it is released."""
 
     def __init__(self) -> None:
         self.begun = threading.Semaphore(0)
@@ -33,14 +33,14 @@ class Slow:
 
 
 def send_to_sleep(pool: WorkerPool, workers: int) -> None:
-    """Return when so many workers have been started and have nothing to do."""
+    """Return when this many workers have been started and have nothing to do."""
     together = threading.Barrier(workers)
     pool.add(lambda _: together.wait(PATIENCE), [None] * workers)
     eventually(lambda: pool.running == 0 and len(pool._sleepers) == workers)
 
 
 class Watched:
-    """Instead of the watch: the test looks itself."""
+    """Replaces the stall monitor, so that the test looks itself."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -51,14 +51,14 @@ class Watched:
 
 
 def prove_brisk(pool: WorkerPool) -> None:
-    """Return when the pool takes its callbacks for brisk, and has nothing to do."""
+    """Return when the pool considers its callbacks fast and has nothing to do."""
 
     def is_brisk() -> bool:
         done = threading.Semaphore(0)
         pool.add(lambda _: done.release(), range(100))
         for _ in range(100):
             assert done.acquire(timeout=PATIENCE)
-        return pool._pace < BRISK
+        return pool._pace < FAST_CALLBACK
 
     eventually(is_brisk)
     eventually(lambda: pool.running == 0)

@@ -1,4 +1,4 @@
-"""Programs of users, run in a process of their own."""
+"""Programs of users, run in separate processes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Warnings are errors, but for google-api-core's about a Python near its end of life. The module is
-# named because an option that stands in PYTHONWARNINGS, too, counts only there, before "error".
+# Warnings are errors, except for google-api-core's about a Python near its end of life. The module
+# is named because an option that is also in PYTHONWARNINGS counts only there, before "error".
 STRICT = (
     *("-W", "error"),
     *("-W", "ignore::FutureWarning:google.api_core._python_version_support"),

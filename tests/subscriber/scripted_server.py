@@ -1,4 +1,4 @@
-"""A gRPC server whose answers a test writes itself, for what no well-behaved broker does."""
+"""A gRPC server whose answers a test writes, for answers that no correct broker gives."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from protocol.errors import RpcError
-from protocol.rpcs import BY_METHOD
+from pullstream_protocol.errors import RpcError
+from pullstream_protocol.rpcs import BY_METHOD
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Call:
 class ScriptedServer:
     """Answers every unary RPC of the table with `answer(call)`: a response, or an error raised.
 
-    By default the response is an empty one. `calls` are those that arrived, in order.
+    The default response is empty. `calls` has the received calls in order.
     """
 
     def __init__(self, answer: Callable[[Call], Message | None] = lambda call: None) -> None:

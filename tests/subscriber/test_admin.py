@@ -1,4 +1,4 @@
-"""The unary methods of the clients: each makes its own call, with the fields it was given."""
+"""The unary methods of the clients: each makes its own call, with the given fields."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import grpc
 import pytest
 
-from emulator import Emulator
-from protocol import errors
-from protocol.messages import iam_pb2 as iam
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.client import SubscriberClient
-from subscriber.exceptions import SubscriberClosed
-from subscriber.topics import TopicAdminClient
+from pullstream.client import SubscriberClient
+from pullstream.exceptions import SubscriberClosed
+from pullstream.topics import TopicAdminClient
+from pullstream_emulator import Emulator
+from pullstream_protocol import errors
+from pullstream_protocol.messages import iam_pb2 as iam
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.scripted_server import Call, ScriptedServer
 
 PROJECT = "projects/p"
@@ -27,7 +27,7 @@ THEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 
 
 class Client(SubscriberClient, TopicAdminClient):
-    """Both services behind one name, so that one table can hold the methods of both."""
+    """Both services in one class, so that one table can hold the methods of both."""
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def subscriptions(emulator: Emulator) -> Iterator[SubscriberClient]:
 
 
 def test_topics_live_from_creation_to_deletion(topics: TopicAdminClient) -> None:
-    """Created, read, changed, listed, deleted; then it is not found."""
+    """After the deletion, the topic is not found."""
     topics.create_topic(request={"name": TOPIC, "labels": {"team": "a"}})
     assert topics.get_topic(topic=TOPIC).labels["team"] == "a"
     changed = topics.update_topic(topic={"name": TOPIC, "labels": {"team": "b"}}, update_mask=MASK)
@@ -66,7 +66,7 @@ def test_topics_live_from_creation_to_deletion(topics: TopicAdminClient) -> None
 def test_subscriptions_live_from_creation_to_deletion(
     topics: TopicAdminClient, subscriptions: SubscriberClient
 ) -> None:
-    """Created, read, changed, listed, deleted; then it is not found."""
+    """After the deletion, the subscription is not found."""
     topics.create_topic(name=TOPIC)
     subscriptions.create_subscription(name=SUBSCRIPTION, topic=TOPIC, ack_deadline_seconds=20)
     assert subscriptions.get_subscription(subscription=SUBSCRIPTION).ack_deadline_seconds == 20
@@ -86,7 +86,7 @@ def test_subscriptions_live_from_creation_to_deletion(
 def test_messages_are_published_pulled_and_acknowledged_by_hand(
     topics: TopicAdminClient, subscriptions: SubscriberClient, emulator: Emulator
 ) -> None:
-    """Ids come back in the order of the messages; an acknowledged message is gone."""
+    """Ids are in the order of the messages, and an acknowledged message is gone."""
     topics.create_topic(name=TOPIC)
     subscriptions.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
     message = pubsub.PubsubMessage(data=b"two")
@@ -107,7 +107,7 @@ def test_messages_are_published_pulled_and_acknowledged_by_hand(
 
 
 def test_a_refusal_is_the_error_of_its_status(topics: TopicAdminClient) -> None:
-    """With the server's own text."""
+    """The error has the server's own text."""
     topics.create_topic(name=TOPIC)
     with pytest.raises(errors.AlreadyExists, match="orders"):
         topics.create_topic(name=TOPIC)
@@ -118,7 +118,7 @@ def test_a_refusal_is_the_error_of_its_status(topics: TopicAdminClient) -> None:
 
 
 def test_a_list_asks_for_a_page_when_it_is_reached(topics: TopicAdminClient) -> None:
-    """A caller's page size is kept, and iterating again begins with the first page."""
+    """The caller's page size is kept, and a second iteration begins with the first page."""
     names = [f"{TOPIC}-{number}" for number in range(5)]
     for name in names:
         topics.create_topic(name=name)
@@ -128,7 +128,7 @@ def test_a_list_asks_for_a_page_when_it_is_reached(topics: TopicAdminClient) -> 
 
 
 def test_a_list_may_begin_in_the_middle(topics: TopicAdminClient) -> None:
-    """With the token that a page before it gave."""
+    """The page token comes from an earlier page."""
     for number in range(3):
         topics.create_topic(name=f"{TOPIC}-{number}")
     first = next(topics.list_topics(request={"project": PROJECT, "page_size": 2}).pages)
@@ -136,7 +136,7 @@ def test_a_list_may_begin_in_the_middle(topics: TopicAdminClient) -> None:
     assert [topic.name for topic in rest] == [f"{TOPIC}-2"]
 
 
-# ---- requests as they arrive ---------------------------------------------------------------------
+# ---- requests on the wire ------------------------------------------------------------------------
 
 CALLS: list[tuple[str, dict[str, Any], Any]] = [
     ("create_topic", {"name": TOPIC}, pubsub.Topic(name=TOPIC)),
@@ -178,6 +178,12 @@ CALLS: list[tuple[str, dict[str, Any], Any]] = [
             push_config={"push_endpoint": "http://e"},
             ack_deadline_seconds=20,
         ),
+    ),
+    (
+        "create_subscription",
+        # Some servers use the 0 of a missing field as the deadline.
+        {"name": SUBSCRIPTION, "topic": TOPIC},
+        pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC, ack_deadline_seconds=10),
     ),
     (
         "get_subscription",
@@ -258,7 +264,7 @@ CALLS: list[tuple[str, dict[str, Any], Any]] = [
 def test_keywords_and_call_options_reach_the_server(
     name: str, keywords: dict[str, Any], request_: Any
 ) -> None:
-    """Every method makes the call of its name, with these fields, metadata and this timeout."""
+    """Every method makes the call of its name with these fields, metadata and timeout."""
     with ScriptedServer() as server, Client(endpoint=server.endpoint) as client:
         method: Callable[..., Any] = getattr(client, name)
         method(**keywords, timeout=30, retry=None, metadata=[("x-mine", "1")])
@@ -274,7 +280,7 @@ def test_keywords_and_call_options_reach_the_server(
     [(name, request) for name, _, request in CALLS if name != "publish"],
 )
 def test_a_whole_request_reaches_the_server(name: str, request_: Any) -> None:
-    """As it was passed, positionally or by name."""
+    """The request is passed unchanged, positionally or by name."""
     with ScriptedServer() as server, Client(endpoint=server.endpoint) as client:
         getattr(client, name)(request_)
         getattr(client, name)(request=request_)
@@ -290,7 +296,7 @@ def test_an_unknown_keyword_is_named_with_those_that_there_are(
 
 
 def test_a_list_that_fails_in_the_middle_raises_there() -> None:
-    """What came before is not lost, and a read is tried again as any other."""
+    """The earlier items are not lost, and a read is retried as usual."""
 
     def answer(call: Call) -> pubsub.ListTopicsResponse:
         if call.request.page_token:
@@ -305,7 +311,7 @@ def test_a_list_that_fails_in_the_middle_raises_there() -> None:
 
 
 def test_a_list_that_is_refused_raises_where_it_was_called() -> None:
-    """Not later, where it is iterated."""
+    """The error does not wait for the iteration."""
 
     def answer(call: Call) -> None:
         raise errors.PermissionDenied("not yours")
@@ -318,11 +324,11 @@ def test_a_list_that_is_refused_raises_where_it_was_called() -> None:
         client.list_topics(project=PROJECT)
 
 
-# ---- the client's own life -----------------------------------------------------------------------
+# ---- closing -------------------------------------------------------------------------------------
 
 
 def test_a_closed_client_makes_no_calls() -> None:
-    """It says so, as `subscribe` does; gRPC's word for it is a ValueError."""
+    """The error is the one of `subscribe`, where gRPC would raise a ValueError."""
     client = SubscriberClient(endpoint="localhost:1")
     client.close()
     with pytest.raises(SubscriberClosed, match=r"GetSubscription: .*closed"):
@@ -330,7 +336,7 @@ def test_a_closed_client_makes_no_calls() -> None:
 
 
 def test_a_closed_client_stays_closed() -> None:
-    """Closing again does nothing; entering it again is an error."""
+    """Closing again does nothing, and entering the client again is an error."""
     client = SubscriberClient(endpoint="localhost:1")
     with client as entered:
         assert entered is client
@@ -342,14 +348,14 @@ def test_a_closed_client_stays_closed() -> None:
 
 
 def test_the_target_is_the_address_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when it comes from the environment."""
+    """The address may come from the environment."""
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:4")
     with SubscriberClient() as client:
         assert client.target == "localhost:4"
 
 
 def test_a_channel_of_the_callers_own_is_used_and_left_open() -> None:
-    """The one who made it closes it; it excludes everything else that says where to connect."""
+    """The caller closes the channel, and other connection arguments are refused with it."""
     with ScriptedServer() as server, grpc.insecure_channel(server.endpoint) as channel:
         with SubscriberClient(channel=channel) as client:
             assert client.target == ""
@@ -362,7 +368,10 @@ def test_a_channel_of_the_callers_own_is_used_and_left_open() -> None:
 
 
 def test_names_of_resources_are_built_and_taken_apart() -> None:
-    """Without a client, under the official names; what is no such name gives an empty dict."""
+    """The functions need no client and have the official names.
+
+    An invalid name gives an empty dict.
+    """
     assert SubscriberClient.topic_path("p", "orders") == TOPIC
     assert SubscriberClient.subscription_path("p", "billing") == SUBSCRIPTION
     assert SubscriberClient.snapshot_path("p", "monday") == SNAPSHOT

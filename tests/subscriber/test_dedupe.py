@@ -12,41 +12,41 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from protocol.clock import ManualClock
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber import Dedupe
-from subscriber.message import Batch, Message, Verdict
-from tests.subscriber.streaming.fakes import Outcomes
+from pullstream import Dedupe
+from pullstream.message import Disposition, Message, ResponseBatch
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.subscriber.streaming.fakes import RecordingSettlementSink
 from tests.subscriber.world import Collected, world
 
 
 def delivery(message_id: str = "1", **attributes: str) -> Message:
-    """A message as a callback gets it, with a record of its own of what was decided."""
+    """Return a message as a callback gets it, with its own record of dispositions."""
     received = pubsub.ReceivedMessage(
         ack_id="ack",
         message=pubsub.PubsubMessage(message_id=message_id, attributes=attributes),
     )
     response = pubsub.PullResponse(received_messages=[received])
-    (message,) = Batch(Outcomes(), 0.0, 0, response).messages()
+    (message,) = ResponseBatch(RecordingSettlementSink(), 0.0, 0, response).messages()
     return message
 
 
-def decided(message: Message) -> list[tuple[Verdict, int]]:
-    """What the SDK was told of a message: verdicts, with the seconds of delays."""
-    outcomes = message.batch.outcomes
-    assert isinstance(outcomes, Outcomes)
+def decided(message: Message) -> list[tuple[Disposition, int]]:
+    """Return the dispositions of a message, with delays in seconds."""
+    outcomes = message.batch.sink
+    assert isinstance(outcomes, RecordingSettlementSink)
     return [(verdict, seconds) for verdict, _, seconds, _ in outcomes.taken]
 
 
-ACKED = [(Verdict.ACK, 0)]
+ACKED = [(Disposition.ACK, 0)]
 
 
-def held_back(seconds: int) -> list[tuple[Verdict, int]]:
-    return [(Verdict.NACK, seconds)]
+def held_back(seconds: int) -> list[tuple[Disposition, int]]:
+    return [(Disposition.NACK, seconds)]
 
 
 class Calls:
-    """A callback that notes the ids it was called with, and does `then`."""
+    """A callback that records the ids of its messages and calls `then`."""
 
     def __init__(self, then: Callable[[Message], Any] = Message.ack) -> None:
         self.then = then
@@ -57,11 +57,11 @@ class Calls:
         return self.then(message)
 
 
-# ---- what becomes of a duplicate -----------------------------------------------------------------
+# ---- duplicates ----------------------------------------------------------------------------------
 
 
 def test_a_duplicate_of_a_done_key_is_acked_without_a_call() -> None:
-    """And counted."""
+    """The duplicate is counted."""
     dedupe, calls = Dedupe(), Calls()
     callback = dedupe(calls)
     again = delivery("1")
@@ -78,7 +78,7 @@ def fails(message: Message) -> None:
 
 @pytest.mark.parametrize("failure", [Message.nack, Message.drop])
 def test_a_key_that_was_given_back_is_handled_again(failure: Callable[[Message], None]) -> None:
-    """The redelivery is no duplicate."""
+    """A redelivery after a return is not a duplicate."""
     calls = Calls(failure)
     callback = Dedupe()(calls)
     callback(delivery())
@@ -87,7 +87,7 @@ def test_a_key_that_was_given_back_is_handled_again(failure: Callable[[Message],
 
 
 def test_a_key_whose_callback_raised_is_handled_again() -> None:
-    """The error goes on to the subscription, which nacks the message."""
+    """The subscription gets the error and nacks the message."""
     calls = Calls(fails)
     callback = Dedupe()(calls)
     for _ in range(2):
@@ -97,7 +97,7 @@ def test_a_key_whose_callback_raised_is_handled_again() -> None:
 
 
 def test_a_callback_that_raises_after_its_ack_has_done_its_key() -> None:
-    """An ack stands, and the message does not come again."""
+    """An ack stays valid if the callback raises afterwards, so the message is not handled again."""
 
     def acks_and_fails(message: Message) -> None:
         message.ack()
@@ -111,7 +111,10 @@ def test_a_callback_that_raises_after_its_ack_has_done_its_key() -> None:
 
 
 def test_a_duplicate_of_a_key_in_progress_comes_again_later() -> None:
-    """The longer the first has been running the later, between 10 and 600 seconds."""
+    """A duplicate of a running key is delayed by 10 to 600 seconds.
+
+    The delay is the time that the first callback has been running.
+    """
     clock = ManualClock()
     dedupe = Dedupe(clock=clock)
     duplicates = [delivery() for _ in range(3)]
@@ -130,7 +133,7 @@ def test_a_duplicate_of_a_key_in_progress_comes_again_later() -> None:
 
 
 def test_a_duplicate_of_a_message_acked_by_a_callback_that_still_runs_is_acked() -> None:
-    """The message is settled, whatever its callback goes on to do."""
+    """An ack settles the message even while its callback still runs."""
     duplicate = delivery()
 
     def acks_early(message: Message) -> None:
@@ -143,11 +146,11 @@ def test_a_duplicate_of_a_message_acked_by_a_callback_that_still_runs_is_acked()
 
 
 def test_a_message_given_up_while_its_callback_runs_is_still_in_progress() -> None:
-    """Its redelivery must not run beside it."""
+    """The redelivery of a dropped message must not run at the same time as its callback."""
     again = delivery()
 
     def loses_its_lease(message: Message) -> None:
-        message.settled = Verdict.DROP
+        message.settled = Disposition.DROP
         callback(again)
 
     callback = Dedupe()(loses_its_lease)
@@ -161,7 +164,7 @@ def test_a_message_given_up_while_its_callback_runs_is_still_in_progress() -> No
 def test_a_message_may_be_settled_after_its_callback_returned(
     verdict: Callable[[Message], None] | None, called: list[str]
 ) -> None:
-    """Until then its key is in progress."""
+    """The key is in progress until the message is settled."""
     calls = Calls(lambda message: None)
     callback = Dedupe()(calls)
     first, duplicate = delivery(), delivery()
@@ -179,7 +182,7 @@ def test_a_message_may_be_settled_after_its_callback_returned(
 
 
 def test_a_key_is_forgotten_after_its_seconds() -> None:
-    """Counted from the end of its callback."""
+    """The time counts from the end of the callback."""
     clock = ManualClock()
     calls = Calls()
     callback = Dedupe(seconds=60, clock=clock)(calls)
@@ -193,7 +196,7 @@ def test_a_key_is_forgotten_after_its_seconds() -> None:
 
 
 def test_the_oldest_done_keys_make_room() -> None:
-    """There are never more than max_keys of them."""
+    """The oldest completed keys are removed when there are more than max_keys."""
     calls = Calls()
     callback = Dedupe(max_keys=2)(calls)
     for message_id in ("1", "2", "3", "3", "2", "1"):
@@ -202,7 +205,10 @@ def test_the_oldest_done_keys_make_room() -> None:
 
 
 def test_messages_settled_elsewhere_do_not_gather() -> None:
-    """Without a duplicate to ask for them, their keys are concluded by those that come later."""
+    """Keys of messages that were settled outside the callback do not pile up.
+
+    Later messages complete them, without a duplicate.
+    """
     dedupe = Dedupe(max_keys=10)
     callback = dedupe(Calls(lambda message: None))
     for number in range(100):
@@ -212,11 +218,11 @@ def test_messages_settled_elsewhere_do_not_gather() -> None:
     assert len(dedupe._in_progress) + len(dedupe._done) <= 12
 
 
-# ---- what a key is -------------------------------------------------------------------------------
+# ---- the key -------------------------------------------------------------------------------------
 
 
 def test_an_attribute_may_be_the_key() -> None:
-    """Two messages with the same value are the same thing."""
+    """Two messages with the same attribute value are duplicates."""
     calls = Calls()
     callback = Dedupe(by="order")(calls)
     for number, order in enumerate(("a", "b", "a")):
@@ -225,7 +231,7 @@ def test_an_attribute_may_be_the_key() -> None:
 
 
 def test_messages_without_the_attribute_go_by_their_ids() -> None:
-    """They are not taken for the same, nor for one whose value looks like their id."""
+    """Messages without the attribute are compared by id. An id never equals an attribute value."""
     calls = Calls()
     callback = Dedupe(by="order")(calls)
     messages = [
@@ -243,7 +249,7 @@ def test_messages_without_the_attribute_go_by_their_ids() -> None:
 
 
 def test_a_function_may_make_the_key() -> None:
-    """None is the message's id."""
+    """If the function returns None, the message id is the key."""
     calls = Calls()
     callback = Dedupe(by=lambda message: message.attributes.get("a"))(calls)
     for message in (delivery("1", a="x"), delivery("2", a="x"), delivery("3"), delivery("4")):
@@ -264,7 +270,7 @@ def test_a_function_may_make_the_key() -> None:
 def test_bad_arguments_are_named(
     arguments: dict[str, Any], error: type[Exception], says: str
 ) -> None:
-    """With the value and what it must be."""
+    """The error gives the value and the allowed form."""
     with pytest.raises(error, match=says):
         Dedupe(**arguments)
 
@@ -273,7 +279,7 @@ def test_bad_arguments_are_named(
 
 
 def test_an_async_callback_is_in_progress_while_it_awaits() -> None:
-    """And stays an `async def` function for those who look."""
+    """The wrapper is an `async def` function too."""
     duplicate = delivery()
     dedupe = Dedupe()
     calls: list[str] = []
@@ -292,7 +298,7 @@ def test_an_async_callback_is_in_progress_while_it_awaits() -> None:
 
 
 def test_an_object_with_an_async_call_is_an_async_callback() -> None:
-    """Its coroutine is awaited, not taken for a result."""
+    """The coroutine of the call is awaited."""
 
     class Handler:
         async def __call__(self, message: Message) -> None:
@@ -304,7 +310,7 @@ def test_an_object_with_an_async_call_is_an_async_callback() -> None:
 
 
 def test_two_threads_with_one_key_call_once() -> None:
-    """Which of them is first is open; that one is, is not."""
+    """One of the two threads calls the callback, and the other message is held back."""
     dedupe = Dedupe()
     entered, leave = threading.Event(), threading.Event()
 
@@ -324,7 +330,7 @@ def test_two_threads_with_one_key_call_once() -> None:
 
 
 def test_the_second_of_two_equal_orders_is_not_handled() -> None:
-    """On a real subscription, and nothing is left of either."""
+    """On a real subscription, both messages leave the backlog."""
     dedupe, collected = Dedupe(by="order"), Collected()
     with world() as here:
         here.publisher.publish(
@@ -346,14 +352,14 @@ def test_the_second_of_two_equal_orders_is_not_handled() -> None:
 
 
 class _Outcome:
-    """Something a callback waits for; the machine sends what it is to do."""
+    """An object that a callback awaits. The state machine sends the result."""
 
     def __await__(self) -> Any:
         return (yield)
 
 
 class _Running:
-    """A callback that was begun and is carried on by hand, without an event loop."""
+    """A running callback that the test advances by hand, without an event loop."""
 
     def __init__(self, key: str, message: Message, steps: Coroutine[Any, Any, Any]) -> None:
         self.key = key
@@ -365,7 +371,7 @@ SECONDS, KEYS = 50, 3
 
 
 class DedupeAgainstModel(RuleBasedStateMachine):
-    """The model: for each key None, "running", an undecided message, or when it was done."""
+    """The model. Each key maps to None, "running", an unsettled message, or its completion time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -374,7 +380,7 @@ class DedupeAgainstModel(RuleBasedStateMachine):
         self.callback = self.dedupe(self.handle)
         self.running: list[_Running] = []
         self.undecided: dict[str, Message] = {}
-        # In the order in which they were done.
+        # In the order of completion.
         self.done: dict[str, float] = {}
 
     async def handle(self, message: Message) -> None:
@@ -391,7 +397,7 @@ class DedupeAgainstModel(RuleBasedStateMachine):
             was_called = False
         if any(one.key == key for one in self.running) or key in self.undecided:
             assert not was_called
-            assert [verdict for verdict, _ in decided(message)] == [Verdict.NACK]
+            assert [verdict for verdict, _ in decided(message)] == [Disposition.NACK]
         elif key in self.remembered():
             assert not was_called
             assert decided(message) == ACKED
@@ -437,7 +443,7 @@ class DedupeAgainstModel(RuleBasedStateMachine):
         self.done[key] = self.clock.monotonic()
 
     def remembered(self) -> set[str]:
-        # max_keys makes the oldest leave at once; those that time took have left before them.
+        # Entries over max_keys are removed at once. Expired entries were removed before.
         self.done = dict(list(self.done.items())[-KEYS:])
         now = self.clock.monotonic()
         return {key for key, at in self.done.items() if now < at + SECONDS}

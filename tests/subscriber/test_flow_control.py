@@ -1,4 +1,4 @@
-"""Flow control: sensible limits, and a gauge that pauses and resumes exactly when it should."""
+"""Flow control: validated limits, and a gauge that pauses and resumes at exact loads."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subscriber import FlowControl
-from subscriber.flow_control import RESUME_BELOW, LoadGauge
+from pullstream import FlowControl
+from pullstream.flow_control import RESUME_BELOW, LoadGauge
 
 
 def test_defaults_are_the_official_clients() -> None:
-    """A user moves over by changing an import."""
-    assert FlowControl() == (104_857_600, 1000, 3600, 0, 0)
+    """A user can migrate by changing an import."""
+    assert FlowControl()[:5] == (104_857_600, 1000, 3600, 0, 0)
     assert FlowControl().checked() == FlowControl()
 
 
@@ -32,7 +32,7 @@ def test_defaults_are_the_official_clients() -> None:
     ],
 )
 def test_a_value_out_of_range_is_refused_by_name(field: str, value: int, limit: str) -> None:
-    """The error says what the value is, and what it may be."""
+    """The error has the value and the allowed range."""
     with pytest.raises(ValueError, match=f"^{field} is {value}; .*{limit}"):
         FlowControl(**{field: value}).checked()
 
@@ -40,7 +40,7 @@ def test_a_value_out_of_range_is_refused_by_name(field: str, value: int, limit: 
 @pytest.mark.parametrize("field", ["max_bytes", "max_messages"])
 @pytest.mark.parametrize("value", ["10", 2.5, None, True])
 def test_a_count_must_be_a_whole_number(field: str, value: Any) -> None:
-    """It goes to the server, which takes nothing else."""
+    """The server accepts only whole numbers."""
     with pytest.raises(TypeError, match=f"^{field} is {value!r}; it must be an int"):
         FlowControl(**{field: value}).checked()
 
@@ -48,13 +48,13 @@ def test_a_count_must_be_a_whole_number(field: str, value: Any) -> None:
 @pytest.mark.parametrize("field", ["max_lease_duration", "max_duration_per_lease_extension"])
 @pytest.mark.parametrize("value", ["10", None, True])
 def test_seconds_must_be_a_number(field: str, value: Any) -> None:
-    """Python would say something of `<` and two types."""
+    """Python's own error would only mention `<` and two types."""
     with pytest.raises(TypeError, match=f"^{field} is {value!r}; it must be a number"):
         FlowControl(**{field: value}).checked()
 
 
 def test_bounds_of_an_extension_must_not_cross() -> None:
-    """The error names both; equal ones are fine."""
+    """The error names both, and equal values are allowed."""
     with pytest.raises(ValueError, match=r"min_.* \(30\) is above max_.* \(20\)"):
         FlowControl(
             min_duration_per_lease_extension=30, max_duration_per_lease_extension=20
@@ -64,7 +64,7 @@ def test_bounds_of_an_extension_must_not_cross() -> None:
 
 
 class Stream:
-    """What a gauge pauses and resumes."""
+    """A stream that a gauge pauses and resumes."""
 
     def __init__(self, **limits: int) -> None:
         self.paused = False
@@ -83,44 +83,43 @@ class Stream:
 
 
 def test_it_pauses_at_a_limit_and_resumes_below_four_fifths_of_it() -> None:
-    """So that one message in, one message out does not flutter."""
+    """The distance between the limits prevents a pause with each message."""
     stream = Stream(max_messages=10)
-    stream.gauge.add(9, 0)
+    stream.gauge.add_load(9, 0)
     assert not stream.paused
-    stream.gauge.add(1, 0)
+    stream.gauge.add_load(1, 0)
     assert stream.paused
-    stream.gauge.release(2, 0)
+    stream.gauge.release_load(2, 0)
     assert (stream.paused, stream.gauge.messages) == (True, 8)
-    stream.gauge.release(1, 0)
+    stream.gauge.release_load(1, 0)
     assert not stream.paused
 
 
 def test_the_fuller_of_the_two_limits_counts() -> None:
-    """Few large messages pause it as well as many small ones."""
+    """A few large messages pause the stream as well as many small ones."""
     stream = Stream(max_messages=100, max_bytes=1000)
-    stream.gauge.add(1, 1000)
+    stream.gauge.add_load(1, 1000)
     assert (stream.paused, stream.gauge.load) == (True, 1.0)
-    stream.gauge.release(1, 1000)
-    stream.gauge.add(100, 100)
+    stream.gauge.release_load(1, 1000)
+    stream.gauge.add_load(100, 100)
     assert (stream.paused, stream.gauge.bytes) == (True, 100)
 
 
 def test_a_message_beyond_the_limit_gets_through_alone() -> None:
-    """It is there when it is counted; it only keeps the others out."""
+    """A message above the limit has arrived already and only blocks the others."""
     stream = Stream(max_bytes=10)
-    stream.gauge.add(1, 5_000_000)
+    stream.gauge.add_load(1, 5_000_000)
     assert stream.paused
-    stream.gauge.release(1, 5_000_000)
+    stream.gauge.release_load(1, 5_000_000)
     assert not stream.paused
 
 
 def test_with_a_limit_of_one_message_each_opens_the_way_for_the_next() -> None:
-    """A window as small as it can be."""
     stream = Stream(max_messages=1)
     for _ in range(3):
-        stream.gauge.add(1, 0)
+        stream.gauge.add_load(1, 0)
         assert stream.paused
-        stream.gauge.release(1, 0)
+        stream.gauge.release_load(1, 0)
         assert not stream.paused
 
 
@@ -132,38 +131,38 @@ def test_with_a_limit_of_one_message_each_opens_the_way_for_the_next() -> None:
 def test_it_is_never_paused_without_a_load_nor_open_at_a_full_one(
     steps: list[tuple[bool, int, int]], max_messages: int, max_bytes: int
 ) -> None:
-    """Whatever comes and goes; and all gone is all gone."""
+    """This holds for any sequence of messages, and the load is 0 at the end."""
     stream = Stream(max_messages=max_messages, max_bytes=max_bytes)
     batches: list[tuple[int, int]] = []
     for arrives, messages, size in steps:
         if arrives:
             batches.append((messages, size))
-            stream.gauge.add(messages, size)
+            stream.gauge.add_load(messages, size)
         elif batches:
-            stream.gauge.release(*batches.pop())
+            stream.gauge.release_load(*batches.pop())
         load = stream.gauge.load
         assert stream.paused or load < 1.0
         assert not stream.paused or load >= RESUME_BELOW
     for batch in batches:
-        stream.gauge.release(*batch)
+        stream.gauge.release_load(*batch)
     assert (stream.gauge.messages, stream.gauge.bytes, stream.paused) == (0, 0, False)
 
 
 def test_nobody_is_left_paused_when_threads_race() -> None:
-    """One thread adds, others release what it added at the same moment."""
+    """One thread adds messages, and others release them at the same time."""
     stream = Stream(max_messages=1)
     added = threading.Semaphore(0)
 
     def release() -> None:
         for _ in range(1000):
             added.acquire()
-            stream.gauge.release(1, 1)
+            stream.gauge.release_load(1, 1)
 
     threads = [threading.Thread(target=release) for _ in range(3)]
     for thread in threads:
         thread.start()
     for _ in range(3000):
-        stream.gauge.add(1, 1)
+        stream.gauge.add_load(1, 1)
         added.release()
     for thread in threads:
         thread.join()

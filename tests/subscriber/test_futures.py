@@ -1,4 +1,4 @@
-"""The futures that a user holds behave as futures do, and cannot be broken by holding them."""
+"""The futures that a user holds behave as futures do, and the user cannot break them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from concurrent.futures import Future, wait
 
 import pytest
 
-from subscriber import AckFuture, Message, StreamingPullFuture
-from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus, ForkedProcess
-from subscriber.futures import ShutdownMode
-from subscriber.statistics import Statistics
-from subscriber.streaming.state import SubscriptionState
+from pullstream import AckFuture, Message, StreamingPullFuture
+from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus, ForkedProcess
+from pullstream.futures import ShutdownMode
+from pullstream.runtime.lifecycle import SubscriptionState
+from pullstream.statistics import Statistics
 from tests.subscriber.streaming.fakes import PATIENCE
 
 
 class Subscription:
-    """What a future shuts down and asks."""
+    """A subscription that records the shutdowns and questions of its future."""
 
     def __init__(self, *, ends: bool = False, here: bool = False) -> None:
         self.asked: list[tuple[ShutdownMode | None, float | None]] = []
@@ -58,13 +58,13 @@ class Subscription:
 
 
 class Interrupted(Exception):
-    """What the handler of a signal raises, as Python's own raises KeyboardInterrupt."""
+    """The exception of a signal handler, like Python's own KeyboardInterrupt."""
 
 
 def interrupt_asleep(sleeper: int) -> None:
-    """Meet a signal on this thread while the main thread waits for a future, and not wake it.
+    """Send a signal to this thread while the main thread sleeps on a future, without waking it.
 
-    So it is with one that comes between the main thread's last look and its going to sleep.
+    This happens if a signal comes between the main thread's last look and its sleep.
     """
     sleeping = (threading.Condition.wait.__code__, futures._base.__file__)
     while True:
@@ -100,7 +100,7 @@ def test_a_signal_that_wakes_nobody_is_seen_all_the_same(
 
 
 def test_a_subscription_runs_until_it_is_shut_down() -> None:
-    """Asking for the shutdown is not yet its end."""
+    """The request of a shutdown is not the end."""
     subscription = Subscription()
     future = subscription.future
     assert (future.running(), future.cancelled(), future.done()) == (True, False, False)
@@ -114,7 +114,7 @@ def test_a_subscription_runs_until_it_is_shut_down() -> None:
 
 
 def test_waiting_for_a_running_subscription_ends_with_the_timeout() -> None:
-    """With the built-in error, and the subscription goes on."""
+    """The error is the built-in one, and the subscription continues."""
     subscription = Subscription()
     with pytest.raises(futures.TimeoutError):
         subscription.future.result(timeout=0.001)
@@ -124,7 +124,7 @@ def test_waiting_for_a_running_subscription_ends_with_the_timeout() -> None:
 
 
 def test_done_callbacks_are_called_with_it() -> None:
-    """Before its end and after."""
+    """The callbacks may be added before the end and after."""
     future = Subscription().future
     seen: list[Future[bool]] = []
     future.add_done_callback(seen.append)
@@ -134,14 +134,14 @@ def test_done_callbacks_are_called_with_it() -> None:
 
 
 def test_it_can_be_waited_for_with_others() -> None:
-    """As any future of concurrent.futures."""
+    """It is a normal future of concurrent.futures."""
     ended, running = Subscription().future, Subscription().future
     ended.set_result(True)
     assert wait([ended, running], timeout=0.001) == ({ended}, {running})
 
 
 def test_it_can_be_awaited() -> None:
-    """Also after `cancel()`, and from a loop that did not end it."""
+    """This works after `cancel()` too, and from another event loop."""
     subscription = Subscription(ends=True)
 
     async def wait_for_the_end() -> bool:
@@ -163,7 +163,7 @@ def test_what_ended_it_is_raised_where_it_is_awaited() -> None:
 
 
 def test_to_cancel_who_awaits_it_does_not_end_it() -> None:
-    """As with `result()`, whose caller may give up, too."""
+    """The caller of `result()` may give up in the same way."""
     subscription = Subscription()
 
     async def give_up() -> None:
@@ -176,7 +176,7 @@ def test_to_cancel_who_awaits_it_does_not_end_it() -> None:
 
 
 def test_wrapped_for_a_loop_cancelling_the_waiter_asks_for_the_shutdown() -> None:
-    """As any future of concurrent.futures."""
+    """It is a normal future of concurrent.futures."""
     subscription = Subscription()
 
     async def give_up() -> None:
@@ -190,13 +190,13 @@ def test_wrapped_for_a_loop_cancelling_the_waiter_asks_for_the_shutdown() -> Non
 
 
 def test_it_is_not_an_executors_future() -> None:
-    """As with the official client; it is running from the first."""
+    """As in the official client, the future is running from the beginning."""
     with pytest.raises(NotImplementedError):
         Subscription().future.set_running_or_notify_cancel()
 
 
 def test_closing_waits_for_the_end() -> None:
-    """As it was asked for, by default without a limit and with running callbacks awaited."""
+    """By default, the close has no time limit and waits for running callbacks."""
     subscription = Subscription(ends=True)
     assert subscription.future.close() is True
     assert subscription.asked == [("drain", None)]
@@ -207,8 +207,8 @@ def test_closing_waits_for_the_end() -> None:
 def test_closing_waits_no_longer_than_it_was_given(
     mode: ShutdownMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says that the subscription is not over; the shutdown goes on."""
-    monkeypatch.setattr("subscriber.futures._SHUTDOWN_MARGIN", 0.01)
+    """The result is False, and the shutdown continues."""
+    monkeypatch.setattr("pullstream.futures._SHUTDOWN_MARGIN", 0.01)
     subscription = Subscription()
     assert subscription.future.close(0.0, mode) is False
     assert subscription.asked == [(mode, 0.0)]
@@ -216,14 +216,14 @@ def test_closing_waits_no_longer_than_it_was_given(
 
 
 def test_closing_does_not_wait_where_the_end_would_wait_for_it() -> None:
-    """Inside a callback: no limit is needed, as it only begins the shutdown."""
+    """Inside a callback, `close` only begins the shutdown and needs no limit."""
     subscription = Subscription(here=True)
     assert subscription.future.close() is False
     assert subscription.asked == [("drain", None)]
 
 
 def test_closing_leaves_the_error_to_the_future() -> None:
-    """It tells whether it is over, not how it went."""
+    """The result of `close` is only whether the subscription is over."""
     future = Subscription().future
     future.set_exception(ValueError("broken"))
     assert future.close() is True
@@ -240,7 +240,7 @@ def test_closing_leaves_the_error_to_the_future() -> None:
 def test_a_bad_argument_of_close_begins_nothing(
     timeout: float | None, mode: ShutdownMode, problem: str
 ) -> None:
-    """The error names it and what it may be."""
+    """The error names the argument and the allowed values."""
     subscription = Subscription()
     with pytest.raises(ValueError, match=problem):
         subscription.future.close(timeout, mode)
@@ -248,7 +248,7 @@ def test_a_bad_argument_of_close_begins_nothing(
 
 
 def test_it_tells_what_its_subscription_does() -> None:
-    """All of it, or its state alone."""
+    """The future has all statistics, or the state alone."""
     subscription = Subscription()
     assert subscription.future.statistics() is subscription.now
     assert subscription.future.state is SubscriptionState.STREAMING
@@ -266,7 +266,7 @@ def test_it_tells_what_its_subscription_does() -> None:
 def test_in_another_process_it_says_so(
     use: Callable[[StreamingPullFuture], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None of its threads came along with a fork: to wait there would be to wait for ever."""
+    """A forked child has no thread that could end the wait."""
     subscription = Subscription()
     here = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: here + 1)
@@ -276,7 +276,7 @@ def test_in_another_process_it_says_so(
 
 
 def test_an_acknowledgement_cannot_be_called_back() -> None:
-    """The request is on its way, and its result will be told."""
+    """The request is on its way, and its result will be reported."""
     future = AckFuture()
     assert future.cancel() is False
     assert not future.cancelled()
@@ -285,7 +285,7 @@ def test_an_acknowledgement_cannot_be_called_back() -> None:
 
 
 def test_a_failed_acknowledgement_tells_its_status_and_why() -> None:
-    """In the error's attributes and in its text."""
+    """The error's attributes and its text have both."""
     error = AcknowledgeError(AcknowledgeStatus.PERMISSION_DENIED, "not yours")
     assert (error.error_code, error.info) == (AcknowledgeStatus.PERMISSION_DENIED, "not yours")
     assert str(error) == "PERMISSION_DENIED: not yours"

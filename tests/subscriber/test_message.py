@@ -1,4 +1,4 @@
-"""A message: what a callback sees of it, and what it can decide."""
+"""A message: its attributes, and the dispositions that a callback can choose."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from datetime import datetime, timezone
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from protocol.messages import columns_pb2 as columns
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber import Message
-from subscriber.message import Batch, MessageBatch, Verdict, ack_ids_of, encoded_of
-from subscriber.unparsed import UnparsedMessages
-from tests.subscriber.streaming.fakes import Outcomes
+from pullstream import Message
+from pullstream.lazy_messages import LazyMessages
+from pullstream.message import Disposition, MessageBatch, ResponseBatch, ack_ids_of, encoded_of
+from pullstream_protocol.messages import columns_pb2 as columns
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.subscriber.streaming.fakes import RecordingSettlementSink
 
 
-def message(outcomes: Outcomes | None = None, **fields: object) -> Message:
+def message(outcomes: RecordingSettlementSink | None = None, **fields: object) -> Message:
     delivered = pubsub.ReceivedMessage(
         ack_id="ack-1",
         delivery_attempt=int(str(fields.pop("delivery_attempt", 0))),
         message=pubsub.PubsubMessage(**fields),  # type: ignore[arg-type]
     )
     response = pubsub.PullResponse(received_messages=[delivered])
-    (made,) = Batch(outcomes or Outcomes(), 0.0, 0, response).messages()
+    (made,) = ResponseBatch(outcomes or RecordingSettlementSink(), 0.0, 0, response).messages()
     return made
 
 
 def test_it_has_all_that_was_published() -> None:
-    """Under the official client's names."""
+    """The attributes have the official client's names."""
     stamp = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=timezone.utc)
     published = Timestamp()
     published.FromDatetime(stamp)
@@ -49,7 +49,7 @@ def test_it_has_all_that_was_published() -> None:
 
 
 def test_what_was_not_published_is_empty() -> None:
-    """A missing attribute reads as "", as in the official client; attempts are None if untold."""
+    """A missing attribute reads as "", as in the official client. Unknown attempts are None."""
     one = message()
     assert (one.data, one.message_id, one.ordering_key) == (b"", "", "")
     assert one.attributes["missing"] == ""
@@ -65,8 +65,8 @@ def test_its_size_is_that_of_the_whole_message_on_the_wire() -> None:
 
 
 def test_it_tells_whether_delivery_is_exactly_once() -> None:
-    """By the newest response, also for messages that came before it."""
-    outcomes = Outcomes()
+    """The newest response decides, also for earlier messages."""
+    outcomes = RecordingSettlementSink()
     one = message(outcomes)
     assert not one.exactly_once_enabled
     outcomes.exactly_once = True
@@ -83,48 +83,48 @@ def test_its_repr_shows_what_helps_and_cuts_what_is_long() -> None:
     assert repr(b"x" * 50) in repr(message(data=b"x" * 50))
 
 
-VERDICTS: list[tuple[Callable[[Message], object], Verdict, int]] = [
-    (Message.ack, Verdict.ACK, 0),
-    (Message.ack_with_response, Verdict.ACK, 0),
-    (Message.nack, Verdict.NACK, 0),
-    (Message.nack_with_response, Verdict.NACK, 0),
-    (lambda one: one.nack(delay=30), Verdict.NACK, 30),
-    (lambda one: one.nack(delay=0.2), Verdict.NACK, 1),
-    (lambda one: one.nack_with_response(delay=600), Verdict.NACK, 600),
-    (Message.drop, Verdict.DROP, 0),
-    (lambda one: one.modify_ack_deadline(0), Verdict.NACK, 0),
-    (lambda one: one.modify_ack_deadline_with_response(0), Verdict.NACK, 0),
-    (lambda one: one.modify_ack_deadline(600), Verdict.EXTEND, 600),
-    (lambda one: one.modify_ack_deadline_with_response(30), Verdict.EXTEND, 30),
+VERDICTS: list[tuple[Callable[[Message], object], Disposition, int]] = [
+    (Message.ack, Disposition.ACK, 0),
+    (Message.ack_with_response, Disposition.ACK, 0),
+    (Message.nack, Disposition.NACK, 0),
+    (Message.nack_with_response, Disposition.NACK, 0),
+    (lambda one: one.nack(delay=30), Disposition.NACK, 30),
+    (lambda one: one.nack(delay=0.2), Disposition.NACK, 1),
+    (lambda one: one.nack_with_response(delay=600), Disposition.NACK, 600),
+    (Message.drop, Disposition.DROP, 0),
+    (lambda one: one.modify_ack_deadline(0), Disposition.NACK, 0),
+    (lambda one: one.modify_ack_deadline_with_response(0), Disposition.NACK, 0),
+    (lambda one: one.modify_ack_deadline(600), Disposition.EXTEND, 600),
+    (lambda one: one.modify_ack_deadline_with_response(30), Disposition.EXTEND, 30),
 ]
 
 
 @pytest.mark.parametrize(("decide", "verdict", "seconds"), VERDICTS)
 def test_each_decision_is_handed_over_once(
-    decide: Callable[[Message], object], verdict: Verdict, seconds: int
+    decide: Callable[[Message], object], verdict: Disposition, seconds: int
 ) -> None:
-    """With the future that is returned, if one is. A deadline of 0 is a nack.
+    """The sink gets the disposition and the future, if one is returned. A deadline of 0 is a nack.
 
     A delay is rounded up, or the message would come too early.
     """
-    outcomes = Outcomes()
+    outcomes = RecordingSettlementSink()
     one = message(outcomes)
     future = decide(one)
     assert outcomes.taken == [(verdict, one, seconds, future)]
-    assert one.settled is (None if verdict is Verdict.EXTEND else verdict)
+    assert one.settled is (None if verdict is Disposition.EXTEND else verdict)
 
 
 def test_the_first_verdict_is_the_one_that_counts() -> None:
-    """The later ones are still told to the server, which knows best."""
-    outcomes = Outcomes()
+    """Later dispositions are still sent to the server, which decides."""
+    outcomes = RecordingSettlementSink()
     one = message(outcomes)
     one.modify_ack_deadline(10)
     one.nack()
     one.ack()
     one.drop()
-    assert one.settled is Verdict.NACK
+    assert one.settled is Disposition.NACK
     assert [verdict for verdict, *_ in outcomes.taken] == [
-        *(Verdict.EXTEND, Verdict.NACK, Verdict.ACK, Verdict.DROP),
+        *(Disposition.EXTEND, Disposition.NACK, Disposition.ACK, Disposition.DROP),
     ]
 
 
@@ -135,8 +135,8 @@ def test_the_first_verdict_is_the_one_that_counts() -> None:
 def test_a_deadline_out_of_range_is_refused(
     modify: Callable[[Message, int], object], seconds: int
 ) -> None:
-    """The error names value and limits, and nothing is handed over."""
-    outcomes = Outcomes()
+    """The error has the value and the limits, and the sink gets nothing."""
+    outcomes = RecordingSettlementSink()
     with pytest.raises(ValueError, match=f"seconds is {seconds}; .* between 0 and 600"):
         modify(message(outcomes), seconds)
     assert outcomes.taken == []
@@ -154,8 +154,8 @@ def test_a_deadline_out_of_range_is_refused(
 def test_a_delay_out_of_range_is_refused(
     nack: Callable[[Message, float], object], delay: float, text: str
 ) -> None:
-    """Before anything is decided: the message may still be settled otherwise."""
-    outcomes = Outcomes()
+    """The message can still be settled in another way."""
+    outcomes = RecordingSettlementSink()
     one = message(outcomes)
     with pytest.raises(ValueError, match=text):
         nack(one, delay)
@@ -169,15 +169,17 @@ RECEIVED = [
 
 
 def messages_of(received: list[pubsub.ReceivedMessage], *, unparsed: bool) -> list[Message]:
-    """Of one response, parsed or as it came."""
+    """Return the messages of one response, parsed or in encoded form."""
     response = pubsub.StreamingPullResponse(received_messages=received)
     raw = columns.ResponseColumns.FromString(response.SerializeToString())
-    return Batch(Outcomes(), 0.0, 0, raw if unparsed else response).messages()
+    return ResponseBatch(
+        RecordingSettlementSink(), 0.0, 0, raw if unparsed else response
+    ).messages()
 
 
 @pytest.mark.parametrize("unparsed", [False, True])
 def test_messages_are_serialized_as_they_came(unparsed: bool) -> None:
-    """Those of a whole response, a part of one, and several in any order; so their ack ids."""
+    """This holds for a whole response, a part of one, and several in any order."""
     whole = messages_of(RECEIVED[:3], unparsed=unparsed)
     parts = messages_of(RECEIVED[3:], unparsed=True)
     wanted = [*whole, parts[1], parts[0], whole[2], *parts]
@@ -188,7 +190,7 @@ def test_messages_are_serialized_as_they_came(unparsed: bool) -> None:
 
 
 def test_a_message_that_is_not_parsed_reads_as_any_other() -> None:
-    """Each look parses it."""
+    """Each access parses the message."""
     parsed, unparsed = (messages_of(RECEIVED, unparsed=kind)[5] for kind in (False, True))
     assert (unparsed.ack_id, unparsed.data, unparsed.message_id) == ("5", b"xxxxx", "")
     assert unparsed.received == parsed.received
@@ -196,9 +198,9 @@ def test_a_message_that_is_not_parsed_reads_as_any_other() -> None:
 
 
 def test_messages_that_are_not_parsed_are_a_sequence() -> None:
-    """Also where one has no ack id, which no server does."""
+    """This holds even if one has no ack id, which no server sends."""
     some = [RECEIVED[1], pubsub.ReceivedMessage(), RECEIVED[3]]
-    unparsed = UnparsedMessages(
+    unparsed = LazyMessages(
         columns.ResponseColumns(received_messages=[one.SerializeToString() for one in some])
     )
     assert list(unparsed) == some
@@ -207,25 +209,25 @@ def test_messages_that_are_not_parsed_are_a_sequence() -> None:
 
 
 def test_a_list_is_acknowledged_as_a_whole() -> None:
-    """But for what was settled before."""
-    outcomes = Outcomes()
+    """Messages that were settled before are left out."""
+    outcomes = RecordingSettlementSink()
     first, second, third = MessageBatch(message(outcomes) for _ in range(3))
     second.nack()
     batch = MessageBatch([first, second, third])
     batch.ack()
     batch.ack()
     MessageBatch().ack()
-    assert [one.settled for one in batch] == [Verdict.ACK, Verdict.NACK, Verdict.ACK]
+    assert [one.settled for one in batch] == [Disposition.ACK, Disposition.NACK, Disposition.ACK]
     assert [(verdict, one) for verdict, one, _, _ in outcomes.taken] == [
-        (Verdict.NACK, second),
-        (Verdict.ACK, first),
-        (Verdict.ACK, third),
+        (Disposition.NACK, second),
+        (Disposition.ACK, first),
+        (Disposition.ACK, third),
     ]
 
 
 def test_a_list_of_several_subscriptions_acknowledges_each_where_it_belongs() -> None:
-    """And a message that stands in it twice once."""
-    one, other = Outcomes(), Outcomes()
+    """A message that is in the list twice is acknowledged once."""
+    one, other = RecordingSettlementSink(), RecordingSettlementSink()
     first, second = message(one), message(other)
     MessageBatch([first, second, first]).ack()
     assert [taken for _, taken, _, _ in one.taken] == [first]

@@ -1,4 +1,4 @@
-"""Where callbacks run: every worker at work, no message behind a slow one, a clean end."""
+"""Schedulers: busy workers, no message behind a slow one, a clean shutdown."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from subscriber import Message, ThreadScheduler
-from subscriber.scheduler import DEFAULT_WORKERS, Scheduler
+from pullstream import Message, ThreadScheduler
+from pullstream.scheduling.scheduler import DEFAULT_WORKERS, Scheduler
 from tests.subscriber.streaming.fakes import PATIENCE, eventually, ids, message
 from tests.threads import started_since
 
@@ -27,7 +27,7 @@ def workers_since(before: set[threading.Thread]) -> set[threading.Thread]:
 
 
 class Slow:
-    """A callback that stays inside until it is released."""
+    """A callback that blocks until it is released."""
 
     def __init__(self) -> None:
         self.begun: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -43,11 +43,11 @@ class Slow:
         return [self.begun.get(timeout=PATIENCE) for _ in range(count)]
 
 
-# ---- own threads -------------------------------------------------------------------------------
+# ---- the SDK's own threads ---------------------------------------------------------------------
 
 
 def test_a_hundred_messages_at_once_keep_all_workers_at_work() -> None:
-    """The barrier opens only when ten callbacks are inside at a time, ten times over."""
+    """The barrier opens ten times, each time with ten concurrent callbacks."""
     together = threading.Barrier(10)
     done = threading.Semaphore(0)
 
@@ -63,7 +63,7 @@ def test_a_hundred_messages_at_once_keep_all_workers_at_work() -> None:
 
 
 def test_a_slow_callback_delays_no_message_while_a_worker_is_idle() -> None:
-    """Messages are not dealt out to workers, they are taken by whoever is free."""
+    """Free workers take the messages. Messages are not assigned in advance."""
     slow = Slow()
     done: queue.SimpleQueue[str] = queue.SimpleQueue()
     scheduler = ThreadScheduler(max_workers=2)
@@ -77,7 +77,7 @@ def test_a_slow_callback_delays_no_message_while_a_worker_is_idle() -> None:
 
 
 def test_there_are_never_more_workers_than_asked_for() -> None:
-    """Ten unless told otherwise, and none before there is work."""
+    """The default is ten, and there are none before the first work."""
     before = set(threading.enumerate())
     scheduler, slow = ThreadScheduler(), Slow()
     assert workers_since(before) == set()
@@ -92,7 +92,7 @@ def test_there_are_never_more_workers_than_asked_for() -> None:
 
 
 def test_any_function_with_any_arguments_can_be_scheduled() -> None:
-    """As with the official client's scheduler."""
+    """The official client's scheduler works the same way."""
     done: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
     scheduler = ThreadScheduler(max_workers=1)
     scheduler.schedule(lambda *args: done.put(args), 1, "two")
@@ -103,7 +103,7 @@ def test_any_function_with_any_arguments_can_be_scheduled() -> None:
 def test_a_function_that_raises_does_not_take_its_worker_with_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is logged, and the only worker goes on."""
+    """The exception is logged, and the only worker continues."""
     done = threading.Event()
 
     def leave() -> None:
@@ -119,7 +119,7 @@ def test_a_function_that_raises_does_not_take_its_worker_with_it(
 
 
 def test_shutdown_returns_what_has_not_begun_and_does_not_wait() -> None:
-    """What runs may end when it likes; then its thread ends too."""
+    """Running callbacks may finish later, and then their threads end too."""
     before = set(threading.enumerate())
     scheduler, slow = ThreadScheduler(max_workers=2), Slow()
     scheduler.schedule_many(slow, messages(5))
@@ -137,7 +137,7 @@ def test_shutdown_returns_what_has_not_begun_and_does_not_wait() -> None:
 
 
 def test_shutdown_can_wait_for_what_runs() -> None:
-    """And only for that."""
+    """The shutdown waits only for running callbacks."""
     before = set(threading.enumerate())
     scheduler, slow = ThreadScheduler(max_workers=2), Slow()
     scheduler.schedule_many(slow, messages(5))
@@ -152,11 +152,11 @@ def test_shutdown_can_wait_for_what_runs() -> None:
     assert workers_since(before) == set()
 
 
-# ---- an executor of the user's -----------------------------------------------------------------
+# ---- the user's executor -----------------------------------------------------------------------
 
 
 def test_callbacks_run_on_the_users_executor() -> None:
-    """On its threads, as many at a time as it has."""
+    """All threads of the executor are used."""
     together = threading.Barrier(5)
     names: queue.SimpleQueue[str] = queue.SimpleQueue()
 
@@ -176,7 +176,7 @@ def test_callbacks_run_on_the_users_executor() -> None:
 
 
 def test_shutdown_leaves_the_users_executor_to_the_user() -> None:
-    """What has not begun is returned and not begun later; other work of the executor goes on."""
+    """Waiting messages are returned and not begun later. Other work of the executor continues."""
     with ThreadPoolExecutor(1) as executor:
         scheduler, slow = ThreadScheduler(executor), Slow()
         scheduler.schedule_many(slow, messages(3))
@@ -188,7 +188,7 @@ def test_shutdown_leaves_the_users_executor_to_the_user() -> None:
 
 
 def test_shutdown_can_wait_for_what_runs_on_the_users_executor() -> None:
-    """Its other work is not waited for."""
+    """The shutdown does not wait for the executor's other work."""
     with ThreadPoolExecutor(3) as executor:
         scheduler, slow = ThreadScheduler(executor), Slow()
         scheduler.schedule_many(slow, messages(2))
@@ -208,7 +208,7 @@ def test_shutdown_can_wait_for_what_runs_on_the_users_executor() -> None:
 
 @pytest.mark.parametrize("foreign", [False, True])
 def test_it_knows_the_threads_on_which_its_callbacks_run(foreign: bool) -> None:
-    """So that whoever waits for callbacks can tell when it would wait for itself."""
+    """A close inside a callback can thus avoid waiting for itself."""
     answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
     with ThreadPoolExecutor(1) as executor:
         scheduler = ThreadScheduler(executor) if foreign else ThreadScheduler(max_workers=1)
@@ -221,7 +221,7 @@ def test_it_knows_the_threads_on_which_its_callbacks_run(foreign: bool) -> None:
 
 @pytest.mark.parametrize("foreign", [False, True])
 def test_a_scheduler_that_is_shut_down_takes_nothing(foreign: bool) -> None:
-    """A second subscription on it would never run a callback; the error says what to do."""
+    """A second subscription on it would never run a callback. The error names the remedy."""
     with ThreadPoolExecutor(1) as executor:
         scheduler = ThreadScheduler(executor) if foreign else ThreadScheduler()
         scheduler.shutdown()
@@ -234,7 +234,7 @@ def test_a_scheduler_that_is_shut_down_takes_nothing(foreign: bool) -> None:
 @pytest.mark.parametrize("foreign", [False, True])
 @pytest.mark.parametrize("busy", [False, True])
 def test_what_is_scheduled_while_it_shuts_down_is_not_begun(foreign: bool, busy: bool) -> None:
-    """Its message is given back with all that is not settled; also if a worker is still at work."""
+    """The message is returned with all unsettled ones, even if a worker is still busy."""
     slow = Slow()
     late: list[Message] = []
     with ThreadPoolExecutor(1) as executor:
@@ -245,7 +245,7 @@ def test_what_is_scheduled_while_it_shuts_down_is_not_begun(foreign: bool, busy:
             slow.wait_for(1)
 
         class Unlucky(list[Message]):
-            """The shutdown comes at the worst moment: after the check, before the messages."""
+            """A list whose use triggers the shutdown, after the check and before the messages."""
 
             def __iter__(self) -> Iterator[Message]:
                 scheduler.shutdown()
@@ -261,7 +261,7 @@ def test_what_is_scheduled_while_it_shuts_down_is_not_begun(foreign: bool, busy:
 
 @pytest.mark.parametrize("foreign", [False, True])
 def test_it_tells_how_many_callbacks_wait_and_run(foreign: bool) -> None:
-    """Also while it is shut down and the last ones are still inside."""
+    """The numbers are right during the shutdown as well."""
     with ThreadPoolExecutor(2) as executor:
         scheduler = ThreadScheduler(executor) if foreign else ThreadScheduler(max_workers=2)
         slow = Slow()
@@ -277,7 +277,7 @@ def test_it_tells_how_many_callbacks_wait_and_run(foreign: bool) -> None:
 
 
 def test_an_idle_pool_runs_nothing() -> None:
-    """Its workers sleep and are not counted."""
+    """Sleeping workers do not count as running."""
     scheduler, slow = ThreadScheduler(max_workers=3), Slow()
     slow.release.set()
     scheduler.schedule_many(slow, messages(20))
@@ -287,15 +287,15 @@ def test_an_idle_pool_runs_nothing() -> None:
 
 
 def test_its_size_is_checked() -> None:
-    """By name and limit; an executor has its own."""
+    """The error gives the name and the limit. An executor has its own size."""
     with pytest.raises(ValueError, match="max_workers is 0; it must be at least 1"):
         ThreadScheduler(max_workers=0)
-    with ThreadPoolExecutor(1) as executor, pytest.raises(ValueError, match="either an executor"):
+    with ThreadPoolExecutor(1) as executor, pytest.raises(ValueError, match="either executor"):
         ThreadScheduler(executor, max_workers=3)
 
 
 def test_a_scheduler_of_the_users_needs_two_methods() -> None:
-    """Many messages are scheduled one by one; it is taken to know nothing of its threads."""
+    """Messages are scheduled one by one, and the base class reports no threads."""
 
     class Plain(Scheduler):
         def __init__(self) -> None:

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from subscriber import FlowControl, Message, ThreadScheduler
-from subscriber.exceptions import AcknowledgeStatus
+from pullstream import FlowControl, Message, ThreadScheduler
+from pullstream.exceptions import AcknowledgeStatus
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import Gate
 from tests.subscriber.world import SUBSCRIPTION, Collected, World, world
@@ -32,11 +32,11 @@ def numbered(count: int, prefix: str = "") -> list[bytes]:
     return [f"{prefix}{number}".encode() for number in range(count)]
 
 
-# ---- verdicts ----------------------------------------------------------------------------------
+# ---- dispositions ------------------------------------------------------------------------------
 
 
 def test_acknowledged_messages_are_gone(here: World) -> None:
-    """Each came once, whole, and the server has nothing left."""
+    """Each message came once and complete, and the server has none left."""
     seen: dict[str, Message] = {}
 
     def handle(message: Message) -> None:
@@ -52,7 +52,7 @@ def test_acknowledged_messages_are_gone(here: World) -> None:
 
 
 def test_a_nacked_message_comes_again_at_once(here: World) -> None:
-    """As often as it is nacked."""
+    """Each nack causes a redelivery."""
     tries: Counter[bytes] = Counter()
 
     def third_time_lucky(message: Message) -> None:
@@ -69,7 +69,7 @@ def test_a_nacked_message_comes_again_at_once(here: World) -> None:
 
 
 def test_a_message_whose_callback_raised_comes_again(here: World) -> None:
-    """And the subscription goes on, however many raise."""
+    """The subscription continues after any number of exceptions."""
     failed: set[bytes] = set()
 
     def fail_once(message: Message) -> None:
@@ -86,7 +86,7 @@ def test_a_message_whose_callback_raised_comes_again(here: World) -> None:
 
 
 def test_the_server_confirms_an_acknowledgement(here: World) -> None:
-    """`ack_with_response` and its like tell what it said."""
+    """The futures of `ack_with_response` and similar methods have the server's answer."""
     answers: list[AcknowledgeStatus] = []
 
     def handle(message: Message) -> None:
@@ -101,12 +101,12 @@ def test_the_server_confirms_an_acknowledgement(here: World) -> None:
     assert here.backlog == 0
 
 
-# ---- where callbacks run -----------------------------------------------------------------------
+# ---- threads of callbacks ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [10, 100])
 def test_callbacks_run_in_parallel_on_all_workers(here: World, count: int) -> None:
-    """The barrier opens only for ten that are inside at the same time."""
+    """The barrier opens only for ten concurrent callbacks."""
     together = threading.Barrier(10)
 
     def meet(message: Message) -> None:
@@ -119,7 +119,7 @@ def test_callbacks_run_in_parallel_on_all_workers(here: World, count: int) -> No
 
 
 def test_callbacks_may_run_on_an_executor_of_the_users(here: World) -> None:
-    """In the form that the official client has for it."""
+    """The executor is passed in the official client's form."""
     together = threading.Barrier(5)
 
     def meet(message: Message) -> None:
@@ -137,7 +137,7 @@ def test_callbacks_may_run_on_an_executor_of_the_users(here: World) -> None:
 
 
 def test_subscriptions_of_one_client_share_what_there_is(here: World) -> None:
-    """Two on the same subscription: together they get each message once."""
+    """Two subscribers of the same subscription get each message once."""
     first, second = Collected(), Collected()
     here.client.subscribe(SUBSCRIPTION, first)
     here.client.subscribe(SUBSCRIPTION, second)
@@ -152,7 +152,7 @@ def test_subscriptions_of_one_client_share_what_there_is(here: World) -> None:
 
 @pytest.mark.parametrize("legacy", [False, True])
 def test_one_message_at_a_time_with_many_workers(here: World, legacy: bool) -> None:
-    """max_messages=1, kept by the server; on this side alone a response is the least there is."""
+    """The server keeps max_messages=1. Without the server, a response is the smallest unit."""
     inside, most = threading.Semaphore(1), []
 
     def alone(message: Message) -> None:
@@ -176,7 +176,7 @@ def test_one_message_at_a_time_with_many_workers(here: World, legacy: bool) -> N
 
 
 def test_unfinished_messages_keep_others_at_the_server(here: World) -> None:
-    """As many as max_messages, and as soon as some are finished others come."""
+    """The limit is max_messages, and others come as soon as some are finished."""
     gate = Gate()
     here.publish(*numbered(12))
     here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=5))
@@ -188,7 +188,7 @@ def test_unfinished_messages_keep_others_at_the_server(here: World) -> None:
 
 
 def test_messages_held_for_their_key_count_as_unfinished(ordered: World) -> None:
-    """One runs and four are held: the window is full, although nine workers are idle."""
+    """One runs and four are held, so the window is full although nine workers are idle."""
     gate = Gate()
     ordered.publish(*numbered(5), key="slow")
     ordered.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=5))
@@ -201,7 +201,7 @@ def test_messages_held_for_their_key_count_as_unfinished(ordered: World) -> None
 
 
 def test_a_full_window_is_not_read_beyond_although_the_server_sends(ordered: World) -> None:
-    """Legacy flow control: the server knows no limit, the reader pauses."""
+    """With legacy flow control the server has no limit, so the reader pauses."""
     gate = Gate()
     ordered.publish(*numbered(5), key="slow")
     ordered.client.subscribe(
@@ -218,7 +218,7 @@ def test_a_full_window_is_not_read_beyond_although_the_server_sends(ordered: Wor
 
 @pytest.mark.parametrize("legacy", [False, True])
 def test_a_message_beyond_max_bytes_gets_through(here: World, legacy: bool) -> None:
-    """It would never come otherwise; the small ones come too."""
+    """Otherwise it would never come. The small messages come too."""
     collected = Collected()
     here.publish(b"small", b"x" * 100_000, b"small")
     limits = FlowControl(max_bytes=1000)
@@ -234,7 +234,7 @@ def test_a_message_beyond_max_bytes_gets_through(here: World, legacy: bool) -> N
 def test_messages_of_a_key_are_handled_in_order_in_spite_of_failures(
     ordered: World, max_messages: int, foreign: bool
 ) -> None:
-    """One in five is nacked or raises: no later one of its key is begun before it was handled."""
+    """One in five fails. No later message of its key begins before it was handled."""
     handled: dict[str, list[int]] = defaultdict(list)
     running: Counter[str] = Counter()
     wrong: list[str] = []

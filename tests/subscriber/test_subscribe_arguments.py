@@ -1,4 +1,4 @@
-"""subscribe() with something wrong: a clear error, and nothing is started or left behind."""
+"""subscribe() with wrong arguments: a clear error, and nothing is started."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import InvalidArgument, NotFound
-from subscriber import FlowControl, Message, Scheduler, SubscriberClient, ThreadScheduler
-from subscriber.exceptions import SubscriberClosed
+from pullstream import FlowControl, Message, Scheduler, SubscriberClient, ThreadScheduler
+from pullstream.exceptions import SubscriberClosed
+from pullstream_protocol.errors import InvalidArgument, NotFound
 from tests.subscriber.streaming.fakes import PATIENCE
 from tests.subscriber.world import SUBSCRIPTION, World, world
 from tests.threads import started_since
@@ -27,23 +27,23 @@ def here() -> Iterator[World]:
     [
         ({"callback": "print"}, TypeError, "callback is 'print'"),
         ({"flow_control": FlowControl(max_messages=0)}, ValueError, "max_messages is 0"),
-        ({"flow_control": (1, 2, 3, 4, 5, 6)}, TypeError, "takes from 1 to 6 positional"),
+        ({"flow_control": (1, 2, 3, 4, 5, 6, 7)}, TypeError, "takes from 1 to 7 positional"),
         ({"flow_control": {"max_messages": 3}}, TypeError, "must be a FlowControl"),
         ({"max_workers": 0}, ValueError, "max_workers is 0"),
         ({"max_workers": "3"}, TypeError, "max_workers is '3'; it must be an int"),
         ({"give_up_after": "3"}, TypeError, "give_up_after is '3'; it must be a number"),
         ({"give_up_after": float("nan")}, ValueError, "give_up_after is nan; it must be a number"),
-        ({"hooks": 3}, TypeError, "hooks is 3; it must be an instance of Hooks"),
-        ({"hooks": [print]}, TypeError, "it must be an instance of Hooks"),
+        ({"hooks": 3}, TypeError, "hooks is 3; it must be a Hooks object"),
+        ({"hooks": [print]}, TypeError, "it must be a Hooks object"),
         ({"scheduler": 3}, TypeError, "scheduler is 3; it must derive from Scheduler"),
-        ({"max_workers": 2, "scheduler": ThreadScheduler()}, ValueError, "either a scheduler"),
+        ({"max_workers": 2, "scheduler": ThreadScheduler()}, ValueError, "either scheduler"),
         ({"subscription": 5}, TypeError, "subscription is 5; it must be the full name"),
     ],
 )
 def test_wrong_arguments_are_refused_and_start_nothing(
     here: World, arguments: dict[str, Any], error: type[Exception], text: str
 ) -> None:
-    """Before any thread runs; the error names the argument."""
+    """The error comes before any thread runs, and names the argument."""
     before = set(threading.enumerate())
     given = {"subscription": SUBSCRIPTION, "callback": print, **arguments}
     with pytest.raises(error, match=text):
@@ -57,14 +57,14 @@ def test_wrong_arguments_are_refused_and_start_nothing(
 def test_a_subscription_that_the_server_refuses_ends_with_its_error(
     here: World, name: str, error: type[Exception]
 ) -> None:
-    """Told by the future, and nothing is left running."""
+    """The future has the error, and nothing is left running."""
     future = here.client.subscribe(name, Message.ack)
     assert isinstance(future.exception(PATIENCE), error)
     assert not future.running()
 
 
 def test_a_closed_client_subscribes_to_nothing(here: World) -> None:
-    """A clear error, no threads."""
+    """The error is clear, and no thread is started."""
     client = SubscriberClient(endpoint=here.emulator.endpoint)
     client.close()
     before = set(threading.enumerate())
@@ -76,7 +76,7 @@ def test_a_closed_client_subscribes_to_nothing(here: World) -> None:
 def test_a_scheduler_that_was_used_before_is_refused(
     here: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By the future, when there is something to run."""
+    """The future has the error, after the first message."""
     used: Scheduler = ThreadScheduler()
     used.shutdown()
     here.publish(b"a")

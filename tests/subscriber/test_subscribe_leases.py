@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.clock import ManualClock
-from subscriber import Message
-from subscriber.exceptions import AcknowledgeStatus
+from pullstream import Message
+from pullstream.exceptions import AcknowledgeStatus
+from pullstream_protocol.clock import ManualClock
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import Gate
 from tests.subscriber.world import SUBSCRIPTION, World, world
@@ -22,7 +22,7 @@ def here() -> Iterator[World]:
 
 
 def test_a_lease_is_extended_for_as_long_as_the_callback_runs(here: World) -> None:
-    """The message does not come again, and its acknowledgement counts."""
+    """The message is not redelivered, and its acknowledgement counts."""
     gate = Gate()
     manager = here.manage(gate)
     here.publish(b"a")
@@ -37,13 +37,13 @@ def test_a_lease_is_extended_for_as_long_as_the_callback_runs(here: World) -> No
 
 
 def test_a_message_waiting_for_a_worker_keeps_its_lease_too(here: World) -> None:
-    """And so does one that is held for its key."""
+    """A message that is held for its key keeps its lease as well."""
     gate = Gate()
     manager = here.manage(gate, workers=1)
     here.publish(b"first", b"held", key="k")
     here.publish(b"waiting")
     gate.wait_for()
-    eventually(lambda: len(manager._leaser) == 3)
+    eventually(lambda: len(manager._in_flight.leaser) == 3)
     here.advance_extending(200)
     assert here.free() == []
     gate.open(3)
@@ -54,7 +54,7 @@ def test_a_message_waiting_for_a_worker_keeps_its_lease_too(here: World) -> None
 
 
 def test_a_message_not_settled_by_its_callback_keeps_its_lease_until_it_is(here: World) -> None:
-    """Callbacks may hand it on to whoever settles it later."""
+    """A callback may pass the message on to other code that settles it later."""
     kept: list[Message] = []
     manager = here.manage(kept.append)
     here.publish(b"a")
@@ -68,7 +68,7 @@ def test_a_message_not_settled_by_its_callback_keeps_its_lease_until_it_is(here:
 
 
 def test_adopted_leases_are_kept_until_they_are_settled(here: World) -> None:
-    """Granted to another client, they are extended here, acknowledged, or given back at the end."""
+    """Leases of another client are extended here, and acknowledged or returned at the end."""
     here.publish(b"a", b"b")
     pulled = here.other.pull(subscription=SUBSCRIPTION, max_messages=2).received_messages
     gate = Gate()
@@ -86,7 +86,7 @@ def test_adopted_leases_are_kept_until_they_are_settled(here: World) -> None:
 
 
 def test_adopted_leases_may_pause_the_stream(here: World) -> None:
-    """They count as what is received here does, and make room when they are settled."""
+    """They count like received messages, and make room when they are settled."""
     here.publish(b"a", b"b")
     pulled = here.other.pull(subscription=SUBSCRIPTION, max_messages=2).received_messages
     gate = Gate()
@@ -104,7 +104,7 @@ def test_adopted_leases_may_pause_the_stream(here: World) -> None:
 
 
 def test_a_dropped_message_comes_again_when_its_lease_has_ended(here: World) -> None:
-    """Nobody extends it."""
+    """Nothing extends the lease."""
     dropped = threading.Event()
 
     def drop_once(message: Message) -> None:
@@ -117,7 +117,7 @@ def test_a_dropped_message_comes_again_when_its_lease_has_ended(here: World) -> 
     manager = here.manage(drop_once)
     here.publish(b"a")
     assert dropped.wait(PATIENCE)
-    eventually(lambda: len(manager._leaser) == 0)
+    eventually(lambda: len(manager._in_flight.leaser) == 0)
     here.advance(58)
     assert here.backlog == 1
     here.advance(2)
@@ -128,7 +128,7 @@ def test_a_dropped_message_comes_again_when_its_lease_has_ended(here: World) -> 
 
 @pytest.mark.parametrize("key", ["", "k"])
 def test_after_max_lease_duration_the_server_has_it_back(here: World, key: str) -> None:
-    """With a key or without: while one callback is stuck the message comes to another."""
+    """While one callback is stuck, another gets the message, with a key or without."""
     gate = Gate()
     manager = here.manage(gate, max_lease_duration=100)
     here.publish(b"a", key=key)
@@ -137,8 +137,8 @@ def test_after_max_lease_duration_the_server_has_it_back(here: World, key: str) 
     assert here.free() == []
     here.advance(30)
     if key:
-        # It waits behind itself: one callback of a key at a time.
-        eventually(lambda: len(manager._hold) == 1)
+        # The message waits behind itself, as each key has one callback at a time.
+        eventually(lambda: len(manager._in_flight._hold) == 1)
         gate.open()
     gate.wait_for()
     gate.open(2)
@@ -149,14 +149,14 @@ def test_after_max_lease_duration_the_server_has_it_back(here: World, key: str) 
 
 
 def test_a_deadline_set_by_hand_counts_until_the_next_extension(here: World) -> None:
-    """A shorter one lets the message come again earlier."""
+    """A shorter deadline causes an earlier redelivery."""
     gate, other = Gate(), Gate()
     gates = iter((gate, other))
     manager = here.manage(lambda message: next(gates)(message))
     here.publish(b"a")
     gate.wait_for()
-    # Its own lease is not extended before 48 seconds have passed.
-    message = next(iter(manager._leaser.messages()))
+    # Its own lease is not extended in the first 48 seconds.
+    message = next(iter(manager._in_flight.leaser.leased_messages()))
     assert message.modify_ack_deadline_with_response(20).result(PATIENCE)
     here.advance(18)
     assert here.free() == []

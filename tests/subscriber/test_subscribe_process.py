@@ -1,4 +1,4 @@
-"""A program that subscribes ends when it should, with nothing to say about it."""
+"""A subscribing program ends normally and prints nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.subscriber.world import SUBSCRIPTION, World, world
 
 PROLOGUE = f"""
 import sys, threading
-from subscriber import Message, SubscriberClient
+from pullstream import Message, SubscriberClient
 
 begun = threading.Event()
 
@@ -41,14 +41,14 @@ def program(here: World, text: str) -> subprocess.Popen[str]:
 
 
 def test_a_program_may_end_while_it_is_subscribed(here: World) -> None:
-    """Without closing anything: no error, no warning, no delay."""
+    """It may end without closing anything, and there is no error, warning or delay."""
     running = program(here, "client.subscribe(subscription, handle)\nbegun.wait()")
     out, err = running.communicate(timeout=PATIENCE)
     assert (out, err, running.returncode) == ("got a\n", "", 0)
 
 
 def test_a_program_may_end_while_a_callback_runs(here: World) -> None:
-    """One that never returns does not keep it."""
+    """A callback that never returns does not prevent the end."""
     running = program(
         here,
         "def stuck(message):\n"
@@ -62,7 +62,7 @@ def test_a_program_may_end_while_a_callback_runs(here: World) -> None:
 
 
 def test_ctrl_c_in_result_reaches_the_program_which_can_end_well(here: World) -> None:
-    """As the samples do: cancel, wait, leave."""
+    """Like the samples, the program cancels, waits and leaves."""
     running = program(
         here,
         "with client:\n"
@@ -82,7 +82,7 @@ def test_ctrl_c_in_result_reaches_the_program_which_can_end_well(here: World) ->
 
 
 def test_ctrl_c_ends_a_program_that_does_not_expect_it(here: World) -> None:
-    """With Python's own traceback, and nothing of ours."""
+    """Only Python's own traceback is printed."""
     running = program(here, "with client:\n    client.subscribe(subscription, handle).result()\n")
     assert running.stdout is not None
     assert running.stdout.readline() == "got a\n"
@@ -95,7 +95,7 @@ def test_ctrl_c_ends_a_program_that_does_not_expect_it(here: World) -> None:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the heap is not glibc's here")
 def test_memory_of_large_responses_is_kept_for_the_next_ones(here: World) -> None:
-    """It is not given back to the system, and taken anew page by page."""
+    """The memory is not returned to the system and requested again page by page."""
     here.publish(b"x" * 100_000)
     running = program(
         here,

@@ -1,4 +1,4 @@
-"""Streams that break, brokers that go away: what comes back by itself, and what ends."""
+"""Broken streams and lost brokers: automatic recovery, and permanent ends."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from emulator import Emulator
-from protocol.errors import NotFound
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber import FlowControl, Message, SubscriberClient
+from pullstream import FlowControl, Message, SubscriberClient
+from pullstream_emulator import Emulator
+from pullstream_protocol.errors import NotFound
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import Gate
 from tests.subscriber.world import SUBSCRIPTION, TOPIC, Collected, World, world
@@ -25,7 +25,7 @@ def here() -> Iterator[World]:
 
 
 def restart(here: World) -> None:
-    """Stop the broker and start another on the same port with the same state."""
+    """Stop the broker, and start another on the same port with the same state."""
     stop(here)
     start_again(here)
 
@@ -36,18 +36,18 @@ def stop(here: World) -> None:
 
 def start_again(here: World) -> None:
     old = here.emulator
-    here.emulator = Emulator(clock=here.clock, port=old.port, engine=old.engine).start()
+    here.emulator = Emulator(clock=here.clock, port=old.port, broker=old.broker).start()
 
 
 def publish(here: World, *data: bytes) -> None:
-    """Put messages into the broker without a connection, which might not be back yet."""
+    """Put messages into the broker without a connection, which may not work yet."""
     messages = [pubsub.PubsubMessage(data=one) for one in data]
     request = pubsub.PublishRequest(topic=TOPIC, messages=messages)
     here.emulator.inspect(lambda engine: engine.publish(request))
 
 
 def test_a_broker_that_comes_back_is_found_again(here: World) -> None:
-    """Nothing to do for the user: what was published meanwhile arrives."""
+    """The user does nothing, and messages published meanwhile arrive."""
     collected = Collected()
     future = here.client.subscribe(SUBSCRIPTION, collected)
     here.publish(b"before")
@@ -60,7 +60,7 @@ def test_a_broker_that_comes_back_is_found_again(here: World) -> None:
 
 
 def test_a_subscription_may_begin_before_its_broker(here: World) -> None:
-    """It waits for it as for one that went away."""
+    """The subscription waits for the broker as it does during an outage."""
     stop(here)
     collected = Collected()
     future = here.client.subscribe(SUBSCRIPTION, collected)
@@ -71,7 +71,7 @@ def test_a_subscription_may_begin_before_its_broker(here: World) -> None:
 
 
 def test_acknowledgements_made_while_the_broker_is_away_reach_it(here: World) -> None:
-    """They are tried again; a message that the broker gave to nobody else does not come again."""
+    """They are retried. A message that the broker gave to nobody else is not redelivered."""
     gate = Gate()
     here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=3))
     here.publish(b"a", b"b", b"c")
@@ -84,7 +84,7 @@ def test_acknowledgements_made_while_the_broker_is_away_reach_it(here: World) ->
 
 
 def test_a_reader_paused_by_flow_control_recovers_too(here: World) -> None:
-    """It learns of the break when it reads again."""
+    """The reader notices the break when it reads again."""
     gate = Gate()
     here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=1))
     here.publish(b"a")
@@ -97,7 +97,7 @@ def test_a_reader_paused_by_flow_control_recovers_too(here: World) -> None:
 
 
 def test_order_survives_a_break(here: World) -> None:
-    """Messages come again, but none before all earlier ones of its key were handled."""
+    """No redelivered message runs before all earlier ones of its key were handled."""
     handled: set[int] = set()
     skipped: list[int] = []
     some = threading.Event()
@@ -122,7 +122,7 @@ def test_order_survives_a_break(here: World) -> None:
 
 
 def test_cancelling_while_the_broker_is_away_does_not_wait_for_it(here: World) -> None:
-    """There is nobody to say goodbye to."""
+    """The close does not need the broker."""
     collected = Collected()
     future = here.client.subscribe(SUBSCRIPTION, collected)
     here.publish(b"a")
@@ -137,7 +137,7 @@ def test_cancelling_while_the_broker_is_away_does_not_wait_for_it(here: World) -
 
 
 def test_deleting_the_subscription_ends_it(here: World) -> None:
-    """With NOT_FOUND, which no other attempt would mend."""
+    """The error is NOT_FOUND, for which a retry is useless."""
     collected = Collected()
     future = here.client.subscribe(SUBSCRIPTION, collected)
     here.publish(b"a")
@@ -148,7 +148,7 @@ def test_deleting_the_subscription_ends_it(here: World) -> None:
 
 
 def test_a_channel_closed_by_its_owner_ends_the_subscription(here: World) -> None:
-    """There will not be another; nothing hangs on what cannot be sent any more."""
+    """The channel cannot work again, and nothing waits for unsent requests."""
     before = set(threading.enumerate())
     channel = grpc.insecure_channel(here.emulator.endpoint)
     client = SubscriberClient(channel=channel)

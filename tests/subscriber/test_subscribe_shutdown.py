@@ -1,4 +1,4 @@
-"""The end of a subscription: nothing is left, and it works from wherever one asks for it."""
+"""The end of a subscription: nothing is left, from any thread."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from subscriber import AckFuture, Message, StreamingPullFuture, SubscriberClient, ThreadScheduler
-from subscriber.exceptions import AcknowledgeError, SubscriberClosed
+from pullstream import AckFuture, Message, StreamingPullFuture, SubscriberClient, ThreadScheduler
+from pullstream.exceptions import AcknowledgeError, SubscriberClosed
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import Gate
 from tests.subscriber.world import SUBSCRIPTION, Collected, World, world
@@ -26,7 +26,10 @@ def here() -> Iterator[World]:
 
 
 def publish_twenty(here: World) -> list[bytes]:
-    """Ten without a key, ten of one: with three workers most of them wait or are held."""
+    """Publish ten messages without a key and ten of one key.
+
+    With three workers most wait or are held.
+    """
     unordered = [f"u{number}".encode() for number in range(10)]
     ordered = [f"o{number}".encode() for number in range(10)]
     here.publish(*unordered)
@@ -39,11 +42,11 @@ def publish_twenty(here: World) -> list[bytes]:
 def test_cancelling_leaves_no_thread_no_lease_and_no_unresolved_future(
     here: World, await_callbacks: bool, foreign: bool
 ) -> None:
-    """Twenty messages, three in a callback: what is not handled is free for others at once."""
+    """Of twenty messages, three are in a callback. The others are free at once."""
     futures: list[AckFuture] = []
     gate = Gate(lambda message: futures.append(message.ack_with_response()))
     published = publish_twenty(here)
-    # Opens the connection, whose own thread stays.
+    # This call opens the connection, whose own thread stays.
     assert len(here.free()) == 20
     before = set(threading.enumerate())
     with ThreadPoolExecutor(3) as executor:
@@ -77,7 +80,7 @@ def test_cancelling_leaves_no_thread_no_lease_and_no_unresolved_future(
 
 @pytest.mark.parametrize("await_callbacks", [False, True])
 def test_a_callback_may_cancel_its_own_subscription(here: World, await_callbacks: bool) -> None:
-    """As often as it likes; its message counts if callbacks are awaited."""
+    """It may cancel several times. Its message counts if callbacks are awaited."""
     known: list[StreamingPullFuture] = []
     begun = threading.Event()
 
@@ -101,7 +104,7 @@ def test_a_callback_may_cancel_its_own_subscription(here: World, await_callbacks
 def test_a_callback_may_cancel_and_then_raise(
     here: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its error is reported and its message given back; the subscription ended as asked."""
+    """The error is reported, the message is returned, and the subscription ends as requested."""
     known: Future[StreamingPullFuture] = Future()
 
     def stop_and_fail(message: Message) -> None:
@@ -122,7 +125,7 @@ def test_a_callback_may_cancel_and_then_raise(
 @pytest.mark.parametrize("await_callbacks", [False, True])
 @pytest.mark.parametrize("foreign", [False, True])
 def test_a_callback_may_close_the_client(here: World, await_callbacks: bool, foreign: bool) -> None:
-    """It does not wait for itself; the connection ends when the last subscription has."""
+    """The callback does not wait for itself, and the connection ends with the last subscription."""
     client = SubscriberClient(endpoint=here.emulator.endpoint)
     closed = threading.Event()
 
@@ -154,7 +157,7 @@ def is_disconnected(client: SubscriberClient) -> bool:
 
 
 def test_closing_the_client_ends_its_subscriptions_first(here: World) -> None:
-    """All of them, and what they still have to say reaches the server."""
+    """All subscriptions end, and their last requests reach the server."""
     before = set(threading.enumerate())
     collected = Collected()
     with SubscriberClient(endpoint=here.emulator.endpoint) as client:
@@ -170,7 +173,7 @@ def test_closing_the_client_ends_its_subscriptions_first(here: World) -> None:
 def test_a_done_callback_may_close_the_client_and_may_raise(
     here: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is called when all is over; an error in it is logged and keeps nobody from anything."""
+    """The callback comes after the end. Its error is logged and affects nothing else."""
     client = SubscriberClient(endpoint=here.emulator.endpoint)
     called = threading.Event()
 
@@ -205,7 +208,7 @@ def test_a_done_callback_of_an_acknowledgement_may_close_the_client(here: World)
 
 
 def test_many_may_ask_for_the_end_at_once(here: World) -> None:
-    """There is one shutdown, and everybody sees its end."""
+    """There is one shutdown, and each caller sees its end."""
     future = here.client.subscribe(SUBSCRIPTION, Message.ack)
     together = threading.Barrier(8)
 
@@ -221,7 +224,7 @@ def test_many_may_ask_for_the_end_at_once(here: World) -> None:
 
 @pytest.mark.parametrize("attempt", range(10))
 def test_subscribing_while_the_client_is_closed_ends_well(here: World, attempt: int) -> None:
-    """Either it is refused, or the subscription ends with the client; at once in both cases."""
+    """The subscribe is refused, or the subscription ends with the client, at once in both cases."""
     before = set(threading.enumerate())
     client = SubscriberClient(endpoint=here.emulator.endpoint)
     together = threading.Barrier(2)
@@ -245,7 +248,7 @@ def test_subscribing_while_the_client_is_closed_ends_well(here: World, attempt: 
 def test_settling_after_the_end_does_nothing(
     here: World, settle: Callable[[Message], None]
 ) -> None:
-    """It was given back at the end, and belongs to somebody else."""
+    """The message was returned at the end, and another subscriber may have it."""
     gate = Gate(settle)
     here.publish(b"a")
     future = here.client.subscribe(SUBSCRIPTION, gate)

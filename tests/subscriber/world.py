@@ -1,4 +1,4 @@
-"""A broker on loopback with one topic and one subscription, a client, and means to look around."""
+"""A broker on loopback with one topic and one subscription, a client, and inspection."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from emulator import Emulator
-from emulator.engine import Engine
-from protocol.clock import SYSTEM_CLOCK, Clock, ManualClock
-from subscriber import FlowControl, Message, SubscriberClient, ThreadScheduler, TopicAdminClient
-from subscriber.client import _SubscriptionCalls
-from subscriber.streaming.manager import StreamingPullManager
-from subscriber.streaming.settings import Settings
+from pullstream import FlowControl, Message, SubscriberClient, ThreadScheduler, TopicAdminClient
+from pullstream.client import _SubscriptionCalls
+from pullstream.streaming.manager import StreamingPullManager
+from pullstream.streaming.settings import StreamingSettings
+from pullstream_emulator import Emulator
+from pullstream_emulator.engine import Engine
+from pullstream_protocol.clock import SYSTEM_CLOCK, Clock, ManualClock
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 TOPIC = "projects/p/topics/topic"
 SUBSCRIPTION = "projects/p/subscriptions/subscription"
 
-# Seconds in which time goes by. It divides those after which leases are extended (48, then 8).
+# The seconds of each clock step. Lease extensions are due after multiples of it (48, then 8).
 STEP = 2
 
 
 class World:
-    """All of one test. The broker's clock may be a manual one; then `manage` shares it."""
+    """The broker and clients of one test. `manage` shares the broker's clock if it is manual."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, **settings: Any) -> None:
         self.clock = clock
@@ -32,7 +32,7 @@ class World:
         self.emulator = Emulator(clock=clock).start()
         self.client = SubscriberClient(endpoint=self.emulator.endpoint)
         self.publisher = TopicAdminClient(endpoint=self.emulator.endpoint)
-        # Somebody else, who stays when the client is closed.
+        # Another client, which stays open when the first one is closed.
         self.other = SubscriberClient(endpoint=self.emulator.endpoint)
         self.publisher.create_topic(name=TOPIC)
         self.other.create_subscription(request={"name": SUBSCRIPTION, "topic": TOPIC, **settings})
@@ -44,11 +44,11 @@ class World:
 
     @property
     def backlog(self) -> int:
-        """Messages that are not acknowledged for good."""
+        """Return the number of messages that are not acknowledged."""
         return self.emulator.backlog(SUBSCRIPTION)
 
     def free(self) -> list[bytes]:
-        """What somebody else would get at this moment; it is given back."""
+        """Return the messages that another client would get now, and return them to the broker."""
         response = self.other.pull(
             subscription=SUBSCRIPTION, max_messages=1000, return_immediately=True
         )
@@ -67,12 +67,12 @@ class World:
         await_callbacks: bool = False,
         **limits: Any,
     ) -> StreamingPullManager:
-        """As `client.subscribe`, on the broker's clock."""
+        """Subscribe as `client.subscribe` does, on the broker's clock."""
         manager = StreamingPullManager(
             _SubscriptionCalls(self.client._rpcs, self.client._connections, SUBSCRIPTION),
             SUBSCRIPTION,
             callback,
-            Settings(limits=FlowControl(**limits), await_callbacks=await_callbacks),
+            StreamingSettings(limits=FlowControl(**limits), await_callbacks=await_callbacks),
             scheduler=ThreadScheduler(max_workers=workers),
             clock=self.clock,
         )
@@ -81,9 +81,9 @@ class World:
         return manager
 
     def advance(self, seconds: int) -> None:
-        """Let time go by for the broker and for managed subscriptions, in steps.
+        """Advance the clock of the broker and of managed subscriptions in steps.
 
-        Answers to heartbeats are waited for, or the server would seem dead to those.
+        After each step, wait for the answers to heartbeats, or the server would seem dead.
         """
         assert isinstance(self.clock, ManualClock)
         for _ in range(0, seconds, STEP):
@@ -91,7 +91,7 @@ class World:
             eventually(self._no_pong_is_missing)
 
     def advance_extending(self, seconds: int) -> None:
-        """As `advance`, but after each step extensions have the time to reach the broker."""
+        """Advance, and wait after each step until extensions have reached the broker."""
         for _ in range(0, seconds, STEP):
             self.advance(STEP)
             eventually(self._no_lease_is_about_to_end)
@@ -101,7 +101,7 @@ class World:
         return all(liveness._silent_since is None for liveness in watched)
 
     def _no_lease_is_about_to_end(self) -> bool:
-        # Extensions are due when a lease has two seconds left, so it has four a step before.
+        # An extension is due when a lease has two seconds left, so one step earlier it has four.
         ends = self.emulator.inspect(first_end_of_a_lease)
         return ends is None or ends > self.clock.monotonic() + 3.5
 
@@ -113,15 +113,15 @@ class World:
 
 
 def first_end_of_a_lease(engine: Engine) -> float | None:
-    # To the second: the table's own next_due may be too early.
-    leases = engine.registry.subscription(SUBSCRIPTION).messages.leases
+    # Exact to the second, because the table's own next_due may be too early.
+    leases = engine.registry.subscription(SUBSCRIPTION).leases
     queues = leases._queues.values()
     return min((due for queue in queues for due, _ in queue.items.values()), default=None)
 
 
 @contextmanager
 def world(clock: Clock = SYSTEM_CLOCK, **settings: Any) -> Iterator[World]:
-    """For as long as the `with` block lasts; `settings` are the subscription's."""
+    """Yield a world for the `with` block. `settings` are the subscription's."""
     one = World(clock, **settings)
     try:
         yield one
@@ -130,7 +130,7 @@ def world(clock: Clock = SYSTEM_CLOCK, **settings: Any) -> Iterator[World]:
 
 
 class Collected:
-    """A callback that keeps the data of each message, acknowledges it, and tells how many came."""
+    """A callback that keeps the data of each message, acknowledges it, and counts messages."""
 
     def __init__(self, then: Callable[[Message], Any] = Message.ack) -> None:
         self._then = then
@@ -144,7 +144,7 @@ class Collected:
         self._then(message)
 
     def wait_for(self, count: int) -> list[bytes]:
-        """Return what came as soon as it is so many."""
+        """Return the data as soon as there are this many messages."""
         with self._changed:
             enough = self._changed.wait_for(lambda: len(self.data) >= count, PATIENCE)
             assert enough, f"only {len(self.data)} of {count} messages came"

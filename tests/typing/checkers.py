@@ -1,4 +1,4 @@
-"""The project as users have it, installed from its wheel, and type checkers that look at it."""
+"""The project installed from its wheel, as users have it, and type checkers for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Finding:
 
 
 def build_wheel(folder: Path) -> Path:
-    """The project's wheel, built of a copy: a build leaves things beside its sources."""
+    """Return the project's wheel, built from a copy because a build adds files to its sources."""
     sources = folder / "sources"
     sources.mkdir()
     for name in SHIPPED:
@@ -45,7 +45,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 def install(wheel: Path, folder: Path) -> Path:
-    """A virtual environment with the wheel, and what this one has besides; returns its Python."""
+    """Make a virtual environment with the wheel and the current dependencies. Return its Python."""
     python = python_without_project(folder)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(_site(python))
@@ -53,10 +53,10 @@ def install(wheel: Path, folder: Path) -> Path:
 
 
 def python_without_project(folder: Path) -> Path:
-    """A virtual environment with all that this one has but the project; returns its Python."""
+    """Make a virtual environment with all current packages but the project. Return its Python."""
     run(sys.executable, "-m", "venv", "--without-pip", str(folder), check=True)
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    # Comes after the environment's own, so the wheel's packages are found there and nowhere else.
+    # Comes after the environment's own folder, so the wheel's packages are found only there.
     (_site(python) / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     return python
 
@@ -69,7 +69,7 @@ def _site(python: Path) -> Path:
 def run(
     *command: str, cwd: Path | None = None, check: bool = False, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    # PYTHONPATH would lead to the sources, past what is installed.
+    # PYTHONPATH would lead to the sources instead of the installed packages.
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
         command,
@@ -83,10 +83,10 @@ def run(
 
 
 def mypy(python: Path, program: Path, cache: Path) -> list[Finding]:
-    """What `mypy --strict` says about a program in the environment of `python`."""
+    """Return the findings of `mypy --strict` for a program in the environment of `python`."""
     options = ("--strict", "--no-error-summary", "--no-pretty", "--config-file=")
     where = ("--python-executable", str(python), "--cache-dir", str(cache))
-    # From the program's own folder: where it runs, mypy finds modules, too.
+    # From the program's folder, because mypy also finds modules in the current folder.
     command = (sys.executable, "-m", "mypy", *options, *where, program.name)
     result = run(*command, cwd=program.parent)
     lines = [line for line in result.stdout.splitlines() if ": note: " not in line]
@@ -96,7 +96,7 @@ def mypy(python: Path, program: Path, cache: Path) -> list[Finding]:
 
 
 def pyright(python: Path, *arguments: str) -> dict[str, Any]:
-    """The report of pyright, run as if the environment of `python` were active."""
+    """Return the report of pyright, run as if the environment of `python` were active."""
     path = os.pathsep.join((str(python.parent), os.environ.get("PATH", "")))
     command = (sys.executable, "-m", "pyright", "--outputjson", *arguments)
     result = run(*command, cwd=python.parent, PATH=path, PYRIGHT_PYTHON_IGNORE_WARNINGS="1")
@@ -108,7 +108,7 @@ def pyright(python: Path, *arguments: str) -> dict[str, Any]:
 
 
 def pyright_strict(python: Path, program: Path) -> list[Finding]:
-    """What pyright in strict mode says about a program in the environment of `python`."""
+    """Return the findings of strict pyright for a program in the environment of `python`."""
     config = program.parent / "pyrightconfig.json"
     config.write_text(json.dumps({"include": [program.name], "typeCheckingMode": "strict"}))
     report = pyright(python, "--project", str(config))

@@ -1,7 +1,7 @@
-"""A user's mistakes. Each must be refused on its line, by the rules that stand in its comment."""
+"""Mistakes of a user. Each must be reported on its line, by the rules in its comment."""
 
-from subscriber import AckFuture, FlowControl, Message, SubscriberClient
-from subscriber.types import Subscription
+from pullstream import AckFuture, FlowControl, Message, SubscriberClient
+from pullstream.types import Subscription
 
 NAME = "projects/p/subscriptions/s"
 
@@ -33,7 +33,7 @@ def subscribe(client: SubscriberClient) -> None:
 
 
 def call(client: SubscriberClient) -> None:
-    SubscriberClient("localhost:8085")  # mypy: call-arg, arg-type; pyright: reportCallIssue
+    SubscriberClient(endpoints="localhost")  # mypy: call-arg; pyright: reportCallIssue
     client.pull(subscription=NAME, max_messages="5")  # mypy: arg-type; pyright: reportArgumentType
     client.pull(subscription=NAME, retries=3)  # mypy: call-arg; pyright: reportCallIssue
     client.acknowledge(ack_ids=[1])  # mypy: list-item; pyright: reportArgumentType

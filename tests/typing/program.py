@@ -1,4 +1,4 @@
-"""A user's program, with every public name. Type checkers must take it without a word."""
+"""A user's program with every public name, which type checkers must accept without messages."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from typing import Any, Literal
 
 from typing_extensions import assert_type
 
-import subscriber as pubsub_v1
-from emulator import Emulator
-from protocol.clock import ManualClock
-from subscriber import (
+import pullstream as pubsub_v1
+from pullstream import (
     AckFuture,
     AcknowledgeError,
     AcknowledgeStatus,
@@ -29,7 +27,6 @@ from subscriber import (
     CoroutineScheduler,
     Dedupe,
     Dropped,
-    FeedsClient,
     FetchedMessages,
     FlowControl,
     Follower,
@@ -55,9 +52,9 @@ from subscriber import (
     TopicAdminClient,
     WatchFuture,
 )
-from subscriber.feeds import Frame, Gap, GapReason, Records
-from subscriber.follow import CaughtUp, Checkpoint, Closed, CloseReason, Event, FollowState, Record
-from subscriber.types import (
+from pullstream.feeds import Frame, Gap, GapReason, Records
+from pullstream.follow import CaughtUp, Checkpoint, Closed, CloseReason, Event, FollowState, Record
+from pullstream.types import (
     Feed,
     FieldMask,
     Position,
@@ -65,12 +62,14 @@ from subscriber.types import (
     PullResponse,
     Subscription,
 )
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
 
 PATIENCE = 30.0
 
 
 def handle(message: Message) -> None:
-    """All that a message has."""
+    """Use all attributes of a message."""
     assert_type(message.message_id, str)
     assert_type(message.data, bytes)
     assert_type(message.attributes, MutableMapping[str, str])
@@ -86,7 +85,7 @@ def handle(message: Message) -> None:
 
 
 def handle_and_wait(message: Message) -> None:
-    """The outcomes of verdicts."""
+    """Use the results of dispositions."""
     assert_type(message.modify_ack_deadline_with_response(60), AckFuture)
     future: AckFuture = message.ack_with_response()
     try:
@@ -97,7 +96,7 @@ def handle_and_wait(message: Message) -> None:
 
 
 def handle_as_before(message: pubsub_v1.subscriber.message.Message) -> None:
-    """By the official client's names."""
+    """Use the names of the official client."""
     assert_type(message, Message)
     try:
         message.nack_with_response().result(timeout=PATIENCE)
@@ -108,7 +107,7 @@ def handle_as_before(message: pubsub_v1.subscriber.message.Message) -> None:
 
 
 class Inline(Scheduler):
-    """A scheduler of the user's own."""
+    """A scheduler written by the user."""
 
     def schedule(self, callback: Callable[..., Any], *args: Any) -> None:
         callback(*args)
@@ -118,7 +117,7 @@ class Inline(Scheduler):
 
 
 def receive(client: SubscriberClient, subscription: str) -> None:
-    """Every way to subscribe, and what the future tells."""
+    """Subscribe in every way, and use the future."""
     future = client.subscribe(subscription, handle, flow_control=FlowControl(max_messages=10))
     assert_type(future, StreamingPullFuture)
     assert_type(future.running(), bool)
@@ -144,7 +143,7 @@ def receive(client: SubscriberClient, subscription: str) -> None:
 
 
 class Watch(Hooks):
-    """Hooks of the user's own."""
+    """Hooks written by the user."""
 
     def state_changed(self, subscription: str, change: StateChange) -> None:
         if change.state is SubscriptionState.CLOSED:
@@ -152,19 +151,19 @@ class Watch(Hooks):
 
 
 def handle_many(messages: MessageBatch) -> None:
-    """A list, settled one by one or as a whole."""
+    """Settle a list one by one or as a whole."""
     for message in messages:
         assert_type(message, Message)
     messages.nack(delay=10)
 
 
 async def handle_later(message: Message) -> None:
-    """An asynchronous callback."""
+    """Nack in an asynchronous callback."""
     message.nack(delay=0.5)
 
 
 def receive_in_other_ways(client: SubscriberClient, subscription: str) -> None:
-    """Lists, coroutines, hooks, and what a subscription tells about itself."""
+    """Use lists, coroutines, hooks, and the statistics of a subscription."""
     future = client.subscribe_batch(
         subscription, handle_many, max_messages=10, max_latency=0.1, hooks=Watch()
     )
@@ -190,7 +189,7 @@ def receive_in_other_ways(client: SubscriberClient, subscription: str) -> None:
 
 
 async def stream(client: AsyncSubscriberClient, subscription: str) -> None:
-    """An asynchronous iteration."""
+    """Iterate asynchronously over messages."""
     messages = client.stream(subscription, FlowControl(max_messages=5))
     assert_type(messages, MessageStream)
     async for message in messages:
@@ -205,7 +204,7 @@ async def stream(client: AsyncSubscriberClient, subscription: str) -> None:
 
 
 def pull(client: SubscriberClient, subscription: str) -> None:
-    """By hand, with a request or with keywords."""
+    """Pull with a request or with keywords."""
     response = client.pull(subscription=subscription, max_messages=10, timeout=PATIENCE)
     assert_type(response, PullResponse)
     for received in response.received_messages:
@@ -221,7 +220,7 @@ def pull(client: SubscriberClient, subscription: str) -> None:
 
 
 def keep(frame: Frame) -> None:
-    """The handler of a watch: what each frame has."""
+    """Handle the frames of a watch."""
     if isinstance(frame, Records):
         assert_type(frame.messages, Sequence[PubsubMessage])
         assert_type(frame.to_seq, int)
@@ -230,16 +229,16 @@ def keep(frame: Frame) -> None:
 
 
 def read_feeds(client: SubscriberClient, endpoint: str) -> None:
-    """Written by one client, read and watched by another."""
+    """Write to feeds with one client, and read and watch with another."""
     news = client.topic_path("project", "news")
-    with FeedsClient(endpoint=endpoint) as writer:
-        assert_type(writer.put_feed(topic=news, config={"cap_records": 10}), Feed)
-        appended = writer.append(news, ["a", b"b", {"data": b"c"}], idempotency_key="k")
+    with SubscriberClient(endpoint=endpoint) as writer:
+        assert_type(writer.feeds.put(news, {"cap_records": 10}), Feed)
+        appended = writer.feeds.append(news, ["a", b"b", {"data": b"c"}], idempotency_key="k")
         assert_type(appended.last_seq, int)
-    reading = client.read(news, after=0, wait=1.5)
+    reading = client.feeds.read(news, after=0, wait=1.5)
     assert_type(reading, Reading)
     assert_type(reading.gap, "Gap | None")
-    position: Position = client.read(news, after=reading.position).position
+    position: Position = client.feeds.read(news, after=reading.position).position
     watch = client.watch({news: "tail", f"{news}-other": position}, keep, heartbeat=5)
     assert_type(watch, WatchFuture)
     assert_type(watch.state, SubscriptionState)
@@ -248,14 +247,14 @@ def read_feeds(client: SubscriberClient, endpoint: str) -> None:
 
 
 def copy_record(record: Record) -> None:
-    """The handler of a follower."""
+    """Handle a record of a follower."""
     assert_type(record.seq, int)
     assert_type(record.data, bytes)
     assert_type(record.publish_time, datetime)
 
 
 def note(event: Event) -> None:
-    """What a follower tells."""
+    """Handle the events of a follower."""
     if isinstance(event, CaughtUp):
         assert_type(event.position, Checkpoint)
     elif isinstance(event, Closed):
@@ -263,7 +262,7 @@ def note(event: Event) -> None:
 
 
 def follow_news(client: SubscriberClient, folder: str) -> None:
-    """Twice beside each other: one position in a file, the other with the broker."""
+    """Run two followers, with one position in a file and one on the broker."""
     news = client.topic_path("project", "news")
     file = CheckpointFile(f"{folder}/positions.db", "copy")
     cursor = ServerCursor("projects/project/cursors/copy")
@@ -277,7 +276,7 @@ def follow_news(client: SubscriberClient, folder: str) -> None:
 
 
 async def watch_frames(client: AsyncSubscriberClient) -> None:
-    """An asynchronous iteration over frames."""
+    """Iterate asynchronously over frames."""
     frames = client.watch({"projects/project/topics/news": 0})
     assert_type(frames, FrameStream)
     async for frame in frames:
@@ -287,26 +286,26 @@ async def watch_frames(client: AsyncSubscriberClient) -> None:
 
 
 def hear(message: ChannelMessage) -> None:
-    """What a channel's listener is called with."""
+    """Handle a message of a channel."""
     assert_type(message.channel, str)
     assert_type(message.key, str)
     assert_type(message.data, bytes)
 
 
 def note_failure(error: Exception) -> None:
-    """Why a listener's subscription is over."""
+    """Handle the end of a listener's subscription."""
     if isinstance(error, ChannelFailure):
         assert_type(str(error), str)
 
 
 def note_loss(event: Reset | Dropped) -> None:
-    """What a listener may have missed."""
+    """Handle an event about messages that a listener may have missed."""
     if isinstance(event, Dropped):
         assert_type(event.count, int)
 
 
 def listen(client: SubscriberClient) -> None:
-    """Over one call to the broker, and from a publisher in this process."""
+    """Listen through the broker, and publish from this process."""
     listener = client.listen(note_loss, newest_only=True)
     assert_type(listener, ChannelSubscriber)
     jobs = client.topic_path("project", "orders")
@@ -321,7 +320,7 @@ def listen(client: SubscriberClient) -> None:
 
 
 def manage(client: SubscriberClient, topics: TopicAdminClient, project: str) -> str:
-    """Topics and subscriptions; returns the subscription's name."""
+    """Create topics and subscriptions, and return the name of the subscription."""
     topic = topics.create_topic(name=topics.topic_path(project, "orders"))
     name = client.subscription_path(project, "billing")
     subscription = client.create_subscription(name=name, topic=topic.name)

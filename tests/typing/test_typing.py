@@ -1,4 +1,4 @@
-"""Users' programs are checked against the installed project: right ones pass, wrong ones do not."""
+"""Type checkers accept correct programs and refuse wrong ones, with the installed project."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from .checkers import Finding, build_wheel, install, mypy, pyright, pyright_stri
 
 HERE = Path(__file__).parent
 
-# Type checkers read a whole installation, and the first time they know nothing about it.
+# Type checkers read a whole installation, the first time without a cache.
 pytestmark = pytest.mark.slow
 
-# Modules that users have no reason to import: the commands, and what runs a subscription.
-INTERNAL = ("subscriber.cli.", "subscriber.streaming.", "subscriber.worker.")
-# Modules that extend PySpark's classes, where there is no PySpark: it needs Python 3.11.
-WITHOUT_BASES = ("subscriber.spark.",) if importlib.util.find_spec("pyspark") is None else ()
-# Symbols without a type that are left, with the reason.
+# Modules that users need not import: the commands, and the internals of a subscription.
+INTERNAL = ("pullstream.cli.", "pullstream.streaming.", "pullstream.worker.")
+# Modules that extend PySpark's classes, where PySpark is missing: it needs Python 3.11.
+WITHOUT_BASES = ("pullstream.spark.",) if importlib.util.find_spec("pyspark") is None else ()
+# The remaining symbols without a type, with the reason.
 UNTYPED = {
-    # Gone as soon as its `except` block ends.
-    *(f"subscriber.telemetry.{name}.error" for name in ("opentelemetry", "prometheus")),
+    # Deleted at the end of its `except` block.
+    *(f"pullstream.telemetry.{name}.error" for name in ("opentelemetry", "prometheus")),
 }
 
 
 @dataclass(frozen=True)
 class Installation:
-    """An environment with the project's wheel, and a folder for users' programs beside it."""
+    """An environment with the project's wheel, and a folder for users' programs."""
 
     python: Path
     folder: Path
 
     def place(self, name: str) -> Path:
-        """A copy of one of the programs here, where nothing else is that could be imported."""
+        """Copy one of the programs to a folder where nothing else can be imported."""
         folder = self.folder / Path(name).stem
         folder.mkdir(exist_ok=True)
         return Path(shutil.copy(HERE / name, folder))
@@ -72,7 +72,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
 
 
 def expected_mistakes(checker: str) -> list[Finding]:
-    """What the comments in mistakes.py announce."""
+    """Return the mistakes that the comments in mistakes.py announce."""
     found = []
     for number, line in enumerate((HERE / "mistakes.py").read_text().splitlines(), start=1):
         if match := re.search(rf"# .*\b{checker}: ([\w, -]+)", line):
@@ -80,43 +80,43 @@ def expected_mistakes(checker: str) -> list[Finding]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("package", ["subscriber", "emulator"])
+@pytest.mark.parametrize("package", ["pullstream", "pullstream_emulator"])
 def test_the_program_uses_every_public_name(package: str) -> None:
-    """So that each of them is checked."""
+    """Each public name is thus checked."""
     tree = ast.parse((HERE / "program.py").read_text())
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     assert set(importlib.import_module(package).__all__) - used == set()
 
 
 def test_the_program_runs_on_the_installed_project(installation: Installation) -> None:
-    """The wheel is complete, and what is checked is no fiction."""
+    """The wheel is complete, and the checked types match the code."""
     result = run(str(installation.python), str(installation.place("program.py")))
     assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 def test_a_right_program_passes(checker: str, installation: Installation) -> None:
-    """In the checker's strict mode there is nothing to say about it."""
+    """The checker's strict mode has no messages."""
     assert installation.check(checker, "program.py") == []
 
 
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 def test_each_mistake_is_refused(checker: str, installation: Installation) -> None:
-    """On its own line and for its own reason; and nothing else is."""
+    """Each mistake is reported on its own line with its own rule, and nothing else is reported."""
     assert installation.check(checker, "mistakes.py") == expected_mistakes(checker)
 
 
 def test_every_public_symbol_has_a_type(installation: Installation) -> None:
-    """None is left for a checker to infer, which each does in its own way."""
+    """Without a type, each checker would infer its own."""
     need_pyright()
-    report = pyright(installation.python, "--verifytypes", "subscriber", "--ignoreexternal")
+    report = pyright(installation.python, "--verifytypes", "pullstream", "--ignoreexternal")
     symbols = [
         symbol
         for symbol in report["typeCompleteness"]["symbols"]
         if symbol["isExported"] and not symbol["name"].startswith((*INTERNAL, *WITHOUT_BASES))
     ]
-    assert "subscriber.client.SubscriberClient.subscribe" in {symbol["name"] for symbol in symbols}
-    # A class that only has such a member has no diagnostics of its own.
+    assert "pullstream.client.SubscriberClient.subscribe" in {symbol["name"] for symbol in symbols}
+    # A class with an untyped member has no own diagnostics.
     untyped = {
         symbol["name"] for symbol in symbols if not symbol["isTypeKnown"] and symbol["diagnostics"]
     }

@@ -1,4 +1,4 @@
-"""What became of a suite's cases, read from the report that pytest wrote."""
+"""The results of a suite's cases, read from pytest's report."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of one suite. `failed` has a line of each failing case's error, `skipped` and `beyond` count
-    cases by reason: those that skipped themselves, and those that were not run."""
+    """The outcome of one suite.
+
+    Attributes:
+        failed: one line of the error of each failed case.
+        skipped: the number of cases that skipped themselves, by reason.
+        beyond: the number of cases that were not run, by reason.
+    """
 
     passed: int
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -25,13 +30,13 @@ class Outcome:
 
 
 def read_report(report: Path, beyond: Mapping[str, int]) -> Outcome:
-    """The outcome of a run with `--junit-xml=report`."""
+    """Return the outcome of a run with `--junit-xml=report`."""
     passed: set[str] = set()
     failed: dict[str, str] = {}
     skipped: dict[str, str] = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         name = case.get("name", "")
-        # The fixtures' end is reported apart: a case may have both passed and failed.
+        # A failure of a fixture's end is reported apart, so a case may have both passed and failed.
         if (fault := _child(case, "failure", "error")) is not None:
             failed[name] = _first_line(fault.get("message", ""))
         elif (skip := _child(case, "skipped")) is not None:

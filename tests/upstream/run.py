@@ -1,8 +1,8 @@
 """`make upstream UPSTREAM=path`: Google's own Python suites against the broker.
 
 `path` holds the source of google-cloud-pubsub (its tests/system.py), of googleapis/python-pubsub
-(its samples/snippets), or of both side by side. Each suite is run as it is, against a broker of its
-own. Exits with 1 if a case fails.
+(its samples/snippets), or of both. Each suite runs unchanged with its own broker. Exits with 1 if a
+case fails.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .suites import Found, find
 
 PROJECT = "upstream-suites"
 
-# Of one case, in seconds. One of the samples listens for 200.
+# The time limit of one case, in seconds. One of the samples listens for 200.
 CASE_TIMEOUT = 300
 
-# Columns, where nothing says how wide the output may be.
+# The columns to use when the width of the output is unknown.
 WIDE = 120
 
-# The suites read the name of the project from credentials. Nobody is ever asked whether these hold.
+# The suites read the project from credentials. No server checks them.
 CREDENTIALS = {
     "type": "authorized_user",
     "client_id": "nobody",
@@ -44,11 +44,11 @@ CREDENTIALS = {
 
 
 class NoReport(Exception):
-    """pytest ended without having run the suite; the text is what it said."""
+    """pytest ended without running the suite. The text is its output."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status."""
+    """Run the suites and return the exit status."""
     parser = argparse.ArgumentParser(prog="make upstream UPSTREAM=path", description=__doc__)
     parser.add_argument("upstream", type=Path, help="folder with the source of Google's client")
     parser.add_argument("--python", default=sys.executable, help="the one that has what they need")
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_suite(found: Found, python: str) -> Outcome:
-    """Run one suite against a broker of its own."""
+    """Run one suite with its own broker."""
     with tempfile.TemporaryDirectory() as scratch, serving(Broker.OURS) as endpoint:
         credentials = Path(scratch, "credentials.json")
         credentials.write_text(json.dumps(CREDENTIALS))
@@ -85,7 +85,7 @@ def run_suite(found: Found, python: str) -> Outcome:
             "PUBSUB_EMULATOR_HOST": endpoint,
             "GOOGLE_CLOUD_PROJECT": PROJECT,
             "GOOGLE_APPLICATION_CREDENTIALS": str(credentials),
-            # The tree stays as it is.
+            # Keeps the source tree unchanged.
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         cases = collect(found, python, environment)
@@ -101,10 +101,10 @@ def run_suite(found: Found, python: str) -> Outcome:
 
 
 def collect(found: Found, python: str, environment: Mapping[str, str]) -> list[str]:
-    """The ids of the suite's cases, as pytest takes them."""
+    """Return the ids of the suite's cases as pytest takes them."""
     file = found.path.name
     output = pytest(found, python, environment, "--collect-only", "-q", file)
-    # What stands before the colons depends on where the tree keeps its pytest.ini.
+    # The text before the colons depends on the place of the tree's pytest.ini.
     listed = [f"{file}::{case}" for case in re.findall(r"^\S*?::(\S+)$", output, re.MULTILINE)]
     if not listed:
         raise NoReport(output)
@@ -112,7 +112,7 @@ def collect(found: Found, python: str, environment: Mapping[str, str]) -> list[s
 
 
 def pytest(found: Found, python: str, environment: Mapping[str, str], *arguments: str) -> str:
-    """Call pytest where the suite stands; returns its output, also of a run that failed."""
+    """Call pytest in the suite's folder. Return its output, also after a failed run."""
     done = subprocess.run(
         [python, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
         cwd=found.path.parent,
@@ -125,7 +125,7 @@ def pytest(found: Found, python: str, environment: Mapping[str, str], *arguments
 
 
 def show(outcomes: Mapping[str, Outcome], console: Console) -> None:
-    """Print the table, and below it what failed and what was not run, with reasons."""
+    """Print the table, and below it the failed cases and those not run, with reasons."""
     table = Table("suite", *("passed", "failed", "skipped", "not run"))
     for column in table.columns[1:]:
         column.justify = "right"

@@ -1,4 +1,4 @@
-"""Google's own suites: where they stand in a source tree, which cases need more than a broker."""
+"""Google's own suites: their places in a source tree, and cases that need more than a broker."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 SYSTEM = "tests/system.py"
 SAMPLES = "samples/snippets"
 
-# Where a tree keeps the package: itself, its folders (two sources unpacked side by side), and the
-# place in the repository of all Google Cloud packages.
+# The possible places of the package in a tree: the tree itself, its folders (two sources unpacked
+# into one folder), and its path in the repository of all Google Cloud packages.
 ROOTS = ("", "*", "packages/google-cloud-pubsub", "*/packages/google-cloud-pubsub")
 
 
 @dataclass(frozen=True)
 class Suite:
-    """One file of tests, run as it is.
+    """One file of tests, run unchanged.
 
-    `beyond` says which cases no broker can pass: a pattern of their ids, and why.
+    `beyond` has the cases that no broker can pass: a pattern of their ids, and the reason.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Suite:
     beyond: Mapping[str, str] = field(default_factory=dict)
 
     def reason(self, case: str) -> str | None:
-        """Why that case is not run; None if it is."""
+        """Return the reason why that case is not run, or None if it is."""
         return next((why for pattern, why in self.beyond.items() if re.search(pattern, case)), None)
 
 
@@ -58,7 +58,7 @@ SUITES: Sequence[Suite] = (
 
 
 def find(upstream: Path) -> list[Found]:
-    """The suites that are under `upstream`, in the order above."""
+    """Return the suites that are under `upstream`, in the order above."""
     return [
         Found(suite, path)
         for suite in SUITES

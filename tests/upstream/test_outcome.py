@@ -1,4 +1,4 @@
-"""What pytest reports is counted right."""
+"""Counting pytest's reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REPORT = """<?xml version="1.0" encoding="utf-8"?>
 
 
 def test_each_case_counts_once(tmp_path: Path) -> None:
-    """One that passes and then fails to clean up has failed."""
+    """A case that passes and then fails to clean up counts as failed."""
     report = tmp_path / "report.xml"
     report.write_text(REPORT)
     outcome = read_report(report, {"needs BigQuery": 1})

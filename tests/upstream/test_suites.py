@@ -1,4 +1,4 @@
-"""Google's suites are found where their sources keep them."""
+"""Google's suites are found in their source trees."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .suites import SAMPLES, SUITES, SYSTEM, Suite, find
 
 
 def lay_out(package: Path, *files: str) -> None:
-    """A source tree of google-cloud-pubsub with these files in it."""
+    """Make a source tree of google-cloud-pubsub with these files in it."""
     (package / "google" / "pubsub_v1").mkdir(parents=True)
     for file in files:
         (package / file).parent.mkdir(parents=True, exist_ok=True)
@@ -19,7 +19,7 @@ def lay_out(package: Path, *files: str) -> None:
 
 @pytest.mark.parametrize("root", [".", "unpacked", "packages/google-cloud-pubsub"])
 def test_a_tree_may_be_the_package_or_hold_it(tmp_path: Path, root: str) -> None:
-    """As unpacked, as cloned, or as a part of the repository of all packages."""
+    """The tree is unpacked, cloned, or a part of the repository of all packages."""
     lay_out(tmp_path / root, SYSTEM)
     assert [(each.suite.name, each.path) for each in find(tmp_path)] == [
         ("system", tmp_path / root / SYSTEM)
@@ -27,7 +27,7 @@ def test_a_tree_may_be_the_package_or_hold_it(tmp_path: Path, root: str) -> None
 
 
 def test_suites_come_from_several_trees(tmp_path: Path) -> None:
-    """The source package has no samples, the repository's releases differ: both stand together."""
+    """The source package has no samples, and the repository's releases differ. Both are used."""
     lay_out(tmp_path / "package", SYSTEM)
     lay_out(tmp_path / "repository", f"{SAMPLES}/iam_test.py", f"{SAMPLES}/schema_test.py")
     assert [each.suite.name for each in find(tmp_path)] == ["system", "schema", "iam"]
@@ -55,7 +55,7 @@ def suite(name: str) -> Suite:
     ],
 )
 def test_what_needs_more_than_a_broker_is_not_run(name: str, case: str) -> None:
-    """And the table says why."""
+    """The table gives the reason."""
     assert suite(name).reason(f"x.py::{case}")
 
 
@@ -69,5 +69,5 @@ def test_what_needs_more_than_a_broker_is_not_run(name: str, case: str) -> None:
     ],
 )
 def test_all_else_is_run(name: str, case: str) -> None:
-    """Nothing is left out because it fails."""
+    """No case is left out because it fails."""
     assert suite(name).reason(f"x.py::{case}") is None

@@ -1,4 +1,4 @@
-"""Feeds without a wire: an engine, its feeds, and short names for what tests ask of them."""
+"""Feeds without a network: an engine, its feeds, and short names for frequent operations."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from emulator.engine import Engine
-from emulator.feeds import Feed, Feeds, Stream, Watch
-from protocol.clock import ManualClock
-from protocol.messages import encoded_pb2 as encoded
-from protocol.messages import feeds_pb2 as feeds
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_emulator.engine import Engine
+from pullstream_emulator.feeds import Feed, Feeds, WatchSession, WatchStream
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import encoded_pb2 as encoded
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 PROJECT = "projects/test"
 TOPIC = f"{PROJECT}/topics/orders"
 
 
 class Driver:
-    """One broker's feeds on a clock that stands still; epochs count from 1."""
+    """The feeds of one broker, on a clock that stands still. Epochs count from 1."""
 
     def __init__(self, **engine: Any) -> None:
         self.clock = ManualClock()
@@ -31,7 +31,7 @@ class Driver:
         return self.feeds.put_feed(feeds.PutFeedRequest(topic=topic, config=settings))
 
     def append(self, *data: str, topic: str = TOPIC, key: str = "", **attributes: str) -> list[int]:
-        """The numbers that the records were given."""
+        """Append records and return their numbers."""
         messages = [pubsub.PubsubMessage(data=d.encode(), attributes=attributes) for d in data]
         request = feeds.AppendRequest(topic=topic, messages=messages, idempotency_key=key)
         appended = self.feeds.append(request)
@@ -61,7 +61,7 @@ class Driver:
         self.clock.advance(seconds)
         self.engine.advance()
 
-    def watch(self, *topics: str, after: int = 0, token: str = "", **spec: Any) -> Watch:
+    def watch(self, *topics: str, after: int = 0, token: str = "", **spec: Any) -> WatchSession:
         request = feeds.WatchSpec(**spec)
         for topic in topics or (TOPIC,):
             request.topics[topic].after_seq = after
@@ -69,12 +69,12 @@ class Driver:
 
 
 class Reader:
-    """A stream of a watch; `wakes` counts how often it was woken."""
+    """A stream of a watch. `wakes` counts its wake-ups."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: WatchSession) -> None:
         self.wakes = 0
         self.watch = watch
-        self.stream: Stream = watch.attach(self._wake)
+        self.stream: WatchStream = watch.attach(self._wake)
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -84,7 +84,7 @@ class Reader:
         return None if frame is None else decoded(frame)
 
     def take(self) -> list[feeds.Frame]:
-        """Every frame that there is now."""
+        """Return every available frame."""
         return list(iter(self.next, None))
 
 

@@ -1,4 +1,4 @@
-"""Cursors: positions that the broker keeps for readers."""
+"""Cursors: positions that the broker stores for readers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from emulator.broker import Broker
-from emulator.storage.storage import Storage
-from protocol.clock import ManualClock
-from protocol.errors import FailedPrecondition, InvalidArgument, NotFound
-from protocol.messages import feeds_pb2 as feeds
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_emulator.broker import Broker
+from pullstream_emulator.storage.storage import Storage
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, NotFound
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 TOPIC = "projects/p/topics/orders"
 OTHER = "projects/p/topics/other"
@@ -24,26 +24,26 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     broker = Broker(ManualClock(), storage=Storage(tmp_path))
     for topic in (TOPIC, OTHER):
         messages = [pubsub.PubsubMessage(data=b"x")] * 5
-        broker.call("append", feeds.AppendRequest(topic=topic, messages=messages))
+        broker.call("Append", feeds.AppendRequest(topic=topic, messages=messages))
     yield broker
     broker.close()
 
 
 def put(broker: Broker, seq: int, topic: str = TOPIC, epoch: int = 0) -> feeds.Cursor:
     cursor = feeds.Cursor(name=CURSOR, topic=topic, seq=seq, epoch=epoch)
-    made = broker.call("put_cursor", feeds.PutCursorRequest(cursor=cursor))
+    made = broker.call("PutCursor", feeds.PutCursorRequest(cursor=cursor))
     assert isinstance(made, feeds.Cursor)
     return made
 
 
 def get(broker: Broker) -> feeds.Cursor:
-    found = broker.call("get_cursor", feeds.GetCursorRequest(name=CURSOR))
+    found = broker.call("GetCursor", feeds.GetCursorRequest(name=CURSOR))
     assert isinstance(found, feeds.Cursor)
     return found
 
 
 def test_a_cursor_is_what_was_put_last(broker: Broker) -> None:
-    """Also after a move back; it tells the epoch and when it was put."""
+    """This also holds after a move back. The cursor has the epoch and the time of the put."""
     put(broker, 4)
     made = put(broker, 2)
     assert get(broker) == made
@@ -52,23 +52,23 @@ def test_a_cursor_is_what_was_put_last(broker: Broker) -> None:
 
 
 def test_a_cursor_of_another_life_is_refused(broker: Broker) -> None:
-    """A position that was learned before the topic was made again means nothing now."""
+    """The position is from before the topic was created again, so it has no meaning now."""
     old = put(broker, 3).epoch
-    broker.call("delete_topic", pubsub.DeleteTopicRequest(topic=TOPIC))
+    broker.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=TOPIC))
     messages = [pubsub.PubsubMessage(data=b"new")]
-    broker.call("append", feeds.AppendRequest(topic=TOPIC, messages=messages))
+    broker.call("Append", feeds.AppendRequest(topic=TOPIC, messages=messages))
     with pytest.raises(NotFound):
         get(broker)
-    with pytest.raises(FailedPrecondition, match="made again") as refused:
+    with pytest.raises(FailedPrecondition, match="created again") as refused:
         put(broker, 1, epoch=old)
     assert refused.value.reason == "CURSOR_OF_OTHER_EPOCH"
     assert put(broker, 1).epoch != old
 
 
 def test_a_cursor_belongs_to_one_topic(broker: Broker) -> None:
-    """Two readers that took the same name by mistake do not get each other's positions."""
+    """Two readers that use the same name by mistake do not get each other's positions."""
     put(broker, 3)
-    with pytest.raises(FailedPrecondition, match="is one of") as refused:
+    with pytest.raises(FailedPrecondition, match="belongs to") as refused:
         put(broker, 1, topic=OTHER)
     assert refused.value.reason == "CURSOR_OF_OTHER_TOPIC"
     assert (get(broker).topic, get(broker).seq) == (TOPIC, 3)
@@ -78,7 +78,7 @@ def test_a_cursor_belongs_to_one_topic(broker: Broker) -> None:
 def test_a_number_that_the_topic_has_not_given_is_refused(
     broker: Broker, seq: int, problem: str
 ) -> None:
-    """It names the value and the limit, and changes nothing."""
+    """The error has the value and the limit. The cursor does not change."""
     put(broker, 3)
     with pytest.raises(InvalidArgument, match=rf"cursor\.seq is {problem}.*passed {seq}"):
         put(broker, seq)
@@ -86,31 +86,31 @@ def test_a_number_that_the_topic_has_not_given_is_refused(
 
 
 def test_a_cursor_needs_its_topic(broker: Broker) -> None:
-    """None is made for it."""
+    """A put does not create the topic."""
     with pytest.raises(NotFound):
         put(broker, 0, topic="projects/p/topics/missing")
 
 
 def test_a_deleted_cursor_is_gone(broker: Broker) -> None:
-    """To delete it again is an error, as for other resources of Pub/Sub."""
+    """A second delete is an error, as for other resources of Pub/Sub."""
     put(broker, 3)
-    broker.call("delete_cursor", feeds.DeleteCursorRequest(name=CURSOR))
+    broker.call("DeleteCursor", feeds.DeleteCursorRequest(name=CURSOR))
     for method, request in (
-        ("get_cursor", feeds.GetCursorRequest(name=CURSOR)),
-        ("delete_cursor", feeds.DeleteCursorRequest(name=CURSOR)),
+        ("GetCursor", feeds.GetCursorRequest(name=CURSOR)),
+        ("DeleteCursor", feeds.DeleteCursorRequest(name=CURSOR)),
     ):
         with pytest.raises(NotFound):
             broker.call(method, request)
 
 
 def test_cursors_are_listed_page_by_page(broker: Broker) -> None:
-    """Those of a project, in the order of names."""
+    """The list has the cursors of a project, ordered by name."""
     for name in ("bbb", "aaa", "ccc"):
         cursor = feeds.Cursor(name=f"projects/p/cursors/{name}", topic=TOPIC, seq=1)
-        broker.call("put_cursor", feeds.PutCursorRequest(cursor=cursor))
-    first = broker.call("list_cursors", feeds.ListCursorsRequest(project="projects/p", page_size=2))
+        broker.call("PutCursor", feeds.PutCursorRequest(cursor=cursor))
+    first = broker.call("ListCursors", feeds.ListCursorsRequest(project="projects/p", page_size=2))
     rest = broker.call(
-        "list_cursors",
+        "ListCursors",
         feeds.ListCursorsRequest(project="projects/p", page_token=first.next_page_token),
     )
     listed = [cursor.name[-3:] for cursor in (*first.cursors, *rest.cursors)]
@@ -118,14 +118,14 @@ def test_cursors_are_listed_page_by_page(broker: Broker) -> None:
 
 
 def test_cursors_survive_a_restart(broker: Broker, tmp_path: Path) -> None:
-    """With their epochs; not those of a topic that was deleted."""
+    """They keep their epochs. Cursors of a deleted topic do not survive."""
     kept = put(broker, 3)
     gone = feeds.Cursor(name="projects/p/cursors/gone", topic=OTHER, seq=1)
-    broker.call("put_cursor", feeds.PutCursorRequest(cursor=gone))
-    broker.call("delete_topic", pubsub.DeleteTopicRequest(topic=OTHER))
+    broker.call("PutCursor", feeds.PutCursorRequest(cursor=gone))
+    broker.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=OTHER))
     broker.close()
     again = Broker(ManualClock(), storage=Storage(tmp_path))
-    listed = again.call("list_cursors", feeds.ListCursorsRequest(project="projects/p"))
+    listed = again.call("ListCursors", feeds.ListCursorsRequest(project="projects/p"))
     assert list(listed.cursors) == [kept]
     assert again.feeds.feed(TOPIC).epoch == kept.epoch
     again.close()

@@ -1,4 +1,4 @@
-"""One feed: what it lets go of, and what it leaves behind."""
+"""Records that one feed removes, and the state that remains."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import weakref
 
 import pytest
 
-from emulator.feeds.lost import Floors, Lost, LostRanges
-from protocol.messages import feeds_pb2 as feeds
+from pullstream_emulator.feeds.gaps import LossFloors, LostRange, LostRanges
+from pullstream_protocol.messages import feeds_pb2 as feeds
 from tests.emulator.feeds.driver import Driver
 
 
@@ -18,7 +18,7 @@ def driver() -> Driver:
 
 
 def test_what_was_too_old_before_it_was_deleted_is_told(driver: Driver) -> None:
-    """Though the timer has not run yet."""
+    """It is reported even if the expiry timer has not run yet."""
     driver.put(ttl_ms=1000)
     driver.append("a", "b")
     driver.clock.advance(1.5)
@@ -30,7 +30,7 @@ def test_what_was_too_old_before_it_was_deleted_is_told(driver: Driver) -> None:
 
 
 def test_nothing_is_kept_of_a_feed_that_is_gone(driver: Driver) -> None:
-    """Nor for what it had to do later, which may be in a year."""
+    """This includes its timers, which may be due in a year."""
     driver.put(ttl_ms=1000)
     driver.append("a", key="k")
     feed, keys = weakref.ref(driver.feed()), weakref.ref(driver.feed().keys)
@@ -40,13 +40,13 @@ def test_nothing_is_kept_of_a_feed_that_is_gone(driver: Driver) -> None:
 
 
 def test_lost_ranges_are_found_by_their_numbers() -> None:
-    trimmed = [Lost(5, 6, feeds.SOURCE_TRIM), Lost(9, 9, feeds.SOURCE_TRIM)]
+    trimmed = [LostRange(5, 6, feeds.SOURCE_TRIM), LostRange(9, 9, feeds.SOURCE_TRIM)]
     lost = LostRanges(trimmed)
     at = [
         next((i for i, each in enumerate(trimmed) if each is lost.at(n)), None) for n in range(11)
     ]
     assert at == [None] * 5 + [0, 0, None, None, 1, None]
     assert [lost.next_first(n) for n in range(11)] == [5] * 5 + [9] * 4 + [None] * 2
-    floors = Floors()
+    floors = LossFloors()
     lost.fold(7, floors)
     assert (list(lost), floors.source) == (trimmed[1:], 6)

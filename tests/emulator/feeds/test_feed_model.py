@@ -1,4 +1,4 @@
-"""What a feed promises, whatever happens to it: found out by many random lives."""
+"""Model test of a feed with many random operations."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from protocol.errors import FailedPrecondition
-from protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.errors import FailedPrecondition
+from pullstream_protocol.messages import feeds_pb2 as feeds
 from tests.emulator.feeds.driver import TOPIC, Driver, seqs
 
 
 @dataclass
 class Kept:
-    """One record of the model: when it was appended, and whether it was deleted on purpose."""
+    """One record of the model: the time of its append, and whether it was deleted on purpose."""
 
     at: float
     deleted: bool = False
 
 
 class FeedLife(RuleBasedStateMachine):
-    """A feed and readers of it, beside a plain list of what was appended.
+    """A feed with its readers, and a plain list of the appended records as the model.
 
-    A reader may be told of a loss too much only by its range: within a gap there may be records
-    that were deleted on purpose. Everything else is exact.
+    A reported gap may be too large in one way only: it may include records that were deleted on
+    purpose. Everything else must be exact.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class FeedLife(RuleBasedStateMachine):
         self.driver = Driver()
         self.cap, self.ttl, self.rejects = 0, 0, False
         self.driver.put()
-        # By number, from 1.
+        # The records by number, from 1.
         self.appended: list[Kept] = []
         self.involuntary = 0
         self.earliest = self.head = 0
@@ -41,7 +41,7 @@ class FeedLife(RuleBasedStateMachine):
         self.lost: set[int] = set()
         self.read: list[int] = []
 
-    # ---- what happens --------------------------------------------------------------------------
+    # ---- actions -------------------------------------------------------------------------------
 
     @rule(count=st.integers(1, 6))
     def append(self, count: int) -> None:
@@ -96,7 +96,7 @@ class FeedLife(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 5))
     def read_on(self, limit: int) -> None:
-        """The reader takes a step, and is told exactly what it has to be told."""
+        """Let the reader take a step, and compare the result with the model."""
         live = self.live()
         response = self.driver.read(self.reader, max_messages=limit)
         earliest = live[0] if live else len(self.appended) + 1
@@ -116,11 +116,11 @@ class FeedLife(RuleBasedStateMachine):
     # ---- the model -----------------------------------------------------------------------------
 
     def enforce(self) -> None:
-        """Caps and age, on the list."""
+        """Apply the limits for size and age to the list."""
         now = self.driver.clock.now()
         if self.ttl:
             for seq in self.live():
-                # In whole milliseconds, as publish times are.
+                # In whole milliseconds, like publish times.
                 age = int(now * 1000) - int(self.appended[seq - 1].at * 1000)
                 if age > self.ttl * 1000:
                     self.involuntary = seq
@@ -136,7 +136,7 @@ class FeedLife(RuleBasedStateMachine):
             if seq > self.involuntary and not kept.deleted
         ]
 
-    # ---- what always holds ---------------------------------------------------------------------
+    # ---- invariants ----------------------------------------------------------------------------
 
     @invariant()
     def its_numbers_are_those_of_the_list(self) -> None:

@@ -1,14 +1,19 @@
-"""A feed is a topic of google.pubsub.v1: what each of the two views sees of the other."""
+"""Feeds and topics of google.pubsub.v1: two views of the same data."""
 
 from __future__ import annotations
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from emulator.engine import Consumer
-from protocol.errors import FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted
-from protocol.messages import feeds_pb2 as feeds
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_emulator.engine import Consumer
+from pullstream_protocol.errors import (
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+)
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.feeds.driver import PROJECT, TOPIC, Driver, Reader, seqs
 
 SUBSCRIPTION = f"{PROJECT}/subscriptions/billing"
@@ -78,7 +83,7 @@ def test_a_subscription_keeps_nothing_in_a_feeds_window(driver: Driver) -> None:
     driver.put(cap_records=2)
     publish(driver, *"abc")
     assert seqs(driver.read(1).messages) == [2, 3]
-    # The one beyond the cap is the subscription's alone; the others are counted once.
+    # Only the subscription keeps the message beyond the cap. The other messages count once.
     assert driver.engine.kept_bytes > driver.state().bytes
     driver.engine.delete_subscription(SUBSCRIPTION)
     assert driver.engine.kept_bytes == driver.state().bytes
@@ -96,7 +101,7 @@ def test_a_full_topic_refuses_a_publish_before_anything_has_a_number(driver: Dri
 
 
 def test_a_dead_letter_is_never_refused(driver: Driver) -> None:
-    """It would be lost, or come again for ever."""
+    """Otherwise it would be lost or redelivered for ever."""
     dead = f"{PROJECT}/topics/dead"
     driver.put(dead, cap_records=1, discard=feeds.REJECT)
     driver.append("full", topic=dead)
@@ -145,7 +150,7 @@ def test_the_ceiling_of_bytes_holds_for_both(driver: Driver) -> None:
         small.append("x" * 200)
     with pytest.raises(ResourceExhausted):
         publish(small, "x" * 200)
-    # What made no room leaves no topic behind.
+    # A refused publish creates no topic.
     with pytest.raises(ResourceExhausted):
         small.append("x" * 200, topic=f"{PROJECT}/topics/other")
     with pytest.raises(NotFound):
@@ -159,7 +164,7 @@ def test_a_deleted_topic_gives_back_what_only_its_feed_kept(driver: Driver) -> N
     reader = Reader(driver.watch())
     driver.delete_topic()
     assert reader.take()[0].WhichOneof("kind") == "topic_deleted"
-    # Its subscription has them still.
+    # Its subscription still has them.
     assert pulled(driver) == [1, 2]
     driver.engine.delete_subscription(SUBSCRIPTION)
     assert driver.engine.kept_bytes == 0

@@ -1,12 +1,12 @@
-"""Keys of appends: how long they are remembered, and how many."""
+"""Idempotency keys of appends: their lifetime and their maximum number."""
 
 from __future__ import annotations
 
 import pytest
 
-from emulator.feeds import idempotency
-from emulator.feeds.idempotency import SWEEP_AFTER, Appended, IdempotencyKeys
-from protocol.errors import ResourceExhausted
+from pullstream_emulator.feeds import idempotency
+from pullstream_emulator.feeds.idempotency import SWEEP_AFTER, Appended, IdempotencyKeys
+from pullstream_protocol.errors import ResourceExhausted
 from tests.emulator.feeds.driver import Driver
 
 
@@ -40,7 +40,7 @@ def test_keys_of_a_silent_feed_are_forgotten_too() -> None:
 
 
 def test_more_keys_than_can_be_remembered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None is forgotten before its time, which nobody would be told of."""
+    """The broker never forgets a key early, because the client would not notice."""
     monkeypatch.setattr(idempotency, "MAX_KEYS", 2)
     driver = Driver()
     driver.put()

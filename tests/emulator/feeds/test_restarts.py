@@ -1,4 +1,4 @@
-"""Feeds and routers over restarts and crashes, whatever happened before: no reader sees one."""
+"""Model test of feeds and routers over restarts and crashes, which readers do not notice."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from emulator.broker import Broker
-from emulator.feeds.forwarding import RETRY
-from emulator.storage.durability import Durability
-from emulator.storage.storage import Storage
-from protocol.clock import ManualClock
-from protocol.errors import FailedPrecondition
-from protocol.messages import feeds_pb2 as feeds
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_emulator.broker import Broker
+from pullstream_emulator.engine.settings.durability import Durability
+from pullstream_emulator.feeds.forwarder import RETRY
+from pullstream_emulator.storage.storage import Storage
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import FailedPrecondition
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.crash import copy_running
 from tests.emulator.quick_disk import QUICK_DISK
 
 PROJECT = "projects/p"
 TOPICS = [f"{PROJECT}/topics/{name}" for name in ("source", "copy", "copy-of-copy")]
 NAMES = st.sampled_from(TOPICS)
 
-# What a reader gets: the numbers of messages, and the first and last number and reason of a gap.
+# The result for a reader: the numbers of messages, and the range and reason of a gap.
 Answer = tuple[list[tuple[str, bytes]], tuple[int, int, int] | None]
 
 
 class Restarts(RuleBasedStateMachine):
-    """A source, a copy of it, and a copy of that, at class fsync."""
+    """A source, a copy of it, and a copy of the copy, with durability class fsync."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +43,7 @@ class Restarts(RuleBasedStateMachine):
         for source, dest in itertools.pairwise(TOPICS):
             self.put(source, 0, 0, rejects=False)
             router = feeds.Router(name=dest.replace("topics", "routers"), source=source, dest=dest)
-            self.broker.call("put_router", feeds.PutRouterRequest(router=router))
+            self.broker.call("PutRouter", feeds.PutRouterRequest(router=router))
 
     def begin(self) -> Broker:
         storage = Storage(self.folder / str(self.lives), Durability.FSYNC)
@@ -63,7 +64,7 @@ class Restarts(RuleBasedStateMachine):
     def put(self, topic: str, cap: int, ttl: int, rejects: bool) -> None:
         config = feeds.FeedConfig(cap_records=cap, discard=feeds.REJECT if rejects else feeds.OLD)
         config.ttl.FromMilliseconds(ttl)
-        self.broker.call("put_feed", feeds.PutFeedRequest(topic=topic, config=config))
+        self.broker.call("PutFeed", feeds.PutFeedRequest(topic=topic, config=config))
 
     @rule(topic=NAMES, count=st.integers(1, 5))
     def append(self, topic: str, count: int) -> None:
@@ -75,7 +76,7 @@ class Restarts(RuleBasedStateMachine):
                 pubsub.PubsubMessage(data=str(self.sent).encode(), attributes={"parity": parity})
             )
         try:
-            self.broker.call("append", feeds.AppendRequest(topic=topic, messages=messages))
+            self.broker.call("Append", feeds.AppendRequest(topic=topic, messages=messages))
         except FailedPrecondition:
             return
 
@@ -87,13 +88,13 @@ class Restarts(RuleBasedStateMachine):
                 before_seq=max(1, self.broker.feeds.feed(topic).head - behind),
                 filter=f'attributes.parity = "{parity}"' if parity else "",
             )
-            self.broker.call("delete_messages", request)
+            self.broker.call("DeleteMessages", request)
 
     @rule(topic=NAMES)
     def make_again(self, topic: str) -> None:
-        """A topic that is deleted takes its routers along."""
+        """Delete a topic with its routers, and create it again."""
         if topic in self.broker.engine.registry.topics:
-            self.broker.call("delete_topic", pubsub.DeleteTopicRequest(topic=topic))
+            self.broker.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=topic))
             self.put(topic, 3, 0, rejects=False)
 
     @rule(seconds=st.sampled_from([0.2, 0.6]))
@@ -103,7 +104,7 @@ class Restarts(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Everything is what it was."""
+        """Restart the broker, and check that its state is unchanged."""
         self.let_routers_try()
         answers, routers = self.answers(), self.routers()
         heads = {topic: feed.head_seq for topic, feed in self.all_feeds().items()}
@@ -115,13 +116,13 @@ class Restarts(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """The same, but for numbers that are left out, which may be told as part of a gap."""
+        """Check the same after a crash. Skipped numbers may be reported as part of a gap."""
         self.let_routers_try()
         answers, routers = self.answers(), self.routers()
         assert self.broker.storage is not None
         self.broker.storage.flush()
         old, new = (self.folder / str(self.lives + life) for life in (0, 1))
-        shutil.copytree(old, new)
+        copy_running(old, new)
         self.broker.close()
         self.lives += 1
         self.broker = self.begin()
@@ -137,19 +138,22 @@ class Restarts(RuleBasedStateMachine):
         ]
 
     def let_routers_try(self) -> None:
-        """As the next broker does at once: one that waits may have a gap to tell."""
+        """Let waiting routers retry, as the next broker does at once.
+
+        They may have a gap to report.
+        """
         self.advance(RETRY)
 
     def all_feeds(self) -> dict[str, feeds.Feed]:
         request = feeds.ListFeedsRequest(project=PROJECT)
-        return {feed.topic: feed for feed in self.broker.call("list_feeds", request).feeds}
+        return {feed.topic: feed for feed in self.broker.call("ListFeeds", request).feeds}
 
     def routers(self) -> list[feeds.Router]:
         request = feeds.ListRoutersRequest(project=PROJECT)
-        return list(self.broker.call("list_routers", request).routers)
+        return list(self.broker.call("ListRouters", request).routers)
 
     def answers(self) -> dict[tuple[str, int], Answer]:
-        """What a reader at each number gets, by topic and number."""
+        """Return the result for a reader at each number, by topic and number."""
         found = {}
         self.epochs = {topic: feed.epoch for topic, feed in self.all_feeds().items()}
         for topic in self.epochs:

@@ -1,4 +1,4 @@
-"""Tokens: what was encoded comes back, and nothing else is taken."""
+"""Resume tokens: encoding and decoding, and refusal of any other text."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.feeds import resume_token
-from protocol.errors import InvalidArgument
+from pullstream_emulator.feeds import resume_token
+from pullstream_protocol.errors import InvalidArgument
 
 PLACES = st.dictionaries(
     st.text(max_size=20),
@@ -24,14 +24,14 @@ def test_positions_come_back_as_they_were(places: dict[str, tuple[int, int]]) ->
     entries = (resume_token.entry(name, *place) for name, place in places.items())
     token = resume_token.encode(entries)
     assert resume_token.decode(token) == places
-    # It may stand in a header or in a line of an event stream.
+    # It must fit into a header and into a line of an event stream.
     assert token.isascii()
     assert token.isprintable()
     assert " " not in token
 
 
 def test_a_token_is_json_in_base64() -> None:
-    """Though its parts are encoded one by one."""
+    """The encoder encodes its parts separately."""
     entries = [resume_token.entry(name, 7, 1) for name in ("a", "ab", "abc", "ä")]
     text = base64.urlsafe_b64decode(resume_token.encode(entries))
     assert json.loads(text) == {"a": [7, 1], "ab": [7, 1], "abc": [7, 1], "ä": [7, 1]}

@@ -1,4 +1,4 @@
-"""Which routers may be: one into each topic, no cycle unless it is asked for."""
+"""Allowed routers: one into each topic, and no cycle without permission."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.feeds.route_graph import RouteGraph
-from protocol.errors import FailedPrecondition, InvalidArgument
+from pullstream_emulator.feeds.route_graph import RouteGraph
+from pullstream_protocol.errors import FailedPrecondition, InvalidArgument
 
 
 @dataclass
@@ -39,7 +39,7 @@ def test_a_topic_and_itself_are_no_ends() -> None:
 
 
 def test_a_second_router_into_a_topic_is_refused() -> None:
-    """Unless it takes the place of the first."""
+    """A router that replaces the first one is accepted."""
     graph = graph_of(Edge("first", "a", "c"))
     with pytest.raises(FailedPrecondition, match="router first, from a") as refused:
         graph.check("b", "c", allow_cycle=True)
@@ -48,7 +48,7 @@ def test_a_second_router_into_a_topic_is_refused() -> None:
 
 
 def test_a_cycle_is_refused_with_the_way_around() -> None:
-    """From the destination over all between back to it."""
+    """The path leads from the destination over all topics in between back to it."""
     graph = graph_of(*chain("a", "b", "c", "d"), Edge("side", "b", "x"))
     with pytest.raises(FailedPrecondition, match="a -> b -> c -> d -> a") as refused:
         graph.check("d", "a", allow_cycle=False)
@@ -59,19 +59,19 @@ def test_a_cycle_is_refused_with_the_way_around() -> None:
 
 
 def test_a_router_that_is_replaced_closes_no_cycle() -> None:
-    """What is about to leave is no part of a way."""
+    """Its old route does not count."""
     graph = graph_of(*chain("a", "b", "c"))
     graph.check("c", "a", allow_cycle=False, without="a-b")
 
 
 def test_a_cycle_elsewhere_upstream_is_no_obstacle() -> None:
-    """Nor does the walk run around it for ever."""
+    """The search does not follow that cycle for ever."""
     graph = graph_of(*chain("a", "b", "a"), Edge("out", "b", "c"))
     graph.check("c", "d", allow_cycle=False)
 
 
 def test_exactly_the_routers_of_a_cycle_know_of_it() -> None:
-    """Until one of them is removed."""
+    """They know of it until one of them is removed."""
     edges = [*chain("a", "b", "c", "a"), Edge("out", "b", "x"), Edge("on", "x", "y")]
     graph = graph_of(*edges)
     assert [edge.is_on_cycle for edge in edges] == [True, True, True, False, False]
@@ -82,7 +82,7 @@ def test_exactly_the_routers_of_a_cycle_know_of_it() -> None:
 
 
 def test_routers_are_found_by_their_topics() -> None:
-    """By source, by destination, by either."""
+    """The search is by source, by destination, or by either."""
     first, second, third = (
         chain("a", "b", "c")[0],
         Edge("second", "a", "x"),
@@ -102,7 +102,7 @@ TOPICS = st.sampled_from("abcdef")
 
 @given(st.lists(st.tuples(TOPICS, TOPICS, st.booleans()), max_size=20))
 def test_without_permission_there_is_never_a_cycle(puts: list[tuple[str, str, bool]]) -> None:
-    """Whatever is asked for; and `is_on_cycle` is what a search finds."""
+    """Random changes never create a cycle, and `is_on_cycle` agrees with a search."""
     graph: RouteGraph[Edge] = RouteGraph()
     edges: list[Edge] = []
     for number, (source, dest, allow) in enumerate(puts):
@@ -123,7 +123,7 @@ def test_without_permission_there_is_never_a_cycle(puts: list[tuple[str, str, bo
 
 
 def leads_back(edge: Edge, edges: list[Edge]) -> bool:
-    """Whether the destination's copies come to the source."""
+    """Return whether copies from the destination reach the source."""
     reached = {edge.dest}
     while True:
         more = {other.dest for other in edges if other.source in reached} - reached

@@ -1,4 +1,4 @@
-"""Routers against a model: whatever happens, copies are in order, once, and no loss is silent."""
+"""Model test of routers: copies are in order and unique, and every loss is reported."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from emulator.broker import Broker
-from protocol.clock import ManualClock
-from protocol.errors import FailedPrecondition
-from protocol.messages import feeds_pb2 as feeds
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_emulator.broker import Broker
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import FailedPrecondition
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 GAP = -1
-# What was not sent to the source.
+# Marks a record that was not appended to the source.
 OTHER = -2
 
 SOURCE = "projects/p/topics/source"
-# Of the source; and of the first destination, to see a chain.
+# The destinations with their sources. The third one is fed by the first, as a chain.
 DESTS = {"first": SOURCE, "second": SOURCE, "third": "projects/p/topics/first"}
 
 
@@ -28,15 +28,15 @@ def topic(name: str) -> str:
 
 
 class Routing(RuleBasedStateMachine):
-    """A source, two destinations, and one behind the first; each with its own limits."""
+    """A source, two destinations, and one after the first. Each has its own limits."""
 
     @initialize(dest_caps=st.lists(st.integers(1, 6), min_size=3, max_size=3))
     def begin(self, dest_caps: list[int]) -> None:
         self.clock = ManualClock()
         self.broker = Broker(self.clock)
         self.sent = 0
-        # What a reader of each destination has got, with GAP where it was told of one. Of what was
-        # sent to the source it begins with none, 0.
+        # The records that a reader of each destination has received, with GAP for each gap. The
+        # list starts with 0, no record of the source.
         self.got: dict[str, list[int]] = {name: [0] for name in DESTS}
         self.at = dict.fromkeys(DESTS, 0)
         self.put("source", 5, rejects=False)
@@ -45,12 +45,12 @@ class Routing(RuleBasedStateMachine):
             router = feeds.Router(
                 name=f"projects/p/routers/to-{name}", source=DESTS[name], dest=topic(name)
             )
-            self.broker.call("put_router", feeds.PutRouterRequest(router=router))
+            self.broker.call("PutRouter", feeds.PutRouterRequest(router=router))
 
     def put(self, name: str, cap: int, *, rejects: bool) -> None:
         config = feeds.FeedConfig(cap_records=cap, discard=feeds.REJECT if rejects else feeds.OLD)
         request = feeds.PutFeedRequest(topic=topic(name), config=config)
-        self.broker.call("put_feed", request)
+        self.broker.call("PutFeed", request)
 
     @rule(count=st.integers(1, 8))
     def append(self, count: int) -> None:
@@ -59,16 +59,16 @@ class Routing(RuleBasedStateMachine):
             self.sent += 1
             messages.append(pubsub.PubsubMessage(data=str(self.sent).encode()))
         request = feeds.AppendRequest(topic=SOURCE, messages=messages)
-        self.broker.call("append", request)
+        self.broker.call("Append", request)
 
     @rule(name=st.sampled_from(sorted(DESTS)), cap=st.integers(1, 8), rejects=st.booleans())
     def configure(self, name: str, cap: int, rejects: bool) -> None:
-        """More room, less, or another policy."""
+        """Change the limits or the policy of a topic."""
         self.put(name, cap, rejects=rejects)
 
     @rule(name=st.sampled_from(sorted(DESTS)), limit=st.integers(1, 10))
     def read(self, name: str, limit: int) -> None:
-        """A reader takes what there is, and what it has is deleted to make room."""
+        """Read all available records, and delete them to make room."""
         position = feeds.Position(after_seq=self.at[name])
         request = feeds.ReadRequest(topic=topic(name), start=position, max_messages=limit)
         answer = self.broker.feeds.read(request)
@@ -84,15 +84,15 @@ class Routing(RuleBasedStateMachine):
         self.at[name] = answer.next_seq
         done = answer.next_seq
         if name == "first":
-            # What is deleted on purpose is not copied, and nobody is told.
+            # Records that were deleted on purpose are not copied, and are no gap.
             done = min(done, self.router("third").position)
         if done:
             delete = feeds.DeleteMessagesRequest(topic=topic(name), before_seq=done + 1)
-            self.broker.call("delete_messages", delete)
+            self.broker.call("DeleteMessages", delete)
 
     def router(self, name: str) -> feeds.Router:
         state = self.broker.call(
-            "get_router", feeds.GetRouterRequest(name=f"projects/p/routers/to-{name}")
+            "GetRouter", feeds.GetRouterRequest(name=f"projects/p/routers/to-{name}")
         )
         assert isinstance(state, feeds.Router)
         return state
@@ -104,10 +104,10 @@ class Routing(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(sorted(DESTS)))
     def publish_into(self, name: str) -> None:
-        """A router may share its destination with publishers, who are refused when it is full."""
+        """Publish to a destination of a router. The publish is refused when the topic is full."""
         message = pubsub.PubsubMessage(data=str(OTHER).encode())
         try:
-            self.broker.call("append", feeds.AppendRequest(topic=topic(name), messages=[message]))
+            self.broker.call("Append", feeds.AppendRequest(topic=topic(name), messages=[message]))
         except FailedPrecondition:
             return
 
@@ -120,7 +120,7 @@ class Routing(RuleBasedStateMachine):
                 assert GAP in (before, after) or after == before + 1, (name, got)
 
     def teardown(self) -> None:
-        """With room everywhere each reader comes to the end."""
+        """Check that each reader reaches the end when all topics have room."""
         if not hasattr(self, "broker"):
             return
         for name in DESTS:

@@ -1,4 +1,4 @@
-"""Routers in a broker without a wire: turns, sharing, and what they do not accept."""
+"""Routers in a broker without a network: turns, sharing, and refused settings."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from typing import Any
 
 import pytest
 
-from emulator.broker import Broker
-from emulator.engine import Consumer, Record
-from emulator.feeds import routers
-from emulator.feeds.copying import HOPS
-from emulator.feeds.forwarding import MESSAGES_PER_TURN, RETRY
-from protocol.clock import ManualClock
-from protocol.errors import FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted
-from protocol.messages import feeds_pb2 as feeds
-from protocol.messages import pubsub_pb2 as pubsub
-from protocol.messages import schema_pb2 as schema
+from pullstream_emulator.broker import Broker, ServerHooks
+from pullstream_emulator.engine import Consumer, Record
+from pullstream_emulator.feeds import routers
+from pullstream_emulator.feeds.forwarder import MESSAGES_PER_TURN, RETRY
+from pullstream_emulator.feeds.record_copies import HOPS
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import (
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+)
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.messages import schema_pb2 as schema
 
 PROJECT = "projects/p"
 SOURCE = f"{PROJECT}/topics/source"
@@ -29,7 +34,7 @@ def topic(name: str) -> str:
 @pytest.fixture
 def broker() -> Broker:
     broker = Broker(ManualClock())
-    broker.call("put_feed", feeds.PutFeedRequest(topic=SOURCE))
+    broker.call("PutFeed", feeds.PutFeedRequest(topic=SOURCE))
     return broker
 
 
@@ -37,21 +42,21 @@ def route(broker: Broker, source: str, dest: str, **config: Any) -> feeds.Router
     name = f"{PROJECT}/routers/{source}-to-{dest}"
     config = {"name": name, **config}
     router = feeds.Router(source=topic(source), dest=topic(dest), **config)
-    made = broker.call("put_router", feeds.PutRouterRequest(router=router))
+    made = broker.call("PutRouter", feeds.PutRouterRequest(router=router))
     assert isinstance(made, feeds.Router)
     return made
 
 
 def state(broker: Broker, source: str, dest: str) -> feeds.Router:
     request = feeds.GetRouterRequest(name=f"{PROJECT}/routers/{source}-to-{dest}")
-    found = broker.call("get_router", request)
+    found = broker.call("GetRouter", request)
     assert isinstance(found, feeds.Router)
     return found
 
 
 def append(broker: Broker, *data: str, to: str = SOURCE, **attributes: str) -> None:
     messages = [pubsub.PubsubMessage(data=d.encode(), attributes=attributes) for d in data]
-    broker.call("append", feeds.AppendRequest(topic=to, messages=messages))
+    broker.call("Append", feeds.AppendRequest(topic=to, messages=messages))
 
 
 def messages_in(broker: Broker, dest: str) -> list[pubsub.PubsubMessage]:
@@ -66,12 +71,12 @@ def data_in(broker: Broker, dest: str) -> list[str]:
 
 
 def test_one_turn_copies_so_much_and_then_others_have_theirs(broker: Broker) -> None:
-    """The owner is asked to go on; who has not had his turn loses nothing by it."""
+    """The router asks its owner for another turn. Routers that wait for their turn lose nothing."""
     dests = [f"dest-{number}" for number in range(MESSAGES_PER_TURN // 1000 + 2)]
     asked: list[None] = []
-    broker.dependents.routers.on_more = lambda: asked.append(None)
+    broker.hooks = ServerHooks(more_to_forward=lambda: asked.append(None))
     broker.call(
-        "put_feed", feeds.PutFeedRequest(topic=SOURCE, config=feeds.FeedConfig(cap_records=1))
+        "PutFeed", feeds.PutFeedRequest(topic=SOURCE, config=feeds.FeedConfig(cap_records=1))
     )
     for dest in dests:
         route(broker, "source", dest)
@@ -79,7 +84,7 @@ def test_one_turn_copies_so_much_and_then_others_have_theirs(broker: Broker) -> 
     done = [state(broker, "source", dest).forwarded for dest in dests]
     assert done == [1000] * (len(dests) - 2) + [0, 0]
     assert len(asked) == 1
-    # Nor is a turn begun before that, whatever comes in: it would hold up the call.
+    # No further turn begins in the meantime, because it would delay the append call.
     append(broker, "one more")
     assert [state(broker, "source", dest).forwarded for dest in dests] == done
     assert len(asked) == 1
@@ -90,7 +95,7 @@ def test_one_turn_copies_so_much_and_then_others_have_theirs(broker: Broker) -> 
 
 
 def test_a_large_append_is_copied_by_one_router_a_turn(broker: Broker) -> None:
-    """Its messages count, though they are not read again."""
+    """Its messages count towards the turn, although they are not read again."""
     for dest in ("one", "two"):
         route(broker, "source", dest)
     append(broker, *["x"] * MESSAGES_PER_TURN)
@@ -100,19 +105,19 @@ def test_a_large_append_is_copied_by_one_router_a_turn(broker: Broker) -> None:
 
 
 def test_a_long_chain_takes_one_append(broker: Broker) -> None:
-    """However long: no copy is made within another's."""
+    """Copies are not nested, so the length of the chain does not matter."""
     names = ["source", *(f"link-{number}" for number in range(300))]
     for source, dest in itertools.pairwise(names):
-        broker.call("put_feed", feeds.PutFeedRequest(topic=topic(dest)))
+        broker.call("PutFeed", feeds.PutFeedRequest(topic=topic(dest)))
         route(broker, source, dest)
     append(broker, "all the way")
     assert data_in(broker, names[-1]) == ["all the way"]
 
 
 def test_a_full_destination_is_tried_again_by_time(broker: Broker) -> None:
-    """Also when nobody says that there is room: a broker has it when others acknowledge."""
+    """The router needs a timer, because acknowledgements may make room without a signal."""
     config = feeds.FeedConfig(cap_records=1, discard=feeds.REJECT)
-    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("dest"), config=config))
+    broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("dest"), config=config))
     route(broker, "source", "dest")
     append(broker, "1", "2")
     due = broker.engine.next_due()
@@ -128,9 +133,9 @@ def test_a_full_destination_is_tried_again_by_time(broker: Broker) -> None:
 def test_what_a_full_destination_does_not_take_is_not_copied_in_vain(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten times a second, for each router that waits."""
+    """Otherwise each waiting router would copy it ten times a second."""
     config = feeds.FeedConfig(cap_records=1, discard=feeds.REJECT)
-    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("dest"), config=config))
+    broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("dest"), config=config))
     route(broker, "source", "dest")
     append(broker, *map(str, range(1000)))
     decoded: list[int] = []
@@ -146,25 +151,25 @@ def test_what_a_full_destination_does_not_take_is_not_copied_in_vain(
         broker.engine.advance()
     assert decoded == [2, 2, 2]
     monkeypatch.undo()
-    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("dest")))
+    broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("dest")))
     assert data_in(broker, "dest") == [str(number) for number in range(1000)]
 
 
-# ---- what is lost --------------------------------------------------------------------------------
+# ---- losses --------------------------------------------------------------------------------------
 
 
 def test_a_gap_behind_what_was_deleted_on_purpose_is_passed_on(broker: Broker) -> None:
-    """And so is what comes behind it."""
+    """The records after it are also forwarded."""
     caps = feeds.FeedConfig(cap_records=2, discard=feeds.REJECT)
-    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("dest"), config=caps))
+    broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("dest"), config=caps))
     route(broker, "source", "dest")
     source = broker.feeds.feed(SOURCE)
     append(broker, "1", "2", "3", "4")
     source.lose(2)
     append(broker, "7")
-    # The router waits behind 2.
+    # The router waits after record 2.
     source.delete([3, 4])
-    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("dest")))
+    broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("dest")))
     dest = broker.feeds.feed(topic("dest"))
     assert [record.seq for record in dest.records()] == [1, 2, 5]
     gap = dest.gap(2)
@@ -172,13 +177,13 @@ def test_a_gap_behind_what_was_deleted_on_purpose_is_passed_on(broker: Broker) -
     assert (gap.from_seq, gap.to_seq, gap.reason) == (3, 4, feeds.SOURCE_TRIM)
 
 
-# ---- topics that come and go ---------------------------------------------------------------------
+# ---- creation and deletion of topics -------------------------------------------------------------
 
 
 def test_a_router_goes_with_a_destination_that_was_no_feed_yet(broker: Broker) -> None:
-    broker.call("create_topic", pubsub.Topic(name=topic("dest")))
+    broker.call("CreateTopic", pubsub.Topic(name=topic("dest")))
     route(broker, "source", "dest")
-    broker.call("delete_topic", pubsub.DeleteTopicRequest(topic=topic("dest")))
+    broker.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=topic("dest")))
     with pytest.raises(NotFound):
         state(broker, "source", "dest")
     append(broker, "x")
@@ -186,9 +191,9 @@ def test_a_router_goes_with_a_destination_that_was_no_feed_yet(broker: Broker) -
 
 
 def test_a_refused_append_to_a_destination_leaves_its_router() -> None:
-    """It makes no topic, and so deletes none."""
+    """It creates no topic, and so deletes none."""
     broker = Broker(ManualClock(), max_bytes=1000)
-    broker.call("put_feed", feeds.PutFeedRequest(topic=SOURCE))
+    broker.call("PutFeed", feeds.PutFeedRequest(topic=SOURCE))
     route(broker, "source", "dest")
     with pytest.raises(ResourceExhausted):
         append(broker, "x" * 2000, to=topic("dest"))
@@ -200,7 +205,7 @@ def test_a_refused_append_to_a_destination_leaves_its_router() -> None:
 
 
 def test_equal_copies_are_the_same_bytes(broker: Broker) -> None:
-    """As long as destinations are fed by the source alone, and give the same numbers."""
+    """This holds if destinations have no other publishers and assign the same numbers."""
     for dest in ("one", "two", "three"):
         route(broker, "source", dest)
     append(broker, "first", to=topic("three"))
@@ -215,12 +220,12 @@ def _last(broker: Broker, dest: str) -> list[bytes]:
 
 
 def test_a_copy_has_everything_of_its_original_but_number_and_time(broker: Broker) -> None:
-    """Data, attributes and ordering key."""
+    """The copy has the same data, attributes and ordering key."""
     route(broker, "source", "dest")
     append(broker, "elsewhere", to=topic("dest"))
     broker.clock.advance(5)
     original = pubsub.PubsubMessage(data=b"\x00", attributes={"a": "b"}, ordering_key="key")
-    broker.call("append", feeds.AppendRequest(topic=SOURCE, messages=[original]))
+    broker.call("Append", feeds.AppendRequest(topic=SOURCE, messages=[original]))
     copy = messages_in(broker, "dest")[-1]
     assert copy.message_id == "2"
     assert copy.publish_time.seconds == int(broker.clock.now())
@@ -228,13 +233,13 @@ def test_a_copy_has_everything_of_its_original_but_number_and_time(broker: Broke
 
 
 def test_subscriptions_of_a_destination_get_copies(broker: Broker) -> None:
-    """Those that their own filters let pass."""
-    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("dest")))
+    """They receive the copies that match their own filters."""
+    broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("dest")))
     for name, pattern in {"one": 'attributes.k = "v"', "two": "attributes:k", "all": ""}.items():
         subscription = pubsub.Subscription(
             name=f"{PROJECT}/subscriptions/{name}", topic=topic("dest"), filter=pattern
         )
-        broker.call("create_subscription", subscription)
+        broker.call("CreateSubscription", subscription)
     route(broker, "source", "dest")
     append(broker, "yes", k="v")
     append(broker, "no")
@@ -249,8 +254,8 @@ def taken(broker: Broker, subscription: str) -> list[bytes]:
 
 
 def test_hops_are_counted_on_a_cycle_only(broker: Broker) -> None:
-    """What leaves the cycle does not tell, and a publisher cannot end it early by nonsense."""
-    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("back")))
+    """Copies outside the cycle have no count. Publishers cannot end a cycle with a forged count."""
+    broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("back")))
     route(broker, "source", "back")
     route(broker, "back", "source", allow_cycle=True)
     route(broker, "back", "out")
@@ -264,10 +269,10 @@ def test_hops_are_counted_on_a_cycle_only(broker: Broker) -> None:
 
 
 def test_a_destination_with_a_schema_is_refused(broker: Broker) -> None:
-    """And one that is given a schema later is waited for."""
+    """A router waits for a destination that gets a schema later."""
     avro = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
     made = broker.call(
-        "create_schema",
+        "CreateSchema",
         schema.CreateSchemaRequest(
             parent=PROJECT,
             schema_id="numbers",
@@ -277,7 +282,7 @@ def test_a_destination_with_a_schema_is_refused(broker: Broker) -> None:
     checked = pubsub.Topic(name=topic("checked"))
     checked.schema_settings.schema = made.name
     checked.schema_settings.encoding = schema.JSON
-    broker.call("create_topic", checked)
+    broker.call("CreateTopic", checked)
     with pytest.raises(FailedPrecondition, match="has a schema") as refused:
         route(broker, "source", "checked")
     assert refused.value.reason == "ROUTER_DEST_HAS_SCHEMA"
@@ -287,18 +292,18 @@ def test_a_destination_with_a_schema_is_refused(broker: Broker) -> None:
     change = pubsub.UpdateTopicRequest(topic=checked)
     change.topic.name = topic("dest")
     change.update_mask.paths.append("schema_settings")
-    broker.call("update_topic", change)
+    broker.call("UpdateTopic", change)
     append(broker, "not a record")
     assert data_in(broker, "dest") == ["1"]
     change.topic.ClearField("schema_settings")
-    broker.call("update_topic", change)
+    broker.call("UpdateTopic", change)
     broker.clock.advance(RETRY)
     broker.engine.advance()
     assert data_in(broker, "dest") == ["1", "not a record"]
 
 
 def test_other_ends_make_another_router(broker: Broker) -> None:
-    """It begins at the head of its source, and the old ends are free."""
+    """It begins at the head of its source. The old source and destination are free."""
     route(broker, "source", "first", name=f"{PROJECT}/routers/moves")
     append(broker, "1")
     moved = route(broker, "source", "second", name=f"{PROJECT}/routers/moves")
@@ -309,23 +314,23 @@ def test_other_ends_make_another_router(broker: Broker) -> None:
 
 
 def test_a_refused_change_changes_nothing(broker: Broker) -> None:
-    """A router that would close a cycle in its new place stays where it is."""
-    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("middle")))
-    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("other")))
+    """A router that would close a cycle after the change keeps its old settings."""
+    broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("middle")))
+    broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("other")))
     route(broker, "source", "middle")
     before = route(broker, "other", "end", name=f"{PROJECT}/routers/stays")
     with pytest.raises(FailedPrecondition, match="cycle"):
         route(broker, "middle", "source", name=f"{PROJECT}/routers/stays")
     with pytest.raises(InvalidArgument, match="filter"):
         route(broker, "other", "end", name=f"{PROJECT}/routers/stays", filter="x" * 257)
-    found = broker.call("get_router", feeds.GetRouterRequest(name=before.name))
+    found = broker.call("GetRouter", feeds.GetRouterRequest(name=before.name))
     before.created = False
     assert found == before
 
 
 def test_leave_for_a_cycle_cannot_be_taken_back_while_there_is_one(broker: Broker) -> None:
-    """To put the settings that it has is fine."""
-    broker.call("put_feed", feeds.PutFeedRequest(topic=topic("back")))
+    """Setting the present values again is allowed."""
+    broker.call("PutFeed", feeds.PutFeedRequest(topic=topic("back")))
     route(broker, "source", "back")
     route(broker, "back", "source", allow_cycle=True)
     route(broker, "source", "back", filter='attributes.a = "b"')
@@ -334,7 +339,7 @@ def test_leave_for_a_cycle_cannot_be_taken_back_while_there_is_one(broker: Broke
 
 
 def test_there_is_a_limit_of_routers(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each project; what there is can still be changed."""
+    """The limit is per project. Existing routers can still be changed."""
     monkeypatch.setattr(routers, "MAX_ROUTERS", 2)
     route(broker, "source", "one")
     route(broker, "source", "two")

@@ -1,11 +1,11 @@
-"""How much one answer holds, and what of each record."""
+"""Selection of records for one answer, and of their fields."""
 
 from __future__ import annotations
 
 import pytest
 
-from emulator.feeds.selection import Limits
-from protocol.errors import InvalidArgument
+from pullstream_emulator.feeds.selection import Limits
+from pullstream_protocol.errors import InvalidArgument
 from tests.emulator.feeds.driver import Driver, seqs
 
 
@@ -38,7 +38,7 @@ def test_negative_limits_are_refused() -> None:
 
 @pytest.mark.parametrize("selection", [{}, {"filter": "attributes:tag"}])
 def test_one_record_is_given_whatever_its_size(driver: Driver, selection: dict[str, str]) -> None:
-    """Also where records are looked into."""
+    """This also holds if the records must be parsed."""
     driver.append("x" * 100, "y" * 100, tag="t")
     response = driver.read(0, max_bytes=1, **selection)
     assert (seqs(response.messages), response.next_seq) == ([1], 1)
@@ -47,7 +47,7 @@ def test_one_record_is_given_whatever_its_size(driver: Driver, selection: dict[s
 
 
 def test_a_full_answer_ends_with_the_record_before_the_next_one_wanted(driver: Driver) -> None:
-    """So that what is not wanted is not looked at again."""
+    """So the unwanted records are not examined again."""
     for number in range(6):
         driver.append("x", tag="odd" if number % 2 else "even")
     response = driver.read(0, max_messages=1, filter='attributes.tag = "even"')
@@ -66,3 +66,12 @@ def test_a_filter_that_is_none_is_refused_with_its_fault(driver: Driver) -> None
         driver.read(0, filter="tag = 1")
     with pytest.raises(InvalidArgument, match="filter"):
         driver.read(0, filter="attributes:" + "k" * 256)
+
+
+def test_large_records_are_looked_at_a_few_at_a_time(driver: Driver) -> None:
+    """Parsing copies the data of a record. The answer has the position that was reached."""
+    driver.append(*["x" * 900_000] * 10, tag="a")
+    seen = driver.read(filter='attributes.tag = "b"')
+    assert seen.next_seq == 4
+    assert not seen.caught_up
+    assert driver.read(after=8, filter='attributes.tag = "b"').caught_up

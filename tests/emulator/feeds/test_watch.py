@@ -1,4 +1,4 @@
-"""Watches without a wire: frames, turns, and the phases of a stream."""
+"""Watches without a network: frames, turns, and the phases of a stream."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emulator.feeds.resume_token import decode
-from protocol.errors import Aborted, InvalidArgument, NotFound
-from protocol.messages import feeds_pb2 as feeds
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_emulator.feeds.resume_token import decode
+from pullstream_protocol.errors import Aborted, InvalidArgument, NotFound
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.feeds.driver import PROJECT, TOPIC, Driver, Reader, kinds, seqs
 
 HOT, QUIET = f"{PROJECT}/topics/hot", f"{PROJECT}/topics/quiet"
@@ -25,7 +25,7 @@ def driver() -> Driver:
 
 
 def test_topics_have_one_frame_a_turn(driver: Driver) -> None:
-    """A hot one is not drained before the others are heard."""
+    """A busy topic does not delay the others until it is drained."""
     driver.append(*["x"] * 1000, topic=HOT)
     driver.append("y", topic=QUIET)
     frames = Reader(driver.watch(HOT, QUIET)).take()
@@ -54,7 +54,7 @@ def test_a_session_without_a_stream_is_no_work_for_its_topics(driver: Driver) ->
 
 
 def test_looking_at_much_that_is_not_wanted_is_done_in_pieces(driver: Driver) -> None:
-    """Between them others have their turn; each asks to be called again."""
+    """Other readers have their turn in between. Each piece asks for another call."""
     driver.append(*["x"] * 3500, node="a")
     reader = Reader(driver.watch(exclude_node="a"))
     for _ in range(3):
@@ -76,7 +76,7 @@ def test_a_filter_is_asked_of_each_record(driver: Driver) -> None:
 
 
 def test_a_token_says_where_a_new_session_goes_on(driver: Driver) -> None:
-    """Also after the old one is gone."""
+    """This also works when the old session is gone."""
     driver.append("a", "b")
     token = Reader(driver.watch(max_messages=1)).take()[0].resume_token
     frames = Reader(driver.watch(token=token)).take()
@@ -85,7 +85,10 @@ def test_a_token_says_where_a_new_session_goes_on(driver: Driver) -> None:
 
 
 def test_a_topic_that_only_the_token_knows_has_its_end_told(driver: Driver) -> None:
-    """Deleted while its reader was away and the session forgotten: the others go on."""
+    """It was deleted while its reader was disconnected and the session expired.
+
+    The others continue.
+    """
     driver.append("x", topic=HOT)
     driver.append("y", topic=QUIET)
     token = Reader(driver.watch(HOT, QUIET)).take()[-1].resume_token
@@ -109,7 +112,7 @@ def test_a_token_of_an_old_life_is_told_so(driver: Driver) -> None:
 
 
 def test_a_reader_that_missed_the_news_of_another_life_is_told_again(driver: Driver) -> None:
-    """Its token is still of the old one, so the frame that told it has not arrived."""
+    """Its token is from the former life, so the frame with the report has not arrived."""
     driver.append("a")
     token = Reader(driver.watch()).take()[0].resume_token
     driver.delete_topic()
@@ -122,7 +125,7 @@ def test_a_reader_that_missed_the_news_of_another_life_is_told_again(driver: Dri
 
 
 def test_only_the_position_that_a_reader_came_with_can_be_too_old(driver: Driver) -> None:
-    """What it loses later has its own reason."""
+    """A later loss has its own reason."""
     driver.put(cap_records=1)
     driver.append("a", "b")
     reader = Reader(driver.watch())
@@ -130,7 +133,7 @@ def test_only_the_position_that_a_reader_came_with_can_be_too_old(driver: Driver
     assert (first.reason, first.cause) == (feeds.FROM_SEQ_TOO_OLD, feeds.CAP)
     driver.append("c", "d")
     assert reader.take()[0].gap.reason == feeds.CAP
-    # Nor is it so of one that came in time, and lost something before its first frame.
+    # This also holds for a reader that came in time and lost records before its first frame.
     late = Reader(driver.watch(after=4))
     driver.append("e", "f")
     assert late.take()[0].gap.reason == feeds.CAP
@@ -152,7 +155,7 @@ def test_a_session_ends_its_topic_with_the_life_that_it_has_watched(driver: Driv
 
 
 def test_a_refused_watch_changes_nothing(driver: Driver) -> None:
-    """Not even a topic into a feed."""
+    """It does not even turn a topic into a feed."""
     driver.engine.create_topic(pubsub.Topic(name=QUIET))
     with pytest.raises(InvalidArgument, match="after_seq"):
         driver.watch(QUIET, TOPIC, after=-1)
@@ -189,7 +192,7 @@ def test_a_stream_that_is_not_served_is_woken_for_its_heartbeat_once(driver: Dri
 def test_a_reader_that_takes_nothing_is_given_up(
     driver: Driver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is writing until the next frame is asked for."""
+    """The stream counts as writing until the next frame is requested."""
     caplog.set_level(logging.WARNING, logger="pullstream.emulator")
     driver.append("x")
     reader = Reader(driver.watch())
@@ -204,7 +207,7 @@ def test_a_reader_that_takes_nothing_is_given_up(
     assert (reader.wakes, driver.state().watchers) == (1, 0)
     with pytest.raises(Aborted, match="has taken nothing for 30 s"):
         reader.next()
-    # The session is there still.
+    # The session still exists.
     assert driver.feeds.find(reader.watch.id) is reader.watch
 
 
@@ -241,7 +244,7 @@ def test_another_stream_ends_the_first(driver: Driver) -> None:
     assert kinds(second.take()) == ["messages", "caught_up"]
 
 
-# ---- any life of a reader ------------------------------------------------------------------------
+# ---- random lives of a reader --------------------------------------------------------------------
 
 STEPS = st.lists(
     st.one_of(
@@ -260,7 +263,7 @@ STEPS = st.lists(
 def test_whoever_resumes_with_a_token_gets_each_record_or_is_told(
     steps: list[tuple[str, int]], cap: int
 ) -> None:
-    """In order, whichever of its last tokens it comes back with."""
+    """Records come in order. The reader may resume with any of its last tokens."""
     driver = Driver()
     driver.put(cap_records=cap, ttl_ms=5000)
     watch = driver.watch(max_messages=7)
@@ -272,7 +275,7 @@ def test_whoever_resumes_with_a_token_gets_each_record_or_is_told(
         elif step == "advance":
             driver.advance(number)
         elif step in ("resume", "anew"):
-            # What it was told later counts no more: a session never goes ahead again.
+            # Later reports do not count, because a session does not move ahead of the token.
             told = told[: max(len(told) - number, 1)]
             token, position = told[-1]
             if step == "resume" and token:

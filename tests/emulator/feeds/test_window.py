@@ -1,4 +1,4 @@
-"""The window: places by number, whatever was taken out of them."""
+"""The window of a feed: records by number, after removals at any position."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emulator.engine import Record
-from emulator.feeds.window import Window
+from pullstream_emulator.engine import Record
+from pullstream_emulator.feeds.window import Window
 
 
 def record(seq: int) -> Record:
@@ -31,7 +31,7 @@ STEPS = st.lists(
 def test_it_is_a_sorted_list_of_records(
     steps: list[tuple[str, int]], begin: int, after: int, limit: int
 ) -> None:
-    """Compared with one, after every step."""
+    """The test compares it with a list after every step."""
     window, model, end = Window(begin), list[Record](), begin
     for step, number in steps:
         if step == "append":
@@ -69,7 +69,7 @@ def test_a_slice_in_the_middle_of_a_long_log_copies_only_itself() -> None:
 
 
 def test_what_left_at_the_front_takes_no_room() -> None:
-    """However long the log goes on."""
+    """This holds however long the log becomes."""
     window = Window(1)
     tracemalloc.start()
     try:

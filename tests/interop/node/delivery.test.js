@@ -28,7 +28,7 @@ test('no more messages than the flow control allows are out at a time', async ()
   }
   await receiving(subscription, async next => {
     const held = [await next(), await next(), await next()];
-    // The other nine are at the broker still, for anybody who asks.
+    // The broker still has the other nine for other subscribers.
     const others = await pulled(low, subscription);
     assert.equal(others.length, 9);
     held.forEach(message => message.ack());
@@ -94,7 +94,7 @@ test('deleting the subscription ends its stream', async () => {
   await receiving(subscription, async next => {
     (await next()).ack();
     const failed = assert.rejects(next(), {code: NOT_FOUND});
-    // Not by the subscription itself, which would close its own stream first.
+    // The subscription itself would close its own stream first.
     await low.deleteSubscription({subscription: subscription.name});
     await failed;
   });
@@ -108,8 +108,12 @@ test('exactly-once: an acknowledgement is confirmed, one of a dead id refused', 
 
     await topic.publishMessage({data: Buffer.from('late')});
     const late = await next();
-    // Somebody else has acknowledged it under the client's hands.
-    await low.acknowledge({subscription: subscription.name, ackIds: [late.ackId]});
+    // Another client has returned the message meanwhile.
+    await low.modifyAckDeadline({
+      subscription: subscription.name,
+      ackIds: [late.ackId],
+      ackDeadlineSeconds: 0,
+    });
     await assert.rejects(late.ackWithResponse(), {errorCode: 'INVALID'});
   });
 });
@@ -119,7 +123,7 @@ test('exactly-once: the error names each id that failed', async () => {
   await topic.publishMessage({data: Buffer.from('data')});
   const [{ackId}] = await pulled(low, subscription);
   const request = {subscription: subscription.name, ackIds: [ackId]};
-  await low.acknowledge(request);
+  await low.modifyAckDeadline({...request, ackDeadlineSeconds: 0});
   await assert.rejects(low.acknowledge(request), {
     code: INVALID_ARGUMENT,
     reason: 'EXACTLY_ONCE_ACKID_FAILURE',

@@ -5,7 +5,7 @@ import {after, test} from 'node:test';
 
 import {orders, PATIENCE, receiving} from './world.js';
 
-/** An endpoint that answers each request with 204; `next()` is the body of the next one. */
+/** An endpoint that answers each request with 204. `next()` returns the body of the next request. */
 async function endpoint() {
   const server = createServer(async (request, response) => {
     const chunks = await request.toArray();

@@ -6,14 +6,14 @@ import {NOT_FOUND, orders, pubsub, pulled} from './world.js';
 
 const low = new v1.SubscriberClient(await pubsub.getClientConfig());
 
-/** Publish these one after the other; their order is then known. */
+/** Publish these one after the other, so that their order is known. */
 async function publish(topic, ...texts) {
   for (const text of texts) {
     await topic.publishMessage({data: Buffer.from(text)});
   }
 }
 
-/** Pull and acknowledge all there is; returns the texts. */
+/** Pull and acknowledge all available messages, and return their texts. */
 async function drain(subscription) {
   const got = await pulled(low, subscription);
   if (got.length > 0) {

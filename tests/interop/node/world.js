@@ -1,23 +1,23 @@
-// What every suite here needs: a client of the broker, names of its own, and messages as they come.
+// Shared by the suites: a client of the broker, unique names, and the received messages.
 
 import {once} from 'node:events';
 import {after} from 'node:test';
 import {PubSub} from '@google-cloud/pubsub';
 
-// Longer than anything here takes on a slow machine; it turns a hang into a failure.
+// Longer than any step on a slow machine. A hang becomes a failure.
 export const PATIENCE = 20_000;
 
 export const INVALID_ARGUMENT = 3;
 export const NOT_FOUND = 5;
 export const ALREADY_EXISTS = 6;
 
-// It finds the broker by PUBSUB_EMULATOR_HOST.
+// The client finds the broker by PUBSUB_EMULATOR_HOST.
 export const pubsub = new PubSub({projectId: 'test-project'});
 after(() => pubsub.close());
 
 let made = 0;
 
-/** A topic and a subscription to it, which no other test uses. */
+/** Create a topic and a subscription that no other test uses. */
 export async function orders(subscriptionOptions = {}, topicOptions = {}) {
   const number = ++made;
   const name = `projects/test-project/topics/orders-${number}`;
@@ -35,7 +35,7 @@ export async function receiving(subscription, use) {
   });
   const next = async () => {
     if (arrived.length === 0) {
-      // An error of the stream is thrown from here.
+      // This throws an error of the stream.
       await once(subscription, 'arrived', {signal: AbortSignal.timeout(PATIENCE)});
     }
     return arrived.shift();
@@ -47,7 +47,7 @@ export async function receiving(subscription, use) {
   }
 }
 
-/** What is left in the subscription for one more reader, without waiting for more of it. */
+/** Return the available messages of the subscription, without waiting for more. */
 export async function pulled(client, subscription, maxMessages = 100) {
   const request = {subscription: subscription.name, maxMessages, returnImmediately: true};
   const [response] = await client.pull(request);

@@ -1,12 +1,12 @@
-"""The index: who is subscribed to which key, and to whole channels."""
+"""The index of subscribers by key and by channel."""
 
 from __future__ import annotations
 
-from protocol.channels.index import Index
+from pullstream_protocol.channels.index import Index
 
 
 def test_a_key_has_its_subscribers_and_those_of_its_channel() -> None:
-    """Each once, those of the key first."""
+    """Each subscriber is returned once, those of the key first."""
     index: Index[str] = Index()
     index.add("one", ("c", "a"))
     index.add("two", ("c", None))
@@ -31,7 +31,7 @@ def test_adding_twice_and_removing_what_is_not_there_change_nothing() -> None:
 
 
 def test_nothing_is_left_of_what_is_empty() -> None:
-    """Neither the key nor the channel."""
+    """The entries for the key and the channel are removed."""
     index: Index[str] = Index()
     for interest in (("c", "a"), ("c", None), ("d", "a")):
         index.add("one", interest)

@@ -1,4 +1,4 @@
-"""The mailbox: what is kept, what is dropped, and that it is told exactly."""
+"""The mailbox: kept messages, dropped messages, and exact reports of drops."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.channels import ChannelLimits
-from protocol.channels.item import Item
-from protocol.channels.mailbox import Mailbox
-from protocol.messages import channels_pb2 as channels
+from pullstream_protocol.channels import ChannelLimits
+from pullstream_protocol.channels.mailbox import Mailbox
+from pullstream_protocol.channels.mailbox_entry import EncodedEntry
+from pullstream_protocol.messages import channels_pb2 as channels
 
 ALL = 10_000
 
 
-def item(seq: int, key: str = "a", size: int = 10) -> Item:
-    return Item.of_message(seq, "c", key, b"\x0a" + bytes([size]) + b"x" * size)
+def item(seq: int, key: str = "a", size: int = 10) -> EncodedEntry:
+    return EncodedEntry.of_message(seq, "c", key, b"\x0a" + bytes([size]) + b"x" * size)
 
 
 def told(mailbox: Mailbox, max_items: int = ALL, max_bytes: int = 10**9) -> list[tuple[int, int]]:
-    """Number and count of drops of each item of a reply; 0 for a message."""
+    """Return number and count of drops of each item of a reply. The count of a message is 0."""
     parse = channels.PollResponse.Item.FromString
     items = [parse(each) for each in mailbox.next_items(max_items, max_bytes)]
     return [(each.seq, each.dropped) for each in items]
@@ -35,7 +35,7 @@ def filled(seqs: Sequence[int], **limits: int) -> Mailbox:
 
 
 def test_what_is_acknowledged_goes() -> None:
-    """And nothing else does, though it was sent."""
+    """A message that is sent but not acknowledged stays."""
     mailbox = filled([1, 3, 5])
     assert told(mailbox) == [(1, 0), (3, 0), (5, 0)]
     mailbox.acknowledge(3)
@@ -53,7 +53,7 @@ def test_the_oldest_are_dropped_and_told_of_until_that_is_acknowledged() -> None
 
 
 def test_what_was_sent_and_then_dropped_is_not_told_to_who_has_it() -> None:
-    """It is told to whom the reply did not reach."""
+    """It is reported only if the reply did not reach the reader."""
     mailbox = filled([1, 2], mailbox_items=2)
     assert told(mailbox) == [(1, 0), (2, 0)]
     mailbox.add(item(3))
@@ -77,12 +77,12 @@ def test_a_reply_has_one_item_at_least() -> None:
 
 
 def test_of_each_key_the_newest_may_be_all_that_is_kept() -> None:
-    """In the order of publishing; a failure is no message of its key."""
+    """They keep the order of publishing. A failure does not count as a message of its key."""
     mailbox = filled([])
     mailbox.keep_newest_only()
     for seq, key in enumerate("abac", start=1):
         mailbox.add(item(seq, key))
-    mailbox.add(Item.of_failure(5, "c", "a", "over"))
+    mailbox.add(EncodedEntry.of_failure(5, "c", "a", "over"))
     assert told(mailbox) == [(2, 0), (3, 0), (4, 0), (5, 0)]
     mailbox.acknowledge(3)
     assert told(mailbox) == [(4, 0), (5, 0)]
@@ -99,8 +99,10 @@ def test_what_was_there_before_is_thinned_out_too() -> None:
 @pytest.mark.parametrize("newest_only", [False, True])
 @given(steps=st.lists(st.sampled_from(["add", "send", "lose", "acknowledge"]), max_size=40))
 def test_a_reader_accounts_for_every_message(newest_only: bool, steps: list[str]) -> None:
-    """What it has, and what it was told was dropped, are all there was; with one of each key kept
-    none is dropped that has no newer one."""
+    """Every message is either received or reported as dropped.
+
+    With one kept message per key, a dropped message always has a newer one of its key.
+    """
     mailbox = Mailbox(ChannelLimits(mailbox_items=3))
     if newest_only:
         mailbox.keep_newest_only()
@@ -111,7 +113,7 @@ def test_a_reader_accounts_for_every_message(newest_only: bool, steps: list[str]
             added += 1
             mailbox.add(item(added, key="a" if newest_only else str(added)))
         elif step == "send":
-            # A poll says what has come by the earlier ones.
+            # A poll acknowledges the messages of the earlier ones.
             mailbox.acknowledge(processed)
             for seq, count in told(mailbox):
                 if seq > processed:

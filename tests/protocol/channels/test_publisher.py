@@ -1,35 +1,34 @@
-"""ChannelPublisher: any thread publishes, and time passes by its clock."""
+"""ChannelPublisher: publishing from any thread, and timers on its clock."""
 
 from __future__ import annotations
 
 import threading
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
 
-from protocol.channels import ChannelPublisher
-from protocol.clock import ManualClock
-from protocol.errors import FailedPrecondition, InvalidArgument, Unavailable
-from protocol.messages import channels_pb2 as channels
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.channels import ChannelPublisher
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, Unavailable
+from pullstream_protocol.messages import channels_pb2 as channels
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 
 def subscribe(publisher: ChannelPublisher, key: str | None = None) -> None:
     request = channels.CommandsRequest(subscriber_id="one", batch_no=1, replace=True)
     request.commands.add(channel="c", key=key, subscribe=True)
-    publisher.commands(request)
+    publisher._core.commands(request)
 
 
 def items(publisher: ChannelPublisher) -> list[channels.PollResponse.Item]:
-    poll = publisher.begin_poll(channels.PollRequest(subscriber_id="one"), lambda poll: None)
-    encoded = publisher.finish_poll(poll).SerializeToString()
+    poll = publisher._core.begin_poll(channels.PollRequest(subscriber_id="one"), lambda poll: None)
+    encoded = publisher._core.finish_poll(poll).SerializeToString()
     return list(channels.PollResponse.FromString(encoded).items)
 
 
 def test_threads_may_publish_beside_each_other() -> None:
-    """Each message has a number of its own."""
+    """Each message has its own number."""
     publisher = ChannelPublisher()
     subscribe(publisher)
 
@@ -45,32 +44,8 @@ def test_threads_may_publish_beside_each_other() -> None:
     assert [item.seq for item in items(publisher)] == list(range(1, 801))
 
 
-def test_a_subscriber_that_waits_takes_little() -> None:
-    """Beside its call less than 1.25 KiB, also when it has had a message."""
-    publisher, count = ChannelPublisher(), 200
-    polls = []
-    tracemalloc.start()
-    try:
-        for number in range(count):
-            name = f"subscriber-{number}"
-            commands = channels.CommandsRequest(subscriber_id=name, batch_no=1, replace=True)
-            commands.commands.add(channel="c", key=name, subscribe=True)
-            life = publisher.commands(commands).incarnation
-            publisher.publish("c", name, b"x")
-            poll = channels.PollRequest(subscriber_id=name, incarnation=life)
-            publisher.finish_poll(publisher.begin_poll(poll, lambda poll: None))
-            poll.max_processed_seq = number + 1
-            polls.append(publisher.begin_poll(poll, lambda poll: None))
-        grown, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert publisher.statistics().parked == count
-    assert not any(poll.is_ready for poll in polls)
-    assert grown < 1280 * count
-
-
 def test_a_message_is_completed() -> None:
-    """By what it lacks; the caller's own stays as it is."""
+    """Missing fields are added to a copy. The caller's message is unchanged."""
     publisher = ChannelPublisher(clock=ManualClock(start=1_000.5))
     subscribe(publisher)
     whole = pubsub.PubsubMessage(data=b"x", message_id="mine", ordering_key="k")
@@ -90,7 +65,7 @@ def test_a_whole_message_has_its_own_attributes() -> None:
 
 
 def test_a_message_names_no_longer_a_key_than_may_be() -> None:
-    """Whether it has the key itself or is given it."""
+    """The key may be in the message or in the argument."""
     publisher, key = ChannelPublisher(), "k" * 1025
     for message in (b"x", pubsub.PubsubMessage(ordering_key=key)):
         with pytest.raises(InvalidArgument, match=r"^400 key: "):
@@ -98,7 +73,7 @@ def test_a_message_names_no_longer_a_key_than_may_be() -> None:
 
 
 def test_who_is_gone_is_forgotten_as_time_passes() -> None:
-    """A thread looks for them, from `add_to` to `close`."""
+    """A thread removes them, from `add_to` to `close`."""
     clock = ManualClock()
     publisher = ChannelPublisher(clock=clock)
     server = grpc.server(ThreadPoolExecutor(1))
@@ -114,14 +89,16 @@ def test_who_is_gone_is_forgotten_as_time_passes() -> None:
 
 
 def test_a_closed_publisher_does_nothing_more() -> None:
-    """Those who wait are sent away, so that they look for another."""
+    """Waiting polls end, so that their clients look for another publisher."""
     publisher = ChannelPublisher()
     woken = threading.Event()
-    poll = publisher.begin_poll(channels.PollRequest(subscriber_id="one"), lambda poll: woken.set())
+    poll = publisher._core.begin_poll(
+        channels.PollRequest(subscriber_id="one"), lambda poll: woken.set()
+    )
     publisher.close()
     assert woken.is_set()
     with pytest.raises(Unavailable):
-        publisher.finish_poll(poll)
+        publisher._core.finish_poll(poll)
     with pytest.raises(Unavailable):
         subscribe(publisher)
     with pytest.raises(FailedPrecondition):

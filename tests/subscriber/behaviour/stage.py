@@ -1,4 +1,4 @@
-"""A broker that misbehaves on request, clients of it, and subscriptions whose time a test moves."""
+"""A broker with faults, clients of it, and subscriptions on a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from emulator import Emulator
-from emulator.engine import Engine
-from protocol.clock import SYSTEM_CLOCK, Clock, ManualClock
-from protocol.errors import RpcError
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber import (
+from pullstream import (
     AcknowledgeError,
     FlowControl,
     Hooks,
@@ -23,48 +18,60 @@ from subscriber import (
     ThreadScheduler,
     TopicAdminClient,
 )
-from subscriber.client import _SubscriptionCalls
-from subscriber.hooks import LeaseLoss, RequestKind
-from subscriber.streaming.liveness import PING_EVERY
-from subscriber.streaming.manager import StreamingPullManager
-from subscriber.streaming.settings import ReleaseAfter, Settings
+from pullstream.client import _SubscriptionCalls
+from pullstream.hooks import LeaseLoss, RequestKind
+from pullstream.streaming.heartbeater import PING_EVERY
+from pullstream.streaming.manager import StreamingPullManager
+from pullstream.streaming.settings import ReleaseAfter, StreamingSettings
+from pullstream_emulator import Emulator
+from pullstream_emulator.engine import Engine
+from pullstream_protocol.clock import SYSTEM_CLOCK, Clock, ManualClock
+from pullstream_protocol.errors import RpcError
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 TOPIC = "projects/p/topics/topic"
 SUBSCRIPTION = "projects/p/subscriptions/subscription"
 
-# Messages that a publish request may hold.
+# The number of messages that a publish request may hold.
 MAX_PUBLISHED = 1_000
 
-# Seconds in which time goes by. It divides those after which leases are extended (48, then 8).
+# The seconds of each clock step. Lease extensions are due after multiples of it (48, then 8).
 STEP = 2
 
 
 class Stage:
-    """All of one test.
+    """The broker, clients and clock of one test.
 
     Args:
-        clock: the broker's. `manage` may share it, or use another.
-        relay: let a black hole swallow bytes.
-        settings: the subscription's.
+        clock: the clock of the broker. `manage` may share it or use another.
+        relay: whether clients connect through a relay that can become a black hole.
+        topics: names of more topics to create.
+        settings: settings of the subscription.
     """
 
     def __init__(
-        self, clock: Clock = SYSTEM_CLOCK, *, relay: bool = False, **settings: Any
+        self,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        relay: bool = False,
+        topics: Sequence[str] = (),
+        **settings: Any,
     ) -> None:
         self.clock = clock
         self._managers: list[StreamingPullManager] = []
         self.emulator = Emulator(clock=clock, relay=relay).start()
         self.faults = self.emulator.faults
         self.client = SubscriberClient(endpoint=self.emulator.endpoint)
-        # Somebody else, who stays when the client is closed.
+        # Another client, which stays open when the first one is closed.
         self.other = SubscriberClient(endpoint=self.emulator.endpoint)
         self.publisher = TopicAdminClient(endpoint=self.emulator.endpoint)
-        self.publisher.create_topic(name=TOPIC)
+        for topic in (TOPIC, *topics):
+            self.publisher.create_topic(name=topic)
         self.other.create_subscription(request={"name": SUBSCRIPTION, "topic": TOPIC, **settings})
 
     def publish(self, *data: bytes, key: str = "") -> None:
-        """Put messages into the broker, all at once; no fault is in the way of that."""
+        """Put messages into the broker at once, past all faults."""
         messages = [pubsub.PubsubMessage(data=one, ordering_key=key) for one in data]
         for start in range(0, len(messages), MAX_PUBLISHED):
             some = messages[start : start + MAX_PUBLISHED]
@@ -72,11 +79,11 @@ class Stage:
 
     @property
     def backlog(self) -> int:
-        """Messages that are not acknowledged for good."""
+        """Return the number of messages that are not acknowledged."""
         return self.emulator.backlog(SUBSCRIPTION)
 
     def free(self) -> list[bytes]:
-        """What somebody else would get at this moment; it is given back."""
+        """Return the messages that another client would get now, and return them to the broker."""
         response = self.other.pull(
             subscription=SUBSCRIPTION, max_messages=1000, return_immediately=True
         )
@@ -98,12 +105,12 @@ class Stage:
         hooks: Sequence[Hooks] = (),
         **limits: Any,
     ) -> StreamingPullManager:
-        """As `client.subscribe`, on a clock of the test's: unless given, the broker's own."""
+        """Subscribe as `client.subscribe` does, on the given clock or else the broker's."""
         manager = StreamingPullManager(
             _SubscriptionCalls(self.client._rpcs, self.client._connections, SUBSCRIPTION),
             SUBSCRIPTION,
             callback,
-            Settings(
+            StreamingSettings(
                 FlowControl(**limits),
                 release_after=release_after,
                 give_up_after=give_up_after,
@@ -117,28 +124,30 @@ class Stage:
         return manager
 
     def advance(self, seconds: int, *, extending: bool = True) -> None:
-        """Let time go by on the one clock of the broker and of managed subscriptions, in steps.
+        """Advance the shared clock of the broker and of managed subscriptions in steps.
 
-        After each, what is due then is waited for: answers to heartbeats, or the server would seem
-        dead, and (if `extending`) extensions of leases, or they would come too late.
+        After each step, wait for the work that is due: answers to heartbeats, or the server would
+        seem dead, and lease extensions, or they would be late. With `extending`, no lease may end
+        meanwhile.
         """
         assert isinstance(self.clock, ManualClock)
         for _ in range(0, seconds, STEP):
             self.clock.advance(STEP)
             eventually(self._no_pong_is_missing)
+            eventually(self._nothing_is_due)
             if extending:
-                eventually(self._nothing_is_due)
                 eventually(self._no_lease_is_about_to_end)
 
     def beat(self, manager: StreamingPullManager, clock: ManualClock, times: int) -> None:
-        """Let as many heartbeats of one subscription come, on its own clock."""
+        """Wait for this many heartbeats of one subscription, on its own clock."""
         for _ in range(times):
             clock.advance(PING_EVERY / 2)
             clock.advance(PING_EVERY / 2)
             eventually(lambda: _next_ping(manager) > clock.monotonic())
 
     def _nothing_is_due(self) -> bool:
-        now, leasers = self.clock.monotonic(), [manager._leaser for manager in self._managers]
+        now = self.clock.monotonic()
+        leasers = [manager._in_flight.leaser for manager in self._managers]
         return all(not len(one) or (one._next_wake or 0.0) > now for one in leasers)
 
     def _no_pong_is_missing(self) -> bool:
@@ -146,7 +155,7 @@ class Stage:
         return all(liveness._silent_since is None for liveness in watched)
 
     def _no_lease_is_about_to_end(self) -> bool:
-        # Extensions are due when a lease has two seconds left, so it has four a step before.
+        # An extension is due when a lease has two seconds left, so one step earlier it has four.
         ends = self.emulator.inspect(_first_end_of_a_lease)
         return ends is None or ends > self.clock.monotonic() + 3.5
 
@@ -162,6 +171,16 @@ class Stage:
         self.emulator.stop()
 
 
+def is_idle(manager: StreamingPullManager) -> bool:
+    """Return whether the dispatcher has nothing to send, no open call, and no pending message."""
+    in_flight = manager._in_flight
+    dispatcher = in_flight.dispatcher
+    is_empty = not dispatcher._acks and dispatcher._inbox._queue.empty()
+    # A success without a waiting future is not read at once.
+    is_sent = dispatcher._outbox.is_empty and len(dispatcher._in_flight) == len(dispatcher._answers)
+    return is_empty and is_sent and dispatcher._asleep and not len(in_flight._gate)
+
+
 def _next_ping(manager: StreamingPullManager) -> float:
     return manager._heartbeater._liveness._next_ping or 0.0
 
@@ -171,16 +190,16 @@ def _publish(messages: list[pubsub.PubsubMessage], engine: Engine) -> None:
 
 
 def _first_end_of_a_lease(engine: Engine) -> float | None:
-    # To the second: the table's own next_due may be too early.
-    leases = engine.registry.subscription(SUBSCRIPTION).messages.leases
+    # Exact to the second, because the table's own next_due may be too early.
+    leases = engine.registry.subscription(SUBSCRIPTION).leases
     queues = leases._queues.values()
     return min((due for queue in queues for due, _ in queue.items.values()), default=None)
 
 
 @contextmanager
-def stage(clock: Clock = SYSTEM_CLOCK, *, relay: bool = False, **settings: Any) -> Iterator[Stage]:
-    """For as long as the `with` block lasts; `settings` are the subscription's."""
-    one = Stage(clock, relay=relay, **settings)
+def stage(clock: Clock = SYSTEM_CLOCK, **settings: Any) -> Iterator[Stage]:
+    """Yield a stage for the `with` block. See Stage for the arguments."""
+    one = Stage(clock, **settings)
     try:
         yield one
     finally:
@@ -188,7 +207,7 @@ def stage(clock: Clock = SYSTEM_CLOCK, *, relay: bool = False, **settings: Any) 
 
 
 class Log:
-    """A callback that keeps each message, then does what it was given."""
+    """A callback that keeps each message and then calls the given function."""
 
     def __init__(self, then: Callable[[Message], Any] = Message.ack) -> None:
         self._then = then
@@ -206,7 +225,7 @@ class Log:
         return [message.data for message in self.messages]
 
     def wait_for(self, count: int) -> list[Message]:
-        """Return what came as soon as it is so many."""
+        """Return the messages as soon as there are this many."""
         with self._changed:
             enough = self._changed.wait_for(lambda: len(self.messages) >= count, PATIENCE)
             assert enough, f"only {len(self.messages)} of {count} messages came"
@@ -214,11 +233,11 @@ class Log:
 
 
 def keep(message: Message) -> None:
-    """What a callback does that leaves the verdict to others."""
+    """Settle nothing, so that the test can settle the message."""
 
 
 class Gate(Log):
-    """A callback that waits in the middle until it may go on, then does what it was given."""
+    """A callback that waits until the test opens it and then calls the given function."""
 
     def __init__(self, then: Callable[[Message], Any] = Message.ack) -> None:
         super().__init__(self._wait)
@@ -226,7 +245,7 @@ class Gate(Log):
         self._leave = threading.Semaphore(0)
 
     def open(self, count: int = 1) -> None:
-        """Let so many callbacks go on, now or when they come."""
+        """Let this many callbacks continue, now or when they come."""
         self._leave.release(count)
 
     def _wait(self, message: Message) -> None:
@@ -235,14 +254,14 @@ class Gate(Log):
 
 
 class Events(Hooks):
-    """Keeps what a subscription tells."""
+    """Hooks that keep their events."""
 
     def __init__(self) -> None:
         self.changes: list[StateChange] = []
         self.received_count = 0
         self.extensions: list[tuple[int, int]] = []
         self.lost: list[tuple[bytes, LeaseLoss]] = []
-        self.not_taken_ids: list[str] = []
+        self.refused_ids: list[str] = []
         self.request_errors: list[RpcError] = []
 
     @property
@@ -272,5 +291,5 @@ class Events(Hooks):
         if error is not None:
             self.request_errors.append(error)
 
-    def not_taken(self, subscription: str, failures: Mapping[str, AcknowledgeError]) -> None:
-        self.not_taken_ids += failures
+    def refused(self, subscription: str, failures: Mapping[str, AcknowledgeError]) -> None:
+        self.refused_ids += failures

@@ -9,8 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 
 import pytest
 
-from protocol.errors import PermissionDenied, Unavailable
-from subscriber import (
+from pullstream import (
     AcknowledgeStatus,
     AsyncSubscriberClient,
     CoroutineScheduler,
@@ -18,7 +17,8 @@ from subscriber import (
     Message,
     SubscriptionState,
 )
-from subscriber.futures import ShutdownMode
+from pullstream.futures import ShutdownMode
+from pullstream_protocol.errors import PermissionDenied, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Gate, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -34,7 +34,7 @@ def numbers(count: int) -> list[bytes]:
 
 
 async def soon(condition: Callable[[], bool]) -> None:
-    """`eventually`, beside a running loop."""
+    """Call `eventually` without blocking the running loop."""
     await asyncio.to_thread(eventually, condition)
 
 
@@ -57,7 +57,7 @@ async def take(messages: AsyncGenerator[Message, None], count: int) -> list[Mess
 
 @pytest.mark.parametrize("max_workers", [None, 3])
 def test_asynchronous_callbacks_run_side_by_side(here: Stage, max_workers: int | None) -> None:
-    """As many as flow control lets in, or as the user says."""
+    """The limit is flow control, or the number of workers that the user sets."""
     running, most = 0, 0
 
     async def handle(message: Message) -> None:
@@ -78,7 +78,7 @@ def test_asynchronous_callbacks_run_side_by_side(here: Stage, max_workers: int |
 
 @pytest.mark.parametrize("mode", ["drain", "nack", None])
 def test_a_callback_may_close_its_client(here: Stage, mode: ShutdownMode | None) -> None:
-    """The shutdown has to wait for the callback, so this does not wait for the shutdown."""
+    """The shutdown waits for the callback, so the callback's close does not wait."""
 
     async def main(client: AsyncSubscriberClient) -> None:
         async def handle(message: Message) -> None:
@@ -95,7 +95,10 @@ def test_a_callback_may_close_its_client(here: Stage, mode: ShutdownMode | None)
 
 
 def test_asynchronous_callbacks_keep_the_order_of_a_key(here: Stage) -> None:
-    """The next begins when the last has returned; one that raises comes again, in order."""
+    """Each callback begins after the previous one has returned.
+
+    A failed message is redelivered in order.
+    """
     seen: list[int] = []
 
     async def handle(message: Message) -> None:
@@ -114,7 +117,7 @@ def test_asynchronous_callbacks_keep_the_order_of_a_key(here: Stage) -> None:
 
 
 def test_a_loop_of_the_user_s_runs_the_callbacks_and_is_left_running(here: Stage) -> None:
-    """On its thread, with its other tasks."""
+    """Callbacks run on the loop's thread with its other tasks."""
 
     async def main(_: AsyncSubscriberClient) -> None:
         done, threads = asyncio.Event(), set[int]()
@@ -136,7 +139,7 @@ def test_a_loop_of_the_user_s_runs_the_callbacks_and_is_left_running(here: Stage
 
 
 def test_draining_waits_for_asynchronous_callbacks(here: Stage) -> None:
-    """They finish, and what they acknowledge is acknowledged; what has not begun goes back."""
+    """Running callbacks finish and their acks succeed. Messages that wait are returned."""
     loop_ready: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     async def handle(message: Message) -> None:
@@ -163,7 +166,7 @@ def test_draining_waits_for_asynchronous_callbacks(here: Stage) -> None:
 
 
 def test_a_stream_brings_every_message_and_its_acks_have_answers(here: Stage) -> None:
-    """In a loop, settled one by one."""
+    """A loop settles the messages one by one."""
 
     async def main(client: AsyncSubscriberClient) -> None:
         here.publish(*numbers(50))
@@ -181,7 +184,7 @@ def test_a_stream_brings_every_message_and_its_acks_have_answers(here: Stage) ->
 
 
 def test_a_loop_that_settles_nothing_comes_to_a_halt(here: Stage) -> None:
-    """Flow control goes by what is finished, and not by what was taken out."""
+    """Flow control counts settled messages instead of messages taken from the stream."""
 
     async def main(client: AsyncSubscriberClient) -> None:
         here.publish(*numbers(20))
@@ -202,7 +205,7 @@ def test_a_loop_that_settles_nothing_comes_to_a_halt(here: Stage) -> None:
 
 
 def test_leaving_the_loop_gives_back_what_is_not_settled(here: Stage) -> None:
-    """At once, both what was handed out and what was not."""
+    """Both the messages that were handed out and the others are returned at once."""
 
     async def main(client: AsyncSubscriberClient) -> None:
         here.publish(*numbers(10))
@@ -218,7 +221,7 @@ def test_leaving_the_loop_gives_back_what_is_not_settled(here: Stage) -> None:
 
 
 def test_a_break_gives_back_too(here: Stage) -> None:
-    """Soon: Python closes the iterator that the loop has left."""
+    """The return comes soon after, when Python closes the iterator of the loop."""
 
     async def main(client: AsyncSubscriberClient) -> None:
         here.publish(*numbers(10))
@@ -231,7 +234,7 @@ def test_a_break_gives_back_too(here: Stage) -> None:
 
 
 def test_an_error_in_the_loop_leaves_it_and_gives_back(here: Stage) -> None:
-    """The user's own exception comes out, as from any loop."""
+    """The loop raises the user's own exception."""
 
     async def consume(client: AsyncSubscriberClient) -> None:
         stream = client.stream(SUBSCRIPTION)
@@ -255,7 +258,7 @@ def test_an_error_in_the_loop_leaves_it_and_gives_back(here: Stage) -> None:
 def test_what_ends_the_subscription_ends_the_loop_with_its_error(
     here: Stage, after_messages: bool
 ) -> None:
-    """A terminal code is raised by the loop; passing ones it does not notice."""
+    """The loop raises a terminal error and does not notice transient ones."""
 
     async def main(client: AsyncSubscriberClient) -> None:
         messages = aiter(client.stream(SUBSCRIPTION))
@@ -274,7 +277,7 @@ def test_what_ends_the_subscription_ends_the_loop_with_its_error(
 
 
 def test_ended_from_elsewhere_the_loop_just_ends(here: Stage) -> None:
-    """By the future, or by closing the client."""
+    """The future or the closing of the client ends the loop."""
 
     async def main(client: AsyncSubscriberClient) -> None:
         stream = client.stream(SUBSCRIPTION)
@@ -289,7 +292,7 @@ def test_ended_from_elsewhere_the_loop_just_ends(here: Stage) -> None:
 
 
 def test_of_a_key_the_next_message_comes_when_the_last_is_settled(here: Stage) -> None:
-    """In order, also when one is nacked; others do not wait."""
+    """Messages of a key come in order, even after a nack. Other messages do not wait."""
 
     async def main(client: AsyncSubscriberClient) -> None:
         here.publish(*numbers(3), key="k")
@@ -317,7 +320,7 @@ def test_of_a_key_the_next_message_comes_when_the_last_is_settled(here: Stage) -
 
 
 def test_statistics_tell_what_was_done_and_what_is_held(here: Stage) -> None:
-    """Each number while one worker is at work, and at the end."""
+    """The numbers are right while one worker is busy, and at the end."""
     gate = Gate(lambda m: m.ack() if m.data.startswith(b"ack") else m.nack(delay=600))
     future = here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=10), max_workers=1)
     eventually(lambda: future.state is SubscriptionState.STREAMING)
@@ -343,7 +346,7 @@ def test_statistics_tell_what_was_done_and_what_is_held(here: Stage) -> None:
 
 
 def test_statistics_are_a_snapshot(here: Stage) -> None:
-    """What was taken does not change, and cannot be changed."""
+    """The statistics object is immutable."""
     log = Log(keep)
     future = here.client.subscribe(SUBSCRIPTION, log)
     before = future.statistics()
@@ -356,7 +359,7 @@ def test_statistics_are_a_snapshot(here: Stage) -> None:
 
 
 def test_redeliveries_are_counted_where_the_server_tells() -> None:
-    """It does with a dead-letter policy."""
+    """The server reports delivery attempts with a dead-letter policy."""
     policy = {"dead_letter_topic": TOPIC, "max_delivery_attempts": 5}
     with stage(dead_letter_policy=policy) as here:
         log = Log(lambda m: m.nack() if (m.delivery_attempt or 0) < 3 else m.ack())

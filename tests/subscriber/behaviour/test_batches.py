@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.clock import ManualClock
-from subscriber import FlowControl, MessageBatch, ThreadScheduler
-from subscriber.client import _SubscriptionCalls
-from subscriber.streaming.manager import StreamingPullManager
-from subscriber.streaming.settings import Batching, Settings
+from pullstream import FlowControl, MessageBatch, ThreadScheduler
+from pullstream.client import _SubscriptionCalls
+from pullstream.streaming.manager import StreamingPullManager
+from pullstream.streaming.settings import Batching, StreamingSettings
+from pullstream_protocol.clock import ManualClock
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -55,7 +55,7 @@ def numbers(count: int) -> list[bytes]:
 
 
 def test_full_lists_do_not_wait(here: Stage) -> None:
-    """Ten at a time; the rest waits for others to join it."""
+    """Lists have ten messages, and the rest waits for more."""
     lists, events = Lists(), Events()
     here.client.subscribe_batch(
         SUBSCRIPTION, lists, max_messages=10, max_latency=FOREVER, hooks=events
@@ -72,13 +72,13 @@ def test_full_lists_do_not_wait(here: Stage) -> None:
 
 
 def test_a_list_that_does_not_fill_is_handed_on_in_time(here: Stage) -> None:
-    """When its first message has waited `max_latency`, whenever the last one came."""
+    """A list is passed on when its first message has waited `max_latency`."""
     clock, lists, events = ManualClock(), Lists(), Events()
     manager = StreamingPullManager(
         _SubscriptionCalls(here.client._rpcs, here.client._connections, SUBSCRIPTION),
         SUBSCRIPTION,
         lists,
-        Settings(FlowControl(), hooks=(events,), batching=Batching(100, 5.0)),
+        StreamingSettings(FlowControl(), hooks=(events,), batching=Batching(100, 5.0)),
         scheduler=ThreadScheduler(),
         clock=clock,
     )
@@ -98,7 +98,7 @@ def test_a_list_that_does_not_fill_is_handed_on_in_time(here: Stage) -> None:
 
 
 def test_a_list_may_be_settled_one_by_one_and_as_a_whole(here: Stage) -> None:
-    """What is settled singly keeps its verdict; the whole is for the rest."""
+    """A message that was settled singly keeps its disposition. The list settles the rest."""
     lists = Lists(ack=False)
     future = here.client.subscribe_batch(SUBSCRIPTION, lists, max_messages=4, max_latency=FOREVER)
     here.publish(*numbers(4))
@@ -113,7 +113,7 @@ def test_a_list_may_be_settled_one_by_one_and_as_a_whole(here: Stage) -> None:
 
 
 def test_of_a_list_whose_callback_raises_only_the_unsettled_come_again(here: Stage) -> None:
-    """And the error counts once."""
+    """The error counts once."""
     seen: list[list[bytes]] = []
 
     def fail_first(batch: MessageBatch) -> None:
@@ -135,7 +135,7 @@ def test_of_a_list_whose_callback_raises_only_the_unsettled_come_again(here: Sta
 
 @pytest.mark.parametrize("failing", [False, True])
 def test_order_of_a_key_holds_within_and_across_lists(here: Stage, failing: bool) -> None:
-    """Many workers, several keys; now and then a list fails in the middle."""
+    """There are many workers and several keys, and now and then a list fails in the middle."""
     lock = threading.Lock()
     handled: dict[str, list[int]] = {key: [] for key in "abc"}
     running: set[str] = set()
@@ -175,7 +175,7 @@ def test_order_of_a_key_holds_within_and_across_lists(here: Stage, failing: bool
 
 
 def test_a_nack_in_the_middle_of_a_list_takes_its_key_back_to_there(here: Stage) -> None:
-    """The next list begins with it, though the last of the list was acknowledged."""
+    """The next list begins with it. The acknowledged last message does not run again."""
     seen: list[list[bytes]] = []
 
     def nack_once(batch: MessageBatch) -> None:
@@ -188,11 +188,11 @@ def test_a_nack_in_the_middle_of_a_list_takes_its_key_back_to_there(here: Stage)
     here.client.subscribe_batch(SUBSCRIPTION, nack_once, max_messages=3, max_latency=0.01)
     eventually(lambda: here.backlog == 0)
     assert seen[0] == [b"0", b"1", b"2"]
-    assert [data for batch in seen[1:] for data in batch] == numbers(9)[1:]
+    assert [data for batch in seen[1:] for data in batch] == [b"1", *numbers(9)[3:]]
 
 
 def test_a_key_s_held_messages_fill_the_list(here: Stage) -> None:
-    """One key alone makes lists as long as they may be, not lists of one."""
+    """A single key makes lists of the maximum length."""
     lists = Lists()
     here.publish(*numbers(50), key="k")
     here.client.subscribe_batch(SUBSCRIPTION, lists, max_messages=10, max_latency=FOREVER)
@@ -201,7 +201,7 @@ def test_a_key_s_held_messages_fill_the_list(here: Stage) -> None:
 
 
 def test_a_batch_callback_may_be_asynchronous(here: Stage) -> None:
-    """Lists are handled side by side on one event loop."""
+    """Lists are handled concurrently on one event loop."""
     entered: list[int] = []
     all_in: list[asyncio.Event] = []
 
@@ -221,7 +221,7 @@ def test_a_batch_callback_may_be_asynchronous(here: Stage) -> None:
 
 
 def test_closing_gives_back_what_was_gathered(here: Stage) -> None:
-    """A list that is not full is handed to nobody any more."""
+    """A list that is not full is no longer passed to the callback."""
     lists = Lists()
     future = here.client.subscribe_batch(SUBSCRIPTION, lists, max_messages=100, max_latency=FOREVER)
     here.publish(*numbers(5))

@@ -1,15 +1,16 @@
-"""Exactly-once delivery: no callback before the server has confirmed, and nobody else waits."""
+"""Exactly-once delivery: callbacks wait for the server's confirmation, and other work does not."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
-from protocol.clock import ManualClock
-from protocol.errors import Unavailable
-from subscriber import AcknowledgeError, AcknowledgeStatus
+from pullstream import AcknowledgeError, AcknowledgeStatus
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -23,7 +24,7 @@ def here(request: pytest.FixtureRequest) -> Iterator[Stage]:
 
 
 def test_callbacks_wait_for_the_confirmation_and_the_reader_does_not(here: Stage) -> None:
-    """While the answers hang one response after the other comes in, and no callback begins."""
+    """While the answers hang, responses continue to arrive, and no callback begins."""
     events, log = Events(), Log()
     with here.faults.drop("ModifyAckDeadline") as held:
         here.client.subscribe(SUBSCRIPTION, log, hooks=events)
@@ -38,7 +39,7 @@ def test_callbacks_wait_for_the_confirmation_and_the_reader_does_not(here: Stage
 
 
 def test_a_response_waits_for_its_own_answer_only() -> None:
-    """Without order, what came after a hanging confirmation overtakes it."""
+    """Without ordering, later messages overtake a hanging confirmation."""
     with stage(enable_exactly_once_delivery=True) as here:
         log = Log()
         with here.faults.drop("ModifyAckDeadline", times=1) as held:
@@ -54,9 +55,9 @@ def test_a_response_waits_for_its_own_answer_only() -> None:
 def test_an_id_that_expired_on_its_way_is_dropped_and_told(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The message is handled once, when its new delivery is confirmed."""
+    """The message is handled once, after the confirmation of its new delivery."""
     events, log = Events(), Log()
-    # The subscription's own time stands still, as if its process had been stopped.
+    # The subscription's clock does not move, as if its process had been stopped.
     with here.faults.drop("ModifyAckDeadline", times=1) as held:
         manager = here.manage(log, clock=ManualClock(), hooks=(events,))
         here.publish(b"a", key="k")
@@ -76,7 +77,7 @@ def test_an_id_that_expired_on_its_way_is_dropped_and_told(
 
 @pytest.mark.parametrize("first_answered", [0, 1])
 def test_of_a_key_whose_messages_all_expired_the_first_begins(first_answered: int) -> None:
-    """In whatever order the server says so: what it delivers again is handled in order, once."""
+    """Redelivered messages are handled once and in order, in every order of the confirmations."""
     with stage(enable_exactly_once_delivery=True, enable_message_ordering=True) as here:
         events, log = Events(), Log()
         here.client.subscribe(SUBSCRIPTION, log, hooks=events)
@@ -85,7 +86,7 @@ def test_of_a_key_whose_messages_all_expired_the_first_begins(first_answered: in
             hanging.append(here.faults.drop("ModifyAckDeadline", times=1))
             here.publish(data, key="k")
             hanging[-1].wait_for_hits()
-        # Their leases end, and both are delivered again, behind those that hang.
+        # Their leases end, and both are redelivered after the hanging deliveries.
         here.faults.abort_streams(Unavailable("away"))
         eventually(lambda: events.received_count == 4)
         hanging[first_answered].lift()
@@ -96,7 +97,7 @@ def test_of_a_key_whose_messages_all_expired_the_first_begins(first_answered: in
 
 
 def test_of_a_response_that_expired_as_a_whole_the_first_begins() -> None:
-    """The server says it of both messages at once."""
+    """The server reports both messages at once."""
     with stage(enable_exactly_once_delivery=True, enable_message_ordering=True) as here:
         events, log = Events(), Log()
         with here.faults.drop("ModifyAckDeadline", times=1) as held:
@@ -110,7 +111,7 @@ def test_of_a_response_that_expired_as_a_whole_the_first_begins() -> None:
 
 
 def test_leases_are_extended_while_a_confirmation_hangs(here: Stage) -> None:
-    """Both the lease of a running message and that of the one that waits to be confirmed."""
+    """The leases of the running message and of the unconfirmed one are both extended."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,))
     here.publish(b"runs", key="k1")
@@ -125,20 +126,23 @@ def test_leases_are_extended_while_a_confirmation_hangs(here: Stage) -> None:
     eventually(lambda: here.backlog == 0)
     assert gate.data == [b"runs", b"waits"]
     assert events.lost == []
-    # As the official clients have it: a lost lease would be a lost verdict.
+    # As in the official clients. A lost lease would also lose the disposition.
     assert {seconds for _, seconds in events.extensions} == {60}
 
 
 def test_a_lease_found_to_be_over_is_told_and_a_late_ack_fails(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The server refuses the extension: the hook hears of it, flow control counts it no more, and
-    the acknowledgement that comes after all is no success."""
+    """The server refuses the extension of a lease that is over.
+
+    The hook gets the lost message, flow control stops counting it, and a later acknowledgement
+    fails.
+    """
     clock, events, log = ManualClock(), Events(), Log(keep)
     manager = here.manage(log, clock=clock, hooks=(events,))
     here.publish(b"a")
     (message,) = log.wait_for(1)
-    # Taken away behind its back.
+    # The lease ends without the subscription's knowledge.
     here.other.modify_ack_deadline(
         subscription=SUBSCRIPTION, ack_ids=[message.ack_id], ack_deadline_seconds=0
     )
@@ -155,8 +159,11 @@ def test_a_lease_found_to_be_over_is_told_and_a_late_ack_fails(
 
 
 def test_acknowledgements_behind_one_that_failed_go_through_together() -> None:
-    """Each is refused until the one before it is through. One by one, with growing pauses, they
-    would keep their key waiting for minutes."""
+    """Acknowledgements behind a failed one succeed together.
+
+    Each is refused until the previous one has succeeded. If they were sent one by one with growing
+    pauses, their key would wait for minutes.
+    """
     clock, events, log = ManualClock(), Events(), Log(keep)
     with stage(enable_exactly_once_delivery=True, enable_message_ordering=True) as here:
         here.manage(log, clock=clock, hooks=(events,))
@@ -175,3 +182,23 @@ def test_acknowledgements_behind_one_that_failed_go_through_together() -> None:
         assert {future.result(0) for future in futures} == {AcknowledgeStatus.SUCCESS}
         assert here.backlog == 0
     assert len(events.request_errors) < 50
+
+
+def test_an_acknowledgement_whose_answer_is_lost_succeeds(
+    here: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The SDK repeats the acknowledgement, and the broker accepts it again.
+
+    No log mentions a redelivery.
+    """
+    outcomes: list[Future[AcknowledgeStatus]] = []
+    with here.faults.lose_reply("Acknowledge", times=1) as lost:
+        here.client.subscribe(
+            SUBSCRIPTION, lambda message: outcomes.append(message.ack_with_response())
+        )
+        here.publish(b"one")
+        lost.wait_for_hits()
+    eventually(lambda: bool(outcomes))
+    assert outcomes[0].result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert here.backlog == 0
+    assert "delivered again" not in caplog.text

@@ -1,4 +1,4 @@
-"""How programs end while they are subscribed."""
+"""Programs that end while they are subscribed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.subscriber.streaming.fakes import PATIENCE
 
 PROLOGUE = f"""
 import sys, threading
-from subscriber import SubscriberClient
+from pullstream import SubscriberClient
 
 acked = threading.Semaphore(0)
 kept = threading.Semaphore(0)
@@ -50,7 +50,7 @@ def program(here: Stage, text: str) -> subprocess.Popen[str]:
     "ending", ["", "sys.exit(3)\n", "raise SystemExit(3)\n"], ids=["end", "exit", "raise"]
 )
 def test_at_exit_acks_have_arrived_and_the_rest_is_given_back(here: Stage, ending: str) -> None:
-    """Though the program closes nothing; its exit code is its own, and nothing is printed."""
+    """The program closes nothing. It has its own exit code and prints nothing."""
     running = program(
         here,
         "client.subscribe(subscription, handle)\nwait_for(20, acked)\nwait_for(5, kept)\n" + ending,
@@ -62,7 +62,7 @@ def test_at_exit_acks_have_arrived_and_the_rest_is_given_back(here: Stage, endin
 
 
 def test_a_callback_that_never_ends_does_not_keep_the_program(here: Stage) -> None:
-    """Nor its message."""
+    """The message of the callback is also returned."""
     running = program(
         here,
         "def stuck(message):\n"
@@ -77,7 +77,7 @@ def test_a_callback_that_never_ends_does_not_keep_the_program(here: Stage) -> No
 
 
 def test_ctrl_c_in_result_lets_the_program_end_cleanly(here: Stage) -> None:
-    """The exception reaches the program, which says goodbye; nothing else is printed."""
+    """The program gets the exception and closes, and nothing else is printed."""
     running = program(
         here,
         "future = client.subscribe(subscription, handle)\n"
@@ -99,7 +99,7 @@ def test_ctrl_c_in_result_lets_the_program_end_cleanly(here: Stage) -> None:
 
 
 def test_ctrl_c_in_a_with_block_closes_the_client_on_the_way_out(here: Stage) -> None:
-    """The traceback is the program's own, and what it held is given back."""
+    """The traceback is the program's own, and its unsettled messages are returned."""
     running = program(
         here,
         "with client:\n"

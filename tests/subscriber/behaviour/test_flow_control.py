@@ -1,4 +1,4 @@
-"""Limits hold, keep nobody from work that could be done, and never lead to a standstill."""
+"""Flow control: limits hold, block no possible work, and never lead to a deadlock."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from subscriber import FlowControl, Hooks, Message
-from subscriber.streaming.settings import ReleaseAfter
+from pullstream import FlowControl, Hooks, Message
+from pullstream.streaming.settings import ReleaseAfter
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -20,7 +20,7 @@ def here() -> Iterator[Stage]:
 
 
 class AtOnce:
-    """Measures how many callbacks run at a time."""
+    """Measures the number of concurrent callbacks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,7 +31,7 @@ class AtOnce:
         with self._lock:
             self._running += 1
             self.most = max(self.most, self._running)
-        # Others have the chance to begin.
+        # Other callbacks get the chance to begin.
         threading.Event().wait(0.001)
         with self._lock:
             self._running -= 1
@@ -39,7 +39,7 @@ class AtOnce:
 
 
 def test_a_message_above_max_bytes_gets_through_alone(here: Stage) -> None:
-    """Nothing else is taken on while it is here, and all goes on afterwards."""
+    """Nothing else is received meanwhile, and everything continues afterwards."""
     gate = Gate()
     future = here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_bytes=1_000))
     here.publish(b"x" * 100_000)
@@ -56,7 +56,7 @@ def test_a_message_above_max_bytes_gets_through_alone(here: Stage) -> None:
 
 @pytest.mark.parametrize("key", ["", "k"])
 def test_a_window_of_one_message_keeps_going_with_many_workers(here: Stage, key: str) -> None:
-    """One at a time, to the last."""
+    """Messages come one at a time to the last."""
     at_once = AtOnce()
     future = here.client.subscribe(
         SUBSCRIPTION, at_once, FlowControl(max_messages=1), max_workers=20
@@ -73,7 +73,7 @@ def test_a_window_of_one_message_keeps_going_with_many_workers(here: Stage, key:
 def test_ordering_keys_and_a_tiny_window_never_come_to_a_standstill(
     here: Stage, release_after: ReleaseAfter, max_messages: int, legacy: bool
 ) -> None:
-    """Held messages fill the window, and what they wait for is always among them."""
+    """Held messages fill the window together with the message that they wait for."""
     log = Log()
     here.publish(*[b"%d" % number for number in range(30)], key="long")
     for number in range(10):
@@ -94,7 +94,7 @@ def test_ordering_keys_and_a_tiny_window_never_come_to_a_standstill(
 
 
 def test_held_messages_count(here: Stage) -> None:
-    """The window is full of one key: no more of it piles up here."""
+    """The window is full of one key, and no more of it is received."""
     gate = Gate()
     future = here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=10))
     here.publish(*[b"x"] * 100, key="k")
@@ -107,7 +107,7 @@ def test_held_messages_count(here: Stage) -> None:
 
 
 def test_without_the_server_s_help_the_reader_stops_at_the_limit(here: Stage) -> None:
-    """The server was not told and sends it all; what is beyond the limit is left unread."""
+    """The server has no limit and sends everything. Messages above the client's limit wait."""
     gate, peaks = Gate(), list[float]()
 
     class Peaks(Hooks):
@@ -123,7 +123,7 @@ def test_without_the_server_s_help_the_reader_stops_at_the_limit(here: Stage) ->
     )
     for number in range(60):
         here.publish(b"%d" % number)
-    # All of them are on their way.
+    # All messages are on their way.
     eventually(lambda: here.free() == [])
     gate.wait_for(10)
     gate.open(60)
@@ -133,7 +133,7 @@ def test_without_the_server_s_help_the_reader_stops_at_the_limit(here: Stage) ->
 
 
 def test_all_workers_work_all_the_time(here: Stage) -> None:
-    """A hundred messages of one response on ten workers: ten times all ten meet."""
+    """A hundred messages of one response on ten workers: all ten meet ten times."""
     together = threading.Barrier(10)
     rounds = threading.Semaphore(0)
 
@@ -150,7 +150,7 @@ def test_all_workers_work_all_the_time(here: Stage) -> None:
 
 
 def test_a_slow_callback_delays_nobody_while_a_worker_is_free(here: Stage) -> None:
-    """One is stuck from the first; the other does all the rest."""
+    """One worker blocks from the beginning, and the other does all the rest."""
     stuck = threading.Event()
     first = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""A client used in a forked child says at once that it cannot work there; the parent goes on."""
+"""A client in a forked child raises at once, and the parent continues."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.subscriber.streaming.fakes import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# The child writes what each use came to, as one line of JSON, and ends. A use that hangs would be
-# ended by the alarm, and nothing be written.
+# The child writes the result of each use as one line of JSON, and ends. The alarm would end a use
+# that hangs, and nothing would be written.
 PROGRAM = f"""
 import json, os, signal, sys, threading
-from subscriber import SubscriberClient, TopicAdminClient
+from pullstream import SubscriberClient, TopicAdminClient
 
 subscription, topic = {SUBSCRIPTION!r}, {TOPIC!r}
 client = SubscriberClient(endpoint=sys.argv[1])
@@ -83,12 +83,12 @@ client.close(timeout=5)
 print([message.data.decode() for message in kept], future.result(), flush=True)
 """
 
-# Children that live on while their parent receives: each ends as it is told to, unless gRPC, whose
-# own threads it has, ends it.
+# Children that run while their parent receives. Each ends by its own exit code, unless gRPC's
+# inherited threads end it.
 CHILDREN = 12
 CROWD = f"""
 import os, sys, threading
-from subscriber import SubscriberClient, TopicAdminClient
+from pullstream import SubscriberClient, TopicAdminClient
 
 client = SubscriberClient(endpoint=sys.argv[1])
 publisher = TopicAdminClient(endpoint=sys.argv[1])
@@ -122,8 +122,8 @@ client.close(timeout=5)
 
 
 def run(program: str, here: Stage) -> list[str]:
-    """What a program prints."""
-    # Python 3.12 and gRPC warn of forks; this is about what happens if one forks none the less.
+    """Run a program and return the lines that it prints."""
+    # Python 3.12 and gRPC warn of forks. This test is about a fork in spite of that.
     running = subprocess.run(
         [sys.executable, "-c", program, here.emulator.endpoint],
         cwd=ROOT,
@@ -138,7 +138,7 @@ def run(program: str, here: Stage) -> list[str]:
 
 @pytest.fixture(scope="module")
 def lines() -> Iterator[list[str]]:
-    """What PROGRAM prints."""
+    """Yield the lines that PROGRAM prints."""
     with stage() as here:
         lines = run(PROGRAM, here)
         assert_all_acknowledged(here)
@@ -150,7 +150,7 @@ def assert_all_acknowledged(here: Stage) -> None:
 
 
 def test_every_use_in_the_child_raises_at_once(lines: list[str]) -> None:
-    """None hangs on a thread or a lock that did not come along."""
+    """No use hangs on a thread or a lock that only the parent has."""
     assert lines[0], "a use hung"
     outcomes = json.loads(lines[0])
     closing = {"close", "close of the publisher"}
@@ -160,18 +160,18 @@ def test_every_use_in_the_child_raises_at_once(lines: list[str]) -> None:
 
 
 def test_closing_in_the_child_does_nothing(lines: list[str]) -> None:
-    """It is not the child's to close; and the child ends as it wants to."""
+    """The child does not own the client, and it ends with its own exit code."""
     outcomes = json.loads(lines[0])
     assert (outcomes["close"], outcomes["close of the publisher"]) == ("nothing", "nothing")
     assert lines[1] == "7"
 
 
 def test_the_parent_goes_on(lines: list[str]) -> None:
-    """Its subscription, its acknowledgements and its end know nothing of the child."""
+    """The parent's subscription and its acknowledgements are not affected by the child."""
     assert lines[2] == "['before', 'after'] True"
 
 
 def test_a_child_outlives_what_its_parent_receives() -> None:
-    """gRPC's threads in it crash if a reader of the parent was inside gRPC when it was made."""
+    """The child's threads of gRPC crash if a reader of the parent was inside gRPC at the fork."""
     with stage() as here:
         assert run(CROWD, here) == ["7"] * CHILDREN

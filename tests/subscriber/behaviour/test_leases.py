@@ -1,4 +1,4 @@
-"""A message stays ours while it is handled, no longer than agreed, and at no more cost than due."""
+"""Leases are kept while messages are handled, within the time limit, and with few requests."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.clock import ManualClock
-from subscriber import AcknowledgeError, AcknowledgeStatus, Message
+from pullstream import AcknowledgeError, AcknowledgeStatus, Message
+from pullstream_protocol.clock import ManualClock
 from tests.subscriber.behaviour.stage import Events, Gate, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -20,19 +20,19 @@ def here() -> Iterator[Stage]:
 
 
 def finish(here: Stage, gate: Gate) -> None:
-    """Let every callback end, and its acknowledgement arrive."""
+    """Let every callback end, and wait for its acknowledgement."""
     gate.open(100)
     eventually(lambda: here.backlog == 0)
 
 
 def wait_for_extensions(events: Events, extensions: list[tuple[int, int]]) -> None:
-    """Those due by now are made, but the hook is told a moment later."""
+    """Wait for the reports of the extensions, which come just after the requests."""
     eventually(lambda: len(events.extensions) >= len(extensions))
     assert events.extensions == extensions
 
 
 def test_slow_callbacks_keep_their_messages(here: Stage) -> None:
-    """Running, waiting for a worker, or held behind its key: each is delivered once."""
+    """A message that runs, waits for a worker, or is held behind its key is delivered once."""
     gate = Gate()
     here.manage(gate, workers=1)
     here.publish(b"1", b"2", b"3", key="k")
@@ -62,7 +62,7 @@ def test_leases_are_as_long_as_callbacks_have_been_seen_to_take(here: Stage) -> 
 
 
 def test_an_unknown_callback_costs_an_extension_for_each_lease(here: Stage) -> None:
-    """Before anything is known leases are short: the first at 48 seconds, then every 8."""
+    """Without measurements leases are short: the first ends at 48 seconds, then one every 8."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,))
     here.publish(b"x")
@@ -73,7 +73,7 @@ def test_an_unknown_callback_costs_an_extension_for_each_lease(here: Stage) -> N
 
 
 def test_each_lease_is_extended_when_it_is_due(here: Stage) -> None:
-    """A young one is not, because an old one is."""
+    """A new lease is not extended together with an old one."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,))
     here.publish(b"old")
@@ -87,7 +87,7 @@ def test_each_lease_is_extended_when_it_is_due(here: Stage) -> None:
 
 
 def test_of_a_response_only_the_unfinished_are_extended(here: Stage) -> None:
-    """Though they came together."""
+    """The acknowledged messages of the response are not extended."""
     events, log = Events(), Log(keep)
     here.manage(log, hooks=(events,))
     here.publish(b"1", b"2", b"3")
@@ -102,7 +102,7 @@ def test_of_a_response_only_the_unfinished_are_extended(here: Stage) -> None:
 
 
 def test_a_finished_message_is_extended_no_more(here: Stage) -> None:
-    """Nothing is sent or told about what is acknowledged, also when its time would be over."""
+    """Nothing is sent or reported about acknowledged messages, even after the maximum duration."""
     events, log = Events(), Log()
     here.manage(log, hooks=(events,), max_lease_duration=100)
     here.publish(b"x")
@@ -113,7 +113,7 @@ def test_a_finished_message_is_extended_no_more(here: Stage) -> None:
 
 
 def test_the_least_extension_is_also_the_stream_s_lease(here: Stage) -> None:
-    """Five minutes at least: nothing is sent before four have passed, then for five more."""
+    """With five minutes, nothing is sent before four have passed, then it is for five more."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,), min_duration_per_lease_extension=300)
     here.publish(b"x")
@@ -127,7 +127,7 @@ def test_the_least_extension_is_also_the_stream_s_lease(here: Stage) -> None:
 
 
 def test_the_longest_extension_is_kept_to(here: Stage) -> None:
-    """Half a minute at most, though callbacks take longer: a crash is noticed that soon."""
+    """With at most half a minute, a crash is noticed that early, even with slow callbacks."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,), max_duration_per_lease_extension=30)
     here.publish(b"x")
@@ -154,8 +154,11 @@ def wait_until_given_up(events: Events, data: bytes) -> None:
 def test_after_max_lease_duration_a_message_is_given_up_and_told(
     here: Stage, key: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The server has it back when the last lease ends, the hook hears of it, and neither kind of
-    late acknowledgement passes for a success."""
+    """A message is given up after max_lease_duration and reported.
+
+    The server gets it back when the last lease ends, the hook gets the message, and neither kind of
+    late acknowledgement counts as a success.
+    """
     events, log = Events(), Log(keep)
     manager = here.manage(log, hooks=(events,), max_lease_duration=100)
     here.publish(b"a", key=key)
@@ -176,7 +179,7 @@ def test_after_max_lease_duration_a_message_is_given_up_and_told(
 
 
 def test_a_late_plain_ack_is_logged(here: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    """There is no future to tell."""
+    """There is no future for the error."""
     events, log = Events(), Log(keep)
     here.manage(log, hooks=(events,), max_lease_duration=100)
     here.publish(b"a")
@@ -190,7 +193,7 @@ def test_a_late_plain_ack_is_logged(here: Stage, caplog: pytest.LogCaptureFixtur
 
 
 def test_max_lease_duration_holds_for_the_later_messages_of_a_key(here: Stage) -> None:
-    """One that began when the message before it had ended is given up like any other."""
+    """It begins when the previous message has ended, and it is given up like any other."""
     events = Events()
     first, second = Gate(), Gate()
 
@@ -211,7 +214,7 @@ def test_max_lease_duration_holds_for_the_later_messages_of_a_key(here: Stage) -
 
 
 def test_a_given_up_message_that_waits_for_a_worker_does_not_run(here: Stage) -> None:
-    """It will come again: to handle it now would be to handle it twice."""
+    """It will be redelivered, so it would be handled twice."""
     events, gate = Events(), Gate()
     here.manage(gate, workers=1, hooks=(events,), max_lease_duration=100)
     here.publish(b"runs")
@@ -220,7 +223,7 @@ def test_a_given_up_message_that_waits_for_a_worker_does_not_run(here: Stage) ->
     here.advance(98)
     here.advance(4, extending=False)
     eventually(lambda: len(events.lost) == 2)
-    # Both come again when their leases have ended.
+    # Both are redelivered when their leases have ended.
     here.advance(12, extending=False)
     eventually(lambda: events.received_count == 4)
     finish(here, gate)

@@ -1,4 +1,4 @@
-"""`ack_with_response` and its like tell the truth, whatever the server answers, or does not."""
+"""The futures of `ack_with_response` and similar methods, for each answer and for none."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 import grpc
 import pytest
 
-from protocol.clock import ManualClock
-from protocol.errors import BY_CODE, Aborted, RpcError, Unavailable
-from subscriber import AckFuture, AcknowledgeError, AcknowledgeStatus, FlowControl, Message
-from subscriber.streaming.dispatcher import MAX_IN_FLIGHT
-from subscriber.streaming.requests import ACK_RETRY_FOR, NACK_RETRY_FOR
+from pullstream import AckFuture, AcknowledgeError, AcknowledgeStatus, FlowControl, Message
+from pullstream.streaming.ack_requests import ACK_RETRY_FOR, NACK_RETRY_FOR
+from pullstream.streaming.dispatcher import MAX_IN_FLIGHT
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import BY_CODE, Aborted, RpcError, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 OTHER = AcknowledgeStatus.OTHER
 
-# What each code means when it is the server's last word; None: it is not, and is asked again.
+# The meaning of each code as the server's final answer. None: the request is retried.
 MEANING: dict[grpc.StatusCode, AcknowledgeStatus | None] = {
     grpc.StatusCode.CANCELLED: None,
     grpc.StatusCode.UNKNOWN: None,
@@ -55,7 +55,7 @@ def exactly_once() -> Iterator[Stage]:
 
 
 def receive(here: Stage, count: int) -> list[Message]:
-    """So many messages, confirmed as ours where that is asked, to be settled by the test."""
+    """Return this many messages, confirmed if required, for the test to settle."""
     log = Log(keep)
     here.client.subscribe(SUBSCRIPTION, log)
     here.publish(*[b"%d" % number for number in range(count)])
@@ -63,7 +63,7 @@ def receive(here: Stage, count: int) -> list[Message]:
 
 
 def status(future: AckFuture) -> AcknowledgeStatus:
-    """How it ended, as one value."""
+    """Return the result of a future or its error code."""
     try:
         return future.result(PATIENCE)
     except AcknowledgeError as error:
@@ -71,15 +71,18 @@ def status(future: AckFuture) -> AcknowledgeStatus:
 
 
 def test_every_code_is_listed() -> None:
-    """Or the next test would leave one out."""
+    """Otherwise the next test would leave one out."""
     assert MEANING.keys() == BY_CODE.keys()
 
 
 @pytest.mark.parametrize("rich", [False, True], ids=["bare", "rich"])
 @pytest.mark.parametrize("code", MEANING)
 def test_no_code_is_taken_for_success(here: Stage, code: grpc.StatusCode, rich: bool) -> None:
-    """A passing one is asked again until the answer is known; any other is the outcome, also when
-    the server gives no details, or details about something else."""
+    """No error code counts as success.
+
+    A transient code is retried until the answer is known. Every other code is the outcome, also
+    when the server gives no details, or details about something else.
+    """
     error = BY_CODE[code]("refused", reason="SOMETHING", metadata={"service": "pubsub"})
     acked, nacked, extended = receive(here, 3)
     refused = [
@@ -100,7 +103,7 @@ def test_no_code_is_taken_for_success(here: Stage, code: grpc.StatusCode, rich: 
 
 
 def test_each_ack_id_has_its_own_outcome(exactly_once: Stage) -> None:
-    """One request in which some are taken, some are to be sent again, and some are refused."""
+    """One request has accepted ids, ids to be sent again, and refused ids."""
     here = exactly_once
     messages = receive(here, 5)
     verdicts = dict(
@@ -133,8 +136,10 @@ def test_each_ack_id_has_its_own_outcome(exactly_once: Stage) -> None:
 
 
 def test_acknowledging_again_does_no_harm(here: Stage) -> None:
-    """At the same time or later: the first counts, the message is counted out once, and the
-    subscription goes on."""
+    """A second acknowledgement at the same time or later does no harm.
+
+    The first one counts, the message is released once, and the subscription continues.
+    """
     log = Log(keep)
     future = here.client.subscribe(SUBSCRIPTION, log, FlowControl(max_messages=1))
     here.publish(b"0", b"1")
@@ -151,32 +156,31 @@ def test_acknowledging_again_does_no_harm(here: Stage) -> None:
 
 
 def test_acknowledging_twice_in_one_request_succeeds_twice(here: Stage) -> None:
-    """Both futures are told the same."""
+    """Both futures get the same result."""
     *before, message = receive(here, MAX_IN_FLIGHT + 1)
     with here.faults.drop("Acknowledge") as held:
         for number, other in enumerate(before, start=1):
             other.ack()
             held.wait_for_hits(number)
-        # All calls that may be under way are: these two gather.
+        # All allowed calls are open, so these two share the next request.
         futures = [message.ack_with_response(), message.ack_with_response()]
     assert [status(future) for future in futures] == [AcknowledgeStatus.SUCCESS] * 2
 
 
 @pytest.mark.parametrize("code", [code for code, meaning in MEANING.items() if meaning is None])
 def test_a_lost_answer_is_asked_for_again(here: Stage, code: grpc.StatusCode) -> None:
-    """The message is gone and stays gone. With exactly-once delivery the second answer may be that
-    the id is used up: then that is told, for it is all that is known."""
+    """An acknowledgement whose answer is lost is repeated.
+
+    The message is acknowledged. With exactly-once delivery, the broker also accepts the repeated
+    acknowledgement of an id.
+    """
     log = Log(keep)
     here.client.subscribe(SUBSCRIPTION, log)
     here.publish(b"0")
     (message,) = log.wait_for(1)
     lost = here.faults.lose_reply("Acknowledge", times=1, code=code)
-    outcome = status(message.ack_with_response())
+    assert status(message.ack_with_response()) is AcknowledgeStatus.SUCCESS
     assert lost.hits == 1
-    if message.exactly_once_enabled:
-        assert outcome is AcknowledgeStatus.INVALID_ACK_ID
-    else:
-        assert outcome is AcknowledgeStatus.SUCCESS
     assert here.backlog == 0
     assert len(log.messages) == 1
 
@@ -185,7 +189,7 @@ def test_a_lost_answer_is_asked_for_again(here: Stage, code: grpc.StatusCode) ->
     ("method", "limit"), [("Acknowledge", ACK_RETRY_FOR), ("ModifyAckDeadline", NACK_RETRY_FOR)]
 )
 def test_asking_again_comes_to_an_end(method: str, limit: float) -> None:
-    """After so many seconds, in ever longer pauses, the future fails, and the loss is counted."""
+    """After a time limit with growing pauses, the future fails and the failure is counted."""
     clock, ended = ManualClock(), list[float]()
     with stage() as here:
         log = Log(keep)

@@ -1,5 +1,4 @@
-"""Brisk callbacks are run by the thread that reads the stream, and one that is slow for once harms
-nobody."""
+"""The reader thread runs fast callbacks, and a single slow one does no harm."""
 
 from __future__ import annotations
 
@@ -9,18 +8,18 @@ from concurrent.futures import Future
 
 import pytest
 
-from subscriber import Message, StreamingPullFuture, ThreadScheduler
-from subscriber.futures import ShutdownMode
-from subscriber.worker_pool import BRISK, WorkerPool
-from subscriber.worker_watch import WATCH
+from pullstream import Message, StreamingPullFuture, ThreadScheduler
+from pullstream.futures import ShutdownMode
+from pullstream.scheduling.stall_monitor import STALL_MONITOR
+from pullstream.scheduling.worker_pool import FAST_CALLBACK, WorkerPool
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 
 class Brisk:
-    """A subscription whose callbacks are brisk, until one is told to stay.
+    """A subscription whose callbacks are fast, except one that blocks on request.
 
-    The next message is going to be handled by the reader.
+    The reader will handle the next message.
     """
 
     def __init__(self, here: Stage, pool: WorkerPool) -> None:
@@ -50,23 +49,23 @@ class Brisk:
             before = len(self.handled)
             self.here.publish(*[b"x"] * 50)
             eventually(lambda: len(self.handled) == before + 50)
-            return self.pool._pace < BRISK
+            return self.pool._pace < FAST_CALLBACK
 
         eventually(is_brisk)
         eventually(lambda: self.pool.running == 0)
         self.handled.clear()
         self.pool._quiet_looks = -1_000_000
         self.pool._watched = True
-        WATCH.add(self.pool)
+        STALL_MONITOR.add(self.pool)
 
     def hold_up(self) -> None:
-        """Let the reader stay in a callback."""
+        """Block the reader in a callback."""
         self.here.publish(b"stay", key="key")
         assert self.stays.wait(PATIENCE)
 
     @property
     def stayed_on(self) -> str:
-        """The thread that ran the callback that stayed."""
+        """Return the thread that ran the blocked callback."""
         return next(name for data, name in self.handled if data == b"stay")
 
 
@@ -83,7 +82,7 @@ def brisk() -> Iterator[Brisk]:
 
 
 def test_the_reader_handles_what_it_reads(brisk: Brisk) -> None:
-    """No worker is woken for it."""
+    """No worker wakes."""
     brisk.here.publish(*[b"x"] * 50)
     eventually(lambda: brisk.here.backlog == 0)
     assert not any(name.startswith("pullstream-worker") for _, name in brisk.handled)
@@ -91,7 +90,7 @@ def test_the_reader_handles_what_it_reads(brisk: Brisk) -> None:
 
 
 def test_the_stream_is_read_on_while_the_reader_is_in_a_slow_callback(brisk: Brisk) -> None:
-    """Everything else is handled meanwhile, and the slow one is acknowledged in the end."""
+    """All other messages are handled meanwhile, and the slow one is acknowledged in the end."""
     brisk.hold_up()
     for _ in range(10):
         brisk.here.publish(*[b"x"] * 10)
@@ -103,7 +102,7 @@ def test_the_stream_is_read_on_while_the_reader_is_in_a_slow_callback(brisk: Bri
 
 
 def test_a_key_keeps_its_order_when_the_reader_is_replaced(brisk: Brisk) -> None:
-    """What the next reader brings waits for the callback that the first is in."""
+    """The next reader's messages of the key wait for the callback in the first reader."""
     brisk.hold_up()
     numbers = [b"%d" % number for number in range(100)]
     brisk.here.publish(*numbers, key="key")
@@ -118,8 +117,10 @@ def test_a_key_keeps_its_order_when_the_reader_is_replaced(brisk: Brisk) -> None
 def test_a_subscription_ends_while_its_reader_is_in_a_callback(
     brisk: Brisk, mode: ShutdownMode
 ) -> None:
-    """A drain waits for the callback, and its acknowledgement is sent; else neither is waited for,
-    and the message is given back."""
+    """A drain waits for the callback, and its acknowledgement is sent.
+
+    Without a drain, the close does not wait for either, and the message is returned.
+    """
     brisk.hold_up()
     closing = threading.Thread(target=brisk.future.close, args=(PATIENCE, mode))
     closing.start()
@@ -134,7 +135,7 @@ def test_a_subscription_ends_while_its_reader_is_in_a_callback(
 
 
 def test_a_callback_on_the_reader_may_close_the_subscription(brisk: Brisk) -> None:
-    """It does not wait for itself."""
+    """The close does not wait for its own callback."""
     brisk.here.publish(b"close")
     assert isinstance(brisk.closed.result(PATIENCE), bool)
     assert brisk.future.result(PATIENCE) is True

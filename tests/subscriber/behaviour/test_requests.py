@@ -1,4 +1,4 @@
-"""What is told to the server arrives: in requests that it takes, and again until it has it."""
+"""Requests reach the server: small enough, and repeated until the server has them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import grpc
 import pytest
 
-from emulator.engine import Engine
-from protocol.errors import BY_CODE, InvalidArgument, PermissionDenied, RpcError
-from subscriber import AcknowledgeError, AcknowledgeStatus, FlowControl, Message
-from subscriber.streaming.dispatcher import MAX_IN_FLIGHT
+from pullstream import AcknowledgeError, AcknowledgeStatus, FlowControl, Message
+from pullstream.streaming.dispatcher import MAX_IN_FLIGHT
+from pullstream_emulator.engine import Engine
+from pullstream_protocol.errors import BY_CODE, InvalidArgument, PermissionDenied, RpcError
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -37,13 +37,13 @@ def here() -> Iterator[Stage]:
 
 
 def lengthen_ack_ids(engine: Engine) -> None:
-    """Let the broker's ack ids be as long as Google's sometimes are: about 230 characters."""
-    leases = engine.registry.subscription(SUBSCRIPTION).messages.leases
+    """Make the broker's ack ids as long as Google's sometimes are: about 230 characters."""
+    leases = engine.registry.subscription(SUBSCRIPTION).leases
     leases._ack_ids.mark = "-" + "x" * 225
 
 
 def subscribe(here: Stage, count: int, *hooks: Events) -> list[Message]:
-    """Receive so many messages, to be settled by the test."""
+    """Receive this many messages for the test to settle."""
     log = Log(keep)
     here.client.subscribe(SUBSCRIPTION, log, LARGE, hooks=hooks)
     here.publish(*[b"x"] * count)
@@ -53,7 +53,7 @@ def subscribe(here: Stage, count: int, *hooks: Events) -> list[Message]:
 def settle_in_few_requests(
     here: Stage, method: str, messages: list[Message], settle: Callable[[Message], Any]
 ) -> list[Any]:
-    """Settle messages while all calls that may be under way are held, so that the rest gathers."""
+    """Settle messages while all allowed calls are held, so that the rest shares requests."""
     results: list[Any] = []
     with here.faults.drop(method) as held:
         for number in range(MAX_IN_FLIGHT):
@@ -64,7 +64,7 @@ def settle_in_few_requests(
 
 
 def test_the_broker_refuses_what_google_refuses(here: Stage) -> None:
-    """Without that the tests below would show nothing."""
+    """The tests below rely on this limit."""
     here.emulator.inspect(lengthen_ack_ids)
     ack_ids = [message.ack_id for message in subscribe(here, 2_400)]
     with pytest.raises(InvalidArgument):
@@ -82,7 +82,7 @@ def test_the_broker_refuses_what_google_refuses(here: Stage) -> None:
 def test_thousands_of_long_ack_ids_go_in_requests_within_the_limit(
     here: Stage, method: str, settle: Callable[[Message], Any]
 ) -> None:
-    """Full ones, and none is refused for its size."""
+    """The requests are full, and none is refused for its size."""
     here.emulator.inspect(lengthen_ack_ids)
     sizes: list[int] = []
     events = Events()
@@ -100,7 +100,7 @@ def test_thousands_of_long_ack_ids_go_in_requests_within_the_limit(
 
 
 def test_a_request_refused_as_too_large_is_split_until_it_fits(here: Stage) -> None:
-    """A server may allow less than it says."""
+    """A server may allow less than its documented limit."""
 
     def at_most_a_hundred(request: Any) -> RpcError | None:
         return InvalidArgument("too large") if len(request.ack_ids) > 100 else None
@@ -116,7 +116,7 @@ def test_a_request_refused_as_too_large_is_split_until_it_fits(here: Stage) -> N
 def test_one_bad_ack_id_does_not_take_the_others_with_it(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It alone fails: counted, told to the hook, logged once, and raised by its future."""
+    """Only this id fails. It is counted, passed to the hook, logged once, and in its future."""
     events = Events()
     messages = subscribe(here, 100, events)
     bad = messages[57]
@@ -132,7 +132,7 @@ def test_one_bad_ack_id_does_not_take_the_others_with_it(
     assert [i for i, error in enumerate(errors) if error is not None] == [57]
     assert isinstance(errors[57], AcknowledgeError)
     assert here.backlog == 1
-    assert events.not_taken_ids == [bad.ack_id]
+    assert events.refused_ids == [bad.ack_id]
     assert len(caplog.records) == 1
 
 
@@ -141,7 +141,7 @@ def test_one_bad_ack_id_does_not_take_the_others_with_it(
 def test_a_passing_refusal_is_no_loss(
     here: Stage, code: grpc.StatusCode, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is sent again, and nobody need know: nothing counts as failed, nothing is logged."""
+    """The request is repeated. Nothing counts as failed, and nothing is logged."""
     fault = here.faults.error(method, BY_CODE[code]("busy"), times=2)
     log = Log(keep)
     future = here.client.subscribe(SUBSCRIPTION, log)
@@ -167,7 +167,7 @@ def test_a_passing_refusal_is_no_loss(
 def test_a_final_refusal_is_counted_and_logged_once(
     here: Stage, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One line for a request, however many messages it was about; the futures know."""
+    """Each request has one line in the log, and every future has the error."""
     log = Log(keep)
     future = here.client.subscribe(SUBSCRIPTION, log)
     here.publish(*[b"x"] * count)
@@ -188,7 +188,7 @@ def test_a_final_refusal_is_counted_and_logged_once(
 def test_what_the_server_was_never_told_counts_as_failed_at_the_end(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An acknowledgement that the shutdown gave up is a loss like any other."""
+    """An acknowledgement that the shutdown gave up counts as failed."""
     log = Log(keep)
     future = here.client.subscribe(SUBSCRIPTION, log)
     here.publish(b"x")

@@ -1,4 +1,4 @@
-"""The end: in time, from anywhere, with nothing left behind and every future resolved."""
+"""Shutdown: in time, from any thread, with no messages kept and every future resolved."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from protocol.clock import SYSTEM_CLOCK, ManualClock
-from protocol.errors import Unavailable
-from subscriber import (
+from pullstream import (
     AckFuture,
     AcknowledgeError,
     AcknowledgeStatus,
@@ -19,17 +17,19 @@ from subscriber import (
     StreamingPullFuture,
     SubscriberClient,
 )
-from subscriber.futures import ShutdownMode
+from pullstream.futures import ShutdownMode
+from pullstream_protocol.clock import SYSTEM_CLOCK, ManualClock
+from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
-# What a shutdown may take beyond its time limit, in seconds: a busy machine.
+# The seconds that a shutdown may take after its time limit on a busy machine.
 GRACE = 1.5
 
-# What is left to do when no callback has to be waited for, in seconds.
+# The seconds for the remaining work when no callback has to be waited for.
 WORK_TO_DO = 1.0
 
-# Callbacks may use up four fifths of it; the rest must be enough for a call, on a busy machine.
+# Callbacks may use four fifths of it. The rest must be enough for a call on a busy machine.
 DRAIN_TIME = 2.0
 
 both_modes = pytest.mark.parametrize("mode", ["drain", "nack"])
@@ -42,7 +42,7 @@ def here(request: pytest.FixtureRequest) -> Iterator[Stage]:
 
 
 class Acking:
-    """Settles messages at the end of a gate, and keeps the futures."""
+    """Settles messages at the end of a gate and keeps the futures."""
 
     def __init__(self) -> None:
         self.futures: list[AckFuture] = []
@@ -63,7 +63,7 @@ def close_in_time(future: StreamingPullFuture, timeout: float, mode: ShutdownMod
 
 
 def in_background(future: StreamingPullFuture, timeout: float, mode: ShutdownMode) -> Future[bool]:
-    """Close on another thread."""
+    """Close on another thread and return the future result."""
     closed: Future[bool] = Future()
     thread = threading.Thread(
         target=lambda: closed.set_result(future.close(timeout, mode)), daemon=True
@@ -77,7 +77,7 @@ def in_background(future: StreamingPullFuture, timeout: float, mode: ShutdownMod
 
 @both_modes
 def test_an_idle_subscription_closes_at_once(here: Stage, mode: ShutdownMode) -> None:
-    """It does not use up its time."""
+    """The close does not use up its time limit."""
     events = Events()
     future = here.client.subscribe(SUBSCRIPTION, Log(), hooks=events)
     eventually(lambda: events.states == ["streaming"])
@@ -85,7 +85,7 @@ def test_an_idle_subscription_closes_at_once(here: Stage, mode: ShutdownMode) ->
 
 
 def test_draining_finishes_what_runs_and_gives_back_the_rest_at_once(here: Stage) -> None:
-    """What waits for a worker or behind its key is free for others while callbacks still run."""
+    """Messages that wait for a worker or behind their key are free while callbacks still run."""
     acking = Acking()
     future = here.client.subscribe(SUBSCRIPTION, acking.gate, max_workers=2)
     here.publish(*[b"o%d" % number for number in range(5)], key="k")
@@ -94,7 +94,7 @@ def test_draining_finishes_what_runs_and_gives_back_the_rest_at_once(here: Stage
     acking.gate.wait_for(2)
     eventually(lambda: future.statistics().received == 10)
     closed = in_background(future, PATIENCE, "drain")
-    # Of the key, the running message keeps the others from being delivered.
+    # The running message of the key blocks the later ones.
     eventually(lambda: sorted(here.free()) == [b"u1", b"u2", b"u3", b"u4"])
     assert not closed.done()
     acking.gate.open(2)
@@ -106,7 +106,7 @@ def test_draining_finishes_what_runs_and_gives_back_the_rest_at_once(here: Stage
 
 
 def test_nacking_waits_for_no_callback_and_lies_to_none(here: Stage) -> None:
-    """All is given back at once; a callback that acknowledges later hears that it was too late."""
+    """All messages are returned at once. A later acknowledgement gets an error status."""
     acking = Acking()
     future = here.client.subscribe(SUBSCRIPTION, acking.gate, max_workers=2)
     here.publish(*[b"o"] * 5, key="k")
@@ -125,7 +125,7 @@ def test_nacking_waits_for_no_callback_and_lies_to_none(here: Stage) -> None:
 def test_a_drain_whose_time_is_up_gives_back_what_still_runs(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A callback that never ends cannot hold up the end. That its verdict is lost is logged."""
+    """A callback that never ends cannot delay the end, and its lost disposition is logged."""
     acking = Acking()
     future = here.client.subscribe(SUBSCRIPTION, acking.gate)
     here.publish(b"1", b"2", key="k")
@@ -135,13 +135,13 @@ def test_a_drain_whose_time_is_up_gives_back_what_still_runs(
     assert future.close(DRAIN_TIME, "drain")
     assert SYSTEM_CLOCK.monotonic() - start < DRAIN_TIME + GRACE
     assert sorted(here.free()) == [b"1", b"2", b"3"]
-    assert "2 messages are given back, and come again" in caplog.text
+    assert "2 messages are returned and will be redelivered" in caplog.text
     acking.gate.open(2)
     assert AcknowledgeStatus.SUCCESS not in acking.statuses(2)
 
 
 def test_messages_settled_by_nobody_are_given_back_by_a_drain(here: Stage) -> None:
-    """Their callbacks have ended without a verdict: there is nothing to wait for."""
+    """The callbacks have ended without a disposition, so there is nothing to wait for."""
     log = Log(keep)
     future = here.client.subscribe(SUBSCRIPTION, log)
     here.publish(*[b"x"] * 5)
@@ -154,7 +154,7 @@ def test_messages_settled_by_nobody_are_given_back_by_a_drain(here: Stage) -> No
 def test_a_subscription_whose_stream_is_dead_closes_in_time(
     here: Stage, mode: ShutdownMode
 ) -> None:
-    """The other calls are not: what was acknowledged meanwhile arrives."""
+    """The other calls still work, so earlier acknowledgements arrive."""
     log = Log(keep)
     future = here.client.subscribe(SUBSCRIPTION, log)
     here.publish(b"1", b"2")
@@ -172,7 +172,7 @@ def test_a_subscription_whose_stream_is_dead_closes_in_time(
 def test_closing_between_two_attempts_to_reconnect_does_not_wait(
     here: Stage, mode: ShutdownMode
 ) -> None:
-    """Time stands still, so that the pause does not end by itself: it is interrupted."""
+    """The clock does not move, so the pause is interrupted and does not end by itself."""
     away = here.faults.error("StreamingPull", Unavailable("away"))
     events = Events()
     manager = here.manage(Log(), clock=ManualClock(), hooks=(events,))
@@ -184,7 +184,7 @@ def test_closing_between_two_attempts_to_reconnect_does_not_wait(
 @both_modes
 @pytest.mark.parametrize("relay", [False, True], ids=["broker hangs", "network dead"])
 def test_a_black_hole_does_not_hold_up_the_end(mode: ShutdownMode, relay: bool) -> None:
-    """Nobody answers any more: it ends in time, and each future says that nothing is known."""
+    """The server does not answer, so the close ends in time and each future has status OTHER."""
     with stage(relay=relay) as here:
         acking = Acking()
         future = here.client.subscribe(SUBSCRIPTION, acking.gate, max_workers=2)
@@ -201,7 +201,7 @@ def test_a_black_hole_does_not_hold_up_the_end(mode: ShutdownMode, relay: bool) 
 
 
 def test_a_second_call_can_only_hurry(here: Stage) -> None:
-    """A patient drain is cut short by `close(mode="nack")`; not the other way round."""
+    """`close(mode="nack")` shortens a patient drain, and a later drain does not prolong it."""
     acking = Acking()
     future = here.client.subscribe(SUBSCRIPTION, acking.gate)
     here.publish(b"x")
@@ -215,12 +215,12 @@ def test_a_second_call_can_only_hurry(here: Stage) -> None:
     acking.gate.open()
 
 
-# ---- from anywhere -----------------------------------------------------------------------------
+# ---- any thread --------------------------------------------------------------------------------
 
 
 @both_modes
 def test_a_callback_may_close_its_own_subscription(here: Stage, mode: ShutdownMode) -> None:
-    """It does not wait for itself; what it acknowledged before is acknowledged."""
+    """The callback does not wait for itself, and its earlier ack succeeds."""
     known: Future[StreamingPullFuture] = Future()
     returned: Future[bool] = Future()
 
@@ -236,7 +236,7 @@ def test_a_callback_may_close_its_own_subscription(here: Stage, mode: ShutdownMo
 
 
 def test_many_threads_may_close_at_once_and_again(here: Stage) -> None:
-    """In both modes, with and without time limits: one end, which all see."""
+    """Concurrent closes in both modes, with and without time limits, share one end."""
     events, log = Events(), Log()
     future = here.client.subscribe(SUBSCRIPTION, log, hooks=events)
     here.publish(*[b"x"] * 50)
@@ -258,7 +258,7 @@ def test_many_threads_may_close_at_once_and_again(here: Stage) -> None:
 
 
 def test_closing_the_client_ends_all_its_subscriptions(here: Stage) -> None:
-    """Whatever they are doing, within one time limit; what they acknowledged has arrived."""
+    """All subscriptions end in time, whatever their state, and earlier acks arrive."""
     away = "projects/p/subscriptions/away"
     here.other.create_subscription(name=away, topic="projects/p/topics/topic")
     acking, log = Acking(), Log()
@@ -281,7 +281,7 @@ def test_closing_the_client_ends_all_its_subscriptions(here: Stage) -> None:
 
 
 def test_leaving_the_with_block_ends_the_subscriptions(here: Stage) -> None:
-    """Before the connection: the last acknowledgements are not lost."""
+    """Subscriptions end before the connection, so the last acknowledgements are not lost."""
     log = Log()
     with SubscriberClient(endpoint=here.emulator.endpoint) as client:
         future = client.subscribe(SUBSCRIPTION, log)
@@ -292,7 +292,7 @@ def test_leaving_the_with_block_ends_the_subscriptions(here: Stage) -> None:
 
 
 def test_a_subscription_may_begin_where_another_has_ended(here: Stage) -> None:
-    """Nothing is swallowed by what was left of the first one."""
+    """The first subscription takes no messages from the second one."""
     for _ in range(3):
         log = Log()
         future = here.client.subscribe(SUBSCRIPTION, log)

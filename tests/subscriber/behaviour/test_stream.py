@@ -1,4 +1,4 @@
-"""The stream comes back by itself from all that passes, and ends with the error of all else."""
+"""The stream is reopened after every transient failure and ends with every permanent error."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import partial
 import grpc
 import pytest
 
-from protocol.clock import ManualClock
-from protocol.errors import BY_CODE, NotFound, Unavailable
-from subscriber import FlowControl, SubscriptionState
-from subscriber.streaming.stream import PROVEN_AFTER
+from pullstream import FlowControl, SubscriptionState
+from pullstream.streaming.stream import PROVEN_AFTER
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import BY_CODE, NotFound, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -42,7 +42,7 @@ def has_come(clock: ManualClock, moment: float) -> bool:
 
 
 def let_time_pass(clock: ManualClock, until: Callable[[], bool], step: float = 0.05) -> None:
-    """As time does between attempts: little by little, until something holds."""
+    """Advance the clock in small steps until the condition holds."""
 
     def goes_by() -> bool:
         clock.advance(step)
@@ -56,7 +56,7 @@ def let_time_pass(clock: ManualClock, until: Callable[[], bool], step: float = 0
 
 @pytest.mark.parametrize("code", [None, *PASSING_CODES])
 def test_a_stream_that_breaks_is_opened_again(here: Stage, code: grpc.StatusCode | None) -> None:
-    """With a code that may pass or closed with OK: messages go on, and the cause is told."""
+    """After a transient code or a close with OK, messages continue, and the state has the cause."""
     events, log = Events(), Log()
     future = here.client.subscribe(SUBSCRIPTION, log, hooks=events)
     eventually(lambda: is_streaming(events))
@@ -78,7 +78,7 @@ def test_a_stream_that_breaks_is_opened_again(here: Stage, code: grpc.StatusCode
 def test_a_code_that_cannot_pass_ends_the_subscription_with_it(
     here: Stage, code: grpc.StatusCode
 ) -> None:
-    """In the middle of the work; the future raises it, and the last state tells it."""
+    """The future raises the error in the middle of the work, and the last state has it."""
     events, log = Events(), Log()
     future = here.client.subscribe(SUBSCRIPTION, log, hooks=events)
     eventually(lambda: is_streaming(events))
@@ -101,7 +101,7 @@ def test_a_subscription_that_does_not_exist_ends_at_once(here: Stage) -> None:
 
 
 def test_every_state_is_told_in_order_with_its_cause_and_its_time() -> None:
-    """From the first stream over an outage to the end, each change once."""
+    """Each change from the first stream over an outage to the end is reported once."""
     clock = ManualClock(start=1_000.0)
     with stage() as here:
         events, log = Events(), Log()
@@ -142,7 +142,7 @@ def test_attempts_become_rare_while_the_server_is_away() -> None:
 
 
 def test_after_the_agreed_outage_it_gives_up_with_the_last_error() -> None:
-    """And not before; until then it has tried again and again."""
+    """The subscription does not give up earlier, and tries again until then."""
     clock = ManualClock()
     with stage() as here:
         events = Events()
@@ -159,7 +159,7 @@ def test_after_the_agreed_outage_it_gives_up_with_the_last_error() -> None:
 
 
 def test_an_outage_that_ended_does_not_count_towards_the_next() -> None:
-    """Only time without a stream that works adds up."""
+    """Only the time without a working stream counts."""
     clock = ManualClock()
     with stage() as here:
         events = Events()
@@ -172,15 +172,18 @@ def test_an_outage_that_ended_does_not_count_towards_the_next() -> None:
                 over = clock.monotonic() + 40
                 let_time_pass(clock, partial(has_come, clock, over), step=0.5)
             let_time_pass(clock, lambda: is_streaming(events))
-            # It works when it has brought messages, or stood for this long.
+            # The stream works after it has delivered messages or has been open for this long.
             stood = clock.monotonic() + PROVEN_AFTER
             let_time_pass(clock, partial(has_come, clock, stood), step=0.5)
         assert manager.future.running()
 
 
 def test_streams_that_answer_and_break_at_once_do_not_end_an_outage() -> None:
-    """The answer to the first ping says that somebody is there, and not that messages will come.
-    Attempts grow rare, and at last it gives up."""
+    """Streams that answer a ping and break at once do not end an outage.
+
+    The answer to the first ping shows that a server is there, but not that messages will come. The
+    pauses grow, and in the end the subscription gives up.
+    """
     clock = ManualClock()
     with stage() as here:
         events = Events()
@@ -201,8 +204,11 @@ def test_streams_that_answer_and_break_at_once_do_not_end_an_outage() -> None:
 
 
 def test_a_stream_that_fell_silent_is_replaced() -> None:
-    """The server answered pings and does so no more: 15 s after one another stream is opened, and
-    what the dead one held arrives on it."""
+    """A stream whose server stops answering pings is replaced.
+
+    Another stream is opened 15 s after the unanswered ping, and the messages of the dead one arrive
+    on it.
+    """
     clock = ManualClock()
     with stage() as here:
         events, log = Events(), Log()
@@ -218,13 +224,13 @@ def test_a_stream_that_fell_silent_is_replaced() -> None:
         let_time_pass(clock, lambda: is_streaming(events))
         log.wait_for(1)
         eventually(lambda: here.backlog == 0)
-    # The ping goes out between 30 and 44; and on a busy machine time passes before we are told.
+    # The ping goes out at 30 to 44 s, and on a busy machine the report takes more time.
     assert clock.monotonic() < 90
     assert "heartbeat" in str(events.changes[1].cause)
 
 
 def test_a_server_that_never_answers_pings_is_not_suspected() -> None:
-    """Older ones do not, and live."""
+    """Older servers do not answer pings."""
     clock = ManualClock()
     with stage() as here:
         events, log = Events(), Log()
@@ -238,7 +244,7 @@ def test_a_server_that_never_answers_pings_is_not_suspected() -> None:
 
 
 def test_a_full_subscriber_does_not_take_the_server_for_dead() -> None:
-    """While flow control lets nobody read, answers to pings lie unread."""
+    """While flow control stops the reader, answers to pings stay unread."""
     clock = ManualClock()
     with stage() as here:
         events, gate = Events(), Gate()
@@ -253,7 +259,7 @@ def test_a_full_subscriber_does_not_take_the_server_for_dead() -> None:
 
 
 def test_a_network_that_swallows_everything_is_noticed_and_survived() -> None:
-    """No byte passes, no connection breaks: the client finds out, and goes on when it is over."""
+    """No byte passes and no connection breaks. The client notices, and continues afterwards."""
     clock = ManualClock()
     with stage(relay=True) as here:
         events, log = Events(), Log()
@@ -281,6 +287,6 @@ def test_callbacks_and_acknowledgements_go_on_while_the_stream_is_away(here: Sta
         away.wait_for_hits(2)
         gate.open(3)
         gate.wait_for(3)
-        # They were given back when the stream broke; what is acknowledged all the same counts.
+        # They were returned when the stream broke. Late acknowledgements still count.
         eventually(lambda: here.backlog == 0)
         assert future.state is SubscriptionState.RECONNECTING

@@ -1,7 +1,7 @@
-"""A log, a broker's reads and streams, and a shell, each as small as can be, driven at random.
+"""Minimal models of a log, a broker's reads and streams, and a shell, driven at random.
 
-What may happen in a run: appends, trims, the topic made anew, reads that fail, streams that break,
-frames under way when they do, a handler that takes its time, and time that passes.
+A run may have appends, trims, a recreated topic, failed reads, broken streams with frames in
+flight, a slow handler, and passing time.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 from functools import cache
 
-from protocol.errors import Unavailable
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.feeds import GapReason
-from subscriber.follow.actions import (
+from pullstream.feeds import GapReason
+from pullstream.follow.actions import (
     Action,
     Close,
     Deliver,
@@ -25,12 +23,14 @@ from subscriber.follow.actions import (
     Tell,
     Wait,
 )
-from subscriber.follow.events import CaughtUp, Checkpoint, Event, FellBehind, Gap
-from subscriber.follow.machine import FollowMachine
-from subscriber.follow.record import Record
-from subscriber.follow.runs import Answer, Run
-from subscriber.follow.settings import Rules
-from subscriber.follow.states import FollowState
+from pullstream.follow.events import CaughtUp, Checkpoint, Event, FellBehind, Gap
+from pullstream.follow.machine import FollowMachine
+from pullstream.follow.record import Record
+from pullstream.follow.record_ranges import ReadResult, RecordRange
+from pullstream.follow.settings import Rules
+from pullstream.follow.states import FollowState
+from pullstream_protocol.errors import Unavailable
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 BUFFER = 6
 PATIENCE = 30.0
@@ -39,13 +39,13 @@ _READ = 5
 
 _PULLING = (FollowState.PULL, FollowState.LAST_PULL, FollowState.POLL)
 
-# Something that comes by a stream, at a moment.
+# A delivery of a stream, applied to the machine at a given time.
 Arrival = Callable[[FollowMachine, float], None]
 NewMachine = Callable[[Checkpoint | None, Rules], FollowMachine]
 
 
 class Violation(AssertionError):
-    """The machine has broken a promise."""
+    """The machine has broken a guarantee."""
 
 
 @cache
@@ -61,30 +61,30 @@ class Log:
         self.head = 0
         self.floor = 0
 
-    def run(self, after: int, limit: int) -> Run:
+    def run(self, after: int, limit: int) -> RecordRange:
         first = max(after, self.floor)
         last = min(self.head, first + limit)
-        return Run(
+        return RecordRange(
             after, max(last, after), [record(n, self.epoch) for n in range(first + 1, last + 1)]
         )
 
-    def read(self, after: Checkpoint | None) -> Answer:
+    def read(self, after: Checkpoint | None) -> ReadResult:
         if after is None:
-            return Answer(Run(self.head, self.head), self.head, True, self.epoch)
+            return ReadResult(RecordRange(self.head, self.head), self.head, True, self.epoch)
         gap, start = None, after.seq
         if after.epoch not in (0, self.epoch) or start > self.head:
             gap, start = self._gap(1, self.floor, GapReason.RECREATED), self.floor
         elif start < self.floor:
             gap = self._gap(start + 1, self.floor, GapReason.CAP)
         run = self.run(start, _READ)
-        return Answer(run, self.head, run.to_seq >= self.head, self.epoch, gap)
+        return ReadResult(run, self.head, run.to_seq >= self.head, self.epoch, gap)
 
     def _gap(self, first: int, last: int, reason: GapReason) -> Gap:
         return Gap("topic", first, last, reason, GapReason.UNKNOWN, self.floor + 1, self.head)
 
 
 class Stream:
-    """A stream's server side: where it is, and what is on its way."""
+    """The server side of a stream: its position, and its frames in flight."""
 
     def __init__(self, log: Log, number: int) -> None:
         self.number = number
@@ -95,7 +95,7 @@ class Stream:
         self.under_way.append(lambda m, now: m.opened(number, after, epoch, now))
 
     def pump(self, log: Log) -> None:
-        """Send what there is: a frame, a gap, or that the topic is gone."""
+        """Send the next frame or gap, or that the topic was deleted."""
         number = self.number
         if self.epoch != log.epoch:
             self.under_way.append(lambda m, now: m.lost(number, "topic deleted", now))
@@ -110,7 +110,7 @@ class Stream:
 
 
 class Witness:
-    """Holds what the follower hands out and tells against its promises."""
+    """Checks the follower's output and events against its guarantees."""
 
     def __init__(self, start: Checkpoint | None) -> None:
         self.told: list[Event] = []
@@ -119,7 +119,7 @@ class Witness:
         self._behind = True
 
     def began_at(self, seq: int) -> None:
-        """Nobody but the broker knew where the end is."""
+        """Set the position. Only the broker knew the end of the log."""
         self._last = Checkpoint(seq)
 
     def told_of(self, event: Event) -> None:
@@ -151,32 +151,32 @@ class Witness:
         self.handed.append((epoch, each.seq))
 
     def knows(self, log: Log) -> bool:
-        """Whether all there is was handed out."""
+        """Return whether all records were handed out."""
         last = self._last
         return last is not None and last.seq >= log.head and last.epoch in (0, log.epoch)
 
 
 class World:
-    """One run: a machine, its shell taken apart into single steps, and all that happens to it."""
+    """One run: a machine, its shell split into single steps, and the events around it."""
 
     def __init__(self, seed: int, new_machine: NewMachine = FollowMachine) -> None:
         self._random = random.Random(seed)
         self.now = 0.0
         self.log = Log()
         self._append(self._random.randrange(8))
-        # Also from the end, and from a number that is yet to come.
+        # Also from the end, and from a number in the future.
         from_end = self._random.random() < 0.2
         start = None if from_end else Checkpoint(self._random.randint(0, self.log.head + 3))
         self.machine = new_machine(start, Rules(live_buffer=BUFFER, patience=PATIENCE))
         self.witness = Witness(start)
         self._stream: Stream | None = None
         self._late: deque[Arrival] = deque()
-        self._answer: Answer | None = None
+        self._answer: ReadResult | None = None
         self._action: Action | None = None
         self._records: deque[Record] = deque()
 
     def run(self, steps: int = 60) -> None:
-        """Let things happen, then let all become quiet, and see that nothing is missing."""
+        """Run random events, then wait for calm and check that nothing is missing."""
         cuts = self._random.choice((0, 1, 1, 12))
         happenings = [self._work] * 8 + [self._carry] * 4 + [self._pump] * 4
         happenings += [self._append] * 3 + [self._trim, self._tick] + [self._cut] * cuts
@@ -213,7 +213,7 @@ class World:
             and stream.epoch == self.log.epoch
         )
 
-    # ---- what happens --------------------------------------------------------------------------
+    # ---- events --------------------------------------------------------------------------------
 
     def _append(self, count: int | None = None) -> None:
         self.log.head += self._random.randint(1, 4) if count is None else count
@@ -230,7 +230,7 @@ class World:
         self.now += self._random.choice((0.1, 1.0, 20.0))
 
     def _cut(self) -> None:
-        """The stream breaks; some of what was under way still comes."""
+        """Break the stream. Some frames in flight still arrive."""
         stream, self._stream = self._stream, None
         if stream is not None:
             for _ in range(self._random.randint(0, len(stream.under_way))):
@@ -250,7 +250,7 @@ class World:
     # ---- the shell, step by step ---------------------------------------------------------------
 
     def _work(self, well: bool = False) -> None:
-        """One step of what the shell has in hand, or the next action."""
+        """Do one step of the shell's current work, or begin the next action."""
         if self._records:
             self.witness.was_handed(self._records.popleft())
         elif isinstance(self._action, Read):
@@ -259,7 +259,10 @@ class World:
             self._begin(self.machine.next(self.now), well)
 
     def _read(self, action: Read, well: bool) -> None:
-        """First the broker makes an answer, then it arrives: the log may grow in between."""
+        """Read in two steps: the broker makes an answer, then it arrives.
+
+        The log may grow in between.
+        """
         if self._answer is None:
             self._answer = self.log.read(action.after)
             if action.after is None:
@@ -283,7 +286,7 @@ class World:
             case OpenStream():
                 self._stream = Stream(self.log, action.number)
             case LeaveStream() if self._stream and self._stream.number == action.number:
-                # Its reader may have more in hand.
+                # The reader may still have more frames.
                 self._late.extend(self._stream.under_way)
                 self._stream = None
             case Wait() if well and self.machine.state in _PULLING:

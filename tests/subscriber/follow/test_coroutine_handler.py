@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from subscriber.follow import Record
-from subscriber.follow.coroutine_handler import CoroutineHandler
+from pullstream.follow import Record
+from pullstream.follow.coroutine_handler import CoroutineHandler
 from tests.subscriber.follow.model import record
 from tests.subscriber.streaming.fakes import PATIENCE
 
 
 async def handle(record: Record) -> None:
-    """Would take any record."""
+    """Accept any record."""
 
 
 def test_a_loop_that_is_closed_takes_no_record() -> None:
@@ -29,7 +29,7 @@ def test_a_loop_that_is_closed_takes_no_record() -> None:
 def test_a_record_that_a_loop_drops_as_it_is_closed_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It had been asked to handle it, and never did."""
+    """The loop was asked to handle it, but was closed first."""
     loop = asyncio.new_event_loop()
     asked = threading.Event()
     ask = loop.call_soon_threadsafe

@@ -1,4 +1,4 @@
-"""The follower's machine, step by step: what follows what, and when it changes over."""
+"""The follower's state machine, step by step: transitions between polling and the live stream."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import Unavailable
-from subscriber.feeds import Gap, GapReason
-from subscriber.follow.actions import (
+from pullstream.feeds import Gap, GapReason
+from pullstream.follow.actions import (
     Action,
     Close,
     Deliver,
@@ -20,13 +19,14 @@ from subscriber.follow.actions import (
     Tell,
     Wait,
 )
-from subscriber.follow.events import CaughtUp, Checkpoint, CloseReason, Event, FellBehind
-from subscriber.follow.machine import FollowMachine
-from subscriber.follow.pace import POLL_FOR
-from subscriber.follow.runs import Answer, Run
-from subscriber.follow.settings import Rules
-from subscriber.follow.states import NEXT, FollowState, may_follow
-from subscriber.streaming.backoff import Backoff
+from pullstream.follow.events import CaughtUp, Checkpoint, CloseReason, Event, FellBehind
+from pullstream.follow.machine import FollowMachine
+from pullstream.follow.record_ranges import ReadResult, RecordRange
+from pullstream.follow.settings import Rules
+from pullstream.follow.states import NEXT, FollowState, may_follow
+from pullstream.follow.stream_failures import POLL_FOR
+from pullstream.runtime.retry_clock import RetryClock
+from pullstream_protocol.errors import Unavailable
 from tests.subscriber.follow.model import record
 
 EPOCH = 7
@@ -35,20 +35,21 @@ AWAY = Unavailable("away")
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
 
-def answer(after: int, to: int, head: int | None = None, gap: Gap | None = None) -> Answer:
-    """What a read of the records from `after` to `to` brings."""
+def answer(after: int, to: int, head: int | None = None, gap: Gap | None = None) -> ReadResult:
+    """Return the result of reading the records from `after` to `to`."""
     first = after if gap is None else max(after, gap.to_seq)
-    run = Run(after, to, [record(seq, EPOCH) for seq in range(first + 1, to + 1)])
+    run = RecordRange(after, to, [record(seq, EPOCH) for seq in range(first + 1, to + 1)])
     head = to if head is None else head
-    return Answer(run, head, to == head, EPOCH, gap)
+    return ReadResult(run, head, to == head, EPOCH, gap)
 
 
-def pushed(after: int, to: int) -> Run:
+def pushed(after: int, to: int) -> RecordRange:
     return answer(after, to).run
 
 
 def new_machine(start: Checkpoint | None = START, **rules: Any) -> FollowMachine:
-    return FollowMachine(start, Rules(**rules), Backoff(1.0, 8.0))
+    made = Rules(**rules)
+    return FollowMachine(start, made, RetryClock(1.0, 8.0, made.give_up_after))
 
 
 def told(action: Action) -> Event:
@@ -57,7 +58,7 @@ def told(action: Action) -> Event:
 
 
 def live_machine(head: int = 3, **rules: Any) -> FollowMachine:
-    """One that lives on its first stream, at moment 0."""
+    """Return a machine that is live on its first stream at time 0."""
     machine = new_machine(**rules)
     assert machine.next(0) == Read(Checkpoint(0))
     machine.answered(answer(0, head), 0)
@@ -71,7 +72,7 @@ def live_machine(head: int = 3, **rules: Any) -> FollowMachine:
 
 
 def fall(machine: FollowMachine, stream: int, now: float) -> None:
-    """Lose a stream, and be told of it."""
+    """Lose a stream and take the FellBehind event."""
     machine.lost(stream, "stream lost", now)
     assert machine.next(now) == LeaveStream(stream)
     assert isinstance(told(machine.next(now)), FellBehind)
@@ -81,7 +82,7 @@ def fall(machine: FollowMachine, stream: int, now: float) -> None:
 
 
 def test_the_moves_are_those_of_the_picture() -> None:
-    """From each state that has a stream it may fall; from each it may end, once."""
+    """Each state with a stream may fall back to polling, and each state may end once."""
     streaming = {
         FollowState.SUBSCRIBE,
         FollowState.LAST_PULL,
@@ -98,7 +99,7 @@ def test_the_moves_are_those_of_the_picture() -> None:
 
 @pytest.mark.parametrize(("head", "near"), [(0, True), (249, True), (250, False)])
 def test_the_stream_is_for_those_who_are_near(head: int, near: bool) -> None:
-    """When the last read found less than half a buffer, and all there was."""
+    """A stream is opened if the last read found less than half a buffer and the rest of the log."""
     machine = new_machine()
     machine.next(0)
     machine.answered(answer(0, head), 0)
@@ -107,7 +108,7 @@ def test_the_stream_is_for_those_who_are_near(head: int, near: bool) -> None:
 
 
 def test_a_stream_that_began_where_it_stands_needs_no_last_pull() -> None:
-    """One that began later does, until there."""
+    """A stream that began after the follower's position needs one last read up to there."""
     machine = new_machine()
     machine.next(0)
     machine.answered(answer(0, 3), 0)
@@ -124,7 +125,7 @@ def test_a_stream_that_began_where_it_stands_needs_no_last_pull() -> None:
 
 
 def test_what_both_ways_bring_is_handed_out_once() -> None:
-    """A run that is known in part is handed out in part."""
+    """A run of records that is partly known is handed out in part."""
     machine = live_machine(head=3)
     machine.arrived(1, pushed(1, 3), 3, 0)
     machine.arrived(1, pushed(2, 5), 5, 0)
@@ -133,7 +134,7 @@ def test_what_both_ways_bring_is_handed_out_once() -> None:
 
 
 def test_from_the_end_the_first_read_asks_where_that_is() -> None:
-    """Nothing before it is handed out."""
+    """A follower from the end hands out nothing before the end."""
     machine = new_machine(None)
     assert machine.next(0) == Read(None)
     machine.answered(answer(8, 8), 0)
@@ -142,7 +143,7 @@ def test_from_the_end_the_first_read_asks_where_that_is() -> None:
 
 
 def test_a_start_that_is_yet_to_come_is_waited_for() -> None:
-    """To the broker it is a number of another life; the user has said nothing of lives."""
+    """The broker reads such a start as a number of a deleted topic. The user gave no epoch."""
     machine = new_machine(Checkpoint(5))
     machine.next(0)
     gap = Gap("topic", 1, 0, GapReason.RECREATED, GapReason.UNKNOWN, 1, 2)
@@ -154,11 +155,11 @@ def test_a_start_that_is_yet_to_come_is_waited_for() -> None:
     assert machine.next(0) == Deliver([record(6, EPOCH), record(7, EPOCH)], Checkpoint(7, EPOCH))
 
 
-# ---- back to pulling -----------------------------------------------------------------------------
+# ---- back to polling -----------------------------------------------------------------------------
 
 
 def test_a_hole_before_the_next_run_is_pulled() -> None:
-    """It may be that the buffer has dropped what was there."""
+    """The buffer may have dropped the missing records."""
     machine = live_machine(head=3)
     machine.arrived(1, pushed(4, 6), 6, 1)
     assert machine.next(1) == LeaveStream(1)
@@ -177,7 +178,7 @@ def test_silence_of_twice_the_heartbeat_is_death() -> None:
 
 
 def test_a_stream_that_was_left_is_not_heard_any_more() -> None:
-    """Whatever its reader had in hand."""
+    """Records that the reader of the left stream still has are ignored."""
     machine = live_machine()
     fall(machine, 1, 1)
     machine.arrived(1, pushed(3, 4), 4, 1)
@@ -188,7 +189,7 @@ def test_a_stream_that_was_left_is_not_heard_any_more() -> None:
 
 
 def test_a_stream_of_another_life_is_left() -> None:
-    """The next read tells what has happened."""
+    """The next read reports the recreated topic."""
     machine = new_machine()
     machine.next(0)
     machine.answered(answer(0, 3), 0)
@@ -200,7 +201,10 @@ def test_a_stream_of_another_life_is_left() -> None:
 
 
 def test_three_falls_within_a_minute_and_it_polls_for_a_minute() -> None:
-    """First it reads what is there; then its reads wait; then it tries a stream again."""
+    """After three failures the follower reads the rest, then polls with waiting reads.
+
+    After a minute it opens a stream again.
+    """
     machine = live_machine()
     for stream in (1, 2):
         fall(machine, stream, 10)
@@ -226,7 +230,7 @@ def test_three_falls_within_a_minute_and_it_polls_for_a_minute() -> None:
 
 
 def test_a_poller_that_is_a_whole_buffer_behind_has_fallen_behind() -> None:
-    """And has caught up when it is near again."""
+    """A poller catches up again when it is near the end of the log."""
     machine = live_machine(live_buffer=10)
     for stream in (1, 2, 3):
         machine.lost(stream, "stream lost", 10)
@@ -246,7 +250,7 @@ def test_a_poller_that_is_a_whole_buffer_behind_has_fallen_behind() -> None:
 
 
 def test_a_read_that_fails_is_made_again_after_a_pause() -> None:
-    """For ever, if nobody says otherwise."""
+    """Without a limit, the retries never end."""
     machine = new_machine()
     now = 0.0
     for _ in range(50):
@@ -259,7 +263,7 @@ def test_a_read_that_fails_is_made_again_after_a_pause() -> None:
 
 
 def test_it_gives_up_after_so_long_without_an_answer() -> None:
-    """An answer in between begins the time anew."""
+    """An answer in between restarts the time."""
     machine = new_machine(give_up_after=10.0)
     machine.failed(AWAY, 0)
     machine.answered(answer(0, 1, head=500), 9)
@@ -272,7 +276,7 @@ def test_it_gives_up_after_so_long_without_an_answer() -> None:
 
 
 def test_of_two_reasons_to_end_the_first_counts() -> None:
-    """And what was still to be done is not done."""
+    """The remaining actions are dropped."""
     machine = live_machine()
     machine.arrived(1, pushed(3, 4), 4, 0)
     machine.stop(CloseReason.HANDLER_ERROR, AWAY)
@@ -285,7 +289,7 @@ def test_of_two_reasons_to_end_the_first_counts() -> None:
 
 
 def test_a_gap_is_told_before_the_records_behind_it_and_as_far_as_it_is_news() -> None:
-    """What lies before the cursor the user has had."""
+    """The user already had the part of the gap before the cursor."""
     machine = new_machine(Checkpoint(3, EPOCH))
     machine.next(0)
     gap = Gap("topic", 1, 5, GapReason.CAP, GapReason.UNKNOWN, 6, 7)

@@ -1,6 +1,6 @@
 """The machine against a model of broker, network and handler, in thousands of random runs.
 
-And the same model against machines that lack a step each: it must see what that step is for.
+The same model runs against machines that lack one step each, and must find the failure.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from subscriber.follow.actions import Action, Read
-from subscriber.follow.events import Checkpoint
-from subscriber.follow.machine import FollowMachine
-from subscriber.follow.news import News
-from subscriber.follow.push import Push
-from subscriber.follow.record import Record
-from subscriber.follow.runs import LiveBuffer, Run
+from pullstream.follow.actions import Action, Read
+from pullstream.follow.events import Checkpoint
+from pullstream.follow.live_stream_state import LiveStreamState
+from pullstream.follow.machine import FollowMachine
+from pullstream.follow.progress_events import ProgressEvents
+from pullstream.follow.record import Record
+from pullstream.follow.record_ranges import LiveBuffer, RecordRange
 from tests.subscriber.follow.model import BUFFER, NewMachine, Violation, World
 
 RUNS = 5_000
-# A machine without one of its steps is found out within so many.
+# The number of runs that find a machine without one of its steps.
 MUTANT_RUNS = 300
 
 
@@ -29,12 +29,12 @@ def run_many(runs: int, new_machine: NewMachine = FollowMachine) -> None:
 
 
 def test_order_no_duplicate_no_silent_loss_and_events_that_alternate() -> None:
-    """Whatever happens: every record of the log once, in order, or a gap that says which not."""
+    """Every record of the log comes once and in order, or a gap reports it."""
     run_many(RUNS)
 
 
 def test_the_model_reaches_every_state_and_event() -> None:
-    """A model in which nothing happens would prove nothing."""
+    """A model without events would prove nothing."""
     worlds = [World(seed) for seed in range(200)]
     for world in worlds:
         world.run()
@@ -51,7 +51,7 @@ class NoLastPull(FollowMachine):
 
 
 class StreamAfterLastPull(NoLastPull):
-    """Pulls once more when it is near, and only then has the stream begin."""
+    """Pulls once more near the end, and only then lets the stream begin."""
 
     _has_pulled = False
 
@@ -64,12 +64,12 @@ class StreamAfterLastPull(NoLastPull):
 
 
 class NoDedupe(FollowMachine):
-    def _unseen(self, run: Run) -> list[Record]:
+    def _unseen(self, run: RecordRange) -> list[Record]:
         return list(run.records)
 
 
 class NoGapCheck(FollowMachine):
-    def _joins(self, run: Run) -> bool:
+    def _joins(self, run: RecordRange) -> bool:
         return True
 
 
@@ -78,8 +78,8 @@ class NoEpochCheck(FollowMachine):
         return False
 
 
-class KeepsOldBuffer(Push):
-    """What an earlier stream has brought is taken for the new one's."""
+class KeepsOldBuffer(LiveStreamState):
+    """Mistakes the records of an earlier stream for the new one's."""
 
     def end(self) -> bool:
         was_wanted, self.is_wanted = self.is_wanted, False
@@ -92,7 +92,7 @@ def keeps_old_buffer(*args: Any) -> FollowMachine:
     return machine
 
 
-class TellsEachTime(News):
+class TellsEachTime(ProgressEvents):
     def caught_up(self, position: Checkpoint | None) -> None:
         self.is_caught_up = False
         super().caught_up(position)
@@ -105,7 +105,7 @@ def tells_each_time(*args: Any) -> FollowMachine:
 
 
 class DropsNewest(LiveBuffer):
-    def add(self, run: Run) -> None:
+    def add(self, run: RecordRange) -> None:
         if len(self) + run.weight <= self._max_records:
             super().add(run)
 
@@ -130,6 +130,6 @@ def drops_newest(*args: Any) -> FollowMachine:
     ],
 )
 def test_each_step_that_is_left_out_is_seen(mutant: NewMachine) -> None:
-    """No last pull, a stream begun after it, no dedupe, no look for holes, and the rest."""
+    """Examples are no last pull, a late stream, no deduplication, and no search for holes."""
     with pytest.raises((Violation, RuntimeError)):
         run_many(MUTANT_RUNS, mutant)

@@ -1,17 +1,17 @@
-"""The queue of commands: batches, refusals, and beginning anew."""
+"""The queue of commands: batches, refusals, and resets."""
 
 from __future__ import annotations
 
-from subscriber.listen.commands import Command, CommandQueue
-from subscriber.listen.interest import Interest
+from pullstream.listen.commands import Command, CommandQueue
+from pullstream.listen.subscription import ChannelSubscription
 
 
 def command(key: str, *, subscribe: bool = True) -> Command:
-    return Command(Interest("c", key, on_message=print), subscribe)
+    return Command(ChannelSubscription("c", key, on_message=print), subscribe)
 
 
 def sent(queue: CommandQueue) -> list[str]:
-    """The keys of the batch that is to be sent, which is under way from now on."""
+    """Mark the next batch as sent, and return its keys."""
     assert queue.batch is not None
     queue.batch.is_sent = True
     return [str(each.interest.key) for each in queue.batch.commands]
@@ -45,7 +45,7 @@ def test_only_the_first_batch_replaces_and_numbers_grow() -> None:
 
 
 def test_a_batch_that_is_tried_again_is_the_same() -> None:
-    """By its number the publisher knows whether it has applied it."""
+    """The publisher knows by the batch's number whether it was applied."""
     queue = queue_of("a")
     first = queue.batch
     sent(queue)
@@ -69,7 +69,7 @@ def test_a_refused_batch_is_cut_in_two_until_the_culprit_is_found() -> None:
 
 
 def test_a_refused_first_batch_leaves_the_next_to_replace() -> None:
-    """Nothing was replaced by it."""
+    """The refused batch has replaced nothing."""
     queue = queue_of("ab")
     sent(queue)
     queue.refused()
@@ -78,10 +78,10 @@ def test_a_refused_first_batch_leaves_the_next_to_replace() -> None:
 
 
 def test_to_begin_anew_is_to_send_everything() -> None:
-    """What is under way is waited for, and does not matter."""
+    """The batch in flight is awaited, and its result is ignored."""
     queue = queue_of("abc")
     sent(queue)
-    everything = [Interest("c", key, on_message=print) for key in "xy"]
+    everything = [ChannelSubscription("c", key, on_message=print) for key in "xy"]
     queue.reset(everything)
     assert queue.batch is not None
     assert queue.batch.is_superseded
@@ -94,14 +94,14 @@ def test_a_batch_that_waits_to_be_tried_again_is_forgotten_by_beginning_anew() -
     queue = queue_of("a")
     sent(queue)
     queue.failed()
-    queue.reset([Interest("c", "x", on_message=print)])
+    queue.reset([ChannelSubscription("c", "x", on_message=print)])
     assert sent(queue) == ["x"]
 
 
 def test_a_superseded_batch_is_not_tried_again() -> None:
     queue = queue_of("a")
     sent(queue)
-    queue.reset([Interest("c", "x", on_message=print)])
+    queue.reset([ChannelSubscription("c", "x", on_message=print)])
     queue.failed()
     assert sent(queue) == ["x"]
 
@@ -109,13 +109,13 @@ def test_a_superseded_batch_is_not_tried_again() -> None:
 def test_superseded_and_refused_has_no_culprit() -> None:
     queue = queue_of("a")
     sent(queue)
-    queue.reset([Interest("c", "x", on_message=print)])
+    queue.reset([ChannelSubscription("c", "x", on_message=print)])
     assert queue.refused() is None
     assert sent(queue) == ["x"]
 
 
 def test_an_empty_batch_changes_nothing() -> None:
-    """Whether it is taken or refused; what is added meanwhile goes after it."""
+    """It may be accepted or refused. Commands added meanwhile come after it."""
     queue = queue_of("a")
     queue.applied()
     for end in (queue.applied, queue.refused):

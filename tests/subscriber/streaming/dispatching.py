@@ -1,4 +1,4 @@
-"""A dispatcher between messages made by hand and a server played by a test."""
+"""A dispatcher between messages made by hand and a server played by the test."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import queue
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from protocol.clock import ManualClock
-from protocol.errors import RpcError
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.exceptions import AcknowledgeError
-from subscriber.message import Batch, Message
-from subscriber.streaming.dispatcher import Call, Dispatcher
-from subscriber.streaming.requests import Request
+from pullstream.exceptions import AcknowledgeError
+from pullstream.message import Message, ResponseBatch
+from pullstream.rpc.calls import PendingCall
+from pullstream.streaming.ack_requests import AckRequest
+from pullstream.streaming.dispatcher import Dispatcher
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import RpcError
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.streaming.fakes import PATIENCE, Server, ids, received
 
 
 class CountingClock(ManualClock):
-    """Counts how often somebody asks how long to wait: a busy loop asks all the time."""
+    """Counts the questions for the waiting time: a busy loop asks all the time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,58 +30,70 @@ class CountingClock(ManualClock):
 
 
 class Settled(NamedTuple):
-    """The ids of messages that were reported as finished at a time."""
+    """The ids of messages that were reported as finished at the same time."""
 
     acked: Sequence[str] = ()
     nacked: Sequence[str] = ()
     dropped: Sequence[str] = ()
+    returned: Sequence[str] = ()
 
 
 class Rig:
-    """A dispatcher between messages made by hand and a server played by hand; its listener."""
+    """A dispatcher with its listener, and a server played by the test."""
 
     def __init__(self, server: Server | None = None) -> None:
         self.clock = CountingClock()
         self.server = server or Server()
         self.finished: queue.SimpleQueue[Settled] = queue.SimpleQueue()
-        # (confirmed ids, refused ones with what the server said).
+        # (confirmed ids, refused ids with the server's errors).
         self.receipts: queue.SimpleQueue[tuple[list[str], Mapping[str, AcknowledgeError]]] = (
             queue.SimpleQueue()
         )
-        # (ids, how long the call took, how it ended).
+        # (ids, duration of the call, its error).
         self.calls_done: queue.SimpleQueue[tuple[list[str], float, RpcError | None]] = (
             queue.SimpleQueue()
         )
-        self.refused: queue.SimpleQueue[tuple[Request, list[str]]] = queue.SimpleQueue()
+        self.refused: queue.SimpleQueue[tuple[AckRequest, list[str]]] = queue.SimpleQueue()
+        # (ids of nacks, the seconds of their delay).
+        self.nacks: queue.SimpleQueue[tuple[list[str], int]] = queue.SimpleQueue()
         self.dispatcher = Dispatcher(self.clock, send=self._send, listener=self, max_messages=1)
         self.dispatcher.start()
 
-    def _send(self, request: Request) -> Call:
+    def _send(self, request: AckRequest) -> PendingCall:
         return self.server.send(request)
 
-    # ---- what it is told -------------------------------------------------------------------------
+    # ---- listener methods ------------------------------------------------------------------------
 
-    def settled(self, acked: list[Message], nacked: list[Message], dropped: list[Message]) -> None:
-        self.finished.put(Settled(tuple(ids(acked)), tuple(ids(nacked)), tuple(ids(dropped))))
+    def mark_settled(
+        self,
+        acked: list[Message],
+        nacked: list[Message],
+        dropped: list[Message],
+        returned: list[Message],
+    ) -> None:
+        self.finished.put(Settled(*(tuple(ids(m)) for m in (acked, nacked, dropped, returned))))
 
-    def confirmed(self, ack_ids: list[str], failed: Mapping[str, AcknowledgeError]) -> None:
+    def nacks_answered(self, ack_ids: list[str], seconds: int) -> None:
+        self.nacks.put((ack_ids, seconds))
+
+    def receipts_answered(self, ack_ids: list[str], failed: Mapping[str, AcknowledgeError]) -> None:
         self.receipts.put((ack_ids, failed))
 
-    def request_done(self, request: Request, seconds: float, error: RpcError | None) -> None:
+    def request_done(self, request: AckRequest, seconds: float, error: RpcError | None) -> None:
         self.calls_done.put((list(request.ack_ids), seconds, error))
 
-    def not_taken(self, request: Request, failed: Mapping[str, AcknowledgeError]) -> None:
+    def ack_ids_refused(self, request: AckRequest, failed: Mapping[str, AcknowledgeError]) -> None:
         self.refused.put((request, list(failed)))
 
-    # ---- for the test ----------------------------------------------------------------------------
+    # ---- test methods ----------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Return when the dispatcher has handled all that it was told so far."""
+        """Return when the dispatcher has handled everything added before."""
         self.message("settle").drop()
         while "settle" not in self.finished.get(timeout=PATIENCE).dropped:
             pass
 
     def message(self, ack_id: str) -> Message:
         response = pubsub.StreamingPullResponse(received_messages=[received(ack_id)])
-        (made,) = Batch(self.dispatcher, 0.0, 0, response).messages()
+        (made,) = ResponseBatch(self.dispatcher, 0.0, 0, response).messages()
         return made

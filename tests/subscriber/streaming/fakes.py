@@ -1,4 +1,4 @@
-"""Messages made by hand, and stand-ins for a part's neighbours, as narrow as their protocols."""
+"""Messages made by hand, and fakes for a part's neighbours, as narrow as their protocols."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from collections.abc import Callable, Iterable
 
 import grpc
 
-from protocol.clock import SYSTEM_CLOCK
-from protocol.errors import RpcError
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.message import Batch, Message, Outcome, Verdict
-from subscriber.streaming.dispatcher import Call
-from subscriber.streaming.requests import Request
+from pullstream.message import Disposition, Message, Outcome, ResponseBatch
+from pullstream.rpc.calls import PendingCall
+from pullstream.streaming.ack_requests import AckRequest
+from pullstream_protocol.clock import SYSTEM_CLOCK
+from pullstream_protocol.errors import RpcError
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.failed_call import FailedCall
 
-# Longer than anything takes that is not broken.
+# In seconds. Longer than any step that works.
 PATIENCE = 20.0
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    """Return when `condition` holds; for what tells nobody that it has happened."""
-    deadline = SYSTEM_CLOCK.monotonic() + PATIENCE
+def eventually(condition: Callable[[], bool], timeout: float = PATIENCE) -> None:
+    """Return when `condition` holds. For events without a notification."""
+    deadline = SYSTEM_CLOCK.monotonic() + timeout
     pause = threading.Event()
     while not condition():
         assert SYSTEM_CLOCK.monotonic() < deadline, "it has not happened"
         pause.wait(0.001)
 
 
-class Outcomes:
-    """Keeps what messages decide."""
+class RecordingSettlementSink:
+    """Records the dispositions of messages."""
 
     def __init__(self, *, exactly_once: bool = False) -> None:
         self.taken: list[Outcome] = []
         self.exactly_once = exactly_once
 
     def ack(self, message: Message) -> None:
-        self.taken.append((Verdict.ACK, message, 0, None))
+        self.taken.append((Disposition.ACK, message, 0, None))
 
     def ack_all(self, messages: list[Message]) -> None:
         for message in messages:
@@ -48,14 +48,14 @@ class Outcomes:
 
     put_tracked = put
 
-    def verdicts(self) -> list[tuple[Verdict, str]]:
+    def verdicts(self) -> list[tuple[Disposition, str]]:
         return [(verdict, message.ack_id) for verdict, message, _, _ in self.taken]
 
 
 def received(
     ack_id: str, *, key: str = "", data: bytes = b"", message_id: str | None = None
 ) -> pubsub.ReceivedMessage:
-    """A message as the server sends it; its id is its ack id without the part after a slash."""
+    """Return a message as the server sends it. Its id is the part of the ack id before a slash."""
     return pubsub.ReceivedMessage(
         ack_id=ack_id,
         message=pubsub.PubsubMessage(
@@ -70,20 +70,24 @@ def message(
     key: str = "",
     data: bytes = b"",
     at: float = 0.0,
-    outcomes: Outcomes | None = None,
+    outcomes: RecordingSettlementSink | None = None,
 ) -> Message:
-    """A message as a callback gets it, received `at` this moment."""
+    """Return a message as a callback gets it, received at the time `at`."""
     one = received(ack_id, key=key, data=data)
     response = pubsub.StreamingPullResponse(received_messages=[one])
-    (made,) = Batch(outcomes or Outcomes(), at, one.message.ByteSize(), response).messages()
+    (made,) = ResponseBatch(
+        outcomes or RecordingSettlementSink(), at, one.message.ByteSize(), response
+    ).messages()
     return made
 
 
-def response(*ack_ids: str, at: float = 0.0, share: int = 0) -> tuple[Batch, list[Message]]:
-    """The messages of one response, and what they have in common, received `at` this moment."""
+def response(
+    *ack_ids: str, at: float = 0.0, bytes_each: int = 0
+) -> tuple[ResponseBatch, list[Message]]:
+    """Return a batch and its messages, received at the time `at`."""
     messages = [received(ack_id) for ack_id in ack_ids]
     response = pubsub.StreamingPullResponse(received_messages=messages)
-    batch = Batch(Outcomes(), at, share, response)
+    batch = ResponseBatch(RecordingSettlementSink(), at, bytes_each, response)
     return batch, batch.messages()
 
 
@@ -92,15 +96,15 @@ def ids(messages: Iterable[Message]) -> list[str]:
 
 
 class UnaryCall:
-    """A call under way, as grpc's future is one, until a test answers it."""
+    """An open call, like grpc's future, until the test answers it."""
 
-    def __init__(self, request: Request | None = None) -> None:
+    def __init__(self, request: AckRequest | None = None) -> None:
         self._request = request
         self.cancelled = False
         self._lock = threading.Lock()
         self._done = False
         self._error: BaseException | None = None
-        self._callbacks: list[Callable[[Call], None]] = []
+        self._callbacks: list[Callable[[PendingCall], None]] = []
 
     @classmethod
     def answered(cls, error: BaseException | None = None) -> UnaryCall:
@@ -109,11 +113,11 @@ class UnaryCall:
         return call
 
     @property
-    def request(self) -> Request:
+    def request(self) -> AckRequest:
         assert self._request is not None
         return self._request
 
-    def add_done_callback(self, callback: Callable[[Call], None]) -> None:
+    def add_done_callback(self, callback: Callable[[PendingCall], None]) -> None:
         with self._lock:
             if not self._done:
                 self._callbacks.append(callback)
@@ -130,7 +134,7 @@ class UnaryCall:
         self.answer()
 
     def answer(self, error: BaseException | None = None) -> None:
-        """End with success, or with `error`; callbacks run here, as they do on grpc's thread."""
+        """End with success, or with `error`. Callbacks run here, as they do on grpc's thread."""
         with self._lock:
             self._done, self._error = True, error
         for callback in self._callbacks:
@@ -142,13 +146,13 @@ class UnaryCall:
 
 
 class Server:
-    """Takes the calls of a dispatcher. A test answers them one by one, or all by `automatic`."""
+    """Takes the calls of a dispatcher. The test answers them one by one, or all by `automatic`."""
 
     def __init__(self, *, automatic: bool = False) -> None:
         self.automatic = automatic
         self._calls: queue.SimpleQueue[UnaryCall] = queue.SimpleQueue()
 
-    def send(self, request: Request) -> UnaryCall:
+    def send(self, request: AckRequest) -> UnaryCall:
         call = UnaryCall(request)
         if self.automatic:
             call.answer()
@@ -156,10 +160,10 @@ class Server:
         return call
 
     def next_call(self) -> UnaryCall:
-        """The next call that was begun; fails when none comes."""
+        """Return the next call that was begun, or fail if there is none."""
         return self._calls.get(timeout=PATIENCE)
 
     @property
     def calls_waiting(self) -> int:
-        """Calls that were begun and that no test has looked at."""
+        """Return the number of calls that were begun and not taken by the test."""
         return self._calls.qsize()

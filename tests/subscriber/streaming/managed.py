@@ -1,4 +1,4 @@
-"""A subscription whose server is played by a test and whose time is moved by hand."""
+"""A subscription whose server is played by a test and whose clock is moved by hand."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from protocol.clock import ManualClock
-from subscriber.flow_control import FlowControl
-from subscriber.hooks import Hooks
-from subscriber.message import Message
-from subscriber.scheduler import Scheduler, ThreadScheduler
-from subscriber.streaming.manager import StreamingPullManager
-from subscriber.streaming.settings import ReleaseAfter, Settings
+from pullstream.flow_control import FlowControl
+from pullstream.hooks import Hooks
+from pullstream.message import Message
+from pullstream.scheduling.scheduler import Scheduler, ThreadScheduler
+from pullstream.streaming.manager import StreamingPullManager
+from pullstream.streaming.settings import ReleaseAfter, StreamingSettings
+from pullstream_protocol.clock import ManualClock
 from tests.subscriber.streaming.fakes import PATIENCE
 from tests.subscriber.streaming.scripted_stream import ScriptedCalls
 
@@ -21,7 +21,7 @@ SUBSCRIPTION = "projects/p/subscriptions/s"
 
 
 class Managed:
-    """A manager that runs, and the first stream it opened."""
+    """A running manager and its first stream."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Managed:
             self.calls,
             SUBSCRIPTION,
             callback,
-            Settings(
+            StreamingSettings(
                 limits=FlowControl(**limits),
                 limit_server=limit_server,
                 await_callbacks=await_callbacks,
@@ -58,11 +58,11 @@ class Managed:
         self.stream = self.calls.next_stream()
 
     def acknowledged(self, count: int) -> list[str]:
-        """The next acknowledgements that reach the server."""
+        """Return the next acknowledgements that reach the server."""
         return [self.calls.acknowledged.get(timeout=PATIENCE) for _ in range(count)]
 
     def nacked(self, count: int) -> list[str]:
-        """The next nacks that reach the server; extensions in between do not count."""
+        """Return the next nacks that reach the server, without the extensions in between."""
         found: list[str] = []
         while len(found) < count:
             ack_id, seconds = self.calls.modified.get(timeout=PATIENCE)
@@ -71,7 +71,7 @@ class Managed:
         return found
 
     def stop(self) -> None:
-        """As good a server as one can wish: it ends its side at once."""
+        """Stop with a cooperative server, which ends its side at once."""
         self.stream.end_when_half_closed()
         self.future.cancel()
         self.future.exception(PATIENCE)
@@ -79,7 +79,7 @@ class Managed:
 
 @contextmanager
 def managed(callback: Callable[[Message], Any], **options: Any) -> Iterator[Managed]:
-    """For as long as the `with` block lasts."""
+    """Yield a running subscription for the `with` block."""
     running = Managed(callback, **options)
     try:
         yield running
@@ -88,7 +88,7 @@ def managed(callback: Callable[[Message], Any], **options: Any) -> Iterator[Mana
 
 
 class Gate:
-    """A callback that waits in the middle until it may go on, then does what it was given."""
+    """A callback that waits until the test opens it and then calls the given function."""
 
     def __init__(self, then: Callable[[Message], Any] = Message.ack) -> None:
         self._then = then
@@ -103,10 +103,10 @@ class Gate:
         self._then(message)
 
     def wait_for(self, count: int = 1) -> None:
-        """Return when so many more callbacks have begun."""
+        """Return when this many more callbacks have begun."""
         for _ in range(count):
             assert self._entered.acquire(timeout=PATIENCE)
 
     def open(self, count: int = 1) -> None:
-        """Let so many callbacks go on."""
+        """Let this many callbacks continue."""
         self._leave.release(count)

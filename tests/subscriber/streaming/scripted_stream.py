@@ -6,8 +6,8 @@ import queue
 import threading
 from collections.abc import Iterator
 
-from protocol.errors import Cancelled, RpcError
-from protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.errors import Cancelled, RpcError
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.fakes import PATIENCE, UnaryCall, received
 
@@ -16,8 +16,10 @@ PONG.subscription_properties.SetInParent()
 
 
 class ScriptedStream:
-    """A StreamCall. `requests` gives what the client has sent, and ends with its half-close, or
-    with the call."""
+    """A StreamCall whose server is the test.
+
+    `requests` yields the client's requests, and ends with its half-close or with the call.
+    """
 
     def __init__(self, first: pubsub.StreamingPullRequest) -> None:
         self.cancelled = False
@@ -28,7 +30,7 @@ class ScriptedStream:
         self._over = False
         self._inputs: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
 
-    # ---- for the client ----------------------------------------------------------------------
+    # ---- client side -------------------------------------------------------------------------
 
     def __next__(self) -> bytes:
         given = self._inputs.get()
@@ -46,7 +48,7 @@ class ScriptedStream:
     def half_close(self) -> None:
         self._sent.put(None)
 
-    # ---- for the test ------------------------------------------------------------------------
+    # ---- test side ---------------------------------------------------------------------------
 
     def respond(self, response: pubsub.StreamingPullResponse) -> None:
         self.respond_bytes(response.SerializeToString())
@@ -56,7 +58,7 @@ class ScriptedStream:
 
     @property
     def waiting(self) -> int:
-        """Responses, and the end, that the client has not read."""
+        """Return the number of unread responses, including the end."""
         return self._inputs.qsize()
 
     def deliver(
@@ -68,7 +70,7 @@ class ScriptedStream:
         exactly_once: bool = False,
         attempt: int = 0,
     ) -> None:
-        """Send messages in one response; `ordering`: whether order is kept, None does not tell."""
+        """Send messages in one response. `ordering` says whether order is kept; None omits this."""
         response = pubsub.StreamingPullResponse(
             received_messages=[received(ack_id, key=key, data=data) for ack_id in ack_ids]
         )
@@ -85,7 +87,7 @@ class ScriptedStream:
         self._end(error or StopIteration())
 
     def end_when_half_closed(self) -> None:
-        """Read requests until there are no more, then end with OK, as a good server does."""
+        """Read requests until there are no more, then end with OK, as a correct server does."""
 
         def serve() -> None:
             for _ in self.requests:
@@ -104,8 +106,10 @@ class ScriptedStream:
 
 
 class ScriptedCalls:
-    """The three RPCs of a subscription: streams played by a test, unary calls that succeed, unless
-    the test wants to answer itself, or an error."""
+    """The three RPCs of a subscription: streams played by a test, and unary calls that succeed.
+
+    The test may also answer extensions itself, or set an error.
+    """
 
     def __init__(self) -> None:
         self.acknowledged: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -132,7 +136,9 @@ class ScriptedCalls:
         error = self.acknowledge_error
         return UnaryCall.answered(None if error is None else FailedCall.of(error))
 
-    def modify_ack_deadline(self, request: pubsub.ModifyAckDeadlineRequest) -> UnaryCall:
+    def modify_ack_deadline(
+        self, request: pubsub.ModifyAckDeadlineRequest, *, unseen: bool = False
+    ) -> UnaryCall:
         for ack_id in request.ack_ids:
             self.modified.put((ack_id, request.ack_deadline_seconds))
         if self.answers_extensions or request.ack_deadline_seconds == 0:
@@ -142,11 +148,11 @@ class ScriptedCalls:
         return call
 
     def next_extension(self) -> tuple[list[str], UnaryCall]:
-        """The next deadline change that waits for the test's answer; fails when none comes."""
+        """Return the next deadline change that waits for the test's answer, or fail without one."""
         return self._unanswered.get(timeout=PATIENCE)
 
     def next_stream(self) -> ScriptedStream:
-        """The next stream that the client opened; fails when none comes."""
+        """Return the next stream that the client opened, or fail without one."""
         return self._streams.get(timeout=PATIENCE)
 
     @property

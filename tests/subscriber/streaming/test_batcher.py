@@ -1,18 +1,21 @@
-"""Lists of messages, handed on when they are full or have waited enough."""
+"""Lists of messages, passed on when they are full or have waited long enough."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from protocol.clock import ManualClock
-from subscriber.message import Message
-from subscriber.streaming.batcher import Batcher
+from pullstream.message import Message
+from pullstream.streaming.batcher import Batcher
+from pullstream_protocol.clock import ManualClock
 from tests.subscriber.streaming.fakes import PATIENCE, ids, response
 
 
 def test_whoever_takes_a_list_may_add_to_the_next() -> None:
-    """The end of a callback, be it on the thread that brought the list, begins the next of a key.
-    A lock held meanwhile would never be had."""
+    """The receiver of a list may add messages to the next one.
+
+    The end of a callback, perhaps on the thread that brought the list, begins the next message of a
+    key. If a lock were held meanwhile, this would be a deadlock.
+    """
     taken: list[list[str]] = []
 
     def ready(messages: list[Message]) -> None:
@@ -27,7 +30,7 @@ def test_whoever_takes_a_list_may_add_to_the_next() -> None:
 
 
 def test_a_list_that_nobody_has_taken_is_given_back() -> None:
-    """Closed while one of several lists is handed on."""
+    """The batcher is closed while one of several lists is passed on."""
     left: list[Message] = []
     batcher = Batcher(
         ManualClock(),

@@ -1,4 +1,4 @@
-"""The way of a message through its callback, and when the next of its key begins."""
+"""Callbacks: the steps of a message, and the start of the next message of its key."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from typing import Any
 
 import pytest
 
-from subscriber.message import Message, Verdict
-from subscriber.scheduler import Scheduler
-from subscriber.streaming.callbacks import CallbackRunner, is_coroutine_function
-from subscriber.streaming.messages_on_hold import MessagesOnHold
+from pullstream.flow_control import FlowControl
+from pullstream.message import Disposition, Message
+from pullstream.scheduling.scheduler import Scheduler
+from pullstream.streaming.callbacks import CallbackRunner, is_coroutine_function
+from pullstream.streaming.failed_key import FIRST_WAIT
+from pullstream.streaming.messages_on_hold import MessagesOnHold
+from pullstream_protocol.clock import ManualClock
 from tests.subscriber.streaming.fakes import PATIENCE, ids, message
 
 
 class ByHand(Scheduler):
-    """Callbacks begin when a test says so, and run where it says so."""
+    """A scheduler whose callbacks begin when and where the test says."""
 
     def __init__(self) -> None:
         self._scheduled: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
@@ -36,7 +39,7 @@ class ByHand(Scheduler):
 
     @property
     def names(self) -> list[str]:
-        """What is scheduled and has not begun."""
+        """Return the messages that are scheduled and have not begun."""
         return [one.ack_id for _, (one,) in self._scheduled]
 
     def run_next(self) -> None:
@@ -47,58 +50,80 @@ class ByHand(Scheduler):
 
 
 class Rig:
-    """A runner whose neighbours are played by a test."""
+    """A runner with its listener. The test plays the other parts."""
+
+    longest_lease = 60.0
 
     def __init__(
         self, callback: Callable[[Message], Any], *, release_after_ack: bool = False
     ) -> None:
         self.scheduler = ByHand()
-        self.hold = MessagesOnHold()
-        self.nacked: list[str] = []
+        self.clock = ManualClock()
+        self.hold = MessagesOnHold(FlowControl())
+        self.given_back: list[str] = []
+        self.forgotten: list[str] = []
+        self.parked_messages = 0
+        self.dues: list[float] = []
         self.errors: list[Exception] = []
         self.runner = CallbackRunner(
             callback,
             self.scheduler,
             self.hold,
-            nack=self._nack,
-            stop=self.errors.append,
+            listener=self,
+            clock=self.clock,
             release_after_ack=release_after_ack,
         )
 
-    def _nack(self, messages: Sequence[Message]) -> None:
-        self.nacked += ids(messages)
+    # ---- listener methods ------------------------------------------------------------------------
+
+    def give_back(self, messages: Sequence[Message]) -> None:
+        self.given_back += [one.ack_id for one in messages if one.settled is None]
+
+    def forget(self, messages: Sequence[Message]) -> None:
+        self.forgotten += ids(messages)
+
+    def parked(self, messages: int, size: int) -> None:
+        self.parked_messages += messages
+
+    def wait_began(self, due: float) -> None:
+        self.dues.append(due)
+
+    def stop(self, error: Exception) -> None:
+        self.errors.append(error)
+
+    # ---- test methods ----------------------------------------------------------------------------
 
     def receive(self, *ack_ids: str, key: str = "k", in_order: bool = True) -> list[Message]:
         messages = [message(ack_id, key=key) for ack_id in ack_ids]
-        self.runner.begin(messages, in_order=in_order)
+        self.runner.begin_callbacks(messages, in_order=in_order)
         return messages
 
     def settle(self, one: Message, decide: Callable[[Message], object] = Message.ack) -> None:
-        """A verdict that comes from somewhere, and the dispatcher's report of it."""
+        """Settle a message, and report it as the dispatcher does."""
         decide(one)
         self.report(one)
 
     def report(self, one: Message) -> None:
-        """What the dispatcher tells after a verdict."""
-        by_verdict: dict[Verdict | None, list[Message]] = {one.settled: [one]}
-        self.runner.settled(
-            by_verdict.get(Verdict.ACK, []),
-            by_verdict.get(Verdict.NACK, []),
-            by_verdict.get(Verdict.DROP, []),
+        """Report the settled message as the dispatcher does."""
+        by_verdict: dict[Disposition | None, list[Message]] = {one.settled: [one]}
+        self.runner.messages_settled(
+            by_verdict.get(Disposition.ACK, []),
+            by_verdict.get(Disposition.NACK, []),
+            by_verdict.get(Disposition.DROP, []),
         )
 
 
 def keep(one: Message) -> None:
-    """A callback that leaves the verdict to somebody else."""
+    """Settle nothing, so that the test can settle the message."""
 
 
-# ---- whether a callback runs ---------------------------------------------------------------------
+# ---- skipped callbacks ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_message_settled_before_its_turn_is_not_run(in_order: bool, is_async: bool) -> None:
-    """Given up or given back while it waited: it is not ours any more."""
+    """The message was given up or returned while it waited."""
     run: list[str] = []
 
     def callback(one: Message) -> None:
@@ -110,38 +135,58 @@ def test_a_message_settled_before_its_turn_is_not_run(in_order: bool, is_async: 
 
     rig = Rig(coroutine if is_async else callback)
     first, _ = rig.receive("a", "b", in_order=in_order, key="")
-    first.settled = Verdict.DROP
+    first.settled = Disposition.DROP
     rig.scheduler.run_next()
     rig.scheduler.run_next()
     assert run == ["b"]
 
 
 def test_what_a_shutdown_has_given_back_is_not_given_back_again() -> None:
-    """With exactly-once delivery it may be confirmed after that."""
+    """With exactly-once delivery, a message may be confirmed after the shutdown returned it."""
     rig = Rig(keep)
-    rig.hold.give_up()
+    rig.runner.give_up_held()
     messages = [message(ack_id, key="k") for ack_id in ("a", "b")]
-    messages[0].settled = Verdict.NACK
-    rig.runner.begin(messages, in_order=True)
-    assert rig.nacked == ["b"]
+    messages[0].settled = Disposition.NACK
+    rig.runner.begin_callbacks(messages, in_order=True)
+    assert rig.given_back == ["b"]
 
 
 def test_a_message_dropped_before_its_turn_does_not_end_its_key() -> None:
-    """What is held behind it is given back, and its own redelivery begins the key again."""
+    """Messages held behind it wait for its redelivery, which restarts the key."""
     rig = Rig(Message.ack)
     first, _ = rig.receive("1", "2")
-    first.settled = Verdict.DROP
+    first.settled = Disposition.DROP
     rig.scheduler.run_next()
-    assert rig.nacked == ["2"]
     rig.receive("3")
-    assert rig.nacked == ["2", "3"]
+    assert (rig.scheduler.names, len(rig.hold), rig.parked_messages) == ([], 2, 2)
     rig.receive("1/again")
-    assert rig.scheduler.names == ["1/again"]
+    assert (rig.scheduler.names, rig.parked_messages) == (["1/again"], 0)
+
+
+def test_the_wait_for_a_dropped_message_begins_when_its_lease_may_have_ended() -> None:
+    """The server gets no report and keeps the lease for a while."""
+    rig = Rig(Message.drop)
+    rig.receive("1", "2")
+    rig.scheduler.run_next()
+    assert rig.dues == [rig.clock.monotonic() + rig.longest_lease + FIRST_WAIT]
+
+
+def test_what_is_held_too_long_is_returned() -> None:
+    """The return happens at the time that the runner has given."""
+    rig = Rig(Message.nack)
+    rig.receive("1", "2", "3")
+    rig.scheduler.run_next()
+    rig.runner.nacks_answered(["1"], rig.clock.monotonic())
+    (due,) = rig.dues
+    assert rig.runner.waits_over(due - 1) == due
+    assert rig.given_back == []
+    rig.runner.waits_over(due)
+    assert rig.given_back == ["2"]
 
 
 @pytest.mark.parametrize("in_order", [False, True])
 def test_a_coroutine_is_awaited(in_order: bool) -> None:
-    """And its message is handled when it has ended, not when it was begun."""
+    """The message is handled when its coroutine ends."""
     steps: list[str] = []
 
     async def callback(one: Message) -> None:
@@ -162,7 +207,7 @@ def test_a_coroutine_is_awaited(in_order: bool) -> None:
 def test_what_raises_is_nacked_counted_and_logged(
     error: BaseException, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of a coroutine a cancelled one as well; with its key it takes what is held behind it."""
+    """A cancelled coroutine counts as well. Its key waits for the message."""
 
     def callback(one: Message) -> None:
         raise error
@@ -174,15 +219,15 @@ def test_what_raises_is_nacked_counted_and_logged(
     first, _ = rig.receive("1", "2")
     with caplog.at_level(logging.ERROR):
         rig.scheduler.run_next()
-    assert first.settled is Verdict.NACK
-    assert (rig.nacked, rig.runner.errors) == (["2"], 1)
+    assert first.settled is Disposition.NACK
+    assert (rig.scheduler.names, len(rig.hold), rig.runner.errors) == ([], 1, 1)
     assert [record.message for record in caplog.records] == [
         "callback raised for message 1, which is nacked"
     ]
 
 
 def test_what_raises_after_its_verdict_keeps_it(caplog: pytest.LogCaptureFixture) -> None:
-    """The next of its key begins: the message is handled."""
+    """The message is handled, so the next of its key begins."""
 
     def callback(one: Message) -> None:
         one.ack()
@@ -191,12 +236,12 @@ def test_what_raises_after_its_verdict_keeps_it(caplog: pytest.LogCaptureFixture
     rig = Rig(callback)
     (first, _) = rig.receive("1", "2")
     rig.scheduler.run_next()
-    assert (first.settled, rig.runner.errors) == (Verdict.ACK, 1)
-    assert (rig.nacked, rig.scheduler.names) == ([], ["2"])
+    assert (first.settled, rig.runner.errors) == (Disposition.ACK, 1)
+    assert (rig.given_back, rig.scheduler.names) == ([], ["2"])
 
 
 def test_whatever_is_a_coroutine_function_is_taken_for_one() -> None:
-    """Also an object that is called like one, and not a plain function."""
+    """This includes objects with an async `__call__`, but no plain function."""
 
     class Handler:
         async def __call__(self, one: Message) -> None: ...
@@ -213,7 +258,7 @@ def test_whatever_is_a_coroutine_function_is_taken_for_one() -> None:
 
 
 def test_the_next_of_a_key_begins_when_the_callback_has_ended() -> None:
-    """Whether or not there is a verdict by then, unless the user wants it otherwise."""
+    """By default, a disposition is not needed."""
     rig = Rig(keep)
     rig.receive("1", "2", "3")
     assert rig.scheduler.names == ["1"]
@@ -224,7 +269,7 @@ def test_the_next_of_a_key_begins_when_the_callback_has_ended() -> None:
 
 
 def test_after_the_verdict_inside_the_callback_the_next_waits_for_its_end() -> None:
-    """Verdict first, callback second: the report of the dispatcher changes nothing."""
+    """If the disposition comes first, the dispatcher's later report changes nothing."""
     seen: list[list[str]] = []
 
     def settle_and_look(one: Message) -> None:
@@ -242,7 +287,7 @@ def test_after_the_verdict_inside_the_callback_the_next_waits_for_its_end() -> N
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_after_the_callback_without_a_verdict_the_next_waits_for_that(elsewhere: bool) -> None:
-    """Callback first, verdict second, on this thread or another; the next begins once."""
+    """If the callback ends first, the disposition starts the next message once, on any thread."""
     rig = Rig(keep, release_after_ack=True)
     first, *_ = rig.receive("1", "2", "3")
     rig.scheduler.run_next()
@@ -259,7 +304,7 @@ def test_after_the_callback_without_a_verdict_the_next_waits_for_that(elsewhere:
 
 
 def test_an_ended_callback_without_a_verdict_holds_up_only_its_key() -> None:
-    """Others go on, and messages without a key have nothing to wait for."""
+    """Other keys continue, and messages without a key have nothing to wait for."""
     rig = Rig(keep, release_after_ack=True)
     rig.receive("1", "2", key="a")
     rig.receive("3", "4", key="")
@@ -272,10 +317,10 @@ def test_an_ended_callback_without_a_verdict_holds_up_only_its_key() -> None:
 
 
 def test_a_verdict_between_the_end_and_the_look_at_it_begins_the_next_once() -> None:
-    """The dispatcher reports it as the callback ends: one of the two goes on, never both."""
+    """The dispatcher reports as the callback ends. Only one of the two starts the next message."""
 
     class Moments(dict[Message, bool]):
-        """A message that has just been taken in is settled before its worker looks again."""
+        """A message that was just added is settled before its worker looks again."""
 
         def __init__(self, reported: bool) -> None:
             super().__init__()
@@ -289,7 +334,7 @@ def test_a_verdict_between_the_end_and_the_look_at_it_begins_the_next_once() -> 
 
     for reported in (False, True):
         rig = Rig(keep, release_after_ack=True)
-        rig.runner._without_verdict = Moments(reported)
+        rig.runner._ended_unsettled = Moments(reported)
         first, *_ = rig.receive("1", "2", "3")
         rig.scheduler.run_next()
         assert rig.scheduler.names == ["2"]
@@ -298,7 +343,7 @@ def test_a_verdict_between_the_end_and_the_look_at_it_begins_the_next_once() -> 
 
 
 def test_the_end_and_the_verdict_may_race() -> None:
-    """With real threads, a few thousand times: the next of the key begins exactly once."""
+    """With real threads, a few thousand times, the next message begins exactly once."""
     rig = Rig(keep, release_after_ack=True)
     begin, end = threading.Barrier(2), threading.Barrier(2)
     rounds = 3_000
@@ -324,66 +369,74 @@ def test_the_end_and_the_verdict_may_race() -> None:
 
 @pytest.mark.parametrize("release_after_ack", [False, True])
 @pytest.mark.parametrize("decide", [Message.nack, Message.drop])
-def test_a_failure_inside_the_callback_gives_back_what_is_held(
+def test_a_failure_inside_the_callback_holds_up_its_key(
     release_after_ack: bool, decide: Callable[[Message], object]
 ) -> None:
-    """Once, by the worker or by the dispatcher's report, whichever comes first."""
+    """The worker and the dispatcher report it in either order, and it counts once."""
     rig = Rig(decide, release_after_ack=release_after_ack)
     first, *_ = rig.receive("1", "2", "3")
     rig.scheduler.run_next()
-    assert rig.nacked == ["2", "3"]
+    assert (rig.scheduler.names, rig.parked_messages) == ([], 2)
     rig.receive("1/again", "2/again")
     rig.report(first)
-    assert rig.nacked == ["2", "3"]
     assert (rig.scheduler.names, len(rig.hold)) == (["1/again"], 1)
+    assert (rig.given_back, sorted(rig.forgotten)) == ([], ["2", "3"])
 
 
 @pytest.mark.parametrize("decide", [Message.nack, Message.drop])
-def test_a_late_failure_gives_back_what_is_held_then_once(
+def test_a_late_failure_holds_up_what_has_not_begun(
     decide: Callable[[Message], object],
 ) -> None:
-    """The next one may run by then, and goes on; a second report of the failure is none."""
+    """The next message may run by then and finishes. A second report changes nothing."""
     rig = Rig(keep)
     first, *_ = rig.receive("1", "2", "3", "4")
     rig.scheduler.run_next()
     rig.settle(first, decide)
-    assert rig.nacked == ["3", "4"]
-    assert rig.scheduler.names == ["2"]
+    assert (rig.scheduler.names, rig.parked_messages) == (["2"], 2)
     rig.scheduler.run_next()
     assert rig.scheduler.names == []
-    rig.receive("1/again", "2/again")
+    rig.receive("1/again", "3/again")
     rig.report(first)
-    assert rig.nacked == ["3", "4"]
     assert (rig.scheduler.names, len(rig.hold)) == (["1/again"], 1)
 
 
 def test_a_late_failure_that_ends_the_turn_begins_nothing_but_the_redelivery() -> None:
-    """With the next one waiting for the verdict: all that is held goes back."""
+    """The next message waits for the disposition."""
     rig = Rig(keep, release_after_ack=True)
     first, *_ = rig.receive("1", "2", "3")
     rig.scheduler.run_next()
     rig.settle(first, Message.nack)
-    assert (rig.nacked, rig.scheduler.names) == (["2", "3"], [])
     rig.receive("4")
-    assert rig.nacked == ["2", "3", "4"]
+    assert rig.scheduler.names == []
+    rig.receive("1/again")
+    assert rig.scheduler.names == ["1/again"]
+
+
+def test_a_lease_that_is_lost_before_its_turn_holds_up_its_key() -> None:
+    """The message does not begin, and the later ones wait for its redelivery."""
+    rig = Rig(Message.ack)
+    first, *_ = rig.receive("1", "2")
+    first.settled = Disposition.DROP
+    rig.runner.leases_lost([first], rig.clock.monotonic())
+    rig.scheduler.run_next()
+    assert rig.scheduler.names == []
     rig.receive("1/again")
     assert rig.scheduler.names == ["1/again"]
 
 
 def test_on_a_subscription_without_order_a_verdict_ends_no_turn() -> None:
-    """Keys mean nothing there; should order be switched on, they begin with a clean slate."""
+    """Keys have no meaning there. If ordering is switched on later, they have no history."""
     rig = Rig(keep, release_after_ack=True)
     first, _ = rig.receive("1", "2", in_order=False)
     assert rig.scheduler.names == ["1", "2"]
     rig.scheduler.run_next()
     rig.settle(first, Message.nack)
-    assert (rig.nacked, rig.scheduler.names) == ([], ["2"])
     rig.receive("3")
-    assert (rig.nacked, rig.scheduler.names) == ([], ["2", "3"])
+    assert (rig.given_back, rig.scheduler.names) == ([], ["2", "3"])
 
 
 def test_without_a_place_to_run_the_next_the_subscription_ends() -> None:
-    """It is told why; the shutdown gives the message back."""
+    """The listener gets the error, and the shutdown returns the message."""
     rig = Rig(Message.ack)
     rig.receive("1", "2")
     rig.scheduler.closed = True

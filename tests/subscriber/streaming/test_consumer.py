@@ -1,4 +1,4 @@
-"""The reader's thread: it pauses, resumes and ends, and is never left hanging."""
+"""The reader's thread pauses, resumes and ends, and never hangs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.clock import ManualClock
-from protocol.errors import NotFound
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.stint import Stint
-from subscriber.streaming import consumer as consumer_module
-from subscriber.streaming.consumer import Consumer
-from subscriber.streaming.stream import Arrival, Response, ResumingStream, StreamEnded
+from pullstream.scheduling.inline_run import InlineRun
+from pullstream.streaming import consumer as consumer_module
+from pullstream.streaming.consumer import Consumer
+from pullstream.streaming.stream import ReceivedResponse, Response, ResumingStream, StreamEnded
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import NotFound
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.streaming.fakes import PATIENCE
 from tests.subscriber.streaming.scripted_stream import PONG, ScriptedCalls
 
@@ -36,7 +36,7 @@ class Rig:
         self.consumer.start()
         self.call = self.calls.next_stream()
 
-    def receive(self, arrival: Arrival) -> None:
+    def receive(self, arrival: ReceivedResponse) -> None:
         self.responses.put(arrival.response)
 
     def stream_opened(self) -> None: ...
@@ -58,7 +58,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
 
 
 def test_each_response_is_handed_on(rig: Rig) -> None:
-    """In order, on a thread of the consumer's own."""
+    """Responses are passed on in order, on the consumer's own thread."""
     rig.call.respond(PONG)
     rig.call.deliver("a")
     assert rig.responses.get(timeout=PATIENCE) == PONG
@@ -66,10 +66,10 @@ def test_each_response_is_handed_on(rig: Rig) -> None:
 
 
 def test_a_paused_reader_reads_no_more_until_it_is_resumed(rig: Rig) -> None:
-    """The response in hand is the last one."""
+    """The current response is the last one."""
     in_hand = threading.Event()
 
-    def pause(arrival: Arrival) -> None:
+    def pause(arrival: ReceivedResponse) -> None:
         rig.consumer.pause()
         rig.receive(arrival)
         in_hand.set()
@@ -87,7 +87,7 @@ def test_a_paused_reader_reads_no_more_until_it_is_resumed(rig: Rig) -> None:
 
 
 def test_the_end_is_told_once_with_its_cause(rig: Rig) -> None:
-    """As the last thing the thread does."""
+    """The report is the last step of the thread."""
     rig.call.end(NotFound("gone"))
     assert isinstance(rig.ends.get(timeout=PATIENCE), NotFound)
     rig.consumer.stop()
@@ -96,7 +96,7 @@ def test_the_end_is_told_once_with_its_cause(rig: Rig) -> None:
 
 
 def test_stopping_lets_the_server_end_its_side(rig: Rig) -> None:
-    """Cancelling would give the leases back that callbacks still work on."""
+    """A cancellation would end the leases of running callbacks."""
     rig.call.end_when_half_closed()
     rig.consumer.stop()
     rig.consumer.stop()
@@ -107,7 +107,7 @@ def test_stopping_lets_the_server_end_its_side(rig: Rig) -> None:
 def test_stopping_cancels_a_stream_that_the_server_does_not_end(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a moment."""
+    """The cancellation comes after a short wait."""
     monkeypatch.setattr(consumer_module, "HALF_CLOSE_WAIT", 0.01)
     rig.consumer.stop()
     assert isinstance(rig.ends.get(timeout=PATIENCE), StreamEnded)
@@ -115,14 +115,14 @@ def test_stopping_cancels_a_stream_that_the_server_does_not_end(
 
 
 def test_stopping_takes_no_longer_than_it_is_given(rig: Rig) -> None:
-    """When a shutdown is nearly out of time. The limits of its own are far longer here."""
+    """The shutdown is nearly out of time. The consumer's own limits are far longer here."""
     rig.consumer.stop(timeout=0.01)
     assert isinstance(rig.ends.get(timeout=PATIENCE), StreamEnded)
     assert rig.call.cancelled
 
 
 def test_stopping_a_paused_reader_ends_it(rig: Rig) -> None:
-    """It could not see the end otherwise."""
+    """A paused reader would not see the end."""
     rig.consumer.pause()
     rig.call.respond(PONG)
     rig.call.end_when_half_closed()
@@ -131,7 +131,7 @@ def test_stopping_a_paused_reader_ends_it(rig: Rig) -> None:
 
 
 def test_a_reader_that_pauses_while_it_is_stopped_ends_all_the_same(rig: Rig) -> None:
-    """The response in hand fills the window of flow control just after `stop` has resumed it."""
+    """The current response fills the window of flow control just after `stop` has resumed it."""
     resumed, in_hand = threading.Event(), threading.Event()
     resume = rig.consumer.resume
 
@@ -139,7 +139,7 @@ def test_a_reader_that_pauses_while_it_is_stopped_ends_all_the_same(rig: Rig) ->
         resume()
         resumed.set()
 
-    def pause_late(arrival: Arrival) -> None:
+    def pause_late(arrival: ReceivedResponse) -> None:
         in_hand.set()
         resumed.wait(PATIENCE)
         rig.consumer.pause()
@@ -156,9 +156,9 @@ def test_a_reader_that_pauses_while_it_is_stopped_ends_all_the_same(rig: Rig) ->
 def test_an_error_of_ours_ends_the_call_too(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A call that nobody reads would keep its leases at the server."""
+    """An unread call would keep its leases at the server."""
 
-    def fail(arrival: Arrival) -> None:
+    def fail(arrival: ReceivedResponse) -> None:
         raise RuntimeError("a scheduler that is shut down")
 
     rig.consumer._background._on_response = fail
@@ -173,14 +173,14 @@ def test_an_error_of_ours_ends_the_call_too(
 
 
 class Callback:
-    """Something that the reader does at the end of a response, and is held up in."""
+    """Work that the reader does at the end of a response, and that blocks it."""
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
-        self.stints: queue.SimpleQueue[Stint | None] = queue.SimpleQueue()
+        self.stints: queue.SimpleQueue[InlineRun | None] = queue.SimpleQueue()
         self.may_end = threading.Event()
 
-    def __call__(self, arrival: Arrival) -> None:
+    def __call__(self, arrival: ReceivedResponse) -> None:
         stint = self._rig.consumer.stint()
         self.stints.put(stint)
         assert self.may_end.wait(PATIENCE)
@@ -190,9 +190,9 @@ class Callback:
 
 @pytest.fixture
 def callback(rig: Rig) -> Iterator[Callback]:
-    """The first response is in hand."""
+    """Yield a callback that runs for the first response."""
     callback = Callback(rig)
-    # Also of the readers that are made later.
+    # For later readers as well.
     rig.consumer._on_response = rig.receive
     rig.consumer._background._on_response = callback
     rig.call.respond(PONG)
@@ -200,7 +200,7 @@ def callback(rig: Rig) -> Iterator[Callback]:
     callback.may_end.set()
 
 
-def relieved(callback: Callback) -> Stint:
+def relieved(callback: Callback) -> InlineRun:
     stint = callback.stints.get(timeout=PATIENCE)
     assert stint is not None
     assert stint.relieve()
@@ -208,12 +208,12 @@ def relieved(callback: Callback) -> Stint:
 
 
 def test_no_other_thread_than_the_reader_has_a_stint(rig: Rig) -> None:
-    """It has no duties here that somebody could take over."""
+    """Another thread has no duties here that a new reader could take over."""
     assert rig.consumer.stint() is None
 
 
 def test_a_reader_that_is_held_up_is_replaced(rig: Rig, callback: Callback) -> None:
-    """Another reads on at once. The first, when it comes out of its callback, reads no more."""
+    """Another reader continues at once. The first one reads nothing after its callback."""
     held_up = rig.consumer._background._thread
     assert held_up is not None
     relieved(callback)
@@ -228,7 +228,7 @@ def test_a_reader_that_is_held_up_is_replaced(rig: Rig, callback: Callback) -> N
 
 
 def test_a_reader_that_is_not_replaced_reads_on(rig: Rig, callback: Callback) -> None:
-    """Its stint is over, and a relief comes too late."""
+    """The inline run is over, so the relief comes too late."""
     stint = callback.stints.get(timeout=PATIENCE)
     callback.may_end.set()
     rig.call.respond(PONG)
@@ -238,7 +238,7 @@ def test_a_reader_that_is_not_replaced_reads_on(rig: Rig, callback: Callback) ->
 
 
 def test_the_next_reader_is_as_paused_as_the_one_before(rig: Rig, callback: Callback) -> None:
-    """The window of flow control was full when that began its callbacks."""
+    """The window of flow control was full when the first reader began its callbacks."""
     rig.consumer.pause()
     relieved(callback)
     rig.call.respond(PONG)
@@ -250,7 +250,7 @@ def test_the_next_reader_is_as_paused_as_the_one_before(rig: Rig, callback: Call
 
 
 def test_the_next_reader_can_be_replaced_as_well(rig: Rig, callback: Callback) -> None:
-    """And the first is not taken for the reader any more."""
+    """The first reader no longer counts as the reader."""
     relieved(callback)
     rig.consumer._background._on_response = callback
     rig.call.respond(PONG)
@@ -262,9 +262,9 @@ def test_the_next_reader_can_be_replaced_as_well(rig: Rig, callback: Callback) -
 def test_a_replaced_reader_that_fails_leaves_the_stream_to_the_one_who_reads(
     rig: Rig, callback: Callback
 ) -> None:
-    """Two threads at the end of one call are more than gRPC bears."""
+    """Two threads at the end of one call are not supported by gRPC."""
 
-    def fail(arrival: Arrival) -> None:
+    def fail(arrival: ReceivedResponse) -> None:
         callback(arrival)
         raise RuntimeError("no thread can be started")
 
@@ -285,7 +285,7 @@ def test_a_replaced_reader_that_fails_leaves_the_stream_to_the_one_who_reads(
 def test_stopping_does_not_wait_for_a_reader_that_was_replaced(
     rig: Rig, callback: Callback
 ) -> None:
-    """Its callback may never end. The end of the stream is told by the one who reads."""
+    """The callback may never end. The new reader reports the end of the stream."""
     relieved(callback)
     rig.call.end_when_half_closed()
     rig.consumer.stop()

@@ -1,4 +1,4 @@
-"""The dispatcher's thread: outcomes in, calls out, several under way, every future resolved."""
+"""The dispatcher's thread: dispositions in, concurrent calls out, every future resolved."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 import grpc
 import pytest
 
-from protocol.errors import FailedPrecondition
-from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
-from subscriber.futures import AckFuture
-from subscriber.message import Message, Verdict
-from subscriber.streaming import linger as linger_module
-from subscriber.streaming.dispatcher import MAX_IN_FLIGHT
-from subscriber.streaming.keeper import KEEP_FOR
-from subscriber.streaming.outbox import MAX_IDS
-from subscriber.streaming.requests import Request
+from pullstream.ack_future import AckFuture
+from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
+from pullstream.message import Disposition, Message, give_back
+from pullstream.streaming import dispatcher as dispatcher_module
+from pullstream.streaming.ack_lease_keepalive import KEEP_FOR
+from pullstream.streaming.ack_requests import AckRequest, Purpose
+from pullstream.streaming.dispatcher import MAX_IN_FLIGHT
+from pullstream.streaming.outbox import MAX_IDS
+from pullstream_protocol.errors import FailedPrecondition
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.dispatching import Rig, Settled
 from tests.subscriber.streaming.fakes import PATIENCE, Server, UnaryCall
@@ -32,7 +32,7 @@ def rig() -> Iterator[Rig]:
 
 
 def test_an_acknowledgement_is_reported_and_sent(rig: Rig) -> None:
-    """To the leases at once, without waiting for the server's answer."""
+    """The leases are released at once, without waiting for the server's answer."""
     rig.message("a").ack()
     assert rig.finished.get(timeout=PATIENCE) == Settled(acked=("a",))
     call = rig.server.next_call()
@@ -41,7 +41,7 @@ def test_an_acknowledgement_is_reported_and_sent(rig: Rig) -> None:
 
 
 def test_many_acknowledgements_are_taken_at_once(rig: Rig) -> None:
-    """Also while the dispatcher sleeps."""
+    """This also holds while the dispatcher sleeps."""
     for number in range(2):
         names = [f"{number}-{name}" for name in "abc"]
         rig.dispatcher.ack_all([rig.message(name) for name in names])
@@ -52,7 +52,7 @@ def test_many_acknowledgements_are_taken_at_once(rig: Rig) -> None:
 
 
 def test_each_verdict_does_what_it_says(rig: Rig) -> None:
-    """A nack is a deadline of 0, a drop tells the server nothing, an extension settles nothing."""
+    """A nack is a deadline of 0, a drop sends nothing, and an extension settles nothing."""
     rig.message("nacked").nack()
     assert rig.finished.get(timeout=PATIENCE) == Settled(nacked=("nacked",))
     assert rig.server.next_call().request.seconds == 0
@@ -65,13 +65,13 @@ def test_each_verdict_does_what_it_says(rig: Rig) -> None:
     assert (request.seconds, request.ack_ids) == (30, ["extended"])
     rig.message("dropped").drop()
     assert rig.finished.get(timeout=PATIENCE) == Settled(dropped=("dropped",))
-    rig.dispatcher.extend(["leased", "too"], 15)
+    rig.dispatcher.extend_leases(["leased", "too"], 15)
     request = rig.server.next_call().request
     assert (request.seconds, request.ack_ids) == (15, ["leased", "too"])
 
 
 def test_several_calls_are_under_way_at_a_time(rig: Rig) -> None:
-    """No answer is waited for; beyond the limit outcomes gather into one larger request."""
+    """No call waits for another. Above the limit, dispositions share one larger request."""
     calls = []
     for number in range(MAX_IN_FLIGHT):
         rig.message(str(number)).ack()
@@ -85,7 +85,7 @@ def test_several_calls_are_under_way_at_a_time(rig: Rig) -> None:
 
 
 def test_no_more_is_under_way_than_a_full_request_or_a_window(rig: Rig) -> None:
-    """A server, or a thread of gRPC, that is slow to answer finds the rest gathered."""
+    """A slow server or gRPC thread finds the rest in one request."""
     rig.dispatcher.ack_all([rig.message(f"first-{number}") for number in range(MAX_IDS)])
     call = rig.server.next_call()
     assert len(call.request.ack_ids) == MAX_IDS
@@ -98,21 +98,21 @@ def test_no_more_is_under_way_than_a_full_request_or_a_window(rig: Rig) -> None:
 
 
 def test_leases_are_extended_while_the_server_takes_no_acknowledgements(rig: Rig) -> None:
-    """Or messages that are still handled would be delivered again."""
+    """Otherwise messages that are still handled would be redelivered."""
     for number in range(MAX_IN_FLIGHT):
         rig.message(str(number)).ack()
         rig.server.next_call()
     rig.message("another").ack()
-    rig.dispatcher.extend(["held"], 10)
+    rig.dispatcher.extend_leases(["held"], 10)
     request = rig.server.next_call().request
     assert (request.seconds, request.ack_ids) == (10, ["held"])
-    rig.dispatcher.confirm(["new"], 60)
+    rig.dispatcher.send_receipts(["new"], 60)
     assert rig.server.next_call().request.ack_ids == ["new"]
     assert rig.server.calls_waiting == 0
 
 
 def test_with_all_calls_under_way_it_waits_without_spinning(rig: Rig) -> None:
-    """Even when another try is due: nothing can be sent before an answer comes."""
+    """This holds even when a retry is due, as nothing can be sent before an answer comes."""
     calls = []
     for number in range(MAX_IN_FLIGHT):
         rig.message(str(number)).ack()
@@ -122,7 +122,7 @@ def test_with_all_calls_under_way_it_waits_without_spinning(rig: Rig) -> None:
     calls[0] = rig.server.next_call()
     rig.settle()
     rig.clock.advance(5)
-    # What waits is as good as its lease.
+    # The lease of the waiting message is kept.
     kept = rig.server.next_call()
     assert len(kept.request.ack_ids) == MAX_IN_FLIGHT + 1
     kept.answer()
@@ -137,8 +137,8 @@ def test_with_all_calls_under_way_it_waits_without_spinning(rig: Rig) -> None:
 
 
 def test_outcomes_gather_unless_somebody_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They come in crowds, so a few go out together; a tracked one goes out at once."""
-    monkeypatch.setattr(linger_module, "SHORTEST_LINGER", 3600.0)
+    """Dispositions share a request because many come together. A tracked one is sent at once."""
+    monkeypatch.setattr(dispatcher_module, "SHORTEST_LINGER", 3600.0)
     rig = Rig()
     for number in range(10):
         rig.message(str(number)).ack()
@@ -152,7 +152,7 @@ def test_outcomes_gather_unless_somebody_waits_for_one(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_success_is_told_only_when_the_server_said_so(rig: Rig, exactly_once: bool) -> None:
-    """With exactly-once delivery or without: an answer is an answer."""
+    """The same rule holds with exactly-once delivery and without."""
     rig.dispatcher.exactly_once = exactly_once
     message = rig.message("a")
     assert message.exactly_once_enabled is exactly_once
@@ -166,7 +166,7 @@ def test_success_is_told_only_when_the_server_said_so(rig: Rig, exactly_once: bo
 def test_a_failure_is_told_counted_and_logged_once(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One line for a request, however many messages it had."""
+    """Each request has one line in the log, however many messages it had."""
     with caplog.at_level(logging.WARNING):
         futures = [rig.message(str(number)).nack_with_response() for number in range(3)]
         sent = 0
@@ -185,7 +185,7 @@ def test_a_failure_is_told_counted_and_logged_once(
 
 
 def test_a_passing_failure_is_tried_again_when_its_pause_is_over(rig: Rig) -> None:
-    """Also one that grpc calls cancelled. Meanwhile the lease is kept."""
+    """This includes calls that gRPC reports as cancelled. The lease is kept meanwhile."""
     future = rig.message("a").ack_with_response()
     rig.server.next_call().answer(FailedCall(grpc.StatusCode.UNAVAILABLE))
     rig.settle()
@@ -202,30 +202,56 @@ def test_a_passing_failure_is_tried_again_when_its_pause_is_over(rig: Rig) -> No
     assert future.result(PATIENCE) is AcknowledgeStatus.SUCCESS
 
 
-def test_giving_back_settles_as_a_nack(rig: Rig) -> None:
-    """So that whoever else holds the message knows that it is not ours any more."""
-    messages = [rig.message("a"), rig.message("b")]
-    rig.dispatcher.nack(messages)
-    assert [message.settled for message in messages] == [Verdict.NACK, Verdict.NACK]
-    sent = 0
-    while sent < 2:
-        request = rig.server.next_call().request
-        assert request.seconds == 0
-        sent += len(request.ack_ids)
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_after_a_lost_answer_nobody_speaks_of_a_redelivery(
+    rig: Rig, caplog: pytest.LogCaptureFixture, is_lost: bool
+) -> None:
+    """The server may refuse the id because the first try has acknowledged the message."""
+    future = rig.message("a").ack_with_response()
+    if is_lost:
+        rig.server.next_call().answer(FailedCall(grpc.StatusCode.UNAVAILABLE))
+        rig.settle()
+        rig.clock.advance(1)
+    invalid = {"a": "PERMANENT_FAILURE_INVALID_ACK_ID"}
+    rig.server.next_call().answer_with(FailedPrecondition("old", reason="R", metadata=invalid))
+    error = future.exception(PATIENCE)
+    assert isinstance(error, AcknowledgeError)
+    rig.settle()
+    assert ("may be delivered again" in caplog.text) != is_lost
+    assert ("the answer to an earlier attempt was lost" in caplog.text) == is_lost
 
 
-def test_giving_back_is_not_a_failure_of_the_key(rig: Rig) -> None:
-    """Whoever gives messages back sees to what stands behind them."""
-    one = rig.message("a")
-    rig.dispatcher.nack([one])
-    assert one.purged
+def test_what_is_given_back_is_not_nacked(rig: Rig) -> None:
+    """The server gets the messages that no callback has seen, and the listener gets the return."""
+    unseen, seen, settled = rig.message("a"), rig.message("b"), rig.message("c")
+    seen.begun = True
+    settled.settled = Disposition.DROP
+    give_back([unseen, seen, settled])
+    assert [one.settled for one in (unseen, seen)] == [Disposition.RETURN, Disposition.RETURN]
+    requests = [rig.server.next_call().request for _ in range(2)]
+    assert {(one.seconds, one.purpose, *one.ack_ids) for one in requests} == {
+        (0, Purpose.RETURN, "a"),
+        (0, Purpose.NACK, "b"),
+    }
+    returned: set[str] = set()
+    while len(returned) < 2:
+        returned.update(rig.finished.get(timeout=PATIENCE).returned)
+    assert returned == {"a", "b"}
+
+
+@pytest.mark.parametrize("error", [None, FailedCall(grpc.StatusCode.NOT_FOUND)])
+def test_the_answer_to_a_nack_is_told(rig: Rig, error: FailedCall | None) -> None:
+    """The server has taken or refused the nack for good. Messages are held until then."""
+    rig.message("a").nack(delay=7)
+    rig.server.next_call().answer(error)
+    assert rig.nacks.get(timeout=PATIENCE) == (["a"], 7)
 
 
 # ---- its listener ------------------------------------------------------------------------------
 
 
 def test_each_call_that_ends_is_told_with_how_long_it_took(rig: Rig) -> None:
-    """Also one that will be made again; the time is that of the last attempt."""
+    """Each try counts, with its own duration."""
     rig.message("a").ack()
     call = rig.server.next_call()
     rig.clock.advance(0.5)
@@ -243,8 +269,8 @@ def test_each_call_that_ends_is_told_with_how_long_it_took(rig: Rig) -> None:
 
 
 def test_a_receipt_is_answered_for_each_id(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    """The refused ones are not a failure to be logged: the listener drops those messages."""
-    rig.dispatcher.confirm(["ours", "over", "busy"], 60)
+    """Refused receipts are not logged as failures, because the listener drops those messages."""
+    rig.dispatcher.send_receipts(["ours", "over", "busy"], 60)
     call = rig.server.next_call()
     assert (call.request.seconds, call.request.is_receipt) == (60, True)
     named = {"over": "PERMANENT_FAILURE_INVALID_ACK_ID", "busy": "TRANSIENT_FAILURE_X"}
@@ -261,14 +287,14 @@ def test_a_receipt_is_answered_for_each_id(rig: Rig, caplog: pytest.LogCaptureFi
 
 
 def test_a_receipt_that_nobody_can_be_asked_for_is_refused() -> None:
-    """A closed channel: what waits for the answer is not left waiting."""
+    """The channel is closed, so messages that wait for the answer are refused."""
 
     class ClosedServer(Server):
-        def send(self, request: Request) -> UnaryCall:
+        def send(self, request: AckRequest) -> UnaryCall:
             raise ValueError("Cannot invoke RPC on closed channel!")
 
     rig = Rig(ClosedServer())
-    rig.dispatcher.confirm(["a"], 60)
+    rig.dispatcher.send_receipts(["a"], 60)
     confirmed, refused = rig.receipts.get(timeout=PATIENCE)
     assert (confirmed, list(refused)) == ([], ["a"])
     rig.dispatcher.stop(PATIENCE)
@@ -278,9 +304,9 @@ def test_a_receipt_that_nobody_can_be_asked_for_is_refused() -> None:
 def test_what_is_decided_after_the_lease_was_given_up_is_sent_and_not_called_a_success(
     rig: Rig, decide: Callable[[Message], AckFuture]
 ) -> None:
-    """The server may still take it; but it has been told, or will find, that the lease is over."""
+    """The server may still take it, but the lease is over or will soon be."""
     late = rig.message("late")
-    late.settled = Verdict.DROP
+    late.settled = Disposition.DROP
     future = decide(late)
     call = rig.server.next_call()
     assert call.request.ack_ids == ["late"]
@@ -291,11 +317,11 @@ def test_what_is_decided_after_the_lease_was_given_up_is_sent_and_not_called_a_s
     rig.settle()
 
 
-# ---- acknowledgements, which have a way of their own ---------------------------------------------
+# ---- acknowledgements have their own path --------------------------------------------------------
 
 
 def test_no_acknowledgement_is_overlooked_however_the_thread_sleeps() -> None:
-    """Each is made when the one before was reported, as the thread is about to wait again."""
+    """Each ack comes just after the report of the previous one, when the thread begins to wait."""
     rig = Rig(Server(automatic=True))
     for number in range(2_000):
         rig.message(str(number)).ack()
@@ -304,7 +330,7 @@ def test_no_acknowledgement_is_overlooked_however_the_thread_sleeps() -> None:
 
 
 def test_acknowledgements_of_many_threads_all_arrive_once() -> None:
-    """They append to one list while it is emptied."""
+    """The threads append to one list while it is emptied."""
     rig = Rig(Server(automatic=True))
     begin = threading.Barrier(4)
 

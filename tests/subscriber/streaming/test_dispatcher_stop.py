@@ -1,4 +1,4 @@
-"""The end of a dispatcher: every outcome is sent or refused, every future resolved."""
+"""The end of a dispatcher: every disposition is sent or refused, every future resolved."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 import pytest
 
-from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
-from subscriber.futures import AckFuture
-from subscriber.streaming import dispatcher as dispatcher_module
-from subscriber.streaming.dispatcher import MAX_IN_FLIGHT, Call
-from subscriber.streaming.requests import Request
+from pullstream.ack_future import AckFuture
+from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
+from pullstream.rpc.calls import PendingCall
+from pullstream.streaming import dispatcher as dispatcher_module
+from pullstream.streaming.ack_requests import AckRequest
+from pullstream.streaming.dispatcher import MAX_IN_FLIGHT
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.dispatching import Rig
 from tests.subscriber.streaming.fakes import PATIENCE, Server, eventually
 
 
 def test_stop_sends_what_is_left_and_waits_for_the_answers() -> None:
-    """Then the thread is gone, and the clock has no trace of it."""
+    """Afterwards the thread has ended, and the clock has no timer of it."""
     rig = Rig()
     future = rig.message("a").ack_with_response()
     call = rig.server.next_call()
@@ -37,7 +38,7 @@ def test_stop_sends_what_is_left_and_waits_for_the_answers() -> None:
 
 
 def test_an_acknowledgement_at_the_last_moment_is_not_forgotten() -> None:
-    """Made when all was answered, by a done callback of the last answer; its future resolves."""
+    """A done callback of the last answer acknowledges a message, whose future resolves."""
     rig = Rig()
     late: list[AckFuture] = []
 
@@ -57,7 +58,7 @@ def test_an_acknowledgement_at_the_last_moment_is_not_forgotten() -> None:
 def test_stop_gives_up_calls_that_hang_and_resolves_every_future(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Under way, waiting for another try, or not sent at all; and it says how many."""
+    """Ids in flight, waiting for a retry, or not sent are resolved, and their number is logged."""
     rig = Rig()
     retried = rig.message("retried").ack_with_response()
     rig.server.next_call().answer(FailedCall(grpc.StatusCode.UNAVAILABLE))
@@ -75,14 +76,14 @@ def test_stop_gives_up_calls_that_hang_and_resolves_every_future(
         assert error.error_code is AcknowledgeStatus.OTHER
     assert all(call.cancelled for call in hanging)
     assert not rig.dispatcher._thread.is_alive()
-    assert "was told about 2 messages" in caplog.text
+    assert "outcomes of 2 messages" in caplog.text
 
 
 def test_stop_does_not_wait_for_a_channel_that_is_closed(caplog: pytest.LogCaptureFixture) -> None:
-    """What cannot be begun has failed; there is nothing to wait for."""
+    """A call that cannot begin has failed, so there is nothing to wait for."""
 
     class ClosedServer(Server):
-        def send(self, request: Request) -> Call:  # type: ignore[override]
+        def send(self, request: AckRequest) -> PendingCall:  # type: ignore[override]
             raise ValueError("Cannot invoke RPC on closed channel!")
 
     rig = Rig(ClosedServer())
@@ -95,7 +96,7 @@ def test_stop_does_not_wait_for_a_channel_that_is_closed(caplog: pytest.LogCaptu
 
 
 def test_outcomes_after_stop_are_refused_and_say_so() -> None:
-    """A late callback gets an answer to `ack_with_response`, and no error from `ack`."""
+    """A late callback gets an error from `ack_with_response`, and none from `ack`."""
     rig = Rig(Server(automatic=True))
     late = rig.message("late")
     rig.dispatcher.stop(timeout=PATIENCE)
@@ -103,11 +104,11 @@ def test_outcomes_after_stop_are_refused_and_say_so() -> None:
     late.ack()
     error = late.ack_with_response().exception(timeout=0)
     assert isinstance(error, AcknowledgeError)
-    assert "the server was not told" in str(error)
+    assert "nothing was sent to the server" in str(error)
 
 
 def test_outcomes_that_race_with_stop_all_resolve() -> None:
-    """Each is either sent or refused, with several threads acknowledging meanwhile."""
+    """Several threads acknowledge meanwhile, and each id is sent or refused."""
     rig = Rig(Server(automatic=True))
     begin = threading.Barrier(5)
     futures = []
@@ -129,8 +130,8 @@ def test_outcomes_that_race_with_stop_all_resolve() -> None:
 
 
 def test_a_done_callback_that_blocks_does_not_hang_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs on the dispatcher's thread; `stop` ends all the same, and knows that thread."""
-    monkeypatch.setattr(dispatcher_module, "GIVE_UP_WAIT", 0.05)
+    """It runs on the dispatcher's thread. `stop` still ends, and recognises that thread."""
+    monkeypatch.setattr(dispatcher_module, "ABORT_WAIT", 0.05)
     rig = Rig()
     release, here = threading.Event(), threading.Event()
     knows_itself: list[bool] = []

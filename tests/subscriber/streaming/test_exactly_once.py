@@ -1,4 +1,4 @@
-"""Exactly-once delivery: no callback sees a message before the server said that it is ours."""
+"""Exactly-once delivery: no callback runs before the server has confirmed the ack id."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from protocol.errors import FailedPrecondition, Unavailable
-from subscriber.message import Message
+from pullstream.message import Message
+from pullstream_protocol.errors import FailedPrecondition, Unavailable
 from tests.subscriber.streaming.fakes import PATIENCE, UnaryCall, eventually, ids
 from tests.subscriber.streaming.managed import Gate, Managed, managed
 from tests.subscriber.streaming.scripted_stream import PONG
@@ -20,7 +20,7 @@ TRANSIENT = "TRANSIENT_FAILURE_UNORDERED_ACK_ID"
 
 
 class Once(Managed):
-    """A subscription whose receipts a test answers."""
+    """A subscription whose receipts the test answers."""
 
     def __init__(self, **options: object) -> None:
         self.told = Told()
@@ -29,7 +29,7 @@ class Once(Managed):
         self.calls.answers_extensions = False
 
     def deliver(self, *ack_ids: str, key: str = "", ordering: bool = True) -> UnaryCall:
-        """Send a response, and return the call that asks about its messages."""
+        """Send a response, and return the call with its receipts."""
         self.stream.deliver(*ack_ids, key=key, ordering=ordering, exactly_once=True)
         asked, call = self.calls.next_extension()
         assert asked == list(ack_ids)
@@ -45,12 +45,12 @@ def once() -> Iterator[Once]:
 
 
 def refuse(call: UnaryCall, **reasons: str) -> None:
-    """Answer that these ids failed, and why; all others are ours."""
+    """Answer that these ids failed with these reasons, and that all others are valid."""
     call.answer_with(FailedPrecondition("some failed", reason="R", metadata=reasons))
 
 
 def test_a_callback_waits_for_the_receipts_answer(once: Once) -> None:
-    """It is asked with the deadline of the stream, which is confirmed by that."""
+    """The receipt has the stream's ack deadline, which the answer confirms."""
     call = once.deliver("a", "b")
     assert once.calls.modified.get(timeout=PATIENCE) == ("a", 60)
     assert once.told.next("received")[1] == ["a", "b"]
@@ -61,7 +61,7 @@ def test_a_callback_waits_for_the_receipts_answer(once: Once) -> None:
 
 
 def test_the_reader_and_the_leaser_go_on_meanwhile(once: Once) -> None:
-    """What waits at the gate is leased and counted, and other responses come in."""
+    """Messages that wait for a receipt are leased and counted, and other responses come in."""
     first = once.deliver("a", ordering=False)
     once.clock.advance(10)
     second = once.deliver("b", ordering=False)
@@ -80,7 +80,7 @@ def test_the_reader_and_the_leaser_go_on_meanwhile(once: Once) -> None:
 
 
 def test_a_full_window_waits_for_the_receipts(once: Once) -> None:
-    """What waits at the gate is unfinished, as anything else that was received."""
+    """A message that waits for its receipt is unsettled like any other received message."""
     running = Once(max_messages=2)
     call = running.deliver("a", "b")
     assert running.future.statistics().load == 1.0
@@ -96,7 +96,7 @@ def test_a_full_window_waits_for_the_receipts(once: Once) -> None:
 
 
 def test_what_is_not_ours_is_dropped_and_the_user_is_told(once: Once) -> None:
-    """Nothing is said to the server about it; whoever has it now will."""
+    """The client sends nothing about it, because another subscriber has the message now."""
     call = once.deliver("ours", "theirs")
     refuse(call, theirs=INVALID)
     once.gate.wait_for()
@@ -108,11 +108,11 @@ def test_what_is_not_ours_is_dropped_and_the_user_is_told(once: Once) -> None:
     assert (statistics.expired, statistics.failed, statistics.nacked) == (1, 0, 0)
     once.gate.open()
     assert once.acknowledged(1) == ["ours"]
-    assert ids(once.manager._leaser.messages()) == []
+    assert ids(once.manager._in_flight.leaser.leased_messages()) == []
 
 
 def test_a_receipt_that_fails_for_now_is_tried_again(once: Once) -> None:
-    """For the ids that it is true of; the others wait for them with their response."""
+    """Only the failed ids are retried. The others wait for them with their response."""
     call = once.deliver("a", "b")
     refuse(call, b=TRANSIENT)
     assert once.told.next("request_done")[1:3] == ("modify_ack_deadline", 2)
@@ -132,7 +132,7 @@ def test_a_receipt_that_fails_for_now_is_tried_again(once: Once) -> None:
 
 
 def test_the_order_of_a_key_is_kept_when_answers_overtake_each_other(once: Once) -> None:
-    """The later response waits for the earlier one, and then its key's turn."""
+    """The later response waits for the earlier one, and then for its key."""
     first = once.deliver("1", "2", key="k")
     second = once.deliver("3", key="k")
     second.answer()
@@ -148,23 +148,46 @@ def test_the_order_of_a_key_is_kept_when_answers_overtake_each_other(once: Once)
 def test_what_comes_behind_a_refused_message_of_its_key_waits_for_its_redelivery(
     once: Once,
 ) -> None:
-    """It must not overtake the one that somebody else may have failed to handle."""
+    """It must not overtake the earlier one, which another subscriber may have failed to handle."""
     call = once.deliver("1", "2", key="k")
     refuse(call, **{"1": INVALID})
-    assert once.nacked(1) == ["2"]
-    assert once.gate.begun == []
+    once.deliver("3").answer()
+    once.gate.wait_for()
+    assert once.gate.begun == ["3"]
+    assert once.future.statistics().held == 1
+    once.deliver("1/again", "2/again", key="k").answer()
+    once.gate.open(3)
+    assert sorted(once.acknowledged(3)) == ["1/again", "2/again", "3"]
+    assert once.future.statistics().returned == 0
+
+
+def test_the_end_of_a_lease_behind_a_failed_message_is_no_loss(
+    once: Once, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server ends the lease when it restarts the key, and the redelivery may be on its way."""
+    refuse(once.deliver("1", "2", key="k"), **{"1": INVALID})
+    eventually(lambda: once.future.statistics().expired == 1)
+    caplog.clear()
+    once.clock.advance(48)
+    extended, call = once.calls.next_extension()
+    assert extended == ["2"]
+    refuse(call, **{"2": INVALID})
+    eventually(lambda: once.future.statistics().held == 0)
+    assert once.future.statistics().leased == 0
     once.deliver("1/again", "2/again", key="k").answer()
     once.gate.open(2)
     assert once.acknowledged(2) == ["1/again", "2/again"]
+    assert once.future.statistics().expired == 1
+    assert caplog.messages == []
 
 
 def test_after_exactly_once_was_switched_off_nothing_is_asked(once: Once) -> None:
-    """By the newest response; what waits is still let through by its answer."""
+    """The newest response turns it off. A waiting message still waits for its answer."""
     call = once.deliver("a", ordering=False)
     once.stream.deliver("b", ordering=False)
     once.gate.wait_for()
     assert once.gate.begun == ["b"]
-    assert not once.manager._dispatcher.exactly_once
+    assert not once.manager._in_flight.dispatcher.exactly_once
     call.answer()
     once.gate.wait_for()
 
@@ -175,11 +198,11 @@ def test_a_heartbeats_answer_tells_as_well(once: Once) -> None:
     once.deliver("a").answer()
     once.gate.wait_for()
     once.stream.respond(PONG)
-    eventually(lambda: not once.manager._dispatcher.exactly_once)
+    eventually(lambda: not once.manager._in_flight.dispatcher.exactly_once)
 
 
 def test_an_acknowledgement_of_an_expired_lease_is_not_a_success(once: Once) -> None:
-    """The server says so by id; the user's future tells."""
+    """The server names the id, and the user's future has the error."""
     with managed(lambda message: futures.append(message.ack_with_response())) as running:
         futures: list[object] = []
         running.calls.acknowledge_error = FailedPrecondition(
@@ -195,7 +218,7 @@ def test_an_acknowledgement_of_an_expired_lease_is_not_a_success(once: Once) -> 
 
 
 def test_what_waits_for_its_receipt_at_the_end_is_given_back() -> None:
-    """No callback begins, although the answer may still come."""
+    """No callback begins, even if the answer still comes."""
     running = Once()
     call = running.deliver("a", "b")
     running.stream.end_when_half_closed()
@@ -208,7 +231,7 @@ def test_what_waits_for_its_receipt_at_the_end_is_given_back() -> None:
 
 
 def test_an_answer_that_comes_while_callbacks_are_awaited_does_not_cut_that_short() -> None:
-    """There is no place to run its messages any more; those that run may finish all the same."""
+    """The answered messages can no longer run, but running callbacks may finish."""
     running = Once()
     running.deliver("a", ordering=False).answer()
     running.gate.wait_for()
@@ -218,9 +241,9 @@ def test_an_answer_that_comes_while_callbacks_are_awaited_does_not_cut_that_shor
         closing = pool.submit(running.future.close, PATIENCE, "drain")
         eventually(lambda: "pullstream-drain" in {one.name for one in threading.enumerate()})
         call.answer()
-        # Taken by the same thread, after that answer.
+        # The same thread takes this answer after the first one.
         running.calls.answers_extensions = True
-        one = running.manager._leaser.messages()[0]
+        one = running.manager._in_flight.leaser.leased_messages()[0]
         assert one.modify_ack_deadline_with_response(30).result(PATIENCE)
         assert running.future.running()
         running.gate.open()
@@ -230,9 +253,9 @@ def test_an_answer_that_comes_while_callbacks_are_awaited_does_not_cut_that_shor
 
 
 def test_messages_are_the_same_ones_that_were_received(once: Once) -> None:
-    """The gate hands on what it was given."""
+    """The gate passes on the same objects."""
     kept: list[Message] = []
     with managed(kept.append) as running:
         running.stream.deliver("a", exactly_once=True)
         eventually(lambda: len(kept) == 1)
-        assert kept == running.manager._leaser.messages()
+        assert kept == running.manager._in_flight.leaser.leased_messages()

@@ -1,20 +1,21 @@
-"""The heartbeater's thread: pings when they are due, and raises the alarm once."""
+"""The heartbeater's thread: timely pings, and one alarm for each silent stream."""
 
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Iterator
 
 import pytest
 
-from protocol.clock import ManualClock
-from subscriber.streaming.heartbeater import Heartbeater
-from subscriber.streaming.liveness import PING_EVERY, PONG_WITHIN
+from pullstream.streaming.heartbeater import PING_EVERY, PONG_WITHIN, Heartbeater
+from pullstream_protocol.clock import ManualClock
 from tests.subscriber.streaming.fakes import PATIENCE
+from tests.threads import started_since
 
 
 class Watched:
-    """A heartbeater, and what it has done."""
+    """A heartbeater and its recorded actions."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -30,7 +31,7 @@ class Watched:
         return self.done.get(timeout=PATIENCE)
 
     def settle(self) -> None:
-        """Return when everything reported so far was handled: a stream opened later is pinged."""
+        """Wait until all earlier reports were handled: a stream opened later is pinged."""
         self.heartbeater.opened()
         assert self.next() == "ping"
 
@@ -49,7 +50,7 @@ def open_and_answer(watched: Watched) -> None:
 
 
 def test_it_pings_as_long_as_there_is_a_stream(watched: Watched) -> None:
-    """At once when one opens, then every 30 seconds, and not after it broke."""
+    """A ping comes when a stream opens and every 30 seconds, and none after it broke."""
     open_and_answer(watched)
     for _ in range(3):
         watched.clock.advance(PING_EVERY)
@@ -62,7 +63,7 @@ def test_it_pings_as_long_as_there_is_a_stream(watched: Watched) -> None:
 
 
 def test_silence_is_reported_once_for_a_stream(watched: Watched) -> None:
-    """After that there is no stream to watch until another opens."""
+    """After the report there is no stream until another one opens."""
     open_and_answer(watched)
     watched.clock.advance(PING_EVERY)
     assert watched.next() == "ping"
@@ -74,7 +75,7 @@ def test_silence_is_reported_once_for_a_stream(watched: Watched) -> None:
 
 
 def test_messages_are_a_sign_of_life(watched: Watched) -> None:
-    """They need not wake the heartbeater to be one."""
+    """They count without waking the heartbeater."""
     open_and_answer(watched)
     watched.clock.advance(PING_EVERY)
     assert watched.next() == "ping"
@@ -85,7 +86,7 @@ def test_messages_are_a_sign_of_life(watched: Watched) -> None:
 
 
 def test_a_paused_reader_is_no_dead_server(watched: Watched) -> None:
-    """Pings go on; the alarm is not raised."""
+    """Pings continue without an alarm."""
     open_and_answer(watched)
     watched.clock.advance(PING_EVERY)
     assert watched.next() == "ping"
@@ -101,10 +102,10 @@ def test_a_paused_reader_is_no_dead_server(watched: Watched) -> None:
 
 
 def test_pauses_wake_nobody(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy stream has many of them."""
+    """A busy stream has many pauses."""
     open_and_answer(watched)
     woken: list[object] = []
-    monkeypatch.setattr(watched.heartbeater._inbox, "put", woken.append)
+    monkeypatch.setattr(watched.heartbeater._thread, "post", woken.append)
     watched.heartbeater.paused()
     watched.heartbeater.resumed()
     watched.heartbeater.received(is_pong=False)
@@ -112,7 +113,7 @@ def test_pauses_wake_nobody(watched: Watched, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_pause_that_is_over_again_excuses_the_silence_before_it(watched: Watched) -> None:
-    """The answer may lie unread; the next ping counts again."""
+    """The answer may be unread. The next ping counts again."""
     open_and_answer(watched)
     watched.clock.advance(PING_EVERY)
     assert watched.next() == "ping"
@@ -126,13 +127,13 @@ def test_a_pause_that_is_over_again_excuses_the_silence_before_it(watched: Watch
 
 
 def test_stopping_ends_the_thread_and_leaves_the_clock() -> None:
-    """Twice is once, and what is reported later does no harm."""
+    """A second stop does nothing, and later reports are harmless."""
+    before = set(threading.enumerate())
     watched = Watched()
     open_and_answer(watched)
-    thread = watched.heartbeater._thread
     watched.heartbeater.stop()
     watched.heartbeater.stop()
-    assert not thread.is_alive()
+    assert not started_since(before, named="pullstream-heartbeat")
     watched.heartbeater.opened()
     watched.clock.advance(PING_EVERY)
     assert watched.clock._wakers == []

@@ -1,4 +1,4 @@
-"""What hooks are told, and that telling them can do no harm."""
+"""Hooks: their calls, and their failures, which do no harm."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import FailedPrecondition, PermissionDenied, RpcError, Unavailable
-from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
-from subscriber.hooks import Callback, Hooks, HookSet
-from subscriber.message import Message
-from subscriber.statistics import Statistics
-from subscriber.streaming.state import StateChange, SubscriptionState
+from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
+from pullstream.hooks import Callback, Hooks, HookSet
+from pullstream.message import Message
+from pullstream.runtime.lifecycle import StateChange, SubscriptionState
+from pullstream.statistics import Statistics
+from pullstream_protocol.errors import FailedPrecondition, PermissionDenied, RpcError, Unavailable
 from tests.subscriber.streaming.fakes import PATIENCE, eventually, ids
 from tests.subscriber.streaming.managed import SUBSCRIPTION, Gate, Managed, managed
 
@@ -22,7 +22,7 @@ EVENTS = [name for name, method in vars(Hooks).items() if callable(method) and n
 
 
 class Told(Hooks):
-    """Keeps all that it is told, event by event."""
+    """Hooks that record each call by event."""
 
     def __init__(self) -> None:
         self._heard: dict[str, queue.SimpleQueue[tuple[Any, ...]]] = {
@@ -30,7 +30,10 @@ class Told(Hooks):
         }
 
     def next(self, event: str) -> tuple[Any, ...]:
-        """What it was told by this event, the subscription's name first; fails if it is not."""
+        """Return the arguments of the next call for an event, or fail after PATIENCE.
+
+        The first argument is the name of the subscription.
+        """
         return self._heard[event].get(timeout=PATIENCE)
 
     def nothing_more(self, event: str) -> bool:
@@ -66,11 +69,11 @@ class Told(Hooks):
     ) -> None:
         self._heard["request_done"].put((subscription, kind, ack_ids, seconds, error))
 
-    def not_taken(self, subscription: str, failures: Mapping[str, AcknowledgeError]) -> None:
-        self._heard["not_taken"].put((subscription, failures))
+    def refused(self, subscription: str, failures: Mapping[str, AcknowledgeError]) -> None:
+        self._heard["refused"].put((subscription, failures))
 
 
-# ---- the set of them ---------------------------------------------------------------------------
+# ---- the hook set ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [ValueError("in a hook"), SystemExit("leaving")])
@@ -78,7 +81,7 @@ class Told(Hooks):
 def test_a_hook_that_raises_is_logged_and_the_others_are_told(
     event: str, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whichever it is; nothing reaches whoever tells, not even the wish to leave."""
+    """No exception of a hook reaches the caller, not even SystemExit."""
 
     def fail(self: object, *args: object) -> None:
         raise error
@@ -97,7 +100,7 @@ def test_a_hook_that_raises_is_logged_and_the_others_are_told(
 def test_a_method_that_is_not_overridden_is_not_called(
     event: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that a hook costs what it wants to know, and nothing else."""
+    """A hook costs only the events that it overrides."""
 
     def trap(self: object, *args: object) -> None:
         raise AssertionError("called")
@@ -112,7 +115,7 @@ def test_a_method_that_is_not_overridden_is_not_called(
 
 
 def test_the_first_hook_wraps_outermost() -> None:
-    """As decorators read from top to bottom; one that does not wrap changes nothing."""
+    """Hooks wrap like decorators from top to bottom. A hook without `wrap` changes nothing."""
     steps: list[str] = []
 
     class Wrapping(Hooks):
@@ -138,11 +141,11 @@ def test_the_first_hook_wraps_outermost() -> None:
     ]
 
 
-# ---- what a subscription tells -----------------------------------------------------------------
+# ---- events of a subscription ------------------------------------------------------------------
 
 
 def test_a_message_is_told_as_it_comes_and_as_it_is_settled() -> None:
-    """In whole responses; an acknowledgement and a nack apart, each with the call about it."""
+    """Hooks get whole responses, with acks and nacks apart, and the call about each."""
     told = Told()
 
     def settle(message: Message) -> None:
@@ -167,7 +170,7 @@ def test_a_message_is_told_as_it_comes_and_as_it_is_settled() -> None:
 
 
 def test_an_empty_response_is_not_told() -> None:
-    """An answer to a heartbeat is no message."""
+    """The answer to a heartbeat has no messages."""
     told = Told()
     with managed(Message.ack, hooks=[told]) as running:
         running.stream.deliver()
@@ -176,7 +179,7 @@ def test_an_empty_response_is_not_told() -> None:
 
 
 def test_a_dropped_message_is_not_told_as_settled() -> None:
-    """Nothing was decided that the server will hear of."""
+    """A dropped message has no disposition that the server will get."""
     told = Told()
 
     def drop_or_ack(message: Message) -> None:
@@ -184,13 +187,13 @@ def test_a_dropped_message_is_not_told_as_settled() -> None:
 
     with managed(drop_or_ack, hooks=[told], workers=1) as running:
         running.stream.deliver("dropped")
-        eventually(lambda: len(running.manager._leaser) == 0)
+        eventually(lambda: len(running.manager._in_flight.leaser) == 0)
         running.stream.deliver("a")
         assert told.next("settled") == (SUBSCRIPTION, ["a"], [])
 
 
 def test_each_change_of_state_is_told_with_its_cause_and_time() -> None:
-    """From the first response to the last act, when the future is about to be resolved."""
+    """The events cover the first response to the last step, just before the future is resolved."""
     told = Told()
     running = Managed(Message.ack, hooks=[told])
     start = running.clock.now()
@@ -214,7 +217,7 @@ def test_each_change_of_state_is_told_with_its_cause_and_time() -> None:
 
 
 def test_a_shutdown_that_was_asked_for_has_no_cause() -> None:
-    """An error there would be somebody's alarm."""
+    """A cause would look like an error."""
     told = Told()
     with managed(Message.ack, hooks=[told]):
         pass
@@ -223,7 +226,7 @@ def test_a_shutdown_that_was_asked_for_has_no_cause() -> None:
 
 
 def test_extensions_and_the_end_of_a_lease_are_told() -> None:
-    """How many for how long; and which messages are ours no more, and why."""
+    """Hooks get the count and seconds of an extension, and the lost messages with the reason."""
     told, gate = Told(), Gate()
     with managed(gate, hooks=[told], max_lease_duration=50) as running:
         running.stream.deliver("a", "b")
@@ -236,12 +239,12 @@ def test_extensions_and_the_end_of_a_lease_are_told() -> None:
 
 
 def test_what_the_server_does_not_take_is_told_by_id() -> None:
-    """With what it said, and the call that failed."""
+    """Hooks get the server's error for each refused id, and the failed call."""
     told = Told()
     with managed(Message.ack, hooks=[told]) as running:
         running.calls.acknowledge_error = PermissionDenied("not yours")
         running.stream.deliver("a")
-        subscription, failures = told.next("not_taken")
+        subscription, failures = told.next("refused")
         assert subscription == SUBSCRIPTION
         assert failures["a"].error_code is AcknowledgeStatus.PERMISSION_DENIED
         *_, error = told.next("request_done")
@@ -249,7 +252,7 @@ def test_what_the_server_does_not_take_is_told_by_id() -> None:
 
 
 def test_an_extension_that_the_server_refuses_is_told_as_a_lost_lease() -> None:
-    """With exactly-once delivery it names the ids whose lease is over."""
+    """With exactly-once delivery the server names the expired ids."""
     told, gate = Told(), Gate()
     with managed(gate, hooks=[told]) as running:
         running.stream.deliver("a", "b", exactly_once=True)
@@ -261,13 +264,13 @@ def test_an_extension_that_the_server_refuses_is_told_as_a_lost_lease() -> None:
         named = {"b": "PERMANENT_FAILURE_INVALID_ACK_ID"}
         call.answer_with(FailedPrecondition("over", reason="R", metadata=named))
         assert told.next("lease_lost") == (SUBSCRIPTION, ["b"], "expired")
-        assert list(told.next("not_taken")[1]) == ["b"]
+        assert list(told.next("refused")[1]) == ["b"]
         assert running.future.statistics().expired == 1
         gate.open(2)
 
 
 def test_the_callback_runs_inside_what_the_hooks_made_of_it() -> None:
-    """A wrapper may look at its message before and after."""
+    """A wrapper may use its message before and after the callback."""
     seen: list[str] = []
 
     class Wrapping(Hooks):
@@ -282,7 +285,7 @@ def test_the_callback_runs_inside_what_the_hooks_made_of_it() -> None:
     with managed(Message.ack, hooks=[Wrapping()]) as running:
         running.stream.deliver("a")
         assert running.acknowledged(1) == ["a"]
-    assert seen == ["before a", "after Verdict.ACK"]
+    assert seen == ["before a", "after Disposition.ACK"]
 
 
 def fail(*args: object) -> None:
@@ -290,7 +293,7 @@ def fail(*args: object) -> None:
 
 
 def test_hooks_that_always_raise_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Messages are handled, leases extended and given up, the subscription ends as it should."""
+    """Messages are handled, leases extended or given up, and the subscription ends normally."""
     gate = Gate()
     failing = type("Failing", (Hooks,), dict.fromkeys(EVENTS, fail))()
     with managed(gate, hooks=[failing], max_lease_duration=50) as running:

@@ -1,35 +1,35 @@
-"""The rules of leases: when each is extended, by how much, and when it is given up."""
+"""The rules of leases: the time and length of extensions, and the end of a lease."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subscriber.flow_control import FlowControl
-from subscriber.message import Message
-from subscriber.streaming.lease_table import EXTEND_AT, LeaseTable, Released
+from pullstream.flow_control import FlowControl
+from pullstream.message import Message
+from pullstream.streaming.lease_table import EXTEND_AT, LeaseTable, Released
 from tests.subscriber.streaming.fakes import ids, message, response
 
 NO_LIMIT = FlowControl()
-# What floats lose when seconds are added in another order.
+# The error of floats when seconds are added in another order.
 TINY = 1e-9
 
 
 def table_with(*ack_ids: str, limits: FlowControl = NO_LIMIT) -> LeaseTable:
-    """A table with the messages of one response, received at 0."""
+    """Return a table with the messages of one response, received at 0."""
     table = LeaseTable(limits)
     add(table, *ack_ids)
     return table
 
 
-def add(table: LeaseTable, *ack_ids: str, at: float = 0.0, share: int = 0) -> list[Message]:
-    """One more response."""
-    batch, messages = response(*ack_ids, at=at, share=share)
-    table.add(batch, messages, at)
+def add(table: LeaseTable, *ack_ids: str, at: float = 0.0, bytes_each: int = 0) -> list[Message]:
+    """Add one more response."""
+    batch, messages = response(*ack_ids, at=at, bytes_each=bytes_each)
+    table.add_leases(batch, messages, at)
     return messages
 
 
 def test_a_lease_is_extended_when_four_fifths_of_it_have_passed() -> None:
-    """First the server's 60 s; then each extension counts from when it was made."""
+    """The first lease has the server's 60 s. Each extension counts from the time of its request."""
     table = table_with("a")
     assert table.next_due() == 48.0
     assert table.due(47.9).extend == []
@@ -39,7 +39,7 @@ def test_a_lease_is_extended_when_four_fifths_of_it_have_passed() -> None:
 
 
 def test_only_those_that_are_due_are_extended() -> None:
-    """Each response has its own time: no lease is extended twice as often as it needs."""
+    """Each response has its own time, so no lease is extended more often than necessary."""
     table = table_with("a")
     add(table, "b", at=5.0)
     assert table.due(48.0).extend == ["a"]
@@ -48,9 +48,9 @@ def test_only_those_that_are_due_are_extended() -> None:
 
 
 def test_an_extension_lasts_as_long_as_callbacks_are_seen_to_take() -> None:
-    """The 99th percentile, of acknowledged messages only."""
+    """The length is the 99th percentile of acknowledged messages only."""
     table = table_with("a")
-    table.handled([message("other", at=0.0)], 25.0)
+    table.remove_handled([message("other", at=0.0)], 25.0)
     work = table.due(48.0)
     assert (work.extend, work.seconds) == (["a"], 25)
     assert table.next_due() == 48.0 + 0.8 * 25
@@ -71,12 +71,12 @@ def test_an_extension_lasts_as_long_as_callbacks_are_seen_to_take() -> None:
 def test_extensions_keep_within_the_users_bounds(
     low: float, high: float, took: float, extension: int
 ) -> None:
-    """0 means the server's bound, 10 or 600 seconds."""
+    """0 means the server's limit, 10 or 600 seconds."""
     limits = FlowControl(
         min_duration_per_lease_extension=low, max_duration_per_lease_extension=high
     )
     table = LeaseTable(limits)
-    table.handled([message("a")], took)
+    table.remove_handled([message("a")], took)
     assert table.extension == extension
 
 
@@ -86,7 +86,7 @@ def test_extensions_keep_within_the_users_bounds(
 def test_the_lease_granted_with_a_delivery_keeps_within_them_too(
     low: float, high: float, deadline: int
 ) -> None:
-    """60 seconds, unless the user's bounds exclude that."""
+    """The lease has 60 seconds unless the user's limits exclude that."""
     limits = FlowControl(
         min_duration_per_lease_extension=low, max_duration_per_lease_extension=high
     )
@@ -96,37 +96,37 @@ def test_the_lease_granted_with_a_delivery_keeps_within_them_too(
 
 
 def test_a_finished_message_is_extended_no_more() -> None:
-    """Removing tells how much it frees, once."""
+    """Removing a message returns its messages and bytes once."""
     table = LeaseTable(NO_LIMIT)
-    first, second, third = add(table, "a", "b", "c", share=7)
-    assert table.remove([first, third]) == Released(2, 14)
-    assert table.remove([first]) == Released(0, 0)
+    first, second, third = add(table, "a", "b", "c", bytes_each=7)
+    assert table.remove_leases([first, third]) == Released(2, 14)
+    assert table.remove_leases([first]) == Released(0, 0)
     assert table.due(48.0).extend == ["b"]
     assert len(table) == 1
-    assert table.remove([second]) == Released(1, 7)
+    assert table.remove_leases([second]) == Released(1, 7)
     assert len(table) == 0
     assert table.due(1000.0).extend == []
     assert table.next_due() is None
 
 
 def test_messages_of_a_response_leave_it_one_by_one() -> None:
-    """It is extended while one of them is open, and the others come back no more."""
+    """The response is extended while one message is open, without the settled ones."""
     table = LeaseTable(NO_LIMIT)
     first, second, third = add(table, "a", "b", "c")
-    table.remove([second])
+    table.remove_leases([second])
     assert table.due(48.0).extend == ["a", "c"]
-    table.remove([first])
+    table.remove_leases([first])
     assert table.due(56.0).extend == ["c"]
-    table.remove([third])
+    table.remove_leases([third])
     assert table.next_due() is None or table.due(64.0).extend == []
     assert len(table) == 0
 
 
 def test_a_message_is_given_up_after_max_lease_duration() -> None:
-    """Counted from its receipt, however often it was extended; then it is not here any more."""
+    """The time counts from the receipt, whatever the extensions. Then the message is gone."""
     table = LeaseTable(FlowControl(max_lease_duration=100))
-    finished, given_up = add(table, "finished", "a", share=7)
-    table.remove([finished])
+    finished, given_up = add(table, "finished", "a", bytes_each=7)
+    table.remove_leases([finished])
     times = []
     while (due := table.next_due()) is not None:
         work = table.due(due)
@@ -138,11 +138,11 @@ def test_a_message_is_given_up_after_max_lease_duration() -> None:
         pytest.approx(48.0 + 8 * count) for count in range(7)
     ]
     assert len(table) == 0
-    assert table.remove([given_up]) == Released(0, 0)
+    assert table.remove_leases([given_up]) == Released(0, 0)
 
 
 def test_a_max_lease_duration_below_the_servers_lease_is_kept() -> None:
-    """It is given up without having been extended."""
+    """It is given up without an extension."""
     table = table_with("a", limits=FlowControl(max_lease_duration=5))
     assert table.next_due() == 5.0
     work = table.due(5.0)
@@ -150,19 +150,19 @@ def test_a_max_lease_duration_below_the_servers_lease_is_kept() -> None:
 
 
 def test_all_leased_messages_are_known() -> None:
-    """For the shutdown, which gives them back."""
+    """The shutdown returns them."""
     table = LeaseTable(NO_LIMIT)
     first, _ = add(table, "a", "b")
     add(table, "c")
-    table.remove([first])
-    assert ids(table.messages()) == ["b", "c"]
+    table.remove_leases([first])
+    assert ids(table.leased_messages()) == ["b", "c"]
 
 
 def test_the_times_of_acknowledged_messages_are_known() -> None:
-    """Each from its own receipt; before the first there is nothing to tell."""
+    """Each time counts from its own receipt, and the latency is 0 without messages."""
     table = LeaseTable(NO_LIMIT)
     assert table.latency().p99 == 0.0
-    table.handled([message("a", at=9.0), message("b", at=9.0), message("c", at=5.0)], 10.0)
+    table.remove_handled([message("a", at=9.0), message("b", at=9.0), message("c", at=5.0)], 10.0)
     latency = table.latency()
     assert latency.p50 == pytest.approx(1.0, rel=0.06)
     assert latency.p90 == pytest.approx(5.0, rel=0.06)
@@ -177,9 +177,9 @@ def test_the_times_of_acknowledged_messages_are_known() -> None:
 def test_no_lease_ends_before_it_is_extended_or_given_up(
     arrivals: list[float], limit: float, took: float, delay: float
 ) -> None:
-    """Whatever arrives when, even if the leaser looks up to two seconds late."""
+    """This holds for any times of arrival, even if the leaser looks up to two seconds late."""
     table = LeaseTable(FlowControl(max_lease_duration=limit))
-    table.handled([message("before")], took)
+    table.remove_handled([message("before")], took)
     ends: dict[str, float] = {}
     now = 0.0
 

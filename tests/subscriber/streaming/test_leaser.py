@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -10,16 +11,17 @@ from datetime import timedelta
 import pytest
 from freezegun import freeze_time
 
-from protocol.clock import Clock, ManualClock, SystemClock
-from subscriber.flow_control import FlowControl
-from subscriber.message import Message
-from subscriber.streaming.lease_table import LeaseWork, Released
-from subscriber.streaming.leaser import Leaser
+from pullstream.flow_control import FlowControl
+from pullstream.message import Message
+from pullstream.streaming.lease_table import LeaseWork, Released
+from pullstream.streaming.leaser import Leaser
+from pullstream_protocol.clock import Clock, ManualClock, SystemClock
 from tests.subscriber.streaming.fakes import PATIENCE, eventually, ids, message, response
+from tests.threads import started_since
 
 
 class Watched:
-    """A leaser, and what it asks for."""
+    """A leaser, and the requests that it makes."""
 
     def __init__(self, clock: Clock, limits: FlowControl) -> None:
         self.extended: queue.SimpleQueue[tuple[list[str], int]] = queue.SimpleQueue()
@@ -32,10 +34,10 @@ class Watched:
         )
         self.leaser.start()
 
-    def add(self, *ack_ids: str, at: float = 0.0, share: int = 0) -> list[Message]:
-        """The messages of one response, received `at` that moment."""
-        batch, messages = response(*ack_ids, at=at, share=share)
-        self.leaser.add(batch, messages)
+    def add(self, *ack_ids: str, at: float = 0.0, bytes_each: int = 0) -> list[Message]:
+        """Add the messages of one response, received at the time `at`."""
+        batch, messages = response(*ack_ids, at=at, bytes_each=bytes_each)
+        self.leaser.add_leases(batch, messages)
         return messages
 
     def next_extension(self) -> tuple[list[str], int]:
@@ -52,7 +54,7 @@ def watching(clock: Clock, limits: FlowControl | None = None) -> Iterator[Watche
 
 
 def test_a_lease_is_extended_again_and_again() -> None:
-    """Before it ends, for as long as the message is not finished."""
+    """Each extension comes before the end of the lease, until the message is settled."""
     clock = ManualClock()
     with watching(clock) as watched:
         watched.add("a")
@@ -64,16 +66,16 @@ def test_a_lease_is_extended_again_and_again() -> None:
 
 
 def test_a_lease_that_ends_before_all_others_wakes_the_leaser() -> None:
-    """It was waiting for none, or for a later one."""
+    """The leaser slept without a lease, or for a later one."""
     clock = ManualClock()
     with watching(clock) as watched:
         clock.advance(48)
         watched.add("first")
         assert watched.next_extension() == (["first"], 10)
-        watched.leaser.handled([message("slow", at=-1000.0)])
+        watched.leaser.remove_handled([message("slow", at=-1000.0)])
         clock.advance(8)
         assert watched.next_extension() == (["first"], 600)
-        # Overdue when it is added, and no jump of the clock will wake anybody.
+        # Overdue when it is added, and no jump of the clock wakes the thread.
         watched.add("second")
         assert watched.next_extension() == (["second"], 600)
 
@@ -81,7 +83,7 @@ def test_a_lease_that_ends_before_all_others_wakes_the_leaser() -> None:
 def test_responses_that_come_to_an_empty_table_do_not_wake_the_leaser(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only the first does, until the moment for which it was woken has come."""
+    """Only the first response wakes the leaser, until the time of the first extension."""
     clock = ManualClock()
     with watching(clock) as watched, monkeypatch.context() as patched:
         leaser, woken, looks = watched.leaser, list[None](), queue.SimpleQueue[None]()
@@ -92,10 +94,10 @@ def test_responses_that_come_to_an_empty_table_do_not_wake_the_leaser(
             return due(now)
 
         patched.setattr(leaser._table, "due", look)
-        patched.setattr(leaser._inbox, "wake", lambda: woken.append(None))
+        patched.setattr(leaser._thread, "wake", lambda: woken.append(None))
         for number in range(5):
-            leaser.remove(watched.add(f"a{number}", at=clock.monotonic()))
-            # The clock wakes it by itself, and it sees that nothing is leased.
+            leaser.remove_leases(watched.add(f"a{number}", at=clock.monotonic()))
+            # The clock wakes the leaser, which finds no lease.
             clock.advance(1)
             looks.get(timeout=PATIENCE)
         assert len(woken) == 1
@@ -107,42 +109,42 @@ def test_responses_that_come_to_an_empty_table_do_not_wake_the_leaser(
 
 
 def test_a_finished_message_is_not_extended() -> None:
-    """Removing says what it frees, for flow control."""
+    """The removal returns the released messages and bytes for flow control."""
     clock = ManualClock()
     with watching(clock) as watched:
-        first, _ = watched.add("a", "b", share=7)
-        assert watched.leaser.remove([first]) == Released(1, 7)
+        first, _ = watched.add("a", "b", bytes_each=7)
+        assert watched.leaser.remove_leases([first]) == Released(1, 7)
         clock.advance(48)
         assert watched.next_extension() == (["b"], 10)
         assert len(watched.leaser) == 1
 
 
 def test_extensions_follow_the_times_of_handled_messages() -> None:
-    """What acknowledged messages took counts from their receipt."""
+    """The handling time of an acknowledged message counts from its receipt."""
     clock = ManualClock()
     with watching(clock) as watched:
         clock.advance(30)
-        watched.leaser.handled([message("other", at=0.0)])
+        watched.leaser.remove_handled([message("other", at=0.0)])
         watched.add("a", at=30.0)
         clock.advance(48)
         assert watched.next_extension() == (["a"], 30)
 
 
 def test_a_message_is_given_up_after_max_lease_duration() -> None:
-    """With what that frees; afterwards its removal frees nothing."""
+    """The message is released once. A later removal releases nothing."""
     clock = ManualClock()
     with watching(clock, FlowControl(max_lease_duration=20)) as watched:
-        (one,) = watched.add("a", share=7)
+        (one,) = watched.add("a", bytes_each=7)
         clock.advance(20)
         messages, released = watched.given_up.get(timeout=PATIENCE)
         assert messages == [one]
         assert released == Released(1, 7)
-        assert watched.leaser.remove([one]) == Released(0, 0)
+        assert watched.leaser.remove_leases([one]) == Released(0, 0)
         assert watched.extended.empty()
 
 
 def test_a_lease_is_extended_when_frozen_time_moves() -> None:
-    """With freezegun and the real clock: a user's own test sees leases extended."""
+    """With freezegun and the real clock, a user's own test sees leases extended."""
     with freeze_time("2030-01-01") as frozen:
         clock = SystemClock()
         with watching(clock) as watched:
@@ -154,14 +156,14 @@ def test_a_lease_is_extended_when_frozen_time_moves() -> None:
 
 
 def test_stopping_ends_the_thread_and_leaves_the_clock() -> None:
-    """Twice is once; what is leased stays known, for the shutdown."""
-    clock = ManualClock()
+    """A second stop does nothing. The leased messages stay known for the shutdown."""
+    clock, before = ManualClock(), set(threading.enumerate())
     watched = Watched(clock, FlowControl())
     watched.add("a")
     watched.leaser.stop()
     watched.leaser.stop()
-    assert not watched.leaser._thread.is_alive()
+    assert not started_since(before, named="pullstream-leaser")
     assert clock._wakers == []
     clock.advance(100)
     assert watched.extended.empty()
-    assert ids(watched.leaser.messages()) == ["a"]
+    assert ids(watched.leaser.leased_messages()) == ["a"]

@@ -1,4 +1,4 @@
-"""The wiring of a subscription: what comes in goes to the right part, and back out."""
+"""The connections between the parts of a subscription: responses in, requests out."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.errors import NotFound, Unavailable
-from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
-from subscriber.futures import AckFuture
-from subscriber.message import Message
-from subscriber.streaming.liveness import PING_EVERY
-from subscriber.streaming.settings import ReleaseAfter
-from subscriber.streaming.state import SubscriptionState
+from pullstream.ack_future import AckFuture
+from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
+from pullstream.message import Message
+from pullstream.runtime.lifecycle import SubscriptionState
+from pullstream.streaming.heartbeater import PING_EVERY
+from pullstream.streaming.settings import ReleaseAfter
+from pullstream_protocol.errors import NotFound, Unavailable
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import SUBSCRIPTION, Gate, Managed, managed
 from tests.subscriber.streaming.scripted_stream import PONG
 
 
 def advance_until(running: Managed, condition: Callable[[], bool]) -> None:
-    """Let time go by, second by second, until something has happened."""
+    """Advance the clock second by second until the condition holds."""
 
     def check() -> bool:
         if not condition():
@@ -36,7 +36,7 @@ def advance_until(running: Managed, condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize(("longest", "seconds"), [(0, 60), (20, 20)])
 def test_the_lease_of_what_is_not_acknowledged_in_time_is_kept(longest: int, seconds: int) -> None:
-    """By no more than the user allows: after a crash it comes again as soon as that."""
+    """The lease is extended at most by the user's limit, so after a crash it ends as early."""
     with managed(Message.ack, max_duration_per_lease_extension=longest) as running:
         running.calls.acknowledge_error = Unavailable("busy")
         running.stream.deliver("a")
@@ -51,7 +51,7 @@ def test_the_lease_of_what_is_not_acknowledged_in_time_is_kept(longest: int, sec
 
 
 def test_the_first_request_says_what_the_subscription_wants() -> None:
-    """Its limits, the deadline of its leases, and that it understands pongs."""
+    """The request has the limits, the ack deadline, and a protocol version that supports pongs."""
     with managed(Message.ack, max_messages=7, max_bytes=1234) as running:
         request = next(running.stream.requests)
     assert request.subscription == SUBSCRIPTION
@@ -62,14 +62,14 @@ def test_the_first_request_says_what_the_subscription_wants() -> None:
 
 
 def test_legacy_flow_control_tells_the_server_no_limits() -> None:
-    """It is this side alone that counts."""
+    """Only the client counts."""
     with managed(Message.ack, limit_server=False) as running:
         request = next(running.stream.requests)
     assert (request.max_outstanding_messages, request.max_outstanding_bytes) == (0, 0)
 
 
 def test_a_stream_opened_again_is_the_same_clients() -> None:
-    """The server may recognise a comeback; the state tells where things stand."""
+    """The client id stays the same across streams, and the state follows the stream."""
     with managed(Message.ack) as running:
         states = [running.future.state]
         first = next(running.stream.requests)
@@ -94,7 +94,7 @@ def test_a_stream_opened_again_is_the_same_clients() -> None:
 
 
 def test_a_final_error_of_the_stream_ends_the_subscription_with_it() -> None:
-    """And only then is the future done: everything is shut down."""
+    """The future is done only after everything is shut down."""
     running = Managed(Message.ack)
     running.stream.end(NotFound("no such subscription"))
     assert isinstance(running.future.exception(PATIENCE), NotFound)
@@ -103,7 +103,7 @@ def test_a_final_error_of_the_stream_ends_the_subscription_with_it() -> None:
 
 
 def test_a_subscription_may_give_up_when_no_stream_has_worked_for_long_enough() -> None:
-    """Of its own accord and in order: what runs is given back, and the future tells the error."""
+    """The subscription returns the running messages in order, and the future has the error."""
     gate = Gate()
     running = Managed(gate, give_up_after=60.0)
     running.stream.deliver("a")
@@ -126,7 +126,7 @@ def test_a_subscription_may_give_up_when_no_stream_has_worked_for_long_enough() 
 
 
 def test_a_stream_on_which_the_server_falls_silent_is_replaced() -> None:
-    """After a ping that it does not answer, though it answered one before."""
+    """The stream is replaced because the server answered an earlier ping, but not this one."""
     with managed(Message.ack) as running:
         running.stream.respond(PONG)
         requests = running.stream.requests
@@ -138,7 +138,7 @@ def test_a_stream_on_which_the_server_falls_silent_is_replaced() -> None:
 
 
 def test_a_stream_at_full_load_is_not_taken_for_dead() -> None:
-    """Nobody reads the pongs while all callbacks are at work, which may take hours."""
+    """Pongs stay unread while all callbacks are busy, which may last for hours."""
     gate = Gate()
     with managed(gate, max_messages=1) as running:
         requests = running.stream.requests
@@ -163,7 +163,7 @@ def test_a_stream_at_full_load_is_not_taken_for_dead() -> None:
 def test_a_callback_that_raises_is_nacked_and_reported_and_the_stream_goes_on(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever it raises, also what would end a program."""
+    """This holds for every exception, also those that end a program."""
 
     def fail_once(message: Message) -> None:
         if message.data == b"bad":
@@ -184,7 +184,7 @@ def test_a_callback_that_raises_is_nacked_and_reported_and_the_stream_goes_on(
 
 
 def test_a_callback_that_raises_after_its_verdict_keeps_it() -> None:
-    """An acknowledged message is not nacked on top."""
+    """An acknowledged message is not nacked as well."""
 
     def ack_and_fail(message: Message) -> None:
         message.ack()
@@ -197,7 +197,7 @@ def test_a_callback_that_raises_after_its_verdict_keeps_it() -> None:
 
 
 def test_every_callback_that_raises_is_counted() -> None:
-    """Although they run on many threads."""
+    """The count is exact although callbacks run on many threads."""
     together = threading.Barrier(8)
 
     def fail(message: Message) -> None:
@@ -212,7 +212,7 @@ def test_every_callback_that_raises_is_counted() -> None:
 
 @pytest.mark.parametrize("ordering", [True, None])
 def test_messages_of_a_key_run_one_at_a_time(ordering: bool | None) -> None:
-    """Where the subscription keeps order, or an older server does not tell."""
+    """This holds if the subscription keeps order, and if an older server does not report it."""
     gate = Gate()
     with managed(gate) as running:
         running.stream.deliver("1", "2", key="k", ordering=ordering)
@@ -223,7 +223,7 @@ def test_messages_of_a_key_run_one_at_a_time(ordering: bool | None) -> None:
 
 
 def test_on_a_subscription_without_order_a_key_means_nothing() -> None:
-    """Its messages run side by side."""
+    """The messages run concurrently."""
     gate = Gate()
     with managed(gate) as running:
         running.stream.deliver("1", "2", "3", key="k", ordering=False)
@@ -235,23 +235,23 @@ def test_on_a_subscription_without_order_a_key_means_nothing() -> None:
 
 
 def test_a_message_given_up_while_it_waits_for_a_worker_is_not_begun() -> None:
-    """Its lease is over: the server delivers it again, and it counts no more."""
+    """The lease is over, so the server redelivers the message, and it no longer counts."""
     gate = Gate()
     with managed(gate, workers=1, max_messages=2, max_lease_duration=100) as running:
         running.stream.deliver("running", "waiting")
         gate.wait_for()
-        # Full: this one is read when the others have been given up.
+        # The window is full, so this one is read after the others have been given up.
         running.stream.deliver("fresh")
         for _ in range(10):
             running.clock.advance(10)
-        eventually(lambda: running.manager._gauge.messages == 1)
+        eventually(lambda: running.manager._in_flight._gauge.messages == 1)
         gate.open(2)
         assert running.acknowledged(2) == ["running", "fresh"]
         assert gate.begun == ["running", "fresh"]
 
 
-def test_held_messages_that_are_given_up_are_held_no_more() -> None:
-    """Nor those behind them, which would overtake their redelivery; nothing piles up."""
+def test_held_messages_that_are_given_up_are_returned() -> None:
+    """Later messages of the key keep their leases and wait for the redelivery."""
     gate = Gate()
     with managed(gate, max_lease_duration=100) as running:
         running.stream.deliver("1", "2", key="k")
@@ -259,14 +259,14 @@ def test_held_messages_that_are_given_up_are_held_no_more() -> None:
         for _ in range(5):
             running.clock.advance(10)
         running.stream.deliver("3", key="k")
-        eventually(lambda: len(running.manager._hold) == 2)
+        eventually(lambda: len(running.manager._in_flight._hold) == 2)
         for _ in range(5):
             running.clock.advance(10)
-        assert running.nacked(2) == ["2", "3"]
-        assert len(running.manager._hold) == 0
+        assert running.nacked(1) == ["2"]
+        assert len(running.manager._in_flight._hold) == 1
         gate.open()
         assert running.acknowledged(1) == ["1"]
-        # Late: the server has given up on it as well.
+        # Late, because the server has ended the lease as well.
         running.stream.deliver("1/again", "2/again", "3/again", key="k")
         gate.open(3)
         assert running.acknowledged(3) == ["1/again", "2/again", "3/again"]
@@ -275,7 +275,7 @@ def test_held_messages_that_are_given_up_are_held_no_more() -> None:
 def test_a_late_acknowledgement_is_sent_and_not_called_a_success(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The server may still take it; the user is warned, once for all that come together."""
+    """The server may still take it, and one warning covers all such acks of one moment."""
     futures: list[AckFuture] = []
     gate = Gate(lambda message: futures.append(message.ack_with_response()))
     with managed(gate, max_lease_duration=100) as running:
@@ -292,7 +292,7 @@ def test_a_late_acknowledgement_is_sent_and_not_called_a_success(
         error = futures[0].exception(timeout=0)
         assert isinstance(error, AcknowledgeError)
         assert error.error_code is AcknowledgeStatus.INVALID_ACK_ID
-        # No release without its add: what was given up counts no less for being acknowledged.
+        # An ack of a message that was given up does not release it a second time.
         assert running.future.statistics().leased == 0
     assert [record.message for record in caplog.records] == [
         "1 messages were acknowledged after their lease was given up: they may be delivered again"
@@ -300,7 +300,7 @@ def test_a_late_acknowledgement_is_sent_and_not_called_a_success(
 
 
 def test_an_acknowledgement_made_twice_is_no_late_one(caplog: pytest.LogCaptureFixture) -> None:
-    """The second frees nothing, and nothing was given up."""
+    """The second ack releases nothing, and no lease was given up."""
 
     def twice(message: Message) -> None:
         message.ack()
@@ -315,7 +315,7 @@ def test_an_acknowledgement_made_twice_is_no_late_one(caplog: pytest.LogCaptureF
 
 
 def test_what_lay_unread_is_extended_as_of_when_it_may_have_been_sent() -> None:
-    """A server does not wait for a reader that is paused, and leases run from when it sends."""
+    """The server sends to a paused reader as well, and a lease begins when the server sends."""
     gate = Gate()
     with managed(gate, max_messages=1) as running:
         running.stream.deliver("a")
@@ -331,7 +331,7 @@ def test_what_lay_unread_is_extended_as_of_when_it_may_have_been_sent() -> None:
 
 @pytest.mark.parametrize("release_after", ["callback", "ack"])
 def test_a_late_verdict_and_the_next_of_its_key(release_after: ReleaseAfter) -> None:
-    """It begins when the callback has ended, or only when the message is settled."""
+    """The next message begins when the callback ends, or when the message is settled."""
     kept: list[Message] = []
     with managed(kept.append, release_after=release_after) as running:
         running.stream.deliver("1", "2", key="k")
@@ -346,7 +346,7 @@ def test_a_late_verdict_and_the_next_of_its_key(release_after: ReleaseAfter) -> 
 
 
 def test_a_message_that_is_never_settled_does_not_hold_up_its_key_for_ever() -> None:
-    """It is given up after max_lease_duration; its redelivery may then begin."""
+    """The message is given up after max_lease_duration, and its redelivery may begin."""
     kept: list[Message] = []
     with managed(kept.append, release_after="ack", max_lease_duration=100) as running:
         running.stream.deliver("1", key="k")

@@ -1,223 +1,462 @@
-"""Ordering keys at the client: one at a time, in order, and from the failed one on again."""
+"""Ordering keys at the client: one message at a time, in order, and again after a failure."""
 
-from subscriber.message import Message
-from subscriber.streaming import messages_on_hold
-from subscriber.streaming.messages_on_hold import MessagesOnHold
+from __future__ import annotations
+
+import pytest
+
+from pullstream.flow_control import FlowControl
+from pullstream.message import Disposition, Message
+from pullstream.streaming import messages_on_hold
+from pullstream.streaming.failed_key import (
+    FIRST_WAIT,
+    MIN_WAIT,
+    PROBE_AFTER,
+    Actions,
+    Redeliveries,
+)
+from pullstream.streaming.messages_on_hold import MessagesOnHold
 from tests.subscriber.streaming.fakes import ids, message
 
 
-def keyed(*ack_ids: str, key: str = "k") -> list[Message]:
-    """Messages of one key; what follows a slash tells one copy of a message from another."""
-    return [message(ack_id, key=key) for ack_id in ack_ids]
+def keyed(*ack_ids: str, key: str = "k", may_be_stale: bool = False) -> list[Message]:
+    """Return messages of one key. A slash in the ack id separates the message from the delivery."""
+    messages = [message(ack_id, key=key) for ack_id in ack_ids]
+    for one in messages:
+        one.batch.may_be_stale = may_be_stale
+    return messages
 
 
-def fail(hold: MessagesOnHold, message: Message) -> list[Message]:
-    """A message fails, and its callback ends; returns what is to be nacked with it."""
-    given_back = hold.failed(message)
-    assert hold.ended(message) is None
-    return given_back
+class Hold(MessagesOnHold):
+    """A hold whose time the test sets, with short names for frequent steps."""
+
+    def __init__(self, **limits: float | None) -> None:
+        super().__init__(FlowControl(**limits))  # type: ignore[arg-type]
+        self.now = 0.0
+
+    def receive(self, *ack_ids: str, key: str = "k", may_be_stale: bool = False) -> Actions:
+        """Offer a response to the hold."""
+        return self.offer(keyed(*ack_ids, key=key, may_be_stale=may_be_stale), self.now)
+
+    def nack(self, one: Message, *, taken: bool = True) -> Actions:
+        """Nack a running message and end its turn. Take the nack at the server if `taken`."""
+        one.settled = Disposition.NACK
+        actions = self.failed(one)
+        assert self.end(one) == []
+        if taken:
+            self.take_nack(one.ack_id)
+        return actions
+
+    def take_nack(self, *ack_ids: str) -> Actions:
+        return self.nacks_taken(ack_ids, self.now)
+
+    def ack(self, one: Message) -> list[str]:
+        """Acknowledge a message and end its turn. Return the messages that run next."""
+        one.settled = one.settled or Disposition.ACK
+        return self.end(one)
+
+    def end(self, one: Message) -> list[str]:
+        following, actions = self.ended(one)
+        started = [] if following is None else [following]
+        return ids([*started, *(actions.run if actions else ())])
+
+    def pass_time(self, seconds: float) -> Actions:
+        self.now += seconds
+        return self.waits_over(self.now)
+
+
+def run_one(hold: Hold, *behind: str, key: str = "k") -> Message:
+    """Let "0" run, with messages held behind it."""
+    first, *held = keyed("0", *behind, key=key)
+    assert hold.offer([first, *held], hold.now).run == [first]
+    return first
+
+
+# ---- without a failure -------------------------------------------------------------------------
 
 
 def test_messages_without_a_key_always_run() -> None:
-    """They are never held, and never two of one."""
-    hold = MessagesOnHold()
-    offered = hold.offer([message("1"), message("2")])
-    assert (ids(offered.run), offered.refuse, len(hold)) == (["1", "2"], [], 0)
+    """Messages without a key are never held, even several at once."""
+    hold = Hold()
+    offered = hold.offer([message("1"), message("2")], 0.0)
+    assert (ids(offered.run), offered.give_back, len(hold)) == (["1", "2"], [], 0)
 
 
 def test_one_message_of_a_key_runs_and_the_others_wait_in_order() -> None:
-    """The end of each lets the next one go, and the last leaves nothing behind."""
-    hold = MessagesOnHold()
+    """The end of each message starts the next one, and nothing is left after the last."""
+    hold = Hold()
     first, second, third = keyed("1", "2", "3")
-    assert ids(hold.offer([first, second]).run) == ["1"]
-    assert hold.offer([third]).run == []
+    assert ids(hold.offer([first, second], 0.0).run) == ["1"]
+    assert hold.offer([third], 0.0).run == []
     assert len(hold) == 2
-    assert hold.ended(first) is second
-    assert hold.ended(second) is third
-    assert hold.ended(third) is None
-    assert ids(hold.offer(keyed("4")).run) == ["4"]
+    assert hold.ack(first) == ["2"]
+    assert hold.ack(second) == ["3"]
+    assert hold.ack(third) == []
+    assert ids(hold.receive("4").run) == ["4"]
 
 
 def test_keys_do_not_wait_for_each_other() -> None:
-    """A slow key holds up only itself."""
-    hold = MessagesOnHold()
-    offered = hold.offer([*keyed("1", "2", key="a"), *keyed("3", "4", key="b"), message("5")])
-    assert ids(offered.run) == ["1", "3", "5"]
-
-
-def test_a_failure_gives_back_what_is_held_behind_it() -> None:
-    """The server will deliver all of it again, in order."""
-    hold = MessagesOnHold()
-    failing, *behind = keyed("1", "2", "3")
-    hold.offer([failing, *behind])
-    assert fail(hold, failing) == behind
-    assert len(hold) == 0
-    assert ids(hold.offer(keyed("1/again", "2/again")).run) == ["1/again"]
-    assert len(hold) == 1
-
-
-def test_a_failure_does_not_end_the_turn_of_a_message() -> None:
-    """While its callback goes on nothing of its key begins, not even its own redelivery."""
-    hold = MessagesOnHold()
-    (failing,) = keyed("1")
-    hold.offer([failing])
-    hold.failed(failing)
-    again, behind = keyed("1/again", "2/again")
-    assert hold.offer([again, behind]).run == []
-    assert len(hold) == 2
-    assert hold.ended(failing) is again
-    assert hold.ended(again) is behind
-
-
-def test_a_failure_told_twice_counts_once() -> None:
-    """By the worker and by whoever nacked: the second must not give back what has come again."""
-    hold = MessagesOnHold()
-    failing, held = keyed("1", "2")
-    hold.offer([failing, held])
-    assert hold.failed(failing) == [held]
-    hold.offer(keyed("1/again", "2/again"))
-    assert hold.failed(failing) == []
-    assert len(hold) == 2
-
-
-def test_a_message_that_fails_after_its_turn_takes_along_what_is_held_then() -> None:
-    """Nacked late, while the next one runs: that one goes on, those behind it come again."""
-    hold = MessagesOnHold()
-    late, running, held = keyed("1", "2", "3")
-    hold.offer([late, running, held])
-    assert hold.ended(late) is running
-    assert hold.failed(late) == [held]
-    assert ids(hold.offer(keyed("4")).refuse) == ["4"]
-    assert hold.ended(running) is None
-    assert ids(hold.offer(keyed("1/again", "2/again")).run) == ["1/again"]
-
-
-def test_what_comes_behind_a_missed_message_waits_for_it() -> None:
-    """It was delivered here and is not ours: its key begins with its next delivery."""
-    hold = MessagesOnHold()
-    hold.missed([*keyed("1"), message("unordered")])
-    assert ids(hold.offer(keyed("2")).refuse) == ["2"]
-    assert ids(hold.offer([message("3"), *keyed("1/again", "2/again")]).run) == ["3", "1/again"]
-
-
-def test_what_was_in_flight_at_a_failure_does_not_overtake_it() -> None:
-    """It is refused until the failed message comes again, for however long that takes."""
-    hold = MessagesOnHold()
-    (failing,) = keyed("1")
-    hold.offer([failing])
-    fail(hold, failing)
-    for ack_id in ("2", "3", "4"):
-        offered = hold.offer(keyed(ack_id))
-        assert (ids(offered.refuse), offered.run) == ([ack_id], [])
-    offered = hold.offer(keyed("1/again", "2/again"))
-    assert (ids(offered.run), offered.refuse, len(hold)) == (["1/again"], [], 1)
-
-
-def test_a_second_copy_of_a_held_message_does_not_overtake_the_failed_one() -> None:
-    """After a reconnect the messages of the broken stream and their copies are both on the way."""
-    hold = MessagesOnHold()
-    failing, *old = keyed("1/old", "2/old")
-    hold.offer([failing, *old, *keyed("1/copy")])
-    assert ids(fail(hold, failing)) == ["2/old", "1/copy"]
-    assert ids(hold.offer(keyed("2/copy")).refuse) == ["2/copy"]
-    assert ids(hold.offer(keyed("1/again")).run) == ["1/again"]
-
-
-def test_a_failed_message_that_went_elsewhere_does_not_block_its_key() -> None:
-    """Another subscriber handled it: the next one is refused once, and comes back."""
-    hold = MessagesOnHold()
-    (failing,) = keyed("1")
-    hold.offer([failing])
-    fail(hold, failing)
-    assert ids(hold.offer(keyed("2")).refuse) == ["2"]
-    assert ids(hold.offer(keyed("2/again")).run) == ["2/again"]
-
-
-def test_the_key_does_not_begin_again_behind_a_message_that_was_just_refused() -> None:
-    """0 failed and was handled elsewhere: now 1 comes first, and then 2, which came before."""
-    hold = MessagesOnHold()
-    failing, held = keyed("0", "1")
-    hold.offer([failing, held])
-    fail(hold, failing)
-    for ack_id in ("2", "1/again", "2/again"):
-        assert ids(hold.offer(keyed(ack_id)).refuse) == [ack_id]
-    assert ids(hold.offer(keyed("1/third", "2/third")).run) == ["1/third"]
-    assert len(hold) == 1
-
-
-def test_the_order_of_a_key_is_remembered_over_two_failures() -> None:
-    """1 lost its lease while 0 was running, which then failed too."""
-    hold = MessagesOnHold()
-    failing, held = keyed("0", "1")
-    hold.offer([failing, held])
-    hold.lost([held])
-    fail(hold, failing)
-    for ack_id in ("2", "1/again", "2/again"):
-        assert ids(hold.offer(keyed(ack_id)).refuse) == [ack_id]
-    assert ids(hold.offer(keyed("1/third")).run) == ["1/third"]
-
-
-def test_a_refused_message_that_went_elsewhere_does_not_block_its_key_either() -> None:
-    """As above, but 1 does not come a third time."""
-    hold = MessagesOnHold()
-    failing, held = keyed("0", "1")
-    hold.offer([failing, held])
-    fail(hold, failing)
-    for ack_id in ("2", "1/again", "2/again"):
-        hold.offer(keyed(ack_id))
-    assert ids(hold.offer(keyed("2/third")).run) == ["2/third"]
-
-
-def test_a_failure_in_one_key_is_nothing_to_the_others() -> None:
-    """Nor to messages without a key."""
-    hold = MessagesOnHold()
-    (failing,) = keyed("1", key="a")
-    hold.offer([failing])
-    fail(hold, failing)
-    offered = hold.offer([*keyed("2", key="a"), *keyed("3", key="b"), message("4")])
-    assert (ids(offered.run), ids(offered.refuse)) == (["3", "4"], ["2"])
-
-
-def test_suspicions_are_bounded() -> None:
-    """Keys that fail and never come back are forgotten, the oldest first."""
-    hold = MessagesOnHold()
-    for number in range(messages_on_hold.MAX_SUSPICIONS + 1):
-        (failing,) = keyed("1", key=str(number))
-        hold.offer([failing])
-        fail(hold, failing)
-    assert ids(hold.offer(keyed("2", key="0")).run) == ["2"]
-    assert ids(hold.offer(keyed("2", key="1")).refuse) == ["2"]
-
-
-def test_a_held_message_that_lost_its_lease_is_held_no_more_nor_those_behind_it() -> None:
-    """What is before it may still run; it comes again, and then those behind it."""
-    hold = MessagesOnHold()
-    first, second, third, fourth = keyed("1", "2", "3", "4")
-    hold.offer([first, second, third, fourth])
-    assert hold.lost([third]) == [third, fourth]
-    assert hold.ended(first) is second
-    assert hold.ended(second) is None
-    assert ids(hold.offer(keyed("5")).refuse) == ["5"]
-    assert ids(hold.offer(keyed("3/again", "4/again")).run) == ["3/again"]
-
-
-def test_the_running_message_may_lose_its_lease() -> None:
-    """Nothing is held on account of it, and its key goes on when it ends."""
-    hold = MessagesOnHold()
-    first, second = keyed("1", "2")
-    hold.offer([first, second])
-    assert hold.lost([first, message("unordered")]) == []
-    assert hold.ended(first) is second
+    """A slow key blocks only itself."""
+    hold = Hold()
+    messages = [*keyed("1", "2", key="a"), *keyed("3", "4", key="b"), message("5")]
+    assert ids(hold.offer(messages, 0.0).run) == ["1", "3", "5"]
 
 
 def test_after_giving_up_nothing_is_held_and_nothing_runs() -> None:
-    """The shutdown takes all that is held, and a callback that ends brings in no other."""
-    hold = MessagesOnHold()
-    first, second = keyed("1", "2")
-    hold.offer([first, second])
-    assert hold.give_up() == [second]
+    """The shutdown takes all held messages, and the end of a callback starts no other."""
+    hold = Hold()
+    first = run_one(hold, "1")
+    failing = run_one(hold, "2", key="failed")
+    hold.nack(failing)
+    assert sorted(ids(hold.give_up().give_back)) == ["1", "2"]
     assert len(hold) == 0
-    assert hold.ended(first) is None
-    assert hold.failed(first) == []
-    offered = hold.offer([message("3"), *keyed("4")])
-    assert (offered.run, ids(offered.refuse)) == ([], ["3", "4"])
+    assert hold.failed(first) == Actions()
+    assert hold.lost([first], 0.0) == Actions()
+    assert hold.end(first) == []
+    offered = hold.offer([message("3"), *keyed("4")], 0.0)
+    assert (offered.run, ids(offered.give_back)) == ([], ["3", "4"])
+
+
+# ---- a failure ---------------------------------------------------------------------------------
+
+
+def test_later_messages_stay_here_until_the_failed_one_is_handled() -> None:
+    """A server that redelivers the failed message alone does not see the later ones."""
+    hold = Hold()
+    failing = run_one(hold, "1", "2")
+    actions = hold.nack(failing)
+    assert (actions.give_back, actions.forget, len(hold)) == ([], [], 2)
+    (again,) = hold.receive("0/again").run
+    assert again.ack_id == "0/again"
+    assert hold.ack(again) == ["1"]
+
+
+def test_a_new_delivery_replaces_the_held_one() -> None:
+    """The first redelivery shows that the server restarts the key. Older deliveries are stale."""
+    hold = Hold()
+    hold.nack(run_one(hold, "1", "2", "3"))
+    (again,) = hold.receive("0/again").run
+    offered = hold.receive("1/again")
+    assert sorted(ids(offered.forget)) == ["1", "2", "3"]
+    assert hold.receive("2/again", "3/again") == Actions()
+    assert len(hold) == 3
+    assert hold.ack(again) == ["1/again"]
+
+
+def test_older_deliveries_of_one_response_do_not_run() -> None:
+    """The whole response is examined before the next message begins."""
+    hold = Hold()
+    failing = run_one(hold, "1", "2")
+    hold.nack(failing)
+    offered = hold.receive("1/again", "2/again")
+    assert (ids(offered.run), sorted(ids(offered.forget))) == (["1/again"], ["1", "2"])
+
+
+def test_a_failure_does_not_end_the_turn_of_a_message() -> None:
+    """Nothing of the key begins while the callback runs, not even the redelivery of its message."""
+    hold = Hold()
+    failing = run_one(hold)
+    failing.settled = Disposition.NACK
+    hold.failed(failing)
+    assert hold.receive("0/again", "1").run == []
+    assert len(hold) == 2
+    assert hold.end(failing) == ["0/again"]
+
+
+def test_a_failure_reported_twice_counts_once() -> None:
+    """The worker and the dispatcher both report it. The second report is not a new failure."""
+    hold = Hold()
+    failing = run_one(hold, "1")
+    hold.nack(failing)
+    (again,) = hold.receive("0/again").run
+    assert hold.failed(failing) == Actions()
+    assert hold.ack(again) == ["1"]
+
+
+def test_a_message_may_fail_after_its_turn() -> None:
+    """A message is nacked while the next one runs. The next one finishes, and later ones wait."""
+    hold = Hold()
+    late, running, held = keyed("0", "1", "2")
+    hold.offer([late, running, held], 0.0)
+    assert hold.end(late) == ["1"]
+    late.settled = Disposition.NACK
+    hold.failed(late)
+    assert hold.ack(running) == []
+    hold.take_nack("0")
+    assert ids(hold.receive("0/again").run) == ["0/again"]
+
+
+def test_several_failures_are_waited_for_in_order() -> None:
+    """Message 2 lost its lease while message 0 was running, which then failed too."""
+    hold = Hold()
+    first, second, third, fourth = keyed("0", "1", "2", "3")
+    hold.offer([first, second, third, fourth], 0.0)
+    hold.lost([third], 0.0)
+    hold.nack(first)
+    (again,) = hold.receive("0/again").run
+    assert hold.ack(again) == ["1"]
+    assert hold.ack(second) == []
+    assert ids(hold.receive("2/again").run) == ["2/again"]
+
+
+def test_the_running_message_may_lose_its_lease() -> None:
+    """The key continues with the redelivery after the callback has ended."""
+    hold = Hold()
+    first = run_one(hold, "1")
+    first.settled = Disposition.DROP
+    hold.lost([first, message("unordered")], 60.0)
+    assert hold.receive("0/again").run == []
+    assert hold.end(first) == ["0/again"]
+
+
+def test_a_failure_in_one_key_is_nothing_to_the_others() -> None:
+    hold = Hold()
+    hold.nack(run_one(hold, key="a"))
+    messages = [*keyed("2", key="a"), *keyed("3", key="b"), message("4")]
+    assert ids(hold.offer(messages, 0.0).run) == ["3", "4"]
+
+
+def test_failed_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest failed keys are forgotten if they are not redelivered."""
+    monkeypatch.setattr(messages_on_hold, "MAX_FAILED_KEYS", 3)
+    hold = Hold()
+    for number in range(4):
+        hold.nack(run_one(hold, key=str(number)), taken=False)
+    assert ids(hold.receive("1", key="0").run) == ["1"]
+    assert hold.receive("1", key="1").run == []
+
+
+# ---- a failed message that is not redelivered ----------------------------------------------------
+
+
+def test_a_later_message_that_comes_again_first_shows_that_the_failed_one_is_gone() -> None:
+    """The failed message is in the dead-letter topic, or another subscriber handled it."""
+    hold = Hold()
+    hold.nack(run_one(hold, "1", "2"))
+    offered = hold.receive("1/again", "2/again")
+    assert (ids(offered.run), offered.give_back) == (["1/again"], [])
+
+
+def test_a_message_that_comes_for_the_first_time_shows_nothing() -> None:
+    """The server may have sent it before it took the nack."""
+    hold = Hold()
+    hold.nack(run_one(hold))
+    assert hold.receive("1") == Actions(parked=1, parked_bytes=keyed("1")[0].batch.bytes_each)
+    assert ids(hold.receive("0/again").run) == ["0/again"]
+
+
+def test_before_the_server_has_taken_the_nack_a_redelivery_shows_nothing() -> None:
+    """The lease of that message ended by itself. It is returned once as a probe."""
+    hold = Hold()
+    hold.nack(run_one(hold, "1"), taken=False)
+    assert hold.receive("1/again").run == []
+    assert hold.take_nack("0").due == hold.now
+    assert ids(hold.pass_time(0.0).give_back) == ["1/again"]
+    hold.take_nack("1/again")
+    assert ids(hold.receive("1/third").run) == ["1/third"]
+
+
+def test_what_lay_unread_shows_nothing() -> None:
+    """It may have been sent before the server took the nack."""
+    hold = Hold()
+    hold.nack(run_one(hold, "1"))
+    assert hold.receive("1/again", may_be_stale=True).run == []
+    assert ids(hold.pass_time(PROBE_AFTER).give_back) == ["1/again"]
+    hold.take_nack("1/again")
+    assert ids(hold.receive("1/third").run) == ["1/third"]
+
+
+def test_messages_between_are_returned_and_not_overtaken() -> None:
+    """They were handled elsewhere, or their leases still run and only the lease of 2 has ended."""
+    hold = Hold()
+    hold.nack(run_one(hold, "1", "2"))
+    offered = hold.receive("2/again")
+    assert (offered.run, ids(offered.give_back)) == ([], ["1"])
+    hold.take_nack("1")
+    assert ids(hold.receive("1/again").run) == ["1/again"]
+
+
+def test_after_the_wait_the_oldest_is_returned_and_later_all() -> None:
+    """A redelivery of the oldest message would show that the failed one is gone."""
+    hold = Hold()
+    hold.nack(run_one(hold, "1", "2", "3"))
+    assert hold.next_due() == FIRST_WAIT
+    assert ids(hold.pass_time(FIRST_WAIT).give_back) == ["1"]
+    hold.take_nack("1")
+    assert ids(hold.pass_time(FIRST_WAIT).give_back) == ["2", "3"]
+    assert len(hold) == 0
+    # From now on, messages that cannot run are not held.
+    assert ids(hold.receive("4").give_back) == ["4"]
+
+
+def test_the_server_that_redelivers_one_message_alone_loses_none() -> None:
+    """The others keep their first delivery after the oldest one has been redelivered."""
+    hold = Hold()
+    hold.nack(run_one(hold, "1", "2", "3"))
+    hold.pass_time(FIRST_WAIT)
+    hold.take_nack("1")
+    (again,) = hold.receive("1/again").run
+    assert hold.ack(again) == ["2"]
+
+
+def test_the_wait_is_learned_from_the_server() -> None:
+    """The wait is three times the slowest recent redelivery, with a minimum of some seconds."""
+    hold = Hold()
+    for delay, wait in ((0.0, MIN_WAIT), (20.0, 60.0), (1.0, 60.0)):
+        failing = run_one(hold, key=f"{delay}")
+        hold.nack(failing)
+        hold.now += delay
+        (again,) = hold.receive("0/again", key=f"{delay}").run
+        again.settled = Disposition.NACK
+        hold.failed(again)
+        hold.end(again)
+        assert hold.take_nack("0/again").due == hold.now + wait
+
+
+def test_the_wait_can_be_set() -> None:
+    """A configured wait disables the learning."""
+    redeliveries = Redeliveries(7.0)
+    redeliveries.observe(100.0)
+    assert redeliveries.wait(200.0) == 7.0
+    hold = Hold(max_redelivery_wait=0)
+    hold.nack(run_one(hold, "1"))
+    assert ids(hold.pass_time(0.0).give_back) == ["1"]
+
+
+def test_a_nack_with_a_delay_is_waited_for_longer() -> None:
+    """The wait begins when the message may be redelivered."""
+    hold = Hold()
+    failing = run_one(hold, "1")
+    hold.nack(failing, taken=False)
+    assert hold.nacks_taken(["0"], 600.0).due == 600.0 + FIRST_WAIT
+
+
+def test_a_new_message_is_returned_soon_where_keys_restart() -> None:
+    """It is newer than a restart that went to another subscriber, or it is redelivered with it."""
+    hold = Hold()
+    hold.nack(run_one(hold, "1"))
+    (again,) = hold.receive("0/again", "1/again").run
+    assert hold.ack(again) == ["1/again"]
+    hold.nack(run_one(hold, key="other"))
+    assert hold.receive("5", key="other").due == hold.now + PROBE_AFTER
+    assert ids(hold.pass_time(PROBE_AFTER).give_back) == ["5"]
+    hold.take_nack("5")
+    assert ids(hold.receive("5/again", key="other").run) == ["5/again"]
+
+
+# ---- handled, and redelivered --------------------------------------------------------------------
+
+
+def test_what_was_handled_behind_a_failed_message_is_acknowledged_when_it_comes_again() -> None:
+    """The message was in one list with the failed one, and its acknowledgement had no effect."""
+    hold = Hold()
+    failing, handled = keyed("0", "1")
+    hold.offer([failing, handled], 0.0)
+    assert hold.take_behind(failing, 10) == [handled]
+    failing.settled, handled.settled = Disposition.NACK, Disposition.ACK
+    hold.failed(failing, handled=[handled])
+    hold.take_nack("0")
+    hold.ended(handled, [failing])
+    (again,) = hold.receive("0/again").run
+    assert ids(hold.receive("1/again", "2").acknowledge) == ["1/again"]
+    assert hold.ack(again) == ["2"]
+
+
+def test_a_tracked_acknowledgement_is_not_repeated() -> None:
+    """The user gets the failure and expects the message again."""
+    hold = Hold()
+    failing, handled = keyed("0", "1")
+    hold.offer([failing, handled], 0.0)
+    hold.take_behind(failing, 10)
+    handled.ack_with_response()
+    failing.settled = Disposition.NACK
+    hold.failed(failing, handled=[handled])
+    hold.ended(handled, [failing])
+    hold.take_nack("0")
+    offered = hold.receive("0/again", "1/again")
+    assert (ids(offered.run), offered.acknowledge, len(hold)) == (["0/again"], [], 1)
+
+
+def test_a_delivery_that_comes_while_the_older_one_runs_is_acknowledged_with_it() -> None:
+    """The older delivery was stale, and the message is handled once."""
+    hold = Hold()
+    hold.nack(run_one(hold, "1"))
+    (again,) = hold.receive("0/again").run
+    again.settled = Disposition.ACK
+    following, actions = hold.ended(again)
+    assert following is None
+    assert actions is not None
+    (old,) = actions.run
+    assert old.ack_id == "1"
+    hold.receive("1/again")
+    old.settled = Disposition.ACK
+    _, actions = hold.ended(old)
+    assert actions is not None
+    assert (ids(actions.acknowledge), actions.run) == (["1/again"], [])
+
+
+# ---- lists ---------------------------------------------------------------------------------------
+
+
+def test_held_messages_join_the_turn_of_the_first() -> None:
+    """The list takes as many messages as it has room for."""
+    hold = Hold()
+    first = run_one(hold, "1", "2", "3")
+    assert hold.waiting_behind(first) == 3
+    assert ids(hold.take_behind(first, 2)) == ["1", "2"]
+    assert hold.end(first) == ["3"]
+
+
+def test_a_message_that_failed_is_alone_with_its_callback() -> None:
+    """A callback that cannot handle a list then fails only for the bad message."""
+    hold = Hold()
+    hold.nack(run_one(hold, "1", "2"))
+    (again,) = hold.receive("0/again", "1/again", "2/again").run
+    assert (hold.waiting_behind(again), hold.take_behind(again, 10)) == (0, [])
+    assert hold.ack(again) == ["1/again"]
+
+
+def test_what_a_failed_list_has_not_come_to_is_held_again() -> None:
+    """The messages stay in order behind the failed message."""
+    hold = Hold()
+    first, second, third = keyed("0", "1", "2")
+    hold.offer([first, second, third], 0.0)
+    hold.take_behind(first, 10)
+    first.settled = Disposition.NACK
+    hold.failed(first, unhandled=[second, third])
+    hold.ended(third, [first, second])
+    assert len(hold) == 2
+    hold.take_nack("0")
+    (again,) = hold.receive("0/again").run
+    assert hold.ack(again) == ["1"]
+
+
+# ---- limits --------------------------------------------------------------------------------------
+
+
+def test_what_waits_for_a_failed_message_is_parked() -> None:
+    """A parked message does not count as load until its key continues."""
+    hold = Hold()
+    share = keyed("1")[0].batch.bytes_each
+    failing = run_one(hold, "1", "2")
+    failing.settled = Disposition.NACK
+    actions = hold.failed(failing)
+    assert (actions.parked, actions.parked_bytes) == (2, 2 * share)
+    hold.end(failing)
+    hold.take_nack("0")
+    actions = hold.receive("3")
+    assert (actions.parked, actions.parked_bytes) == (1, share)
+    actions = hold.receive("0/again")
+    assert (actions.parked, actions.parked_bytes) == (-3, -3 * share)
+
+
+def test_when_too_much_is_parked_the_key_that_failed_first_returns_its_messages() -> None:
+    """Messages and bytes have one window each, as large as flow control's."""
+    hold = Hold(max_messages=3)
+    hold.nack(run_one(hold, "1", "2", key="first"))
+    failing = run_one(hold, "3", "4", key="second")
+    failing.settled = Disposition.NACK
+    actions = hold.failed(failing)
+    assert ids(actions.give_back) == ["1", "2"]
+    assert (actions.parked, len(hold)) == (0, 2)
+    # Later messages of that key are returned as well.
+    assert ids(hold.receive("7", key="first").give_back) == ["7"]

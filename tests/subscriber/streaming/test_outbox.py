@@ -1,4 +1,4 @@
-"""The rules of requests: size, order, what is tried again, and whom the result reaches."""
+"""The rules of requests: size, order, retries, and the futures that get the results."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import errors
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.exceptions import AcknowledgeError, AcknowledgeStatus
-from subscriber.futures import AckFuture
-from subscriber.streaming.keeper import KEEP_AFTER, KEEP_FOR
-from subscriber.streaming.outbox import MAX_IDS, Outbox
-from subscriber.streaming.requests import ACK, ACK_RETRY_FOR, NACK_RETRY_FOR, Purpose, Request
-from subscriber.streaming.verdicts import Answer
+from pullstream.ack_future import AckFuture
+from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
+from pullstream.streaming.ack_lease_keepalive import KEEP_AFTER, KEEP_FOR
+from pullstream.streaming.ack_requests import (
+    ACK_RETRY_FOR,
+    NACK_RETRY_FOR,
+    AckRequest,
+    AckResult,
+    Lane,
+    Purpose,
+)
+from pullstream.streaming.outbox import MAX_IDS, Outbox
+from pullstream_protocol import errors
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 # https://cloud.google.com/pubsub/quotas
 SERVERS_LIMIT = 512 * 1024
@@ -24,19 +30,19 @@ LONGEST_NAME = "projects/" + "p" * 30 + "/subscriptions/" + "s" * 255
 UNAVAILABLE = errors.Unavailable("down")
 
 
-def everything(outbox: Outbox, now: float = 0.0) -> list[Request]:
-    """Every request that is to be sent now."""
+def everything(outbox: Outbox, now: float = 0.0) -> list[AckRequest]:
+    """Return every request that is due."""
     requests = []
     while (request := outbox.next_request(now)) is not None:
         requests.append(request)
     return requests
 
 
-def tracked(outbox: Outbox, seconds: int, ack_id: str) -> AckFuture:
-    """Add one outcome whose result somebody waits for."""
+def tracked(outbox: Outbox, purpose: Purpose, ack_id: str, seconds: int = 0) -> AckFuture:
+    """Add one disposition and return the future of its result."""
     future = AckFuture()
-    outbox.add(seconds, [ack_id])
-    outbox.track(seconds, ack_id, future)
+    outbox.add_ack_ids(purpose, [ack_id], seconds)
+    outbox.track_future(purpose, ack_id, future, seconds)
     return future
 
 
@@ -46,15 +52,15 @@ def error_of(future: AckFuture) -> AcknowledgeError:
     return error
 
 
-# ---- what is sent ------------------------------------------------------------------------------
+# ---- sending -----------------------------------------------------------------------------------
 
 
 def test_outcomes_of_one_kind_go_into_one_request() -> None:
-    """Whoever added them, in the order in which they came."""
+    """The ids of several calls share a request, in order."""
     outbox = Outbox()
-    outbox.add(ACK, ["a", "b"])
-    outbox.add(0, ["x"])
-    outbox.add(ACK, ["c"])
+    outbox.add_ack_ids(Purpose.ACK, ["a", "b"])
+    outbox.add_ack_ids(Purpose.USER, ["x"], 0)
+    outbox.add_ack_ids(Purpose.ACK, ["c"])
     acks, nacks = everything(outbox)
     assert (acks.is_ack, acks.ack_ids) == (True, ["a", "b", "c"])
     assert (nacks.is_ack, nacks.seconds, nacks.ack_ids) == (False, 0, ["x"])
@@ -64,24 +70,24 @@ def test_outcomes_of_one_kind_go_into_one_request() -> None:
 def test_deadlines_of_different_length_are_different_requests() -> None:
     """A request has one deadline for all its ids."""
     outbox = Outbox()
-    outbox.add(10, ["a"])
-    outbox.add(20, ["b"])
+    outbox.add_ack_ids(Purpose.USER, ["a"], 10)
+    outbox.add_ack_ids(Purpose.USER, ["b"], 20)
     assert [(r.seconds, r.ack_ids) for r in everything(outbox)] == [(10, ["a"]), (20, ["b"])]
 
 
 def test_a_receipt_does_not_travel_with_other_deadline_changes() -> None:
-    """Its answer is read differently, also when it is tried again or split."""
+    """The receipt's answer is read differently, also after a retry or a split."""
     outbox = Outbox()
-    outbox.add(60, ["extended"])
-    outbox.add(60, ["a", "b"], Purpose.RECEIPT)
-    outbox.add(60, ["c"], Purpose.RECEIPT)
+    outbox.add_ack_ids(Purpose.USER, ["extended"], 60)
+    outbox.add_ack_ids(Purpose.RECEIPT, ["a", "b"], 60)
+    outbox.add_ack_ids(Purpose.RECEIPT, ["c"], 60)
     extension, receipt = everything(outbox)
     assert (extension.is_receipt, extension.ack_ids) == (False, ["extended"])
     assert (receipt.is_receipt, receipt.ack_ids) == (True, ["a", "b", "c"])
-    outbox.answered(receipt, UNAVAILABLE, 0.0)
+    outbox.record_answer(receipt, UNAVAILABLE, 0.0)
     (again,) = everything(outbox, 1.0)
     assert again.is_receipt
-    outbox.answered(again, errors.InvalidArgument("one is no id"), 1.0)
+    outbox.record_answer(again, errors.InvalidArgument("one is no id"), 1.0)
     halves = everything(outbox, 1.0)
     assert [(half.is_receipt, half.ack_ids) for half in halves] == [
         (True, ["a"]),
@@ -90,21 +96,21 @@ def test_a_receipt_does_not_travel_with_other_deadline_changes() -> None:
 
 
 def test_a_request_knows_when_it_was_handed_out() -> None:
-    """The last time, so that how long its call takes can be told."""
+    """The time of the last sending is kept to measure the duration of the call."""
     outbox = Outbox()
-    outbox.add(ACK, ["a"])
+    outbox.add_ack_ids(Purpose.ACK, ["a"])
     (request,) = everything(outbox, 5.0)
     assert request.sent_at == 5.0
-    outbox.answered(request, UNAVAILABLE, 6.0)
+    outbox.record_answer(request, UNAVAILABLE, 6.0)
     (again,) = everything(outbox, 8.0)
     assert again.sent_at == 8.0
 
 
 def test_kinds_take_turns() -> None:
-    """A flood of acknowledgements does not keep extensions from going out in time."""
+    """Many acknowledgements do not delay extensions."""
     outbox = Outbox()
-    outbox.add(ACK, [str(number) for number in range(3 * MAX_IDS)])
-    outbox.add(10, ["urgent"])
+    outbox.add_ack_ids(Purpose.ACK, [str(number) for number in range(3 * MAX_IDS)])
+    outbox.add_ack_ids(Purpose.USER, ["urgent"], 10)
     kinds = [request.is_ack for request in everything(outbox)]
     assert kinds == [True, False, True, True]
 
@@ -114,10 +120,10 @@ def test_kinds_take_turns() -> None:
     st.integers(1, 2 * MAX_IDS),
 )
 def test_no_request_is_larger_than_the_server_takes(lengths: list[int], short_ids: int) -> None:
-    """Whatever the length of the ids; and all of them go out, in order."""
+    """No request exceeds the server's limit. All ids, of any length, are sent in order."""
     ack_ids = ["x" * length for length in lengths] + ["short"] * short_ids
     outbox = Outbox()
-    outbox.add(ACK, ack_ids)
+    outbox.add_ack_ids(Purpose.ACK, ack_ids)
     requests = everything(outbox)
     assert [ack_id for request in requests for ack_id in request.ack_ids] == ack_ids
     for request in requests:
@@ -127,30 +133,30 @@ def test_no_request_is_larger_than_the_server_takes(lengths: list[int], short_id
 
 
 def test_requests_are_as_large_as_they_may_be() -> None:
-    """2,500 short ids go out at once, and so do as many long ones as fit."""
+    """2,500 short ids fit in one request, and as many long ids as the size limit allows."""
     outbox = Outbox()
-    outbox.add(ACK, ["x" * 180] * (MAX_IDS + 1))
+    outbox.add_ack_ids(Purpose.ACK, ["x" * 180] * (MAX_IDS + 1))
     assert [len(request.ack_ids) for request in everything(outbox)] == [2_445, 56]
 
 
 def test_an_id_beyond_the_budget_goes_alone() -> None:
-    """The server will tell whether it is too long; waiting would not make it shorter."""
+    """The server decides whether the id is too long. Waiting would not make it shorter."""
     outbox = Outbox()
-    outbox.add(ACK, ["a", "x" * 1_000_000, "b"])
+    outbox.add_ack_ids(Purpose.ACK, ["a", "x" * 1_000_000, "b"])
     assert [len(request.ack_ids) for request in everything(outbox)] == [1, 1, 1]
 
 
-# ---- what is tried again -----------------------------------------------------------------------
+# ---- retries -----------------------------------------------------------------------------------
 
 
 def test_a_passing_failure_is_tried_again_after_a_growing_pause() -> None:
-    """The same ids, as their kind; nothing is due before."""
+    """The retry has the same ids and kind, and nothing is due earlier."""
     outbox = Outbox()
-    outbox.add(ACK, ["a", "b"])
+    outbox.add_ack_ids(Purpose.ACK, ["a", "b"])
     (request,) = everything(outbox)
     now = 0.0
     for attempt in range(8):
-        answer = outbox.answered(request, UNAVAILABLE, now)
+        answer = outbox.record_answer(request, UNAVAILABLE, now)
         assert answer.failed == {}
         due = outbox.next_due()
         assert due is not None
@@ -161,23 +167,30 @@ def test_a_passing_failure_is_tried_again_after_a_growing_pause() -> None:
         now = due
         (request,) = everything(outbox, now)
         assert (request.is_ack, request.ack_ids) == (True, ["a", "b"])
-    outbox.answered(request, None, now)
+    outbox.record_answer(request, None, now)
     assert outbox.is_empty
 
 
 @pytest.mark.parametrize(
-    ("seconds", "patience"), [(ACK, ACK_RETRY_FOR), (0, NACK_RETRY_FOR), (10, 10.0), (500, 500.0)]
+    ("purpose", "seconds", "patience"),
+    [
+        (Purpose.ACK, 0, ACK_RETRY_FOR),
+        (Purpose.USER, 0, NACK_RETRY_FOR),
+        (Purpose.USER, 10, 10.0),
+        (Purpose.USER, 500, 500.0),
+    ],
 )
-def test_it_is_not_tried_for_ever(seconds: int, patience: float) -> None:
-    """A deadline change is worth nothing after the lease it was to extend."""
+def test_it_is_not_tried_for_ever(purpose: Purpose, seconds: int, patience: float) -> None:
+    """A deadline change is useless after the end of the lease."""
     outbox = Outbox()
-    future = tracked(outbox, seconds, "a")
+    future = tracked(outbox, purpose, "a", seconds)
     now = 0.0
     while (request := outbox.next_request(now)) is not None:
-        outbox.answered(request, UNAVAILABLE, now)
+        outbox.record_answer(request, UNAVAILABLE, now)
         now = outbox.next_due() or now
     assert outbox.is_empty
-    # The next pause, at most 30 s and twice as long as all before it together, would end too late.
+    # The next pause would end too late. It is at most 30 s, and twice as long as all earlier ones
+    # together.
     assert max(patience - 31, patience / 3 - 0.1) <= now <= patience
     assert error_of(future).error_code is AcknowledgeStatus.OTHER
     assert "down" in str(error_of(future))
@@ -185,42 +198,45 @@ def test_it_is_not_tried_for_ever(seconds: int, patience: float) -> None:
 
 def test_a_nack_is_tried_until_the_lease_may_have_ended_whatever_its_delay() -> None:
     outbox = Outbox()
-    outbox.add(1, ["a"], Purpose.NACK)
+    outbox.add_ack_ids(Purpose.NACK, ["a"], 1)
     now = 0.0
     while (request := outbox.next_request(now)) is not None:
-        outbox.answered(request, UNAVAILABLE, now)
+        outbox.record_answer(request, UNAVAILABLE, now)
         now = outbox.next_due() or now
     assert now >= NACK_RETRY_FOR / 3
 
 
 def test_leases_of_what_is_to_be_acknowledged_again_are_kept() -> None:
-    """Nobody else extends them any more. Once in a while; and what becomes of that is no news."""
+    """Leases of messages whose ack is retried are extended at intervals.
+
+    Nothing else extends them, and the results of these extensions are ignored.
+    """
     outbox = Outbox(keep_for=KEEP_FOR)
-    future = tracked(outbox, ACK, "a")
+    future = tracked(outbox, Purpose.ACK, "a")
     extended_at, now = [], 0.0
     while not future.done():
         while (request := outbox.next_request(now)) is not None:
             if request.is_ack:
-                outbox.answered(request, UNAVAILABLE, now)
+                outbox.record_answer(request, UNAVAILABLE, now)
             else:
                 assert (request.seconds, request.ack_ids) == (KEEP_FOR, ["a"])
                 extended_at.append(now)
-                answer = outbox.answered(request, errors.NotFound("gone"), now)
-                assert answer == Answer()
+                answer = outbox.record_answer(request, errors.NotFound("gone"), now)
+                assert answer == AckResult()
         now = outbox.next_due() or now
     assert KEEP_AFTER <= extended_at[0] <= 3 * KEEP_AFTER
     between = [later - earlier for earlier, later in pairwise(extended_at)]
     assert min(between) >= KEEP_FOR / 3
     assert max(between) < KEEP_FOR
-    # The last attempt may be a pause, of 30 s at most, before the end.
+    # The last attempt may be one pause, of at most 30 s, before the end.
     assert extended_at[-1] > ACK_RETRY_FOR - 30 - KEEP_FOR
     assert outbox.is_empty
 
 
 def test_leases_are_kept_while_their_acknowledgement_hangs() -> None:
-    """It may take longer than is left of a lease."""
+    """The call may take longer than the rest of a lease."""
     outbox = Outbox(keep_for=KEEP_FOR)
-    outbox.add(ACK, ["a"])
+    outbox.add_ack_ids(Purpose.ACK, ["a"])
     hanging = outbox.next_request(0.0)
     assert hanging is not None
     assert outbox.next_due() == KEEP_AFTER
@@ -228,50 +244,50 @@ def test_leases_are_kept_while_their_acknowledgement_hangs() -> None:
     for time in (KEEP_AFTER, KEEP_AFTER + KEEP_FOR / 3):
         kept = outbox.next_request(time)
         assert kept is not None
-        assert (kept.seconds, kept.ack_ids, kept.purpose) == (KEEP_FOR, ["a"], Purpose.KEEP)
+        assert (kept.seconds, kept.ack_ids, kept.purpose) == (KEEP_FOR, ["a"], Purpose.KEEPALIVE)
         assert outbox.next_request(time) is None
-    outbox.answered(hanging, None, 30.0)
+    outbox.record_answer(hanging, None, 30.0)
     assert outbox.next_due() is None
     assert outbox.next_request(100.0) is None
 
 
 def test_leases_are_kept_while_their_acknowledgement_cannot_be_sent() -> None:
-    """All of them in turns, and soon those of what comes to wait behind the others."""
+    """All leases are extended in turns, and new waiting ones soon after they arrive."""
     outbox = Outbox(keep_for=9)
     kept: dict[float, list[str]] = {}
 
     def look(now: float) -> None:
-        while (request := outbox.next_request(now, acks=False)) is not None:
+        while (request := outbox.next_request(now, [Lane.DEADLINES])) is not None:
             kept.setdefault(now, []).extend(request.ack_ids)
-            outbox.answered(request, None, now)
+            outbox.record_answer(request, None, now)
 
-    outbox.add(ACK, ["a"])
+    outbox.add_ack_ids(Purpose.ACK, ["a"])
     look(0.0)
-    assert outbox.next_due(acks=False) == KEEP_AFTER
+    assert outbox.next_due([Lane.DEADLINES]) == KEEP_AFTER
     look(1.0)
-    outbox.add(ACK, ["b"])
+    outbox.add_ack_ids(Purpose.ACK, ["b"])
     for tenth in range(20, 60):
         look(tenth / 10)
     assert kept == {1.0: ["a"], 2.0: ["b"], 4.0: ["a", "b"]}
     whole = outbox.next_request(6.0)
     assert whole is not None
-    assert (whole.seconds, whole.ack_ids) == (ACK, ["a", "b"])
-    assert outbox.next_due(acks=False) == 6.0 + KEEP_AFTER
+    assert (whole.is_ack, whole.ack_ids) == (True, ["a", "b"])
+    assert outbox.next_due([Lane.DEADLINES]) == 6.0 + KEEP_AFTER
 
 
 def test_a_nack_is_not_answered_by_an_extension_of_as_many_seconds() -> None:
     outbox = Outbox()
-    outbox.add(10, ["a"], Purpose.LEASE)
+    outbox.add_ack_ids(Purpose.LEASE, ["a"], 10)
     lease = outbox.next_request(0.0)
     assert lease is not None
     future = AckFuture()
-    outbox.track(10, "a", future, Purpose.NACK)
-    outbox.add(10, ["a"], Purpose.NACK)
-    outbox.answered(lease, None, 0.0)
+    outbox.track_future(Purpose.NACK, "a", future, 10)
+    outbox.add_ack_ids(Purpose.NACK, ["a"], 10)
+    outbox.record_answer(lease, None, 0.0)
     assert not future.done()
     nack = outbox.next_request(0.0)
     assert nack is not None
-    outbox.answered(nack, None, 0.0)
+    outbox.record_answer(nack, None, 0.0)
     assert future.result(0) is AcknowledgeStatus.SUCCESS
 
 
@@ -281,20 +297,23 @@ def too_early(*ack_ids: str) -> errors.RpcError:
 
 
 def test_what_is_refused_as_too_early_goes_through_together_with_what_came_before_it() -> None:
-    """Each in a request of its own, they would take a pause for each."""
+    """Acks refused as too early are retried together with the earlier acks.
+
+    One request for each would cost one pause for each.
+    """
     outbox = Outbox(keep_for=KEEP_FOR)
     names = [f"{number:03}" for number in range(100)]
-    futures = {name: tracked(outbox, ACK, name) for name in names[:1]}
+    futures = {name: tracked(outbox, Purpose.ACK, name) for name in names[:1]}
     first = outbox.next_request(0.0)
     assert first is not None
     others = []
     for name in names[1:]:
-        futures[name] = tracked(outbox, ACK, name)
+        futures[name] = tracked(outbox, Purpose.ACK, name)
         others.append(outbox.next_request(0.0))
-    outbox.answered(first, UNAVAILABLE, 0.0)
+    outbox.record_answer(first, UNAVAILABLE, 0.0)
     for request in reversed(others):
         assert request is not None
-        outbox.answered(request, too_early(*request.ack_ids), 0.0)
+        outbox.record_answer(request, too_early(*request.ack_ids), 0.0)
     assert outbox.unanswered == 100
     through: set[str] = set()
     requests, now = 0, 0.0
@@ -305,7 +324,7 @@ def test_what_is_refused_as_too_early_goes_through_together_with_what_came_befor
             refused = [] if through or request is first else request.ack_ids
             if request.is_ack and not refused:
                 through.update(request.ack_ids)
-            outbox.answered(request, too_early(*refused) if refused else None, now)
+            outbox.record_answer(request, too_early(*refused) if refused else None, now)
     assert {name for name, future in futures.items() if future.done()} == set(names) == through
     assert requests < 10
     assert now < 2.0
@@ -315,19 +334,19 @@ def test_what_is_refused_as_too_early_goes_through_together_with_what_came_befor
 
 def test_what_is_too_early_for_too_long_is_given_up_and_its_lease_kept_until_then() -> None:
     outbox = Outbox(keep_for=KEEP_FOR)
-    old = tracked(outbox, ACK, "old")
+    old = tracked(outbox, Purpose.ACK, "old")
     request = outbox.next_request(0.0)
     assert request is not None
-    outbox.answered(request, too_early("old"), 0.0)
+    outbox.record_answer(request, too_early("old"), 0.0)
     young, now = None, 0.0
     kept_at: list[float] = []
     while not old.done():
         now = outbox.next_due() or now
         if young is None and now > ACK_RETRY_FOR / 2:
-            young = tracked(outbox, ACK, "young")
+            young = tracked(outbox, Purpose.ACK, "young")
         while (request := outbox.next_request(now)) is not None:
             if request.is_ack:
-                outbox.answered(request, too_early(*request.ack_ids), now)
+                outbox.record_answer(request, too_early(*request.ack_ids), now)
             elif "old" in request.ack_ids:
                 kept_at.append(now)
     assert ACK_RETRY_FOR <= now < ACK_RETRY_FOR + 2
@@ -342,13 +361,13 @@ def test_what_is_too_early_for_too_long_is_given_up_and_its_lease_kept_until_the
 
 def test_what_is_too_early_waits_longer_for_a_server_that_is_away() -> None:
     outbox = Outbox()
-    outbox.add(ACK, ["a"])
+    outbox.add_ack_ids(Purpose.ACK, ["a"])
     error: errors.RpcError = too_early("a")
     requests, now = 0, 0.0
     while now < 60.0:
         while (request := outbox.next_request(now)) is not None:
             requests += 1
-            outbox.answered(request, error, now)
+            outbox.record_answer(request, error, now)
             error = UNAVAILABLE
         now = outbox.next_due() or now
     assert requests < 20
@@ -356,122 +375,122 @@ def test_what_is_too_early_waits_longer_for_a_server_that_is_away() -> None:
 
 
 def test_a_full_lane_does_not_hold_up_the_other() -> None:
-    """Leases end also while the server takes no acknowledgements."""
+    """Leases also end while the server takes no acknowledgements."""
     outbox = Outbox()
-    outbox.add(ACK, ["a"])
-    outbox.add(10, ["b"])
+    outbox.add_ack_ids(Purpose.ACK, ["a"])
+    outbox.add_ack_ids(Purpose.USER, ["b"], 10)
     (request,) = everything(outbox)[:1]
-    outbox.answered(request, UNAVAILABLE, 0.0)
-    outbox.add(10, ["c"])
-    assert outbox.next_due(acks=False) is None
+    outbox.record_answer(request, UNAVAILABLE, 0.0)
+    outbox.add_ack_ids(Purpose.USER, ["c"], 10)
+    assert outbox.next_due([Lane.DEADLINES]) is None
     assert outbox.next_due() is not None
-    change = outbox.next_request(5.0, acks=False)
+    change = outbox.next_request(5.0, [Lane.DEADLINES])
     assert change is not None
     assert change.ack_ids == ["c"]
-    assert outbox.next_request(5.0, acks=False) is None
-    assert outbox.next_request(5.0, changes=False) is request
+    assert outbox.next_request(5.0, [Lane.DEADLINES]) is None
+    assert outbox.next_request(5.0, [Lane.ACKS]) is request
 
 
 def test_only_the_ids_that_failed_for_now_are_tried_again() -> None:
-    """With exactly-once the server names them."""
+    """With exactly-once delivery the server names the failed ids."""
     outbox = Outbox()
-    futures = {ack_id: tracked(outbox, ACK, ack_id) for ack_id in ("good", "busy", "bad")}
+    futures = {ack_id: tracked(outbox, Purpose.ACK, ack_id) for ack_id in ("good", "busy", "bad")}
     (request,) = everything(outbox)
     named = {"busy": "TRANSIENT_FAILURE_X", "bad": "PERMANENT_FAILURE_INVALID_ACK_ID"}
     error = errors.FailedPrecondition("no", reason="R", metadata=named)
-    answer = outbox.answered(request, error, 0.0)
+    answer = outbox.record_answer(request, error, 0.0)
     assert futures["good"].result(timeout=0) is AcknowledgeStatus.SUCCESS
     assert error_of(futures["bad"]).error_code is AcknowledgeStatus.INVALID_ACK_ID
     assert list(answer.failed) == ["bad"]
     assert not futures["busy"].done()
     (again,) = everything(outbox, 1.0)
     assert again.ack_ids == ["busy"]
-    outbox.answered(again, None, 1.0)
+    outbox.record_answer(again, None, 1.0)
     assert futures["busy"].result(timeout=0) is AcknowledgeStatus.SUCCESS
 
 
 def test_a_bad_id_does_not_fail_those_beside_it() -> None:
-    """A refused request is halved until the id stands alone, at once and without a pause."""
+    """A refused request is halved at once, without a pause, until the bad id is alone."""
     outbox = Outbox()
     ack_ids = [str(number) for number in range(1000)]
-    futures = {ack_id: tracked(outbox, ACK, ack_id) for ack_id in ack_ids}
+    futures = {ack_id: tracked(outbox, Purpose.ACK, ack_id) for ack_id in ack_ids}
     requests = 0
     while (request := outbox.next_request(0.0)) is not None:
         requests += 1
         refused = "777" in request.ack_ids
         error = errors.InvalidArgument("an invalid ack id") if refused else None
-        outbox.answered(request, error, 0.0)
+        outbox.record_answer(request, error, 0.0)
     assert error_of(futures.pop("777")).error_code is AcknowledgeStatus.OTHER
     assert {future.result(timeout=0) for future in futures.values()} == {AcknowledgeStatus.SUCCESS}
     assert requests < 25
 
 
 def test_acknowledgements_without_an_answer_are_counted() -> None:
-    """Until the server has taken or refused them, or nobody will ask it any more."""
+    """An ack counts until the server takes or refuses it, or until it is abandoned."""
     outbox = Outbox()
-    outbox.add(ACK, ["good", "busy", "bad", "bad"])
-    outbox.add(30, ["x"])
+    outbox.add_ack_ids(Purpose.ACK, ["good", "busy", "bad", "bad"])
+    outbox.add_ack_ids(Purpose.USER, ["x"], 30)
     assert outbox.unanswered == 4
     acks, extension = everything(outbox)
     named = {"busy": "TRANSIENT_FAILURE_X", "bad": "PERMANENT_FAILURE_INVALID_ACK_ID"}
-    outbox.answered(acks, errors.FailedPrecondition("no", reason="R", metadata=named), 0.0)
-    outbox.answered(extension, None, 0.0)
+    outbox.record_answer(acks, errors.FailedPrecondition("no", reason="R", metadata=named), 0.0)
+    outbox.record_answer(extension, None, 0.0)
     assert outbox.unanswered == 1
     (again,) = everything(outbox, 1.0)
-    outbox.refused(again, "closed")
+    outbox.record_failure(again, "closed")
     assert outbox.unanswered == 0
-    outbox.add(ACK, ["late"])
+    outbox.add_ack_ids(Purpose.ACK, ["late"])
     outbox.abandon("the end")
     assert outbox.unanswered == 1
 
 
-# ---- whom the result reaches -------------------------------------------------------------------
+# ---- futures -----------------------------------------------------------------------------------
 
 
 def test_a_message_acknowledged_twice_resolves_both_futures() -> None:
     """Duplicates are harmless, in one request or in two."""
     outbox = Outbox()
-    first, second = tracked(outbox, ACK, "a"), tracked(outbox, ACK, "a")
+    first, second = tracked(outbox, Purpose.ACK, "a"), tracked(outbox, Purpose.ACK, "a")
     (request,) = everything(outbox)
-    outbox.answered(request, None, 0.0)
-    third = tracked(outbox, ACK, "a")
+    outbox.record_answer(request, None, 0.0)
+    third = tracked(outbox, Purpose.ACK, "a")
     (request,) = everything(outbox)
-    outbox.answered(request, None, 0.0)
+    outbox.record_answer(request, None, 0.0)
     assert {f.result(timeout=0) for f in (first, second, third)} == {AcknowledgeStatus.SUCCESS}
 
 
 def test_a_future_learns_only_of_its_own_kind() -> None:
-    """A nack that went well says nothing about an acknowledgement."""
+    """A successful nack does not resolve the future of an acknowledgement."""
     outbox = Outbox()
-    acked, nacked = tracked(outbox, ACK, "a"), tracked(outbox, 0, "a")
+    acked, nacked = tracked(outbox, Purpose.ACK, "a"), tracked(outbox, Purpose.USER, "a")
     acks, nacks = everything(outbox)
-    outbox.answered(nacks, None, 0.0)
+    outbox.record_answer(nacks, None, 0.0)
     assert nacked.done()
     assert not acked.done()
-    outbox.answered(acks, errors.PermissionDenied("no"), 0.0)
+    outbox.record_answer(acks, errors.PermissionDenied("no"), 0.0)
     assert error_of(acked).error_code is AcknowledgeStatus.PERMISSION_DENIED
 
 
 def test_a_call_that_cannot_be_begun_fails_at_once() -> None:
-    """A closed channel stays closed."""
+    """A closed channel stays closed, so there is no retry."""
     outbox = Outbox()
-    future = tracked(outbox, ACK, "a")
+    future = tracked(outbox, Purpose.ACK, "a")
     (request,) = everything(outbox)
-    answer = outbox.refused(request, "the channel is closed")
+    answer = outbox.record_failure(request, "the channel is closed")
     assert list(answer.failed) == ["a"]
     assert outbox.is_empty
     assert error_of(future).info == "the channel is closed"
 
 
 def test_abandoning_resolves_every_future_and_counts_what_was_not_sent() -> None:
-    """Waiting, under way or waiting for another try."""
+    """Requests that wait, are in flight, or wait for a retry are counted."""
     outbox = Outbox()
-    retried = tracked(outbox, ACK, "retried")
+    retried = tracked(outbox, Purpose.ACK, "retried")
     (request,) = everything(outbox)
-    outbox.answered(request, UNAVAILABLE, 0.0)
-    under_way = tracked(outbox, ACK, "under way")
+    outbox.record_answer(request, UNAVAILABLE, 0.0)
+    under_way = tracked(outbox, Purpose.ACK, "under way")
     everything(outbox)
-    waiting = tracked(outbox, 0, "waiting")
+    waiting = tracked(outbox, Purpose.USER, "waiting")
     assert outbox.abandon("shut down") == 2
     assert {error_of(f).info for f in (retried, under_way, waiting)} == {"shut down"}
     assert outbox.is_empty
@@ -479,9 +498,9 @@ def test_abandoning_resolves_every_future_and_counts_what_was_not_sent() -> None
 
 
 def test_a_done_callback_that_exits_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged; the others of its request are resolved."""
+    """The exception is logged, and the other futures of the request are resolved."""
     outbox = Outbox()
-    first, second = tracked(outbox, ACK, "a"), tracked(outbox, ACK, "b")
+    first, second = tracked(outbox, Purpose.ACK, "a"), tracked(outbox, Purpose.ACK, "b")
 
     def leave(future: object) -> None:
         raise SystemExit("leaving")
@@ -489,7 +508,7 @@ def test_a_done_callback_that_exits_does_no_harm(caplog: pytest.LogCaptureFixtur
     first.add_done_callback(leave)
     (request,) = everything(outbox)
     with caplog.at_level(logging.ERROR):
-        outbox.answered(request, None, 0.0)
+        outbox.record_answer(request, None, 0.0)
     assert second.result(timeout=0) is AcknowledgeStatus.SUCCESS
     assert len(caplog.records) == 1
 
@@ -498,20 +517,21 @@ def test_a_done_callback_that_exits_does_no_harm(caplog: pytest.LogCaptureFixtur
 def test_every_future_resolves_and_success_is_only_what_the_server_said(
     data: st.DataObject,
 ) -> None:
-    """Any outcomes, any answers, in any order, and an end at any moment."""
+    """This holds for any dispositions and answers, in any order, with an end at any moment."""
     outbox, now = Outbox(), 0.0
-    applied: set[tuple[int, str]] = set()
-    under_way: list[Request] = []
-    futures: list[tuple[int, str, AckFuture]] = []
+    applied: set[tuple[Purpose, int, str]] = set()
+    under_way: list[AckRequest] = []
+    futures: list[tuple[Purpose, int, str, AckFuture]] = []
     answers = st.sampled_from([None, *errors.BY_CODE.values()])
     for _ in range(data.draw(st.integers(0, 30))):
         action = data.draw(st.sampled_from(["add", "send", "answer", "wait"]))
         if action == "add":
-            seconds, ack_id = (
-                data.draw(st.sampled_from([ACK, 0, 30])),
-                data.draw(st.sampled_from("abc")),
+            purpose, seconds = data.draw(
+                st.sampled_from([(Purpose.ACK, 0), (Purpose.USER, 0), (Purpose.USER, 30)])
             )
-            futures.append((seconds, ack_id, tracked(outbox, seconds, ack_id)))
+            ack_id = data.draw(st.sampled_from("abc"))
+            future = tracked(outbox, purpose, ack_id, seconds)
+            futures.append((purpose, seconds, ack_id, future))
         elif action == "send":
             under_way += everything(outbox, now)
         elif action == "wait":
@@ -526,9 +546,9 @@ def test_every_future_resolves_and_success_is_only_what_the_server_said(
             known = not named.keys().isdisjoint(request.ack_ids)
             for ack_id in request.ack_ids:
                 if error is None or (known and ack_id not in named):
-                    applied.add((request.seconds, ack_id))
-            outbox.answered(request, error, now)
+                    applied.add((request.purpose, request.seconds, ack_id))
+            outbox.record_answer(request, error, now)
     outbox.abandon("the end")
-    for seconds, ack_id, future in futures:
+    for purpose, seconds, ack_id, future in futures:
         assert future.done()
-        assert future.exception() is not None or (seconds, ack_id) in applied
+        assert future.exception() is not None or (purpose, seconds, ack_id) in applied

@@ -1,10 +1,10 @@
-"""Messages behind the gate: which go on when, which are not ours, and in what order."""
+"""Messages that wait for receipts: their release, their loss, and their order."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subscriber.message import Message
-from subscriber.streaming.receipts import ReceiptGate
+from pullstream.message import Message
+from pullstream.streaming.receipts import ReceiptGate
 from tests.subscriber.streaming.fakes import ids, message
 
 
@@ -17,74 +17,74 @@ def shown(released: list[tuple[list[Message], bool]]) -> list[tuple[list[str], b
 
 
 def test_a_response_goes_on_when_all_of_it_is_confirmed() -> None:
-    """In one piece, as it came, however its answers come."""
+    """The response is released as a whole, in any order of the answers."""
     gate = ReceiptGate()
-    gate.add(group("a", "b", "c"), in_order=True)
-    assert gate.answered(["b"], []) == ([], [])
+    gate.hold_messages(group("a", "b", "c"), in_order=True)
+    assert gate.record_answer(["b"], []) == ([], [])
     assert len(gate) == 3
-    assert gate.answered(["c"], []) == ([], [])
-    released, lost = gate.answered(["a"], [])
+    assert gate.record_answer(["c"], []) == ([], [])
+    released, lost = gate.record_answer(["a"], [])
     assert (shown(released), lost, len(gate)) == ([(["a", "b", "c"], True)], [], 0)
 
 
 def test_a_refused_message_is_lost_and_the_others_go_on() -> None:
-    """They do not wait for one that will not come."""
+    """The other messages do not wait for the lost one."""
     gate = ReceiptGate()
     first, second, third = group("a", "b", "c")
-    gate.add([first, second, third], in_order=False)
-    released, lost = gate.answered(["a"], ["b"])
+    gate.hold_messages([first, second, third], in_order=False)
+    released, lost = gate.record_answer(["a"], ["b"])
     assert (released, lost) == ([], [second])
-    released, lost = gate.answered(["c"], {})
+    released, lost = gate.record_answer(["c"], {})
     assert (released, lost) == ([([first, third], False)], [])
 
 
 def test_a_response_that_is_refused_as_a_whole_leaves_nothing() -> None:
-    """No empty response is handed on, and it holds up none behind it."""
+    """No empty response is released, and later responses are not blocked."""
     gate = ReceiptGate()
-    gate.add(group("a", "b"), in_order=True)
-    gate.add(group("c"), in_order=True)
-    released, lost = gate.answered(["c"], ["a", "b"])
+    gate.hold_messages(group("a", "b"), in_order=True)
+    gate.hold_messages(group("c"), in_order=True)
+    released, lost = gate.record_answer(["c"], ["a", "b"])
     assert (shown(released), ids(lost), len(gate)) == ([(["c"], True)], ["a", "b"], 0)
 
 
 def test_without_keys_a_response_waits_for_its_own_answers_only() -> None:
-    """An answer that is late, or has to be asked for again, delays nobody else."""
+    """A late or repeated answer delays no other response."""
     gate = ReceiptGate()
-    gate.add(group("a"), in_order=False)
-    gate.add(group("b"), in_order=False)
-    released, _ = gate.answered(["b"], [])
+    gate.hold_messages(group("a"), in_order=False)
+    gate.hold_messages(group("b"), in_order=False)
+    released, _ = gate.record_answer(["b"], [])
     assert shown(released) == [(["b"], False)]
-    released, _ = gate.answered(["a"], [])
+    released, _ = gate.record_answer(["a"], [])
     assert shown(released) == [(["a"], False)]
 
 
 def test_with_keys_it_also_waits_for_those_before_it() -> None:
-    """The next of a key must not overtake one that is not confirmed yet."""
+    """A message must not overtake an unconfirmed one of its key."""
     gate = ReceiptGate()
     for ack_id in ("a", "b", "c"):
-        gate.add(group(ack_id), in_order=True)
-    assert gate.answered(["c"], []) == ([], [])
-    assert gate.answered(["b"], []) == ([], [])
-    released, _ = gate.answered(["a"], [])
+        gate.hold_messages(group(ack_id), in_order=True)
+    assert gate.record_answer(["c"], []) == ([], [])
+    assert gate.record_answer(["b"], []) == ([], [])
+    released, _ = gate.record_answer(["a"], [])
     assert shown(released) == [(["a"], True), (["b"], True), (["c"], True)]
 
 
 def test_an_id_that_was_delivered_twice_is_answered_for_both() -> None:
-    """Nothing forbids it to a server; neither copy is left behind."""
+    """A server may do this, and neither copy is left behind."""
     gate = ReceiptGate()
-    gate.add(group("a", "a"), in_order=False)
-    gate.add(group("a", "b"), in_order=False)
-    released, lost = gate.answered(["a"], [])
+    gate.hold_messages(group("a", "a"), in_order=False)
+    gate.hold_messages(group("a", "b"), in_order=False)
+    released, lost = gate.record_answer(["a"], [])
     assert (shown(released), lost) == ([(["a", "a"], False)], [])
-    released, lost = gate.answered(["a"], ["b"])
+    released, lost = gate.record_answer(["a"], ["b"])
     assert (shown(released), ids(lost), len(gate)) == ([(["a"], False)], ["b"], 0)
 
 
 def test_an_answer_about_something_else_changes_nothing() -> None:
-    """One that comes a second time, say."""
+    """For example, the answer comes a second time."""
     gate = ReceiptGate()
-    gate.add(group("a"), in_order=True)
-    assert gate.answered(["unknown"], ["stranger"]) == ([], [])
+    gate.hold_messages(group("a"), in_order=True)
+    assert gate.record_answer(["unknown"], ["stranger"]) == ([], [])
     assert len(gate) == 1
 
 
@@ -96,11 +96,11 @@ def test_an_answer_about_something_else_changes_nothing() -> None:
 def test_each_message_goes_on_or_is_lost_once_and_order_is_kept(
     in_order: bool, sizes: list[int], data: st.DataObject
 ) -> None:
-    """Whatever is answered in whatever order; responses come whole, as soon as they may."""
+    """This holds for all answers in any order. Responses are released whole and at once."""
     gate = ReceiptGate()
     groups = [[f"{number}/{place}" for place in range(size)] for number, size in enumerate(sizes)]
     for ack_ids in groups:
-        gate.add(group(*ack_ids), in_order=in_order)
+        gate.hold_messages(group(*ack_ids), in_order=in_order)
     everything = [ack_id for ack_ids in groups for ack_id in ack_ids]
     refused = set(data.draw(st.lists(st.sampled_from(everything), unique=True)))
     open_ids, out = set(everything), []
@@ -109,7 +109,7 @@ def test_each_message_goes_on_or_is_lost_once_and_order_is_kept(
         count = data.draw(st.integers(1, len(order)))
         answered, order = order[:count], order[count:]
         open_ids -= set(answered)
-        released, lost = gate.answered(
+        released, lost = gate.record_answer(
             [i for i in answered if i not in refused], [i for i in answered if i in refused]
         )
         assert set(ids(lost)) == refused & set(answered)

@@ -1,4 +1,4 @@
-"""The end of a subscription: every part taken down, every message given back, nothing left."""
+"""The end of a subscription: every part stopped, every message returned, nothing left."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from subscriber.hooks import Hooks
-from subscriber.message import Message
-from subscriber.scheduler import Scheduler, ThreadScheduler
-from subscriber.streaming import shutdown as shutdown_module
+from pullstream.hooks import Hooks
+from pullstream.message import Message
+from pullstream.scheduling.scheduler import Scheduler, ThreadScheduler
+from pullstream.streaming import shutdown as shutdown_module
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import Gate, Managed
 from tests.threads import assert_ended_since
@@ -31,13 +31,13 @@ def test_what_arrives_during_the_shutdown_is_given_back() -> None:
 
 
 def test_what_has_not_begun_is_given_back_before_running_callbacks_are_waited_for() -> None:
-    """Whether it waits for a worker or is held for its key: others need not wait with us."""
+    """It waits for a worker or is held for its key. Other subscribers need not wait for it."""
     gate = Gate()
     running = Managed(gate, workers=1, await_callbacks=True)
     running.stream.deliver("1", "held", key="k")
     gate.wait_for()
     running.stream.deliver("waiting")
-    eventually(lambda: len(running.manager._leaser) == 3)
+    eventually(lambda: len(running.manager._in_flight.leaser) == 3)
     running.stream.end_when_half_closed()
     running.future.cancel()
     assert sorted(running.nacked(2)) == ["held", "waiting"]
@@ -48,25 +48,25 @@ def test_what_has_not_begun_is_given_back_before_running_callbacks_are_waited_fo
     assert running.calls.modified.empty()
 
 
-def test_no_callback_begins_once_the_shutdown_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also while the server does not end its side of the stream."""
+def test_no_callback_begins_once_the_shutdown_has() -> None:
+    """Messages that have not begun are returned when the server has ended the stream."""
     gate = Gate()
     running = Managed(gate, workers=1, await_callbacks=True)
     running.stream.deliver("running", "waiting")
     gate.wait_for()
     running.future.cancel()
-    assert running.nacked(1) == ["waiting"]
-    assert not running.stream.cancelled
-    gate.open(2)
     running.stream.deliver("late")
-    assert running.nacked(1) == ["late"]
-    running.stream.end()
+    running.stream.end_when_half_closed()
+    # The shutdown begins on another thread.
+    eventually(lambda: running.future.statistics().waiting == 0)
+    gate.open(2)
+    assert sorted(running.nacked(2)) == ["late", "waiting"]
     assert running.future.result(PATIENCE) is True
     assert gate.begun == ["running"]
 
 
 def test_a_hook_that_never_returns_does_not_hold_up_the_shutdown() -> None:
-    """It runs on a thread that is waited for, but not for ever."""
+    """The hook runs on a thread that the shutdown waits for only for a limited time."""
     entered, leave = threading.Event(), threading.Event()
 
     class Stuck(Hooks):
@@ -89,7 +89,7 @@ def test_a_hook_that_never_returns_does_not_hold_up_the_shutdown() -> None:
 def test_a_scheduler_that_cannot_shut_down_does_not_keep_the_rest_from_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The failure is reported; messages are given back, and the future is resolved."""
+    """The failure is logged, messages are returned, and the future is resolved."""
 
     class Broken(ThreadScheduler):
         def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
@@ -109,7 +109,7 @@ def test_a_scheduler_that_cannot_shut_down_does_not_keep_the_rest_from_it(
 
 
 class FullAfterOne(Scheduler):
-    """Somebody's own, which takes one message and then no more."""
+    """A user's scheduler that accepts one message and then no more."""
 
     def __init__(self) -> None:
         self._own = ThreadScheduler(max_workers=1)
@@ -128,7 +128,7 @@ class FullAfterOne(Scheduler):
 def test_a_scheduler_that_takes_nothing_ends_the_subscription(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whether a new message cannot run, or the next of a key; what could not is given back."""
+    """A new message or the next one of a key cannot run, and it is returned."""
     for key in ("", "k"):
         running = Managed(Message.ack, scheduler=FullAfterOne())
         running.stream.deliver("1", "2", key=key)
@@ -139,8 +139,8 @@ def test_a_scheduler_that_takes_nothing_ends_the_subscription(
 
 
 def test_a_stopped_subscription_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No thread, nothing for the clock to wake; also when the server never ends its side."""
-    monkeypatch.setattr("subscriber.streaming.consumer.HALF_CLOSE_WAIT", 0.01)
+    """No thread and no timer remain, even if the server never ends its side."""
+    monkeypatch.setattr("pullstream.streaming.consumer.HALF_CLOSE_WAIT", 0.01)
     before = set(threading.enumerate())
     for ends in (True, False):
         running = Managed(Message.ack)
@@ -157,7 +157,7 @@ def test_a_stopped_subscription_leaves_nothing_behind(monkeypatch: pytest.Monkey
 def test_an_unanswered_acknowledgement_does_not_hold_up_the_shutdown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After a while it is given up, and its future says so."""
+    """The shutdown gives it up after a time limit, and its future has the error."""
     monkeypatch.setattr(shutdown_module, "FLUSH_TIMEOUT", 0.01)
     futures = []
 
@@ -173,7 +173,7 @@ def test_an_unanswered_acknowledgement_does_not_hold_up_the_shutdown(
 
 
 class Hanging:
-    """A call that nobody answers."""
+    """A call without an answer."""
 
     def add_done_callback(self, callback: object) -> None: ...
 

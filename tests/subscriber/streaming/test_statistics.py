@@ -1,4 +1,4 @@
-"""What a subscription says of itself: each number moves when its own thing happens."""
+"""The statistics of a subscription: each number changes with its own event."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import PermissionDenied, Unavailable
-from subscriber.message import Message
-from subscriber.statistics import Statistics
-from subscriber.streaming.state import SubscriptionState
+from pullstream.message import Message
+from pullstream.runtime.lifecycle import SubscriptionState
+from pullstream.statistics import Statistics
+from pullstream_protocol.errors import PermissionDenied, Unavailable
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.streaming.managed import Gate, Managed, managed
 
@@ -18,7 +18,7 @@ AT_FIRST = Statistics(SubscriptionState.CONNECTING, since=0.0)
 
 
 def told(subscription: Managed, /, **numbers: Any) -> None:
-    """Return when the subscription tells these, and nothing else but the time and latencies."""
+    """Return when the statistics have only these numbers, except for time and latencies."""
     expected = dataclasses.replace(AT_FIRST, **numbers)
 
     def as_expected() -> bool:
@@ -43,16 +43,18 @@ def settle_by_name(message: Message) -> None:
 
 
 def test_before_the_first_message_all_is_zero() -> None:
-    """But for the state and its time."""
+    """Only the state and its time are set."""
     with managed(Message.ack) as running:
         told(running)
         assert running.future.statistics().since == running.clock.now()
 
 
 def test_messages_are_counted_by_their_verdict() -> None:
-    """One that is dropped gets none; one whose callback raised is nacked, and counted as that too.
+    """A dropped message has no disposition.
 
-    Nothing is left of them afterwards.
+    A message whose callback raised counts as nacked and as an error.
+
+    All counters of current messages are zero afterwards.
     """
     with managed(settle_by_name) as running:
         running.stream.deliver("a", "b", "c", "nack 1", "nack 2", "drop", "bad")
@@ -67,7 +69,7 @@ def test_messages_are_counted_by_their_verdict() -> None:
 
 
 def test_a_message_counts_once_however_often_it_is_settled() -> None:
-    """By its first verdict; to settle it again does no harm."""
+    """The first disposition counts, and later ones are harmless."""
 
     def settle_often(message: Message) -> None:
         message.ack()
@@ -80,16 +82,34 @@ def test_a_message_counts_once_however_often_it_is_settled() -> None:
         told(running, state=SubscriptionState.STREAMING, received=2, acked=2)
 
 
-def test_messages_given_back_by_the_sdk_count_as_nacked() -> None:
-    """As far as the server can tell they are the same."""
+def test_messages_behind_a_nacked_one_count_as_held() -> None:
+    """They are not nacked, because no callback has seen them."""
     with managed(Message.nack, workers=1) as running:
         running.stream.deliver("1", "2", "3", key="k")
-        told(running, state=SubscriptionState.STREAMING, received=3, nacked=3)
+        eventually(lambda: running.future.statistics().nacked == 1)
+        size = running.future.statistics().leased_bytes
+        told(
+            running,
+            state=SubscriptionState.STREAMING,
+            received=3,
+            nacked=1,
+            leased=2,
+            leased_bytes=size,
+            held=2,
+        )
+
+
+def test_messages_that_no_callback_has_seen_count_as_returned() -> None:
+    """The shutdown returns them."""
+    with managed(Message.nack, workers=1) as running:
+        running.stream.deliver("1", "2", "3", key="k")
+        eventually(lambda: running.future.statistics().nacked == 1)
+    told(running, state=SubscriptionState.CLOSED, received=3, nacked=1, returned=2)
 
 
 @pytest.mark.parametrize(("attempt", "redelivered"), [(0, 0), (1, 0), (2, 2), (7, 2)])
 def test_redelivered_are_those_with_an_attempt_above_one(attempt: int, redelivered: int) -> None:
-    """Where there is a dead-letter policy; otherwise nobody can tell."""
+    """The server counts attempts with a dead-letter policy only."""
     with managed(Message.ack) as running:
         running.stream.deliver("a", "b", attempt=attempt)
         told(
@@ -102,7 +122,7 @@ def test_redelivered_are_those_with_an_attempt_above_one(attempt: int, redeliver
 
 
 def test_what_is_there_now_is_told_by_where_it_is() -> None:
-    """Leased all of it: running, waiting for a worker, held for its key; and then gone."""
+    """All received messages are leased: running, waiting for a worker, or held for a key."""
     gate = Gate()
     with managed(gate, workers=2, max_messages=10) as running:
         running.stream.deliver("1", "2", "3", key="k")
@@ -111,7 +131,11 @@ def test_what_is_there_now_is_told_by_where_it_is() -> None:
         gate.wait_for()
         eventually(lambda: running.future.statistics().leased == 6)
         size = running.future.statistics().leased_bytes
-        assert size == sum(m.batch.share for m in running.manager._leaser.messages()) > 6 * 6
+        assert (
+            size
+            == sum(m.batch.bytes_each for m in running.manager._in_flight.leaser.leased_messages())
+            > 6 * 6
+        )
         told(
             running,
             state=SubscriptionState.STREAMING,
@@ -128,7 +152,7 @@ def test_what_is_there_now_is_told_by_where_it_is() -> None:
 
 
 def test_the_load_is_that_of_the_fuller_limit() -> None:
-    """Bytes may fill up before messages do."""
+    """The byte limit may be reached before the message limit."""
     gate = Gate()
     with managed(gate, max_messages=1000, max_bytes=100) as running:
         running.stream.deliver("a", data=b"x" * 1000)
@@ -138,7 +162,7 @@ def test_the_load_is_that_of_the_fuller_limit() -> None:
 
 
 def test_leases_are_counted_when_they_are_extended_and_when_they_are_lost() -> None:
-    """Each extension of each message."""
+    """Each extension of each message counts."""
     gate = Gate()
     with managed(gate, max_lease_duration=60) as running:
         running.stream.deliver("a", "b")
@@ -161,7 +185,7 @@ def test_leases_are_counted_when_they_are_extended_and_when_they_are_lost() -> N
 
 
 def test_what_the_server_does_not_take_is_counted() -> None:
-    """Beside the verdict, which stays."""
+    """The message still counts by its disposition."""
     with managed(Message.ack) as running:
         running.calls.acknowledge_error = PermissionDenied("not yours")
         running.stream.deliver("a", "b")
@@ -169,7 +193,7 @@ def test_what_the_server_does_not_take_is_counted() -> None:
 
 
 def test_an_acknowledgement_is_unanswered_until_the_server_takes_it() -> None:
-    """A call that is to be made again is no answer."""
+    """A call that will be repeated has no answer."""
     with managed(Message.ack) as running:
         running.calls.acknowledge_error = Unavailable("busy")
         running.stream.deliver("a")
@@ -180,7 +204,7 @@ def test_an_acknowledgement_is_unanswered_until_the_server_takes_it() -> None:
 
 
 def test_streams_opened_after_the_first_are_counted() -> None:
-    """Each, also those that break at once."""
+    """Streams that break at once count too."""
     with managed(Message.ack) as running:
         for reopened in range(3):
             told(
@@ -199,7 +223,7 @@ def test_streams_opened_after_the_first_are_counted() -> None:
 
 
 def test_the_state_is_told_with_its_time() -> None:
-    """That of its last change, to the end and beyond."""
+    """The time is that of the last change, also after the end."""
     running = Managed(Message.ack)
     start = running.clock.now()
     running.clock.advance(7)
@@ -215,7 +239,7 @@ def test_the_state_is_told_with_its_time() -> None:
 
 
 def test_callbacks_that_are_awaited_at_the_end_still_run() -> None:
-    """Until they have ended, and are counted as what they decide."""
+    """Running callbacks count until they end, and then by their disposition."""
     gate = Gate()
     running = Managed(gate, workers=2, await_callbacks=True)
     running.stream.deliver("a", "b", "c")
@@ -228,7 +252,7 @@ def test_callbacks_that_are_awaited_at_the_end_still_run() -> None:
         running,
         state=SubscriptionState.CLOSING,
         received=3,
-        nacked=1,
+        returned=1,
         leased=2,
         leased_bytes=size,
         running=2,
@@ -236,11 +260,11 @@ def test_callbacks_that_are_awaited_at_the_end_still_run() -> None:
     )
     gate.open(2)
     assert running.future.result(PATIENCE) is True
-    told(running, state=SubscriptionState.CLOSED, received=3, acked=2, nacked=1)
+    told(running, state=SubscriptionState.CLOSED, received=3, acked=2, returned=1)
 
 
 def test_latencies_are_those_of_acknowledged_messages() -> None:
-    """From receipt to acknowledgement; a nack teaches nothing."""
+    """A latency is the time from receipt to acknowledgement. Nacks do not count."""
     gate = Gate(settle_by_name)
     with managed(gate) as running:
         running.stream.deliver("a", "nack")
@@ -253,7 +277,6 @@ def test_latencies_are_those_of_acknowledged_messages() -> None:
 
 
 def test_a_snapshot_does_not_change() -> None:
-    """It is what was, whatever comes."""
     with managed(Message.ack) as running:
         before = running.future.statistics()
         running.stream.deliver("a")

@@ -1,4 +1,4 @@
-"""A stream that resumes: what opens another, what ends it, and what becomes of requests."""
+"""The resuming stream: reopening, ending, and the fate of requests."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import NoReturn
 import grpc
 import pytest
 
-from protocol.clock import ManualClock
-from protocol.errors import BY_CODE, Cancelled, NotFound, RpcError, Unavailable
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.streaming.stream import PROVEN_AFTER, ResumingStream, StreamEnded
+from pullstream.streaming.stream import PROVEN_AFTER, ResumingStream, StreamEnded
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import BY_CODE, Cancelled, NotFound, RpcError, Unavailable
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.streaming.fakes import PATIENCE
 from tests.subscriber.streaming.scripted_stream import PONG, ScriptedCalls, ScriptedStream
 
@@ -27,7 +27,7 @@ RESUMED = {
 
 
 class ImpatientClock(ManualClock):
-    """Whoever waits on it has waited already: it jumps to the deadline. Keeps the pauses."""
+    """A clock that jumps to the deadline when something waits on it. It records the pauses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class ImpatientClock(ManualClock):
 
 
 class Rig:
-    """A resuming stream, the calls it makes, and what it tells its listener."""
+    """A resuming stream, the calls that it makes, and the events that its listener gets."""
 
     def __init__(
         self, clock: ManualClock | None = None, *, give_up_after: float | None = None
@@ -73,12 +73,12 @@ class Rig:
         self.heard.append(f"broken: {cause.message if cause else 'OK'}")
 
     def read_on(self) -> NoReturn:
-        """Until it raises."""
+        """Read until the stream raises."""
         while True:
             self.stream.recv()
 
     def play(self, *parts: Callable[[ScriptedStream], None]) -> None:
-        """Let the streams that will be opened, one after the other, do these."""
+        """Apply these functions to the streams that will be opened, in this order."""
         begin = self.calls.streaming_pull
 
         def streaming_pull(first: pubsub.StreamingPullRequest) -> ScriptedStream:
@@ -107,7 +107,7 @@ def end_with(
 
 @pytest.mark.parametrize("code", [*(code for code in BY_CODE if code.name in RESUMED), None])
 def test_a_stream_that_breaks_is_opened_again(code: grpc.StatusCode | None) -> None:
-    """On every code that another attempt may mend, and when the server closes it with OK."""
+    """The stream is reopened after each retryable code and after the server closes it with OK."""
     error = None if code is None else BY_CODE[code]("some text")
     rig = Rig()
     rig.play(end_with(error, PONG), respond)
@@ -119,7 +119,7 @@ def test_a_stream_that_breaks_is_opened_again(code: grpc.StatusCode | None) -> N
 
 @pytest.mark.parametrize("code", [code for code in BY_CODE if code.name not in RESUMED])
 def test_a_code_that_no_other_attempt_can_mend_ends_it(code: grpc.StatusCode) -> None:
-    """With the server's error, and nothing left behind."""
+    """A non-retryable code ends the stream with the server's error and leaves no timer behind."""
     rig = Rig()
     rig.play(end_with(BY_CODE[code]("some text")))
     with pytest.raises(BY_CODE[code], match="some text"):
@@ -129,7 +129,10 @@ def test_a_code_that_no_other_attempt_can_mend_ends_it(code: grpc.StatusCode) ->
 
 
 def test_a_response_comes_with_its_length() -> None:
-    """As it came over the wire; to compute it again would cost more than to read it."""
+    """The length is taken from the wire.
+
+    Computing it again would cost more than reading the response.
+    """
     rig = Rig()
     rig.play(lambda call: call.deliver("a", "b", data=b"x" * 300))
     response, size = rig.stream.recv()
@@ -139,17 +142,20 @@ def test_a_response_comes_with_its_length() -> None:
 
 
 def test_what_is_not_a_response_breaks_the_stream() -> None:
-    """The call is of no use any more; another one may be."""
+    """The call is unusable after bytes that are not a response, so a new one is opened."""
     rig = Rig()
     rig.play(lambda call: call.respond_bytes(b"\xff\xff"), respond)
     assert rig.stream.recv().response == PONG
     assert rig.calls.next_stream().cancelled
-    assert rig.heard[1].startswith("broken: the server sent what is not a response")
+    assert rig.heard[1].startswith("broken: the server sent an invalid response")
 
 
 @pytest.mark.parametrize("answers", [(), (PONG,)])
 def test_pauses_grow_until_messages_come(answers: tuple[pubsub.StreamingPullResponse]) -> None:
-    """An open call is not yet a working one, nor is one that answers a ping and then breaks."""
+    """A new call does not reset the pauses.
+
+    Neither does a call that answers a ping and then breaks.
+    """
     clock = ImpatientClock()
     rig = Rig(clock)
     rig.play(
@@ -172,10 +178,10 @@ def test_pauses_grow_until_messages_come(answers: tuple[pubsub.StreamingPullResp
 def test_it_gives_up_when_it_has_not_worked_for_long_enough(
     error: RpcError | None, answers: tuple[pubsub.StreamingPullResponse]
 ) -> None:
-    """To the second, with what the last attempt ended with."""
+    """The stream gives up at the exact second with the error of the last attempt."""
     rig = Rig(give_up_after=25.0)
     rig.play(*[end_with(error, *answers)] * 100)
-    with pytest.raises(Unavailable, match="down" if error else "closes every stream at once"):
+    with pytest.raises(Unavailable, match="down" if error else "closes every stream immediately"):
         rig.read_on()
     assert rig.clock.monotonic() == 25.0
     assert rig.heard.count("opened") == rig.heard.count(f"broken: {'down' if error else 'OK'}") + 1
@@ -183,7 +189,7 @@ def test_it_gives_up_when_it_has_not_worked_for_long_enough(
 
 
 def test_a_working_stream_gives_the_next_outage_all_the_time() -> None:
-    """It counts from the moment when the stream last worked."""
+    """The limit counts from the moment when the stream last worked."""
     rig = Rig(give_up_after=25.0)
     down = end_with(Unavailable("down"))
     rig.play(*[down] * 3, respond, *[down] * 100)
@@ -201,19 +207,22 @@ def test_a_working_stream_gives_the_next_outage_all_the_time() -> None:
 
 
 def test_without_a_limit_it_never_gives_up(caplog: pytest.LogCaptureFixture) -> None:
-    """A server may be away for the night. That it is away is said once."""
+    """Without a limit, a long outage is logged once."""
     rig = Rig()
     rig.play(*[end_with(Unavailable("down"))] * 2_000, respond)
     with caplog.at_level(logging.WARNING):
         rig.stream.recv()
     assert rig.clock.monotonic() > 2 * 3600.0
     (told,) = caplog.messages
-    assert "out of reach" in told
+    assert "unreachable" in told
     assert "down" in told
 
 
 def test_a_silent_stream_that_stood_for_long_has_worked() -> None:
-    """A server may have nothing to say, and not answer pings: its end is not one more failure."""
+    """A server without messages may not answer pings.
+
+    The end of such a stream does not count as a failure if the stream was open long enough.
+    """
     clock = ImpatientClock()
     rig = Rig(clock, give_up_after=25.0)
 
@@ -229,7 +238,10 @@ def test_a_silent_stream_that_stood_for_long_has_worked() -> None:
 
 
 def test_a_stream_that_was_torn_down_for_its_silence_has_not_worked() -> None:
-    """However long it stood without a word: an outage ends as ever."""
+    """A stream that was reset for silence counts as a failure, however long it was open.
+
+    So the outage reaches its limit.
+    """
     rig = Rig(give_up_after=45.0)
     fallen_silent = "the server stopped answering heartbeats"
 
@@ -244,7 +256,7 @@ def test_a_stream_that_was_torn_down_for_its_silence_has_not_worked() -> None:
 
 
 def test_each_stream_begins_with_a_first_request_of_its_own() -> None:
-    """The lease deadline in it may have changed meanwhile."""
+    """The lease deadline in the first request may have changed since the last stream."""
     rig = Rig()
     rig.play(end_with(None), end_with(None), respond)
     rig.stream.recv()
@@ -253,7 +265,7 @@ def test_each_stream_begins_with_a_first_request_of_its_own() -> None:
 
 
 def test_requests_go_to_the_stream_of_the_moment() -> None:
-    """Those that nobody could send are dropped: a ping is about the stream it was meant for."""
+    """Requests without an open stream are dropped: a ping is meant for one stream only."""
     rig = Rig()
     rig.stream.send(pubsub.StreamingPullRequest(client_id="too early"))
     rig.play(respond)
@@ -266,7 +278,7 @@ def test_requests_go_to_the_stream_of_the_moment() -> None:
 
 
 def test_a_reader_that_stops_reads_its_call_to_the_end() -> None:
-    """gRPC frees a call when all of it has been read."""
+    """A stopping reader reads its cancelled call to the end. Only then does gRPC free the call."""
     rig = Rig()
     rig.play(respond)
     rig.stream.recv()
@@ -280,7 +292,10 @@ def test_a_reader_that_stops_reads_its_call_to_the_end() -> None:
 
 
 def test_closing_lets_the_server_finish() -> None:
-    """Half-closed: what it still sends is read; then the stream has ended, whatever the status."""
+    """Closing half-closes the call.
+
+    Remaining responses are read, and then the stream has ended with any status.
+    """
     rig = Rig()
     rig.play(respond)
     rig.stream.recv()
@@ -298,7 +313,6 @@ def test_closing_lets_the_server_finish() -> None:
 
 
 def test_a_stream_closed_before_it_opened_is_never_opened() -> None:
-    """There is nothing to end."""
     rig = Rig()
     rig.stream.close()
     with pytest.raises(StreamEnded):
@@ -307,7 +321,7 @@ def test_a_stream_closed_before_it_opened_is_never_opened() -> None:
 
 
 def test_a_stream_closed_while_it_is_opened_is_cancelled() -> None:
-    """Whoever closed it did not see the call, and will not cancel it."""
+    """The closing thread has not seen the call yet, so the opening thread cancels it."""
     rig = Rig()
     rig.play(lambda call: rig.stream.abort())
     with pytest.raises(StreamEnded):
@@ -328,7 +342,7 @@ def test_aborting_does_not_wait_for_the_server() -> None:
 
 
 def test_closing_ends_a_pause() -> None:
-    """Nobody waits for the next attempt, which will not be made."""
+    """The next attempt is not made."""
     rig = Rig(ManualClock())
     rig.play(end_with(Unavailable("down")))
     broken = threading.Event()
@@ -343,7 +357,7 @@ def test_closing_ends_a_pause() -> None:
 
 
 def test_a_reset_opens_another_and_tells_why() -> None:
-    """Not that it was cancelled, which is only how."""
+    """The listener gets the reason of the reset instead of the cancellation error."""
     rig = Rig()
     rig.play(respond, respond)
     rig.stream.recv()
@@ -354,7 +368,10 @@ def test_a_reset_opens_another_and_tells_why() -> None:
 
 
 def test_a_reset_explains_only_its_own_cancellation() -> None:
-    """Not one by the server, later, on another stream; without a stream it does nothing."""
+    """A later cancellation by the server on another stream has its own reason.
+
+    A reset without a stream does nothing.
+    """
     rig = Rig()
     cancelled = end_with(Cancelled("by the server"), PONG)
     rig.stream.reset("nothing to reset")
@@ -370,7 +387,7 @@ def test_a_reset_explains_only_its_own_cancellation() -> None:
 
 
 def test_a_call_that_cannot_be_begun_ends_it() -> None:
-    """A closed channel, say: the reader gets the error, and nothing is left behind."""
+    """The reader gets the error, for example of a closed channel, and no timer is left behind."""
     rig = Rig()
 
     def refuse(first: object) -> ScriptedStream:
@@ -383,7 +400,7 @@ def test_a_call_that_cannot_be_begun_ends_it() -> None:
 
 
 def test_it_is_active_until_recv_says_otherwise() -> None:
-    """What BackgroundConsumer asks: there is one place that ends it."""
+    """BackgroundConsumer reads `is_active`, and only `recv` may end it."""
     rig = Rig()
     rig.stream.add_done_callback(lambda call: None)
     rig.stream.close()

@@ -11,11 +11,11 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from subscriber.telemetry.opentelemetry import OpenTelemetryHooks
+from pullstream.telemetry.opentelemetry import OpenTelemetryHooks
 
 
 class Recorder:
-    """Hooks, and what they have told."""
+    """Hooks and their recorded telemetry."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -26,7 +26,7 @@ class Recorder:
         self.hooks = OpenTelemetryHooks(self.tracers, self.meters)
 
     def spans(self) -> tuple[ReadableSpan, ...]:
-        """Those that have ended, in the order of their end."""
+        """Return the ended spans in the order of their end."""
         return self._exporter.get_finished_spans()
 
     def span(self) -> ReadableSpan:
@@ -34,7 +34,7 @@ class Recorder:
         return span
 
     def metrics(self) -> dict[str, Metric]:
-        """By name, collected at this moment."""
+        """Return the metrics by name, collected now."""
         data = self._reader.get_metrics_data()
         if data is None:
             return {}
@@ -46,12 +46,12 @@ class Recorder:
         }
 
     def points(self, name: str) -> list[Any]:
-        """The data points of a metric; none if it has none."""
+        """Return the data points of a metric, which may be none."""
         metrics = self.metrics()
         return list(metrics[name].data.data_points) if name in metrics else []
 
     def values(self, name: str, attribute: str) -> dict[Any, float]:
-        """The value of each point of a counter or gauge, by one of its attributes."""
+        """Return the value of each point of a counter or gauge, by one of its attributes."""
         return {point.attributes.get(attribute): point.value for point in self.points(name)}
 
     def close(self) -> None:
@@ -60,12 +60,12 @@ class Recorder:
 
 
 def attributes(told: Any) -> Mapping[str, Any]:
-    """Of a span, an event, a link or a data point; empty if there are none."""
+    """Return the attributes of a span, an event, a link or a data point."""
     return dict(told.attributes or {})
 
 
 def recording() -> Iterator[Recorder]:
-    """As a fixture."""
+    """Yield a recorder, for a fixture."""
     recorder = Recorder()
     yield recorder
     recorder.close()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from protocol.messages import pubsub_pb2 as pubsub
-from subscriber.hooks import Hooks, StateChange
-from subscriber.message import Batch, Message
-from subscriber.statistics import Statistics
-from subscriber.streaming.state import SubscriptionState
-from tests.subscriber.streaming.fakes import Outcomes
+from pullstream.hooks import Hooks, StateChange
+from pullstream.message import Message, ResponseBatch
+from pullstream.runtime.lifecycle import SubscriptionState
+from pullstream.statistics import Statistics
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.subscriber.streaming.fakes import RecordingSettlementSink
 
 SUBSCRIPTION = "projects/p/subscriptions/orders"
 OTHER = "projects/q/subscriptions/orders"
@@ -29,7 +29,7 @@ class Source:
         self._now = replace(self._now, **fields)
 
     def close(self, hooks: Hooks, subscription: str = SUBSCRIPTION) -> None:
-        """End as a subscription does: the state first, then the hook that tells of it."""
+        """End as a subscription does: first the state, then the hook."""
         previous = self._now.state
         self.set(state=SubscriptionState.CLOSED)
         hooks.state_changed(
@@ -45,7 +45,7 @@ def message(
     attempt: int = 0,
     **attributes: str,
 ) -> Message:
-    """A received message; 0 attempts stand for a subscription that does not count them."""
+    """Return a received message. 0 attempts mean that the subscription does not count them."""
     received = pubsub.ReceivedMessage(
         ack_id=f"ack-{message_id}",
         delivery_attempt=attempt,
@@ -54,5 +54,5 @@ def message(
         ),
     )
     response = pubsub.PullResponse(received_messages=[received])
-    (message,) = Batch(Outcomes(), 0.0, 1, response).messages()
+    (message,) = ResponseBatch(RecordingSettlementSink(), 0.0, 1, response).messages()
     return message

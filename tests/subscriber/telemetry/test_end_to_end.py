@@ -1,4 +1,4 @@
-"""Both adapters on a real subscription: they tell what was published, handled and settled."""
+"""Both adapters on a real subscription: messages, callbacks and requests are reported."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from opentelemetry import trace
 
-from emulator import Emulator
-from subscriber import Message
+from pullstream import Message
+from pullstream_emulator import Emulator
 from tests.optional_tools import missing
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 from tests.subscriber.world import SUBSCRIPTION, TOPIC, World, world
@@ -41,7 +41,7 @@ def handle(message: Message) -> None:
 
 
 def test_prometheus_counts_what_happens(here: World, page: Page) -> None:
-    """Messages, callbacks and requests; and afterwards nothing is left open."""
+    """Messages, callbacks and requests are counted. Afterwards nothing is open."""
     future = here.client.subscribe(SUBSCRIPTION, handle, hooks=page.hooks)
     here.publish(*(b"%d" % number for number in range(20)))
     eventually(lambda: here.backlog == 0)
@@ -61,7 +61,7 @@ def test_prometheus_counts_what_happens(here: World, page: Page) -> None:
 
 
 def test_prometheus_goes_on_with_the_next_subscription(here: World, page: Page) -> None:
-    """The first one's counts stay when it ends, its gauges do not; the second adds its own."""
+    """The second subscription adds to the counters of the first one, whose gauges are gone."""
     for expected in (2, 4):
         future = here.client.subscribe(SUBSCRIPTION, handle, hooks=page.hooks)
         here.publish(b"a", b"b")
@@ -74,7 +74,7 @@ def test_prometheus_goes_on_with_the_next_subscription(here: World, page: Page) 
 
 
 def test_a_callback_that_raises_is_nacked_as_ever(here: World, page: Page) -> None:
-    """The adapter counts it and passes the exception on, so that the message comes again."""
+    """The adapter counts the exception and raises it, so the message is redelivered."""
 
     def fail(_: Message) -> None:
         raise ValueError("no")
@@ -91,13 +91,13 @@ def test_a_callback_that_raises_is_nacked_as_ever(here: World, page: Page) -> No
 
 
 def told_of_acks(recorder: Recorder) -> list[int]:
-    """How many messages each call has acknowledged."""
+    """Return the number of messages that each call has acknowledged."""
     acks = [span for span in recorder.spans() if span.name == f"ack {ID}"]
     return [attributes(span)["messaging.batch.message_count"] for span in acks]
 
 
 def test_opentelemetry_traces_what_happens(here: World, recorder: Recorder) -> None:
-    """A span for each callback with a link to its publisher's, and one for each call."""
+    """Each callback has a span with a link to the publisher's span, and each call has a span."""
     publisher = recorder.tracers.get_tracer("user").start_span("publish").get_span_context()
     parent = f"00-{trace.format_trace_id(publisher.trace_id)}-" + (
         f"{trace.format_span_id(publisher.span_id)}-01"
@@ -127,7 +127,7 @@ def test_opentelemetry_traces_what_happens(here: World, recorder: Recorder) -> N
 
 
 def test_an_async_callback_is_observed_by_both(here: World, page: Page, recorder: Recorder) -> None:
-    """On the event loop, inside its span, timed to its end; what it raises is a nack as ever."""
+    """The span covers the coroutine to its end. An exception is still a nack."""
     inside: list[bool] = []
 
     async def handle_later(message: Message) -> None:
@@ -148,7 +148,7 @@ def test_an_async_callback_is_observed_by_both(here: World, page: Page, recorder
 
 
 def test_a_batch_is_observed_as_one(here: World, page: Page, recorder: Recorder) -> None:
-    """One callback and one span, with the number of its messages."""
+    """A batch is one callback and one span, with the number of its messages."""
     here.client.subscribe_batch(
         SUBSCRIPTION,
         lambda messages: messages.ack(),
@@ -172,8 +172,8 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from subscriber import SubscriberClient
-from subscriber.telemetry.opentelemetry import OpenTelemetryHooks
+from pullstream import SubscriberClient
+from pullstream.telemetry.opentelemetry import OpenTelemetryHooks
 
 exporter, tracers, handled = InMemorySpanExporter(), TracerProvider(), threading.Event()
 tracers.add_span_processor(SimpleSpanProcessor(exporter))
@@ -205,8 +205,11 @@ print(json.dumps([linked.trace_id == created.trace_id, linked.span_id == created
 
 
 def test_a_callback_links_to_the_official_publishers_span(pubsub_emulator: Emulator) -> None:
-    """As google-cloud-pubsub writes it when its tracing is on; a process of its own, because the
-    official client takes the global provider, which can be set once."""
+    """The link comes from google-cloud-pubsub's own tracing.
+
+    The test needs a separate process because the official client takes the global provider, which
+    can be set once.
+    """
     try:
         import google.cloud.pubsub_v1  # noqa: F401
     except ImportError:

@@ -1,4 +1,4 @@
-"""The SDK does without both extras, and says which one to install where it cannot."""
+"""The SDK works without both extras, and names the extra to install where it does not."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tests.subscriber.program import ROOT, STRICT
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a fresh Python."""
+    """Run a program in a new Python process."""
     command = [sys.executable, *STRICT, "-c", program]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("package", ["prometheus_client", "opentelemetry"])
 def test_importing_the_subscriber_imports_neither(package: str) -> None:
-    """Nor does the package of the adapters, which is a list of names only."""
-    program = f"import sys, subscriber, subscriber.telemetry; assert {package!r} not in sys.modules"
+    """The package of the adapters, which has only names, imports neither as well."""
+    program = f"import sys, pullstream, pullstream.telemetry; assert {package!r} not in sys.modules"
     result = run(program)
     assert result.returncode == 0, result.stderr
 
@@ -29,8 +29,8 @@ def test_importing_the_subscriber_imports_neither(package: str) -> None:
     [("prometheus_client", "prometheus"), ("opentelemetry", "opentelemetry")],
 )
 def test_a_missing_extra_says_what_to_install(package: str, module: str) -> None:
-    """The last line of the traceback is the command; None in sys.modules stands for missing."""
-    program = f"import sys; sys.modules[{package!r}] = None; import subscriber.telemetry.{module}"
+    """The last line of the traceback is the command. None in sys.modules means missing."""
+    program = f"import sys; sys.modules[{package!r}] = None; import pullstream.telemetry.{module}"
     last = run(program).stderr.splitlines()[-1]
     assert last.startswith("ImportError: ")
     assert last.endswith(f"pip install 'pullstream[{module}]'")

@@ -1,4 +1,4 @@
-"""docs/observability.md keeps its word: its program runs, and its tables are complete."""
+"""Tests of docs/observability.md: its program runs, and its tables are complete."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from emulator import Emulator
-from subscriber import SubscriberClient, TopicAdminClient
-from subscriber.hooks import Hooks
-from subscriber.streaming.state import SubscriptionState
+from pullstream import SubscriberClient, TopicAdminClient
+from pullstream.hooks import Hooks
+from pullstream.runtime.lifecycle import SubscriptionState
+from pullstream_emulator import Emulator
 
 from .test_prometheus import Page
 
@@ -36,7 +36,7 @@ print("loggers", logging.getLogger("pullstream.stream").getEffectiveLevel() == l
 
 
 def table_under(heading: str) -> list[str]:
-    """The first cells of the first table under a heading, without the table's own head."""
+    """Return the first cells of the first table under a heading, without the table's own head."""
     section = GUIDE.partition(f"\n{heading}\n")[2]
     rows = re.search(r"^\|.*?\n\|[-|]+\n((?:\|.*\n)+)", section, re.MULTILINE)
     assert rows is not None, heading
@@ -44,14 +44,14 @@ def table_under(heading: str) -> list[str]:
 
 
 def test_the_guides_program_runs(pubsub_emulator: Emulator) -> None:
-    """All of its blocks in one process, each subscription with two messages to handle."""
+    """All blocks run in one process, and each subscription has two messages to handle."""
     with TopicAdminClient() as topics, SubscriberClient() as client:
         topics.create_topic(name=TOPIC)
         for name in SUBSCRIPTIONS:
             full_name = f"projects/my-project/subscriptions/{name}"
             client.create_subscription(request={"name": full_name, "topic": TOPIC})
         topics.publish(TOPIC, [{"data": b"one"}, {"data": b"two"}])
-    # Any free port: two runs of this test may meet on a machine.
+    # Any free port, because two runs of this test may use one machine.
     program = "".join([*BLOCKS[:-1], LOOK, BLOCKS[-1]]).replace("9464", "0")
     result = subprocess.run(
         [sys.executable, "-c", program],
@@ -71,7 +71,7 @@ def test_the_guides_program_runs(pubsub_emulator: Emulator) -> None:
 
 
 def test_every_metric_of_prometheus_is_in_the_table() -> None:
-    """Those that are, and no others."""
+    """The table has these metrics and no others."""
     listed = {
         name.removesuffix("_total")
         for cell in table_under("### Metrics")
@@ -81,29 +81,29 @@ def test_every_metric_of_prometheus_is_in_the_table() -> None:
 
 
 def test_every_metric_in_an_alert_exists() -> None:
-    """Under its full name, with `_total` where it is a counter."""
+    """Counters have the full name with `_total`."""
     types = Page().types()
     exported = {f"{name}_total" if kind == "counter" else name for name, kind in types.items()}
-    alerts = table_under("### What to watch")
+    alerts = table_under("### Alerts")
     used = {name for cell in alerts for name in re.findall(r"pullstream_\w+", cell)}
     assert len(alerts) >= 9
     assert used - exported == set()
 
 
 def test_every_hook_is_in_the_table() -> None:
-    """By its method's name."""
+    """The name is that of its method."""
     listed = {cell.strip("`").partition("(")[0] for cell in table_under("## Hooks")}
     assert listed == {name for name in vars(Hooks) if not name.startswith("_")}
 
 
 def test_every_state_is_in_the_table() -> None:
-    """By its name in the code."""
+    """The names are those in the code."""
     listed = [cell.strip("`") for cell in table_under("## State and statistics")]
     assert listed == [state.name for state in SubscriptionState]
 
 
 def test_every_logger_is_in_the_table() -> None:
-    """Each name under which the subscriber logs; the broker's own is not of this page."""
+    """The table has each logger of the subscriber, but not the broker's own."""
     sources = (ROOT / "subscriber").rglob("*.py")
     found = {
         name

@@ -1,4 +1,4 @@
-"""What is put around a callback sees it and never touches it."""
+"""The wrapper around a callback observes it and changes nothing."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from subscriber.message import Message
-from subscriber.telemetry.observed_callback import End, observed
+from pullstream.message import Message
+from pullstream.telemetry.observed_callback import End, observed
 
 from .source import message
 
 
 class Seen:
-    """Notes what begins and what it ends with."""
+    """Records the begin and the end of each call."""
 
     def __init__(self) -> None:
         self.began: list[Any] = []
@@ -52,7 +52,7 @@ def end_fails(_: Any) -> End:
 
 
 def test_a_result_passes_through() -> None:
-    """Begin sees the very message, the end sees no error, and the result is the callback's."""
+    """`begin` gets the same message, the end has no error, and the result is the callback's."""
     seen, one, result = Seen(), message(), object()
     assert observed(lambda _: result, seen.begin)(one) is result
     assert (seen.began, seen.ended) == ([one], [None])
@@ -60,7 +60,7 @@ def test_a_result_passes_through() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt()])
 def test_an_error_passes_through(error: BaseException) -> None:
-    """The same object is raised that the callback raised, of whatever kind."""
+    """The caller gets the same exception object, of any kind."""
     seen = Seen()
 
     def fail(_: Message) -> None:
@@ -78,7 +78,7 @@ def test_an_error_passes_through(error: BaseException) -> None:
     ids=["function", "partial", "object"],
 )
 def test_a_coroutine_function_stays_one(callback: Any) -> None:
-    """Its end is the end of the coroutine, not the moment of its making."""
+    """The observation ends with the coroutine, not with its creation."""
     seen = Seen()
     wrapped = observed(callback, seen.begin)
     assert inspect.iscoroutinefunction(wrapped)
@@ -89,7 +89,6 @@ def test_a_coroutine_function_stays_one(callback: Any) -> None:
 
 
 def test_the_error_of_a_coroutine_passes_through() -> None:
-    """As that of a plain callback does."""
     seen, error = Seen(), ValueError("no")
 
     async def fail(_: Message) -> None:
@@ -103,7 +102,7 @@ def test_the_error_of_a_coroutine_passes_through() -> None:
 
 
 def test_a_batch_passes_through() -> None:
-    """The list is the callback's own argument, not a copy."""
+    """The callback gets the same list object."""
     seen, batch = Seen(), [message("1"), message("2")]
     taken: list[Any] = []
     observed(taken.append, seen.begin)(batch)
@@ -115,7 +114,7 @@ def test_a_batch_passes_through() -> None:
 def test_broken_telemetry_is_logged_and_harms_nothing(
     begin: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Results and errors of the callback are its own, and it runs once."""
+    """The callback runs once, and its results and errors stay the same."""
     calls: list[Message] = []
     error = ValueError("no")
 
@@ -139,7 +138,7 @@ def test_broken_telemetry_is_logged_and_harms_nothing(
 
 
 def test_a_wrapped_callback_bears_its_own_name() -> None:
-    """So that logs and debuggers show the user's function."""
+    """Logs and debuggers then show the user's function."""
 
     def handle_order(_: Message) -> None: ...
 

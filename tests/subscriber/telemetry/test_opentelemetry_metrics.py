@@ -1,4 +1,4 @@
-"""The metrics of OpenTelemetryHooks, and that all its names are the conventions'."""
+"""The metrics of OpenTelemetryHooks, and the names of the conventions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.semconv._incubating.metrics import messaging_metrics
 from opentelemetry.semconv.attributes import error_attributes
 
-from protocol.errors import Unavailable
-from subscriber.message import Message
-from subscriber.statistics import Latency
-from subscriber.telemetry import conventions
-from subscriber.telemetry.opentelemetry import OpenTelemetryHooks
+from pullstream.message import Message
+from pullstream.statistics import Latency
+from pullstream.telemetry import conventions
+from pullstream.telemetry.opentelemetry import OpenTelemetryHooks
+from pullstream_protocol.errors import Unavailable
 
 from .recorder import Recorder, attributes
 from .source import OTHER, SUBSCRIPTION, Source, message
@@ -25,14 +25,14 @@ OF_SUBSCRIPTION = {
     PROJECT: "p",
 }
 COUNTERS = {
-    *("received", "redelivered", "acked", "nacked", "extended", "expired", "failed"),
+    *("received", "redelivered", "acked", "nacked", "returned", "extended", "expired", "failed"),
     *("callback_errors", "reopened"),
 }
 GAUGES = {"leased", "leased_bytes", "held", "waiting", "running", "unanswered", "load"}
 
 
 def test_names_are_those_of_the_conventions() -> None:
-    """Each name beginning with messaging. or error. stands in the installed package."""
+    """Each name beginning with messaging. or error. is in the installed package."""
     ours = {
         value
         for name, value in vars(conventions).items()
@@ -53,7 +53,7 @@ def test_names_are_those_of_the_conventions() -> None:
 
 
 def test_a_callback_is_timed_and_its_message_counted(recorder: Recorder) -> None:
-    """In seconds, under the conventions' names and units."""
+    """The duration is in seconds, and names and units are those of the conventions."""
     with freeze_time("2030-01-01") as time:
         recorder.hooks.wrap(SUBSCRIPTION, lambda _: time.tick(0.25))(message())
     (timed,) = recorder.points("messaging.process.duration")
@@ -68,7 +68,7 @@ def test_a_callback_is_timed_and_its_message_counted(recorder: Recorder) -> None
 
 
 def test_a_callback_that_raised_is_counted_apart(recorder: Recorder) -> None:
-    """By the type of its error."""
+    """The count has the type of the error."""
 
     def fail(_: Message) -> None:
         raise ValueError("no")
@@ -83,7 +83,7 @@ def test_a_callback_that_raised_is_counted_apart(recorder: Recorder) -> None:
 
 
 def test_a_batch_counts_all_its_messages_and_one_callback(recorder: Recorder) -> None:
-    """Two messages, one duration; also if the callback empties its list."""
+    """Two messages have one duration, even if the callback empties its list."""
     batch = [message("1"), message("2")]
     recorder.hooks.wrap(SUBSCRIPTION, lambda _: batch.clear())(batch)
     (consumed,) = recorder.points("messaging.client.consumed.messages")
@@ -92,7 +92,7 @@ def test_a_batch_counts_all_its_messages_and_one_callback(recorder: Recorder) ->
 
 
 def test_calls_are_timed_by_operation_and_error(recorder: Recorder) -> None:
-    """As their spans are."""
+    """The attributes are those of their spans."""
     recorder.hooks.request_done(SUBSCRIPTION, "acknowledge", 10, 0.25, None)
     recorder.hooks.request_done(SUBSCRIPTION, "acknowledge", 10, 0.5, Unavailable("later"))
     recorder.hooks.request_done(SUBSCRIPTION, "modify_ack_deadline", 10, 2.0, None)
@@ -110,7 +110,7 @@ def test_calls_are_timed_by_operation_and_error(recorder: Recorder) -> None:
 
 @pytest.mark.parametrize("name", sorted(COUNTERS | GAUGES))
 def test_each_field_of_the_statistics_is_a_metric(recorder: Recorder, name: str) -> None:
-    """Counts are monotonic sums, levels are gauges, and each has its own value."""
+    """Counters are monotonic sums, levels are gauges, and each has its own value."""
     recorder.hooks.subscribed(SUBSCRIPTION, Source(**{name: 7}))
     metric = recorder.metrics()[f"pullstream.{name}"]
     (point,) = recorder.points(f"pullstream.{name}")
@@ -121,7 +121,7 @@ def test_each_field_of_the_statistics_is_a_metric(recorder: Recorder, name: str)
 
 
 def test_state_and_latency_have_a_value_for_each_attribute(recorder: Recorder) -> None:
-    """1 for the present state; seconds for each quantile."""
+    """The current state is 1, and each quantile is in seconds."""
     recorder.hooks.subscribed(SUBSCRIPTION, Source(latency=Latency(0.1, 0.2, 0.3)))
     assert recorder.values("pullstream.state", "state") == {
         "connecting": 0,
@@ -135,11 +135,11 @@ def test_state_and_latency_have_a_value_for_each_attribute(recorder: Recorder) -
 
 
 def test_the_end_of_a_subscription_keeps_counters_and_takes_gauges(recorder: Recorder) -> None:
-    """And another subscription of the name goes on from there."""
+    """Another subscription with the name continues the counters."""
     first, second = Source(acked=5, leased=1), Source(acked=2, leased=4)
     recorder.hooks.subscribed(SUBSCRIPTION, first)
     first.close(recorder.hooks)
-    first.set(acked=1000)  # nobody asks it any more
+    first.set(acked=1000)  # no longer read
     assert recorder.values("pullstream.acked", PROJECT) == {"p": 5}
     for name in ("leased", "state", "latency"):
         assert recorder.points(f"pullstream.{name}") == []
@@ -149,14 +149,14 @@ def test_the_end_of_a_subscription_keeps_counters_and_takes_gauges(recorder: Rec
 
 
 def test_subscriptions_of_one_id_in_two_projects_are_apart(recorder: Recorder) -> None:
-    """By the project, which the conventions have no name for."""
+    """The project distinguishes them, for which the conventions have no name."""
     recorder.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
     recorder.hooks.subscribed(OTHER, Source(acked=2))
     assert recorder.values("pullstream.acked", PROJECT) == {"p": 1, "q": 2}
 
 
 def test_without_an_sdk_nothing_is_told_and_nothing_fails() -> None:
-    """A library may bring the hooks before the application has set up OpenTelemetry."""
+    """A library may use the hooks before the application has set up OpenTelemetry."""
     hooks = OpenTelemetryHooks()
     hooks.subscribed(SUBSCRIPTION, Source())
     assert hooks.wrap(SUBSCRIPTION, lambda one: one.message_id)(message("7")) == "7"

@@ -10,8 +10,8 @@ from freezegun import freeze_time
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
-from protocol.errors import Unavailable
-from subscriber.message import Message
+from pullstream.message import Message
+from pullstream_protocol.errors import Unavailable
 
 from .recorder import Recorder, attributes
 from .source import SUBSCRIPTION, message
@@ -26,11 +26,11 @@ def run(recorder: Recorder, argument: Any, callback: Any = lambda _: None) -> An
     return recorder.hooks.wrap(SUBSCRIPTION, callback)(argument)
 
 
-# ---- of a callback -----------------------------------------------------------------------------
+# ---- callbacks ---------------------------------------------------------------------------------
 
 
 def test_a_callback_is_a_span_by_the_conventions(recorder: Recorder) -> None:
-    """Its name, kind and attributes; what the message has not is not there."""
+    """The span has the standard name, kind and attributes. Missing fields have no attribute."""
     run(recorder, message("7", data=b"12345"))
     span = recorder.span()
     assert (span.name, span.kind) == ("process orders", SpanKind.CONSUMER)
@@ -49,14 +49,14 @@ def test_a_callback_is_a_span_by_the_conventions(recorder: Recorder) -> None:
 
 
 def test_a_name_of_another_form_is_taken_as_it_is(recorder: Recorder) -> None:
-    """The server refuses it; until then there is a span without a project."""
+    """The server refuses such a name. The span has no project."""
     recorder.hooks.wrap("orders", lambda _: None)(message())
     assert recorder.span().name == "process orders"
     assert "gcp.project_id" not in attributes(recorder.span())
 
 
 def test_the_ordering_key_and_the_attempt_are_told_where_there_are_any(recorder: Recorder) -> None:
-    """Under the names that the conventions have for Pub/Sub."""
+    """The names are those of the conventions for Pub/Sub."""
     run(recorder, message(key="anna", attempt=3))
     told = attributes(recorder.span())
     assert told["messaging.gcp_pubsub.message.ordering_key"] == "anna"
@@ -64,7 +64,7 @@ def test_the_ordering_key_and_the_attempt_are_told_where_there_are_any(recorder:
 
 
 def test_the_span_is_the_current_one_while_the_callback_runs(recorder: Recorder) -> None:
-    """What the callback traces lies below it, and afterwards all is as before."""
+    """Spans of the callback are its children, and afterwards the previous span is current."""
     tracer = recorder.tracers.get_tracer("user")
 
     def handle(_: Message) -> None:
@@ -77,7 +77,7 @@ def test_the_span_is_the_current_one_while_the_callback_runs(recorder: Recorder)
 
 
 def test_a_callback_is_no_part_of_what_was_open_on_its_thread(recorder: Recorder) -> None:
-    """Its span is a root, and what was the current one before is so again."""
+    """The callback's span is a root, and afterwards the previous span is current again."""
     with recorder.tracers.get_tracer("user").start_as_current_span("left open") as left_open:
         run(recorder, message())
         assert trace.get_current_span() is left_open
@@ -86,7 +86,7 @@ def test_a_callback_is_no_part_of_what_was_open_on_its_thread(recorder: Recorder
 
 
 def test_an_async_callback_has_its_span_around_its_awaits(recorder: Recorder) -> None:
-    """Of two that run by turns on one loop, each is in its own."""
+    """Two callbacks that alternate on one loop each keep their own span."""
     tracer = recorder.tracers.get_tracer("user")
     traced: list[str] = []
 
@@ -112,7 +112,7 @@ def test_an_async_callback_has_its_span_around_its_awaits(recorder: Recorder) ->
 
 
 def test_an_error_is_recorded(recorder: Recorder) -> None:
-    """As status, as attribute, and as an event with the traceback."""
+    """The error is the status, an attribute, and an event with the traceback."""
 
     def fail(_: Message) -> None:
         raise ValueError("no such order")
@@ -131,7 +131,7 @@ def test_an_error_is_recorded(recorder: Recorder) -> None:
 def test_an_error_that_cannot_be_shown_still_ends_the_span(
     recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its text raises; the callback's error is passed on all the same, and the trouble logged."""
+    """The error's text raises. The callback's error is still raised, and the problem is logged."""
 
     class Unspeakable(Exception):
         def __str__(self) -> str:
@@ -147,30 +147,30 @@ def test_an_error_that_cannot_be_shown_still_ends_the_span(
 
 
 def test_the_type_of_an_error_that_is_not_builtin_has_its_module(recorder: Recorder) -> None:
-    """Two modules may have errors of one name."""
+    """Two modules may have errors with the same name."""
 
     def fail(_: Message) -> None:
         raise Unavailable("later")
 
     with pytest.raises(Unavailable):
         run(recorder, message(), fail)
-    assert attributes(recorder.span())["error.type"] == "protocol.errors.Unavailable"
+    assert attributes(recorder.span())["error.type"] == "pullstream_protocol.errors.Unavailable"
 
 
 @pytest.mark.parametrize("verdict", ["ack", "nack"])
 def test_a_verdict_of_the_callback_is_an_event(recorder: Recorder, verdict: str) -> None:
-    """With the number of messages that got it."""
+    """The event has the number of messages."""
     run(recorder, message(), lambda one: getattr(one, verdict)())
     (event,) = recorder.span().events
     assert (event.name, attributes(event)) == (verdict, {"messaging.batch.message_count": 1})
 
 
-# ---- its links ---------------------------------------------------------------------------------
+# ---- links -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["googclient_traceparent", "traceparent"])
 def test_the_span_links_to_the_publishers(recorder: Recorder, name: str) -> None:
-    """By the attribute of the official client, and by the W3C's plain one; it is not a child."""
+    """The link comes from the official client's attribute or the W3C one. It is not a parent."""
     one = message()
     one.attributes[name] = PARENT
     run(recorder, one)
@@ -181,14 +181,14 @@ def test_the_span_links_to_the_publishers(recorder: Recorder, name: str) -> None
 
 
 def test_the_official_clients_attribute_comes_first(recorder: Recorder) -> None:
-    """The plain one may have been there before, from whoever handed the message to the client."""
+    """The sender may have set the plain attribute before it called the client."""
     run(recorder, message(traceparent=OTHER_PARENT, googclient_traceparent=PARENT))
     (link,) = recorder.span().links
     assert link.context.span_id == PUBLISHER
 
 
 def test_the_trace_state_comes_along(recorder: Recorder) -> None:
-    """Of the same prefix as the parent."""
+    """The trace state has the same prefix as the parent."""
     run(
         recorder,
         message(googclient_traceparent=PARENT, googclient_tracestate="a=1", tracestate="a=2"),
@@ -199,20 +199,23 @@ def test_the_trace_state_comes_along(recorder: Recorder) -> None:
 
 @pytest.mark.parametrize("value", ["", "nonsense", f"00-{0:032x}-{0:016x}-01"])
 def test_a_context_that_cannot_be_read_gives_no_link(recorder: Recorder, value: str) -> None:
-    """The span is there all the same."""
+    """The span exists without a link."""
     run(recorder, message(googclient_traceparent=value))
     assert recorder.span().links == ()
 
 
 def test_looking_for_a_context_adds_nothing_to_the_message(recorder: Recorder) -> None:
-    """To read a missing attribute by [] would make an empty one."""
+    """Reading a missing attribute with [] would add an empty one."""
     one = message(currency="EUR")
     run(recorder, one)
     assert dict(one.attributes) == {"currency": "EUR"}
 
 
 def test_a_batch_is_one_span_with_a_link_for_each_message(recorder: Recorder) -> None:
-    """A link tells the id of its message; one without a context has none. Verdicts are counted."""
+    """A link has the id of its message.
+
+    Messages without a context have none. Events count dispositions.
+    """
     batch = [
         message("1", traceparent=PARENT),
         message("2"),
@@ -239,7 +242,7 @@ def test_a_batch_is_one_span_with_a_link_for_each_message(recorder: Recorder) ->
     ]
 
 
-# ---- of a call to the server -------------------------------------------------------------------
+# ---- calls to the server -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -249,7 +252,7 @@ def test_a_batch_is_one_span_with_a_link_for_each_message(recorder: Recorder) ->
 def test_a_call_is_a_span_by_the_conventions(
     recorder: Recorder, kind: Any, operation: str, operation_type: str | None
 ) -> None:
-    """It ended just now and began as long ago as it took."""
+    """The span ends now, and its length is the duration of the call."""
     with freeze_time("2030-01-01"):
         recorder.hooks.request_done(SUBSCRIPTION, kind, 25, 0.5, None)
     span = recorder.span()
@@ -271,7 +274,7 @@ def test_a_call_is_a_span_by_the_conventions(
 
 
 def test_a_call_that_failed_tells_its_status_code(recorder: Recorder) -> None:
-    """The code as error.type, the server's words as description."""
+    """The code is error.type, and the server's text is the description."""
     recorder.hooks.request_done(SUBSCRIPTION, "acknowledge", 1, 0.1, Unavailable("try later"))
     span = recorder.span()
     assert attributes(span)["error.type"] == "UNAVAILABLE"
@@ -280,7 +283,7 @@ def test_a_call_that_failed_tells_its_status_code(recorder: Recorder) -> None:
 
 
 def test_a_call_is_no_part_of_what_runs_on_its_thread(recorder: Recorder) -> None:
-    """Even if somebody has left a span open there."""
+    """This holds even if a span was left open on the thread."""
     with recorder.tracers.get_tracer("user").start_as_current_span("left open"):
         recorder.hooks.request_done(SUBSCRIPTION, "acknowledge", 1, 0.1, None)
     assert recorder.spans()[0].parent is None

@@ -1,4 +1,4 @@
-"""PrometheusHooks, seen through the page that Prometheus reads."""
+"""PrometheusHooks, tested by the page that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from freezegun import freeze_time
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from protocol.errors import Unavailable
-from subscriber.message import Message
-from subscriber.statistics import Latency
-from subscriber.telemetry.prometheus import PrometheusHooks
+from pullstream.message import Message
+from pullstream.statistics import Latency
+from pullstream.telemetry.prometheus import PrometheusHooks
+from pullstream_protocol.errors import Unavailable
 
 from .source import OTHER, SUBSCRIPTION, Source, message
 
 COUNTERS = {
-    *("received", "redelivered", "acked", "nacked", "extended", "expired", "failed"),
+    *("received", "redelivered", "acked", "nacked", "returned", "extended", "expired", "failed"),
     *("callback_errors", "reopened"),
 }
 GAUGES = {"leased", "leased_bytes", "held", "waiting", "running", "unanswered", "load"}
 
 
 class Page:
-    """A registry of this test's own, and the hooks that fill it."""
+    """A registry of one test, and the hooks that fill it."""
 
     def __init__(self, prefix: str = "pullstream") -> None:
         self.registry = CollectorRegistry()
         self.hooks = PrometheusHooks(self.registry, prefix)
 
     def value(self, name: str, subscription: str = SUBSCRIPTION, **labels: str) -> float | None:
-        """A sample of what Prometheus would read; None if it is not there."""
+        """Return a sample of the page, or None."""
         labels = {"subscription": subscription, **labels}
         for family in text_string_to_metric_families(generate_latest(self.registry).decode()):
             for sample in family.samples:
@@ -41,7 +41,7 @@ class Page:
         return None
 
     def types(self) -> Mapping[str, str]:
-        """The type of each metric, by its name."""
+        """Return the type of each metric by name."""
         families = text_string_to_metric_families(generate_latest(self.registry).decode())
         return {family.name: family.type for family in families}
 
@@ -52,7 +52,7 @@ def page() -> Page:
 
 
 def test_all_metrics_have_their_types_before_there_is_a_subscription(page: Page) -> None:
-    """So that the names and their help are there from the first scrape on."""
+    """The names and their help are there from the first scrape on."""
     types = page.types()
     assert {name for name, kind in types.items() if kind == "counter"} == {
         f"pullstream_{name}" for name in COUNTERS
@@ -66,7 +66,7 @@ def test_all_metrics_have_their_types_before_there_is_a_subscription(page: Page)
 
 @pytest.mark.parametrize("name", sorted(COUNTERS))
 def test_a_count_is_a_counter(page: Page, name: str) -> None:
-    """Each field of Statistics that counts has a metric of its name."""
+    """Each counter of Statistics has a metric with its name."""
     page.hooks.subscribed(SUBSCRIPTION, Source(**{name: 7}))
     assert page.value(f"pullstream_{name}_total") == 7
     others = COUNTERS - {name}
@@ -75,13 +75,13 @@ def test_a_count_is_a_counter(page: Page, name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(GAUGES))
 def test_a_level_is_a_gauge(page: Page, name: str) -> None:
-    """Each field of Statistics that tells how it is now has a metric of its name."""
+    """Each level of Statistics has a metric with its name."""
     page.hooks.subscribed(SUBSCRIPTION, Source(**{name: 0.5}))
     assert page.value(f"pullstream_{name}") == 0.5
 
 
 def test_the_present_state_is_1_and_the_others_0(page: Page) -> None:
-    """An alert on a state does not have to know how states are numbered."""
+    """An alert on a state does not need to know numbers of states."""
     page.hooks.subscribed(SUBSCRIPTION, Source())
     states = ("connecting", "streaming", "reconnecting", "closing", "closed")
     values = [page.value("pullstream_state", state=state) for state in states]
@@ -89,18 +89,18 @@ def test_the_present_state_is_1_and_the_others_0(page: Page) -> None:
 
 
 def test_latency_has_three_quantiles(page: Page) -> None:
-    """In seconds, as the statistics have them."""
+    """The quantiles are in seconds, as in the statistics."""
     page.hooks.subscribed(SUBSCRIPTION, Source(latency=Latency(0.1, 0.2, 0.3)))
     values = [page.value("pullstream_latency_seconds", quantile=q) for q in ("0.5", "0.9", "0.99")]
     assert values == [0.1, 0.2, 0.3]
 
 
 def test_the_end_of_a_subscription_keeps_counters_and_takes_gauges(page: Page) -> None:
-    """And another subscription of the name goes on from there."""
+    """Another subscription with the name continues the counters."""
     first, second = Source(acked=5, leased=1), Source(acked=2, leased=4)
     page.hooks.subscribed(SUBSCRIPTION, first)
     first.close(page.hooks)
-    first.set(acked=1000)  # nobody asks it any more
+    first.set(acked=1000)  # no longer read
     assert page.value("pullstream_acked_total") == 5
     assert page.value("pullstream_leased") is None
     assert page.value("pullstream_state", state="closed") is None
@@ -111,7 +111,7 @@ def test_the_end_of_a_subscription_keeps_counters_and_takes_gauges(page: Page) -
 
 
 def test_one_instance_serves_many_subscriptions(page: Page) -> None:
-    """They are told apart by their full names."""
+    """Their full names distinguish them."""
     page.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
     page.hooks.subscribed(OTHER, Source(acked=2))
     assert page.value("pullstream_acked_total", SUBSCRIPTION) == 1
@@ -119,7 +119,7 @@ def test_one_instance_serves_many_subscriptions(page: Page) -> None:
 
 
 def test_callbacks_are_timed_also_when_they_raise(page: Page) -> None:
-    """To the end of the callback: a quarter of a second and then a whole one."""
+    """The time ends with the callback: a quarter of a second and then a whole one."""
     with freeze_time("2030-01-01") as time:
 
         def handle(one: Message) -> None:
@@ -138,7 +138,7 @@ def test_callbacks_are_timed_also_when_they_raise(page: Page) -> None:
 
 
 def test_the_callback_of_a_coroutine_is_timed_to_its_end(page: Page) -> None:
-    """Not to the making of the coroutine, which takes no time."""
+    """Creating the coroutine takes no time."""
     with freeze_time("2030-01-01") as time:
 
         async def handle(_: Message) -> None:
@@ -149,13 +149,13 @@ def test_the_callback_of_a_coroutine_is_timed_to_its_end(page: Page) -> None:
 
 
 def test_a_batch_is_one_callback(page: Page) -> None:
-    """However many messages it has."""
+    """The number of messages does not matter."""
     page.hooks.wrap(SUBSCRIPTION, lambda _: None)([message("1"), message("2")])
     assert page.value("pullstream_callback_seconds_count") == 1
 
 
 def test_requests_are_timed_by_kind_and_code(page: Page) -> None:
-    """A failure bears the name of its gRPC status code, success is OK."""
+    """A failure has the name of its gRPC status code, and success is OK."""
     page.hooks.request_done(SUBSCRIPTION, "acknowledge", 10, 0.25, None)
     page.hooks.request_done(SUBSCRIPTION, "acknowledge", 10, 0.5, None)
     page.hooks.request_done(SUBSCRIPTION, "modify_ack_deadline", 1, 3.0, Unavailable("gone"))
@@ -166,7 +166,7 @@ def test_requests_are_timed_by_kind_and_code(page: Page) -> None:
 
 
 def test_the_prefix_begins_every_name() -> None:
-    """For two adapters in one registry, or a house's own naming."""
+    """A prefix allows two adapters in one registry, or a naming rule of the user."""
     page = Page(prefix="shop_pubsub")
     page.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
     assert {name.removeprefix("shop_pubsub") != name for name in page.types()} == {True}
@@ -174,7 +174,7 @@ def test_the_prefix_begins_every_name() -> None:
 
 
 def test_a_second_instance_in_a_registry_is_refused(page: Page) -> None:
-    """And changes nothing: the first goes on."""
+    """The first instance continues unchanged."""
     page.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
     with pytest.raises(ValueError, match="Duplicated timeseries"):
         PrometheusHooks(page.registry)
@@ -183,7 +183,7 @@ def test_a_second_instance_in_a_registry_is_refused(page: Page) -> None:
 
 
 def test_a_scrape_may_ask_for_some_names_only(page: Page) -> None:
-    """As Prometheus does by `name[]=`; the registry knows the names from the beginning."""
+    """Prometheus does this with `name[]=`. The registry knows the names from the beginning."""
     page.hooks.subscribed(SUBSCRIPTION, Source(acked=1))
     some = page.registry.restricted_registry(["pullstream_acked_total"])
     text = generate_latest(some).decode()

@@ -1,19 +1,19 @@
-"""Statistics of many subscriptions, read by name: counters never fall, levels are of what runs."""
+"""Statistics of many subscriptions by name: counters never fall, gauges cover active ones."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 
-from subscriber.hooks import Hooks, StateChange
-from subscriber.statistics import Latency, Statistics
-from subscriber.streaming.state import SubscriptionState
-from subscriber.telemetry.readings import COUNTERS, GAUGES, Reading, Readings
+from pullstream.hooks import Hooks, StateChange
+from pullstream.runtime.lifecycle import SubscriptionState
+from pullstream.statistics import Latency, Statistics
+from pullstream.telemetry.readings import COUNTERS, GAUGES, Reading, Readings
 
 from .source import OTHER, SUBSCRIPTION, Source
 
 
 class Ending(Hooks):
-    """Passes the end of a subscription on, as the adapters do."""
+    """Reports the end of a subscription as the adapters do."""
 
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
@@ -28,13 +28,13 @@ def only(readings: Readings) -> Reading:
 
 
 def test_every_field_of_statistics_is_exported() -> None:
-    """A field that is added to Statistics and not to the tables would be told to nobody."""
+    """A field that is in Statistics but not in the tables would never be exported."""
     exported = {metric.field for metric in (*COUNTERS, *GAUGES)}
     assert exported | {"state", "since", "latency"} == {field.name for field in fields(Statistics)}
 
 
 def test_what_runs_is_read_each_time_anew() -> None:
-    """A reading is what the statistics say at that moment."""
+    """A reading has the statistics of that moment."""
     readings, source = Readings(), Source(received=3, running=2, load=0.25)
     readings.begin(SUBSCRIPTION, source)
     before = only(readings)
@@ -47,7 +47,7 @@ def test_what_runs_is_read_each_time_anew() -> None:
 
 
 def test_a_subscription_that_is_over_keeps_its_counts_and_nothing_else() -> None:
-    """And it is asked no more, so that nothing of it has to stay in memory."""
+    """The subscription is not asked again, so it can be freed."""
     readings, source = Readings(), Source(received=3, leased=1)
     readings.begin(SUBSCRIPTION, source)
     source.close(Ending(readings))
@@ -57,7 +57,7 @@ def test_a_subscription_that_is_over_keeps_its_counts_and_nothing_else() -> None
 
 
 def test_the_next_subscription_of_a_name_goes_on_counting() -> None:
-    """Its own counts begin at 0, those of the name do not."""
+    """The counters of the name continue, although each subscription counts from 0."""
     readings, first, second = Readings(), Source(received=3), Source(received=0)
     readings.begin(SUBSCRIPTION, first)
     first.close(Ending(readings))
@@ -70,7 +70,7 @@ def test_the_next_subscription_of_a_name_goes_on_counting() -> None:
 
 
 def test_a_closed_subscription_whose_end_was_not_told_yet_has_no_levels() -> None:
-    """Its counts are there once, before and after."""
+    """The counters are the same before and after the report of the end."""
     readings, source = Readings(), Source(received=3, leased=1)
     readings.begin(SUBSCRIPTION, source)
     source.set(state=SubscriptionState.CLOSED)
@@ -81,7 +81,7 @@ def test_a_closed_subscription_whose_end_was_not_told_yet_has_no_levels() -> Non
 
 
 def test_two_of_a_name_at_a_time_are_taken_together() -> None:
-    """Counts and levels add up; of load and latency the worse one counts."""
+    """Counters and gauges are added. For load and latency, the worse value counts."""
     readings = Readings()
     slow = Source(acked=1, waiting=2, load=0.25, latency=Latency(0.1, 0.2, 9.0))
     full = Source(acked=10, waiting=20, load=1.0, latency=Latency(0.2, 0.3, 0.4))
@@ -99,7 +99,7 @@ def test_two_of_a_name_at_a_time_are_taken_together() -> None:
 
 
 def test_subscriptions_of_different_names_are_apart() -> None:
-    """Each name has a reading of its own, and the end of one leaves the other."""
+    """The end of one subscription does not affect another name."""
     readings, one, other = Readings(), Source(acked=1), Source(acked=2)
     readings.begin(SUBSCRIPTION, one)
     readings.begin(OTHER, other)
@@ -112,7 +112,7 @@ def test_subscriptions_of_different_names_are_apart() -> None:
 
 
 def test_the_end_of_an_unknown_subscription_is_ignored() -> None:
-    """There is nothing to keep of what was never told to have begun."""
+    """Without a reported begin there is nothing to keep."""
     readings = Readings()
     readings.end(SUBSCRIPTION)
     assert readings.read() == []

@@ -1,4 +1,4 @@
-"""`pullstream worker` as a program of its own, in a folder with the user's module."""
+"""`pullstream worker` as a separate program, in a folder with the user's module."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ ROOT = Path(__file__).resolve().parents[3]
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 _WRITTEN = 1_700_000_000_000_000_000
 
-# What the user's module begins with. A message is announced, then waits until the gate is open.
-# In one piece: print() writes a line and its end apart, and others write to the same place.
+# The beginning of the user's module. A message is announced, then waits until the gate is open. The
+# line is one string, because print() writes a line and its end apart, and others write to the same
+# place.
 APP = """
 import os, sys
 
@@ -33,12 +34,12 @@ def handle(message):
 
 
 def python_path() -> str:
-    """Where the packages are, for a program that is started in another folder."""
+    """Return the path of the packages, for a program that is started in another folder."""
     return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
 class Program:
-    """A running worker: what it says on stderr, line by line, and its end."""
+    """A running worker: its lines on stderr, and its end."""
 
     def __init__(
         self, folder: Path, *args: str, app: str = "", elsewhere: Path | None = None
@@ -49,7 +50,7 @@ class Program:
         self.write(app)
         os.mkfifo(folder / "gate")
         self._gate: int | None = None
-        command = [sys.executable, "-m", "subscriber.cli", "worker", "app:handle", *args]
+        command = [sys.executable, "-m", "pullstream", "worker", "app:handle", *args]
         self.process = subprocess.Popen(
             [*command, "--subscription", "billing"],
             cwd=folder,
@@ -65,9 +66,9 @@ class Program:
         self.said: list[str] = []
 
     def write(self, app: str) -> None:
-        """Write the user's module, at once: the common part, and `app`.
+        """Write the user's module in one step: the common part, and `app`.
 
-        Always of one size and in one second, so that bytecode of another text seems to fit.
+        The size and the second are always the same, so that bytecode of another text seems to fit.
         """
         text = self._modules / "app.txt"
         text.write_text((APP + app + "\n").ljust(4000, "#"))
@@ -76,12 +77,12 @@ class Program:
         text.replace(text.with_suffix(".py"))
 
     def open_gate(self) -> None:
-        """Let all callbacks go on, those that come later, too."""
-        # For both: an end that is open for writing, without waiting for somebody to read.
+        """Let all callbacks continue, also later ones."""
+        # Opened for both, so that the open does not wait for a reader.
         self._gate = os.open(self._folder / "gate", os.O_RDWR)
 
     def wait_for(self, *words: str) -> str:
-        """The next line on stderr with one of these words; the others are kept in `said`."""
+        """Return the next line on stderr with one of these words. `said` keeps the others."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.said.append(line.rstrip("\n"))
@@ -90,7 +91,7 @@ class Program:
         raise AssertionError(f"{words} did not come, but {self.said}")
 
     def begun(self, count: int) -> list[tuple[str, int]]:
-        """Data and process of the next messages that are begun."""
+        """Return data and process of the next messages that begin."""
         found = [self.wait_for("begun ").split() for _ in range(count)]
         return [(data, int(pid)) for _, data, pid in found]
 
@@ -100,19 +101,19 @@ class Program:
         self.wait_for("stopping")
 
     def ctrl_c(self) -> None:
-        """As a terminal does it: all processes of its group get the signal."""
+        """Send Ctrl-C as a terminal does: all processes of the group get the signal."""
         os.killpg(self.process.pid, signal.SIGINT)
         self.wait_for("stopping")
 
     def end(self) -> int:
-        """Read what it says until all its processes are gone, and return the exit code."""
+        """Read the output until all processes are gone, and return the exit code."""
         stdout, stderr = self.process.communicate()
         self.stdout = stdout
         self.said += stderr.splitlines()
         return self.process.returncode
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Stop all processes and close the gate."""
         if self.process.poll() is None:
             # The children notice, and end.
             self.process.kill()

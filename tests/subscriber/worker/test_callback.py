@@ -1,4 +1,4 @@
-"""Finding the callback by its name, and what is said when there is none."""
+"""Finding the callback by its name, and the errors if there is none."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from types import ModuleType
 
 import pytest
 
-from subscriber.worker.callback import UnusableCallback, load_callback, sources_of
+from pullstream.worker.callback import UnusableCallback, load_callback, sources_of
 
 Write = Callable[[str, str], Path]
 
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Writes modules where Python looks for them; they are forgotten after the test."""
+    """Yield a function that writes importable modules, which are removed after the test."""
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in ("worker_app", "worker_package", "worker_package.tasks"):
-        # Set first, so that monkeypatch takes out what an import puts in.
+        # Set first, so that monkeypatch removes the imported module.
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
         del sys.modules[name]
 
@@ -56,7 +56,7 @@ def test_both_names_may_be_dotted(write: Write) -> None:
         ("", "worker_app", "must be of the form module:function"),
         ("", "worker_app:", "must be of the form module:function"),
         ("", "worker-app:handle", "must be of the form module:function"),
-        ("", "no_such_module:handle", "No module named 'no_such_module'. Start it in the folder"),
+        ("", "no_such_module:handle", "No module named 'no_such_module'. Start the worker in"),
         ("", "worker_app:handle", "module 'worker_app' has no attribute 'handle'. Check the name"),
         ("handle = 3", "worker_app:handle", "worker_app:handle is 3, which cannot be called"),
         ("import no_such_one", "worker_app:handle", "worker_app.py, line 1). Importing worker_app"),
@@ -69,7 +69,7 @@ def test_both_names_may_be_dotted(write: Write) -> None:
 def test_an_unusable_callback_is_one_line_of_why(
     text: str, name: str, says: str, write: Write
 ) -> None:
-    """And of what to do."""
+    """The line also has the remedy."""
     write("worker_app.py", text)
     with pytest.raises(UnusableCallback) as caught:
         load_callback(name)

@@ -1,4 +1,4 @@
-"""A child whose parent has died, or that does not want to end."""
+"""A child whose parent has died, or that cannot end."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from emulator import Emulator
-from subscriber import SubscriberClient, TopicAdminClient
-from subscriber.worker.job import Job
-from subscriber.worker.line import Line
+from pullstream import SubscriberClient, TopicAdminClient
+from pullstream.worker.control_pipe import ControlPipe
+from pullstream.worker.job import Job
+from pullstream_emulator import Emulator
 from tests.subscriber.streaming.fakes import eventually
 from tests.subscriber.worker.program import python_path
 
@@ -21,20 +21,21 @@ SUBSCRIPTION = "projects/p/subscriptions/billing"
 
 
 class Parent:
-    """Holds what a parent holds of its child, and may let it go."""
+    """Has a parent's pipes to its child, and can close them."""
 
     def __init__(self, folder: Path, app: str, *, drain_timeout: float) -> None:
         (folder / "app.py").write_text(app)
-        self.line, theirs = Line.pair()
-        job = Job("app:handle", SUBSCRIPTION, None, 1, 10, None, 0.1, drain_timeout, relayed=True)
+        self.line, theirs = ControlPipe.pair()
+        job = Job("app:handle", SUBSCRIPTION, {}, 1, 10, None, 0.1, drain_timeout, relayed=True)
         self.child = subprocess.Popen(
-            [sys.executable, "-m", "subscriber.worker", str(theirs.fileno()), job.to_json()],
+            [sys.executable, "-m", "pullstream.worker", str(theirs.fileno())],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": python_path()},
             pass_fds=(theirs.fileno(),),
             stdout=subprocess.PIPE,
         )
         theirs.close()
+        self.line.begin(job.to_json())
 
     def wait_for(self, text: bytes) -> None:
         assert self.child.stdout is not None
@@ -48,7 +49,7 @@ class Parent:
 
 @pytest.fixture(autouse=True)
 def message(pubsub_emulator: Emulator) -> None:
-    """One that waits."""
+    """Publish a message that waits."""
     with TopicAdminClient() as topics, SubscriberClient() as client:
         topics.create_topic(name=TOPIC)
         client.create_subscription(request={"name": SUBSCRIPTION, "topic": TOPIC})
@@ -59,7 +60,7 @@ def message(pubsub_emulator: Emulator) -> None:
 def test_a_callback_that_prints_does_not_fail_because_the_parent_is_dead(
     tmp_path: Path, pubsub_emulator: Emulator
 ) -> None:
-    """What it prints is lost with the pipe, its message is not."""
+    """Its output is lost with the pipe, but its message is not."""
     os.mkfifo(tmp_path / "gate")
     parent = Parent(
         tmp_path,
@@ -80,7 +81,7 @@ def test_a_callback_that_prints_does_not_fail_because_the_parent_is_dead(
 
 
 def test_a_child_ends_whatever_its_module_leaves_running(tmp_path: Path) -> None:
-    """A thread that is not a daemon would keep it for ever, with nobody to kill it."""
+    """A thread that is not a daemon would keep the child for ever without a parent to kill it."""
     parent = Parent(
         tmp_path,
         "import threading\n"

@@ -1,11 +1,11 @@
-"""Figures of processes, through their restarts and all together."""
+"""Figures of processes, across restarts and in total."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from subscriber.worker.line import Figures
-from subscriber.worker.scoreboard import Score, Tally, total
+from pullstream.worker.control_pipe import Figures
+from pullstream.worker.scoreboard import Score, WorkerTotals, total
 
 FIGURES = Figures(
     at=10.0,
@@ -21,14 +21,14 @@ FIGURES = Figures(
 
 
 def test_a_process_that_has_not_told_anything_has_done_nothing() -> None:
-    """And has no state."""
-    tally = Tally()
+    """The process has no state either."""
+    tally = WorkerTotals()
     assert (tally.state, tally.score(restarts=0)) == (None, Score())
 
 
 def test_figures_are_those_told_last() -> None:
-    """With the restarts, which its parent knows."""
-    tally = Tally()
+    """The parent adds the number of restarts."""
+    tally = WorkerTotals()
     tally.report(replace(FIGURES, acked=1))
     tally.report(replace(FIGURES, at=10.1))
     assert tally.state == "streaming"
@@ -38,8 +38,8 @@ def test_figures_are_those_told_last() -> None:
 
 
 def test_the_rate_is_that_between_two_reports() -> None:
-    """A report that follows too closely on another, as the last one may, leaves it as it was."""
-    tally = Tally()
+    """A report too soon after another, as the last one may be, does not change the rate."""
+    tally = WorkerTotals()
     tally.report(FIGURES)
     tally.report(replace(FIGURES, at=12.0, acked=150))
     assert tally.score(restarts=0).rate == 25.0
@@ -48,8 +48,8 @@ def test_the_rate_is_that_between_two_reports() -> None:
 
 
 def test_what_a_process_did_is_still_counted_when_it_is_gone() -> None:
-    """What it held is not."""
-    tally = Tally()
+    """The gauges of the ended process do not count."""
+    tally = WorkerTotals()
     tally.report(FIGURES)
     tally.report(replace(FIGURES, at=11.0, acked=200))
     tally.ended()
@@ -60,7 +60,7 @@ def test_what_a_process_did_is_still_counted_when_it_is_gone() -> None:
 
 
 def test_the_total_sums_up() -> None:
-    """But load and p99 are those of the worst off."""
+    """Load and p99 are those of the worst process."""
     one = Score(1.5, 10, 1, 2, 3, 4, load=0.5, p99=0.1, restarts=1)
     other = Score(2.0, 20, 2, 0, 1, 0, load=0.2, p99=0.3, restarts=0)
     assert total([one, other]) == Score(3.5, 30, 3, 2, 4, 4, load=0.5, p99=0.3, restarts=1)

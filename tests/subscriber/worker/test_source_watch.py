@@ -1,4 +1,4 @@
-"""Which source files have changed."""
+"""Detection of changed source files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from subscriber.worker.source_watch import SourceWatch
+from pullstream.worker.source_watch import SourceWatch
 
 
 def write(path: Path, text: str = "") -> str:
@@ -17,13 +17,13 @@ def write(path: Path, text: str = "") -> str:
 
 
 def test_nothing_has_changed_at_first(tmp_path: Path) -> None:
-    """What is there is what it starts from."""
+    """The first look is the reference."""
     write(tmp_path / "app.py")
     assert SourceWatch([str(tmp_path)]).changed() is None
 
 
 def test_a_change_is_told_once(tmp_path: Path) -> None:
-    """Also below folders."""
+    """Files in subfolders count as well."""
     write(tmp_path / "app.py")
     watch = SourceWatch([str(tmp_path)])
     changed = write(tmp_path / "app.py", "x = 1")
@@ -35,7 +35,7 @@ def test_a_change_is_told_once(tmp_path: Path) -> None:
 
 
 def test_a_change_of_the_same_size_is_told(tmp_path: Path) -> None:
-    """By its time."""
+    """The file's time shows the change."""
     path = write(tmp_path / "app.py", "x = 1")
     watch = SourceWatch([str(tmp_path)])
     os.utime(path, (1, 1))
@@ -44,14 +44,14 @@ def test_a_change_of_the_same_size_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["notes.txt", ".hidden/app.py", "__pycache__/app.py"])
 def test_other_files_are_not_watched(name: str, tmp_path: Path) -> None:
-    """Only Python's sources that somebody writes."""
+    """Only Python sources written by users are watched."""
     watch = SourceWatch([str(tmp_path)])
     write(tmp_path / name)
     assert watch.changed() is None
 
 
 def test_a_virtual_environment_is_not_watched(tmp_path: Path) -> None:
-    """It is large, and installing something is no edit."""
+    """It is large, and installing a package is no edit."""
     write(tmp_path / "environment" / "pyvenv.cfg")
     watch = SourceWatch([str(tmp_path)])
     write(tmp_path / "environment" / "lib" / "app.py")
@@ -59,7 +59,7 @@ def test_a_virtual_environment_is_not_watched(tmp_path: Path) -> None:
 
 
 def test_what_is_added_is_watched_from_then_on(tmp_path: Path) -> None:
-    """A folder or a single file, and being added is no change."""
+    """An addition is a folder or a single file, and does not count as a change."""
     here, package, module = tmp_path / "here", tmp_path / "package", tmp_path / "module.py"
     write(here / "app.py")
     watch = SourceWatch([str(here)])
@@ -72,7 +72,7 @@ def test_what_is_added_is_watched_from_then_on(tmp_path: Path) -> None:
 
 
 def test_adding_hides_no_change(tmp_path: Path) -> None:
-    """Of files that were watched before."""
+    """Changes in files that were watched before are still reported."""
     path = write(tmp_path / "app.py")
     watch = SourceWatch([str(tmp_path)])
     write(tmp_path / "app.py", "x = 1")

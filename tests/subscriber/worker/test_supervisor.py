@@ -1,4 +1,4 @@
-"""The parent with real children, where the command line's tests cannot look."""
+"""The parent with real children, in cases that the command line's tests cannot see."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Sequence
 
 import pytest
 
-from emulator import Emulator
-from subscriber import SubscriberClient, TopicAdminClient
-from subscriber.worker.job import Job
-from subscriber.worker.process import ChildProcess
-from subscriber.worker.scoreboard import Score
-from subscriber.worker.supervisor import Row, Supervisor
+from pullstream import SubscriberClient, TopicAdminClient
+from pullstream.worker.job import Job
+from pullstream.worker.process import ChildProcess
+from pullstream.worker.scoreboard import Score
+from pullstream.worker.supervisor import Row, Supervisor
+from pullstream_emulator import Emulator
 
 TOPIC = "projects/p/topics/orders"
 SUBSCRIPTION = "projects/p/subscriptions/billing"
-JOB = Job("json:loads", SUBSCRIPTION, None, 1, 10, None, 0.1, 5.0)
+JOB = Job("json:loads", SUBSCRIPTION, {}, 1, 10, None, 0.1, 5.0)
 
 
 class Shown:
-    """A view that keeps what it was told, and may be broken."""
+    """A view that records its calls, and may raise."""
 
     relays = False
 
@@ -49,7 +49,7 @@ def subscription(pubsub_emulator: Emulator) -> None:
 
 
 def test_a_view_that_fails_ends_the_processes_first() -> None:
-    """As when the reader of a pipe has gone; signals are as they were before."""
+    """The reader of a pipe may have ended. Signal handlers are restored."""
     handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     view = Shown(BrokenPipeError("nobody reads"))
     with pytest.raises(BrokenPipeError, match="nobody reads"):
@@ -59,7 +59,7 @@ def test_a_view_that_fails_ends_the_processes_first() -> None:
 
 
 def test_a_process_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system may be short of processes, or of memory, for a while."""
+    """The system may be short of processes or memory for a while."""
     attempts: list[object] = []
 
     def none_at_first(*args: object, **kwargs: object) -> object:
@@ -69,10 +69,10 @@ def test_a_process_that_cannot_be_started_is_tried_again(monkeypatch: pytest.Mon
         supervisor._inbox.put(lambda: supervisor._signalled(signal.SIGTERM))
         return ChildProcess(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("subscriber.worker.supervisor.ChildProcess", none_at_first)
+    monkeypatch.setattr("pullstream.worker.supervisor.ChildProcess", none_at_first)
     view = Shown()
     supervisor = Supervisor(JOB, view, processes=1, shutdown_timeout=10)
     assert supervisor.run() == 0
     assert len(attempts) == 2
     assert view.remarks[0] == "process 1 cannot be started: no more processes"
-    assert "it starts again in" in view.remarks[1]
+    assert "it restarts in" in view.remarks[1]

@@ -1,7 +1,0 @@
-"""What a broker holds from its start: from a file, or from PUBSUB_PROJECT1 and so on."""
-
-from .environment import seeds_from_environment
-from .file import ConfigSource, load
-from .seeds import ConfigError, Seeds
-
-__all__ = ["ConfigError", "ConfigSource", "Seeds", "load", "seeds_from_environment"]

@@ -1,0 +1,221 @@
+"""Administration without a network: a method, a path and JSON in, a status and JSON out.
+
+GET    /v0/admin/faults            the faults in force
+POST   /v0/admin/faults            set one: {"kind": "delay", "method": "Pull", "seconds": 1},
+                                   or {"fault": "delay:Pull:1"} as on the command line
+DELETE /v0/admin/faults            lift all of them
+DELETE /v0/admin/faults/ID         lift one
+GET    /v0/admin/clock             the broker's time
+POST   /v0/admin/clock:advance     advance it: {"seconds": 600}
+GET    /v0/admin/history           events; ?kind= ?resource= ?message= filter, ?limit= newest
+DELETE /v0/admin/history           remove all events
+GET    /v0/admin/backlog           ?subscription=: number of messages without a final ack
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
+
+from google.protobuf.json_format import MessageToDict
+
+from pullstream_emulator import error_body
+from pullstream_emulator.faults.request import FaultRequest
+from pullstream_emulator.faults.scope import EVERY
+from pullstream_emulator.history import Event, Kind
+from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, NotFound, RpcError
+
+from .controls import Controls
+
+PREFIX = "/v0/admin"
+
+# No valid request is larger.
+MAX_BODY_BYTES = 64 * 1024
+
+_DEFAULT_EVENTS = 1000
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+# Latest time for the clock: RFC 3339 has no dates after 9999, and some time must remain after it.
+_LATEST = datetime(9900, 1, 1, tzinfo=timezone.utc).timestamp()
+
+
+class Answer(NamedTuple):
+    """A response.
+
+    Attributes:
+        status: The HTTP status.
+        content: The content, to be sent as JSON.
+    """
+
+    status: int
+    content: dict[str, Any]
+
+
+class Request(NamedTuple):
+    """A request.
+
+    Attributes:
+        query: The query parameters.
+        fields: The fields of the JSON body.
+        name: The variable part of the path, such as a fault's id.
+    """
+
+    query: Mapping[str, str]
+    fields: Mapping[str, Any]
+    name: str
+
+
+class Admin:
+    """Answers administrative requests for one broker, on the thread that owns its engine."""
+
+    def __init__(self, controls: Controls) -> None:
+        self._controls = controls
+        self._routes: list[tuple[str, re.Pattern[str], Callable[[Request], dict[str, Any]]]] = [
+            ("GET", re.compile("/faults"), self._list_faults),
+            ("POST", re.compile("/faults"), self._set_fault),
+            ("DELETE", re.compile("/faults"), self._clear_faults),
+            ("DELETE", re.compile("/faults/([^/]+)"), self._lift_fault),
+            ("GET", re.compile("/clock"), self._time),
+            ("POST", re.compile("/clock:advance"), self._advance),
+            ("GET", re.compile("/history"), self._list_events),
+            ("DELETE", re.compile("/history"), self._clear_history),
+            ("GET", re.compile("/backlog"), self._backlog),
+        ]
+
+    def answer(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> Answer:
+        """Handle one request. Every problem with it becomes an error response.
+
+        Args:
+            method: The HTTP method.
+            path: The path, with its prefix.
+            query: The query parameters.
+            body: The body; empty or JSON.
+        """
+        try:
+            return Answer(200, self._carry_out(method, path, query or {}, body))
+        except (RpcError, ValueError) as problem:
+            error = problem if isinstance(problem, RpcError) else InvalidArgument(str(problem))
+            return Answer(int(error.code or 500), error_body.body(error))
+
+    def _carry_out(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes
+    ) -> dict[str, Any]:
+        local = path.removeprefix(PREFIX)
+        for verb, pattern, handle in self._routes:
+            match = pattern.fullmatch(local)
+            if verb == method and match is not None:
+                name = match[1] if pattern.groups else ""
+                return handle(Request(query, _fields(body), name))
+        raise NotFound(f"There is no administrative request {method} {path}.")
+
+    # ---- faults --------------------------------------------------------------------------------
+
+    def _list_faults(self, request: Request) -> dict[str, Any]:
+        return {"faults": [fault.describe() for fault in self._controls.faults.active]}
+
+    def _set_fault(self, request: Request) -> dict[str, Any]:
+        text = request.fields.get("fault")
+        if text is None:
+            asked = FaultRequest.from_json(request.fields)
+        elif isinstance(text, str) and len(request.fields) == 1:
+            asked = FaultRequest.from_text(text)
+        else:
+            raise ValueError("fault must be text, and the only field")
+        return asked.set(self._controls.faults).describe()
+
+    def _clear_faults(self, request: Request) -> dict[str, Any]:
+        self._controls.faults.clear()
+        return {}
+
+    def _lift_fault(self, request: Request) -> dict[str, Any]:
+        for fault in self._controls.faults.active:
+            if str(fault.number) == request.name:
+                fault.lift()
+                return {}
+        raise NotFound(f"There is no fault with the id {request.name} in force.")
+
+    # ---- clock ---------------------------------------------------------------------------------
+
+    def _time(self, request: Request) -> dict[str, Any]:
+        now = self._controls.clock.now()
+        return {"now": _date(now), "seconds": now}
+
+    def _advance(self, request: Request) -> dict[str, Any]:
+        seconds = request.fields.get("seconds")
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+            raise ValueError(f"seconds must be a number, not {seconds!r}")
+        clock = self._controls.clock
+        if not 0 <= seconds <= _LATEST - clock.now():
+            raise ValueError(
+                f"seconds must be 0 or more, and not past {_date(_LATEST)}: {seconds!r}"
+            )
+        clock.advance(seconds)
+        return self._time(request)
+
+    # ---- history -------------------------------------------------------------------------------
+
+    def _list_events(self, request: Request) -> dict[str, Any]:
+        history = self._controls.history
+        if not history.limit:
+            raise FailedPrecondition("This broker keeps no history: start it with --history.")
+        kinds = [_kind(name) for name in request.query.get("kind", "").split(",") if name]
+        events = history.events(*kinds, resource=request.query.get("resource", EVERY))
+        message_id = request.query.get("message")
+        if message_id is not None:
+            events = [event for event in events if event.message_id == message_id]
+        limit = request.query.get("limit", str(_DEFAULT_EVENTS))
+        if not limit.isdecimal() or not int(limit):
+            raise ValueError(f"limit must be 1 or more, not {limit!r}")
+        return {"events": [_as_json(event) for event in events[-int(limit) :]]}
+
+    def _clear_history(self, request: Request) -> dict[str, Any]:
+        self._controls.history.clear()
+        return {}
+
+    def _backlog(self, request: Request) -> dict[str, Any]:
+        return {"backlog": self._controls.engine.backlog(request.query.get("subscription", ""))}
+
+
+def _fields(body: bytes) -> Mapping[str, Any]:
+    if not body:
+        return {}
+    if len(body) > MAX_BODY_BYTES:
+        raise ValueError(f"The body must have at most {MAX_BODY_BYTES} bytes.")
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"The body is not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise ValueError("The body must be a JSON object.")
+    return fields
+
+
+def _kind(name: str) -> Kind:
+    try:
+        return Kind(name)
+    except ValueError:
+        known = ", ".join(kind.value for kind in Kind)
+        raise ValueError(f"there is no kind of event {name!r}; there are {known}") from None
+
+
+def _as_json(event: Event) -> dict[str, Any]:
+    return {
+        "kind": event.kind.value,
+        "time": _date(event.time),
+        "resource": event.resource,
+        "messageId": event.message_id,
+        "ackId": event.ack_id,
+        "attempt": event.attempt,
+        "seconds": event.seconds,
+        "message": MessageToDict(event.message),
+    }
+
+
+def _date(seconds: float) -> str:
+    # datetime.fromtimestamp has limits that depend on the system.
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,368 @@
+"""Command line of the broker: `pullstream emulator`."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .access import AccessError, Tls, exposure_warning
+from .access.options import (
+    TOKEN_VARIABLE,
+    access_from,
+    check_token_variable,
+    tls_from,
+)
+from .broker import PROFILES, Broker
+from .config import ConfigError, Seeds, load, seeds_from_environment
+from .engine.settings.durability import Durability
+from .faults import Faults
+from .faults.request import FaultRequest
+from .rest.foreign_pages import checked_host, checked_origin
+from .rest.server import Rest, obstacle
+from .server import DEFAULT_RECEIVE_TIMEOUT, MAX_PORT, Server
+from .storage.errors import StorageError
+from .storage.opening import open_storage
+
+if sys.platform != "win32":
+    import resource
+else:
+    resource = None
+
+_log = logging.getLogger("pullstream.emulator")
+
+# Enough for 20,000 clients. The hard limit of a process may be a billion.
+MAX_DESCRIPTORS = 65_536
+
+
+def fault(text: str) -> FaultRequest:
+    """Parse the value of `--fault`; click shows this function's name."""
+    try:
+        asked = FaultRequest.from_text(text)
+        if asked.acts_once:
+            raise ValueError(f"{asked.kind} acts on open streams, and at the start none is open")
+        # Set it on faults without a broker, so that invalid values are reported as usage errors.
+        asked.set(Faults())
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}.") from error
+    return asked
+
+
+def name(text: str) -> str:
+    """Parse the value of `--allow-host`."""
+    try:
+        return checked_host(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
+
+
+def origin(text: str) -> str:
+    """Parse the value of `--allow-origin`."""
+    try:
+        checked_origin(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
+    return text
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The values of the command line's options; their help texts describe them."""
+
+    host: str
+    port: int
+    rest: bool
+    rest_port: int | None
+    receive_timeout: float
+    allow_hosts: tuple[str, ...]
+    allow_origins: tuple[str, ...]
+    profile: str
+    config: Path | None
+    max_bytes: int | None
+    faults: tuple[FaultRequest, ...]
+    fault_seed: int
+    history: int
+    data_dir: str | None
+    durability: str | None
+    max_loss: float | None
+    recover: bool
+    tls_cert: Path | None
+    tls_key: Path | None
+    tls_client_ca: Path | None
+    auth_tokens: tuple[str, ...]
+    auth_file: Path | None
+
+
+class _BadAccess(click.ClickException):
+    """A token, file or certificate cannot be used; reported as a usage error."""
+
+    exit_code = 2
+
+
+@click.command("emulator")
+@click.option("--host", default="localhost", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    default=8085,
+    show_default=True,
+    type=click.IntRange(0, MAX_PORT),
+    help="Port to listen on; 0 picks a free one.",
+)
+@click.option(
+    "--rest/--no-rest",
+    default=True,
+    show_default=True,
+    help="Serve HTTP/JSON in addition to gRPC, on the same port.",
+)
+@click.option(
+    "--rest-port",
+    type=click.IntRange(0, MAX_PORT),
+    metavar="PORT",
+    help="Serve HTTP/JSON on a separate port.",
+)
+@click.option(
+    "--receive-timeout",
+    default=DEFAULT_RECEIVE_TIMEOUT,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Close a connection that takes longer to send HTTP/2's preface, a request's head or body.",
+)
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    multiple=True,
+    type=name,
+    envvar="PULLSTREAM_ALLOW_HOST",
+    metavar="NAME",
+    help="Accept HTTP requests that use this name of the broker: broker.example.com or "
+    "*.example.com. Other names may be forged by web pages. Repeatable; or PULLSTREAM_ALLOW_HOST.",
+)
+@click.option(
+    "--allow-origin",
+    "allow_origins",
+    multiple=True,
+    type=origin,
+    envvar="PULLSTREAM_ALLOW_ORIGIN",
+    metavar="ORIGIN",
+    help="Accept HTTP requests of this site's web pages: http://localhost:3000. Repeatable; or "
+    "PULLSTREAM_ALLOW_ORIGIN.",
+)
+@click.option(
+    "--profile",
+    default=PROFILES[0],
+    show_default=True,
+    type=click.Choice(PROFILES),
+    help="Limits as in production, or ack deadlines from 1 s for fast tests.",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="YAML or JSON file with initial topics, subscriptions, schemas and messages.",
+)
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(0),
+    envvar="TOPICS_MAX_TOTAL_BYTES",
+    metavar="BYTES",
+    help="Refuse to publish when the stored messages take more than this; 0 for no limit. "
+    "Or TOPICS_MAX_TOTAL_BYTES.",
+)
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    type=fault,
+    help="Set a fault: delay:Pull:0.5, error:Publish:UNAVAILABLE:probability=0.1. Repeatable.",
+)
+@click.option(
+    "--fault-seed", default=0, show_default=True, help="Seed of the faults' random numbers."
+)
+@click.option(
+    "--history",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="EVENTS",
+    help="Number of publishes, deliveries and outcomes to keep for GET /v0/admin/history.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False),
+    help="Persist everything in this directory, and start with its content.",
+)
+@click.option(
+    "--durability",
+    type=click.Choice([each.value for each in Durability]),
+    help="With --data-dir: class of topics without the label pullstream-durability.  "
+    "[default: disk]",
+)
+@click.option(
+    "--max-loss",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="With --data-dir: most seconds of changes that a crash may lose at class disk; publishers "
+    "wait for a disk that is too slow for it.  [default: 0.5]",
+)
+@click.option(
+    "--recover",
+    is_flag=True,
+    help="With --data-dir: if it is damaged, continue with the remaining data and list the losses.",
+)
+@click.option(
+    "--tls-cert",
+    type=click.Path(path_type=Path),
+    help="Serve TLS with this certificate (PEM, including its chain).",
+)
+@click.option("--tls-key", type=click.Path(path_type=Path), help="Its key (PEM, not encrypted).")
+@click.option(
+    "--tls-client-ca",
+    type=click.Path(path_type=Path),
+    help="Accept only clients with a certificate of this CA (PEM).",
+)
+@click.option(
+    "--auth-token",
+    "auth_tokens",
+    multiple=True,
+    envvar=TOKEN_VARIABLE,
+    metavar="TOKEN",
+    help="Accept only callers with this bearer token. Repeatable; or PULLSTREAM_AUTH_TOKEN.",
+)
+@click.option(
+    "--auth-file",
+    type=click.Path(path_type=Path),
+    help="YAML or JSON file of principals, their tokens and the projects they may use.",
+)
+def command(**options: Any) -> None:
+    """Run a Pub/Sub broker. It keeps everything in memory, or in --data-dir.
+
+    Clients find it by PUBSUB_EMULATOR_HOST=HOST:PORT. Ctrl-C or SIGTERM stops it.
+
+    PUBSUB_PROJECT1=PROJECT,TOPIC:SUBSCRIPTION:..., PUBSUB_PROJECT2 and so on create topics and
+    subscriptions at the start.
+    """
+    logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
+    try:
+        asyncio.run(_serve(_Options(**options)))
+    except (AccessError, OSError, ConfigError, StorageError) as error:
+        failure = _BadAccess if isinstance(error, AccessError) else click.ClickException
+        raise failure(str(error)) from error
+
+
+async def _serve(options: _Options) -> None:
+    _raise_descriptor_limit()
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    check_token_variable(os.environ)
+    access = access_from(options.auth_tokens, options.auth_file)
+    tls = tls_from(options.tls_cert, options.tls_key, options.tls_client_ca)
+    if warning := exposure_warning.warning(options.host, tls, access):
+        _log.warning(warning)
+    rest = _rest(options, stop.set, tls)
+    seeds = _seeds(options)
+    broker = _broker(options)
+    try:
+        seeds.plant(broker.call)
+        server = Server(
+            broker,
+            credentials=None if tls is None else tls.credentials(),
+            faults=_faults(options, broker),
+            access=access,
+            rest=rest,
+            receive_timeout=options.receive_timeout,
+        )
+        bound = await server.start(options.host, options.port)
+        _spare_the_backlog()
+        # Tools wait for this line, because Google's emulator prints it.
+        click.echo(f"Server started, listening on {bound}")
+        if options.rest_port is not None:
+            click.echo(f"HTTP/JSON, listening on {server.http_port}")
+        await stop.wait()
+        await server.stop()
+    finally:
+        broker.close()
+
+
+def _raise_descriptor_limit() -> None:
+    """Raise the soft limit of open files. A client on the shared port uses three.
+
+    The soft limit is often 1,024, because of programs that use select(). The broker does not.
+    """
+    if resource is None:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError) as error:
+        _log.warning("cannot raise the limit of open files above %d: %s", soft, error)
+
+
+def _spare_the_backlog() -> None:
+    """Let Python search for cyclic garbage less often.
+
+    A backlog contains none, but each search takes as long as publishing the backlog. A program may
+    change this setting for its process; a broker inside another program may not.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def _rest(options: _Options, shutdown: Callable[[], None], tls: Tls | None) -> Rest | None:
+    if not options.rest:
+        return None
+    rest = Rest(
+        options.rest_port,
+        shutdown,
+        None if tls is None else tls.context(),
+        options.allow_hosts,
+        options.allow_origins,
+    )
+    if problem := obstacle(rest):
+        if options.rest_port is not None:
+            raise click.ClickException(problem)
+        _log.warning("gRPC only: %s", problem)
+        return None
+    if tls is None:
+        return rest
+    return replace(rest, certificate_names=tls.names())
+
+
+def _seeds(options: _Options) -> Seeds:
+    """Return the initial content of the broker."""
+    seeds = seeds_from_environment(os.environ)
+    return seeds if options.config is None else seeds + load(options.config)
+
+
+def _broker(options: _Options) -> Broker:
+    return Broker(
+        history=options.history or None,
+        profile=options.profile,
+        max_bytes=options.max_bytes or None,
+        storage=open_storage(
+            options.data_dir,
+            options.durability,
+            recover=options.recover,
+            max_loss=options.max_loss,
+        ),
+    )
+
+
+def _faults(options: _Options, broker: Broker) -> Faults:
+    faults = Faults(broker.clock, seed=options.fault_seed, expire=broker.engine.expire)
+    for asked in options.faults:
+        asked.set(faults)
+    return faults

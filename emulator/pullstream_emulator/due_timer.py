@@ -1,0 +1,72 @@
+"""Timer that wakes an event loop when something falls due on the broker's clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pullstream_protocol.clock import Clock
+
+
+class DueTimer:
+    """Calls `act` at the time that `next_due` returns, until it is closed.
+
+    Belongs to the event loop on which it is created. It also reacts when a clock is advanced by
+    hand: `advance`, called on any thread, returns after `act` has returned.
+
+    Args:
+        clock: Source of time.
+        next_due: Returns the monotonic time of the next call of `act`; None if there is none.
+        act: Does the work that is due.
+    """
+
+    def __init__(
+        self, clock: Clock, next_due: Callable[[], float | None], act: Callable[[], None]
+    ) -> None:
+        self._clock = clock
+        self._next_due = next_due
+        self._act = act
+        self._loop = asyncio.get_running_loop()
+        self._handle: asyncio.TimerHandle | None = None
+        self._armed_for: float | None = None
+        clock.add_waker(self._catch_up)
+        self._arm()
+
+    def expect(self, due: float) -> None:
+        """Note that work was added that is due at this monotonic time."""
+        if self._armed_for is None or due < self._armed_for:
+            self._arm()
+
+    def close(self) -> None:
+        self._clock.remove_waker(self._catch_up)
+        self._disarm()
+
+    def _catch_up(self) -> None:
+        """Run the work that is due; if called on another thread, wait until it is done."""
+        try:
+            on_loop = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            on_loop = False
+        if on_loop:
+            self._wake()
+        else:
+            asyncio.run_coroutine_threadsafe(self._wake_soon(), self._loop).result()
+
+    async def _wake_soon(self) -> None:
+        self._wake()
+
+    def _wake(self) -> None:
+        self._act()
+        self._arm()
+
+    def _arm(self) -> None:
+        self._disarm()
+        self._armed_for = self._next_due()
+        delay = self._clock.timeout(self._armed_for)
+        if delay is not None:
+            self._handle = self._loop.call_later(delay, self._wake)
+
+    def _disarm(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None

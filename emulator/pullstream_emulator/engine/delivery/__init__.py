@@ -1,0 +1,1 @@
+"""Subscriptions: backlog, leases, ordering, consumers and redelivery."""

@@ -1,0 +1,318 @@
+"""The delivery state of one subscription: its messages, ordering keys and consumers.
+
+A `Delivery` is one message, a `KeyQueue` the messages of one ordering key, and a `Consumer` holds
+leases of both. The three refer to each other.
+
+The messages of a key keep their order in every redelivery (pubsub-v1, "Order messages"):
+
+- The broker delivers the messages of a key in publish order.
+- While a consumer holds leases of a key, only this consumer gets more messages of the key.
+- When the lease of a message ends without an acknowledgement, the broker delivers this message and
+  *every* later message of the key again, in order. This includes messages that are still leased,
+  and messages that were acknowledged meanwhile. With a retry policy the key waits for the backoff
+  of the failed message.
+
+Only the failed message gains a delivery attempt. The leases of the later messages end with it, so
+their ack IDs are stale, and a nack of these messages has no effect.
+
+With exactly-once delivery an acknowledgement is final. So only the first unfinished message of a
+key can be acknowledged.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from pullstream_emulator.engine.record import Record
+
+if TYPE_CHECKING:
+    from pullstream_protocol.errors import RpcError
+
+
+class Delivery:
+    """One record in one subscription, from publish until its final acknowledgement.
+
+    Attributes:
+        record: the message.
+        attempts: number of failed deliveries (nacked or expired; a return does not count).
+        holder: the consumer that leases it now; None while it waits.
+        ack_id: the ack ID of its newest lease, "" before the first.
+        number: the number of its newest lease among the leases of the subscription; 0 before the
+            first.
+        acked: whether it was acknowledged but is still kept, because an earlier message of its key
+            is unfinished or because it is in a queue for redelivery.
+        lane: the queue of its ordering key; None without a key or without message ordering.
+    """
+
+    __slots__ = ("ack_id", "acked", "attempts", "holder", "lane", "number", "record")
+
+    def __init__(self, record: Record, lane: KeyQueue | None) -> None:
+        self.record = record
+        self.lane = lane
+        self.attempts = 0
+        self.holder: Consumer | None = None
+        self.ack_id = ""
+        self.number = 0
+        self.acked = False
+
+
+class KeyQueue:
+    """The unfinished messages of one key in one subscription, oldest first.
+
+    Attributes:
+        waiting: messages that are not delivered yet, or that wait for redelivery.
+        delivered: messages that are leased, or acknowledged after a message that is still leased.
+        holder: the only consumer that may take messages of the key, because it holds leases of the
+            key, or because the key is reserved for it. None: any consumer may.
+        resume_at: the monotonic time before which a failed key must not be delivered again.
+        reserved_until: the monotonic time at which a reservation ends.
+        queued: whether the key is in a queue of the backlog.
+        delayed: whether the key waits for `resume_at`.
+    """
+
+    __slots__ = (
+        "_leased",
+        "delayed",
+        "delivered",
+        "holder",
+        "key",
+        "queued",
+        "reserved_until",
+        "resume_at",
+        "waiting",
+    )
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.waiting: deque[Delivery] = deque()
+        self.delivered: deque[Delivery] = deque()
+        self.holder: Consumer | None = None
+        self.queued = False
+        self.delayed = False
+        self.resume_at = 0.0
+        self.reserved_until = 0.0
+        self._leased = 0
+
+    @property
+    def deliverable(self) -> bool:
+        return bool(self.waiting) and not self.delayed
+
+    @property
+    def size(self) -> int:
+        return len(self.waiting) + len(self.delivered)
+
+    @property
+    def finished(self) -> bool:
+        return not self.waiting and not self.delivered
+
+    @property
+    def is_leased(self) -> bool:
+        return self._leased > 0
+
+    def take_first(self, consumer: Consumer) -> Delivery:
+        """Deliver the next message of the key to `consumer`. The key must be deliverable."""
+        delivery = self.waiting.popleft()
+        self.delivered.append(delivery)
+        self._leased += 1
+        self.holder = consumer
+        return delivery
+
+    def end_acknowledged(self, delivery: Delivery) -> list[Delivery]:
+        """End a lease by an acknowledgement. Return the messages that are final now."""
+        delivery.acked = True
+        self._leased -= 1
+        if not self._leased:
+            self.holder = None
+        return self._pop_acknowledged()
+
+    def restart(self, failed: Delivery, resume_at: float, *, keep_holder: bool) -> list[Delivery]:
+        """Redeliver a message whose lease has ended, and every later message of the key.
+
+        Args:
+            failed: the first message to deliver again.
+            resume_at: the monotonic time before which the key must not be delivered.
+            keep_holder: whether the redelivery is for the consumer that held the message. If False,
+                any consumer may take the key, unless an earlier message is still leased.
+
+        Returns:
+            The later messages that are still leased. The caller ends their leases.
+        """
+        self.resume_at = max(self.resume_at, resume_at)
+        later = self._redeliver_from(self.delivered.index(failed), keep_holder=keep_holder)
+        return [delivery for delivery in later if delivery is not failed]
+
+    def drop_failed(
+        self, failed: Delivery, *, keep_holder: bool
+    ) -> tuple[list[Delivery], list[Delivery]]:
+        """Remove a message whose lease has ended. For its key it counts as acknowledged.
+
+        The later leased messages are redelivered immediately. A consumer that holds them until the
+        failed message returns learns from this redelivery that the failed message will not return.
+
+        Args:
+            failed: the message to remove.
+            keep_holder: see `restart`.
+
+        Returns:
+            The later messages that are still leased, whose leases the caller ends; and the messages
+            that are final now, without the removed one.
+        """
+        position = self.delivered.index(failed)
+        del self.delivered[position]
+        finished = [] if position else self._pop_acknowledged()
+        return self._redeliver_from(position, keep_holder=keep_holder), finished
+
+    def release(self) -> None:
+        """Let any consumer take the key, unless one of its messages is leased."""
+        if not self._leased:
+            self.holder = None
+
+    def _redeliver_from(self, position: int, *, keep_holder: bool) -> list[Delivery]:
+        """Move the delivered messages from `position` on to `waiting`. Return the leased ones."""
+        leased: list[Delivery] = []
+        while len(self.delivered) > position:
+            delivery = self.delivered.pop()
+            if not delivery.acked:
+                leased.append(delivery)
+            delivery.acked = False
+            self.waiting.appendleft(delivery)
+        leased.reverse()
+        self._leased = sum(not delivery.acked for delivery in self.delivered)
+        if not keep_holder:
+            self.release()
+        return leased
+
+    def _pop_acknowledged(self) -> list[Delivery]:
+        finished: list[Delivery] = []
+        while self.delivered and self.delivered[0].acked:
+            finished.append(self.delivered.popleft())
+        return finished
+
+
+class ReadyKeys:
+    """A queue of keys, with a part of the methods of a deque.
+
+    Any key can be removed in constant time, because the queue may have thousands of keys.
+    """
+
+    __slots__ = ("_lanes",)
+
+    def __init__(self) -> None:
+        self._lanes: OrderedDict[KeyQueue, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def __getitem__(self, _first: Literal[0]) -> KeyQueue:
+        return next(iter(self._lanes))
+
+    def append(self, lane: KeyQueue) -> None:
+        self._lanes[lane] = None
+
+    def popleft(self) -> KeyQueue:
+        return self._lanes.popitem(last=False)[0]
+
+    def remove(self, lane: KeyQueue) -> None:
+        del self._lanes[lane]
+
+    def unleased(self) -> list[KeyQueue]:
+        """Return the keys that have a message to deliver and no lease."""
+        return [lane for lane in self._lanes if not lane.is_leased]
+
+
+class Consumer:
+    """A consumer of messages: an open streaming pull, a waiting Pull call or a push endpoint.
+
+    Attributes:
+        ack_deadline: seconds that a lease granted to it lasts.
+        max_messages: most outstanding messages; 0 or less means no limit.
+        max_bytes: most outstanding bytes; 0 or less means no limit. The message that crosses the
+            limit is still delivered, so a large message cannot block the consumer forever.
+        is_pull: whether it is a Pull call. The number of Pull calls that wait is limited.
+        is_push: whether it sends messages to the endpoint of a push subscription.
+        wake: called after an empty take, when there may be messages or `closed` was set. It must
+            only record the call and must not call the engine, which is in the middle of its work.
+        closed: the error with which the subscription ends the consumer; None while it is open.
+        is_here: whether it has joined and not left.
+        lanes: the keys of which it holds leases and that have more to deliver. Only this consumer
+            may take them.
+        asleep: whether its last take was empty and it has not been woken since.
+        outstanding_messages: number of messages that it holds.
+        outstanding_bytes: their size in bytes.
+    """
+
+    __slots__ = (
+        "ack_deadline",
+        "asleep",
+        "closed",
+        "is_here",
+        "is_pull",
+        "is_push",
+        "lanes",
+        "max_bytes",
+        "max_messages",
+        "outstanding_bytes",
+        "outstanding_messages",
+        "wake",
+    )
+
+    def __init__(
+        self,
+        *,
+        ack_deadline: int,
+        wake: Callable[[], None],
+        max_messages: int = 0,
+        max_bytes: int = 0,
+        is_pull: bool = False,
+        is_push: bool = False,
+    ) -> None:
+        self.ack_deadline = ack_deadline
+        self.wake = wake
+        self.max_messages = max_messages
+        self.max_bytes = max_bytes
+        self.is_pull = is_pull
+        self.is_push = is_push
+        self.outstanding_messages = 0
+        self.outstanding_bytes = 0
+        self.lanes = ReadyKeys()
+        self.asleep = False
+        self.closed: RpcError | None = None
+        self.is_here = False
+
+    @property
+    def has_room(self) -> bool:
+        return self.room > 0 and self.room_bytes > 0
+
+    @property
+    def room(self) -> int:
+        """Number of further messages that it wants."""
+        if self.max_messages <= 0:
+            return sys.maxsize
+        return self.max_messages - self.outstanding_messages
+
+    @property
+    def room_bytes(self) -> float:
+        """Bytes of further messages that it wants. The last message may cross this limit."""
+        if self.max_bytes <= 0:
+            return math.inf
+        return self.max_bytes - self.outstanding_bytes
+
+
+def too_early(asked: set[Delivery]) -> set[Delivery]:
+    """Return the messages in `asked` that have an unfinished message of their key before them.
+
+    An earlier message that is also in `asked` does not count as unfinished.
+    """
+    refused: set[Delivery] = set()
+    for lane in {delivery.lane for delivery in asked if delivery.lane is not None}:
+        behind_unfinished = False
+        for delivery in lane.delivered:
+            if delivery not in asked:
+                behind_unfinished |= not delivery.acked
+            elif behind_unfinished:
+                refused.add(delivery)
+    return refused

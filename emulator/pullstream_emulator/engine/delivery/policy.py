@@ -1,0 +1,88 @@
+"""A subscription's settings, parsed once: filter, retry policy, retention, dead letter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pullstream_emulator.engine.settings.durations import seconds_of
+from pullstream_emulator.engine.settings.filter import compile_filter
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+
+# Far more than the longest backoff needs. A float that is doubled more often overflows at some
+# point.
+_MAX_DOUBLINGS = 60
+
+
+class RetryPolicy:
+    """Exponential backoff: the wait doubles after each failed attempt.
+
+    Args:
+        minimum: the wait after the first failed attempt, in seconds.
+        maximum: the longest wait, in seconds.
+    """
+
+    def __init__(self, minimum: float, maximum: float) -> None:
+        self._minimum = minimum
+        self._maximum = maximum
+
+    @classmethod
+    def of(cls, subscription: pubsub.Subscription) -> RetryPolicy:
+        """Return the policy of a subscription. A subscription without a policy has no wait."""
+        if not subscription.HasField("retry_policy"):
+            return cls(0, 0)
+        policy = subscription.retry_policy
+        return cls(seconds_of(policy.minimum_backoff), seconds_of(policy.maximum_backoff))
+
+    def delay(self, attempts: int) -> float:
+        """Return the seconds to wait after this number of failed attempts (at least 1)."""
+        doublings = min(attempts - 1, _MAX_DOUBLINGS)
+        return min(math.ldexp(self._minimum, doublings), self._maximum)
+
+
+class SubscriptionPolicy(NamedTuple):
+    """A subscription's settings, parsed.
+
+    Attributes:
+        ordered: whether messages with an ordering key are delivered in order.
+        exactly_once: whether exactly-once delivery is enabled.
+        retention: seconds that an unfinished message is kept after publishing.
+        retains_acked: whether finished messages are kept as long, for a seek.
+        ttl: seconds without a consumer or a call after which the subscription expires; None: never.
+        accepts: the filter; None lets every message pass.
+        retry: the retry policy.
+        dead_letter_topic: the topic for messages that failed too often, "" for none.
+        max_attempts: number of failed deliveries after which a message moves to
+            `dead_letter_topic`; 0: no limit.
+    """
+
+    ordered: bool
+    exactly_once: bool
+    retention: float
+    retains_acked: bool
+    ttl: float | None
+    accepts: Callable[[Mapping[str, str]], bool] | None
+    retry: RetryPolicy
+    dead_letter_topic: str
+    max_attempts: int
+
+    @classmethod
+    def of(cls, config: pubsub.Subscription) -> SubscriptionPolicy:
+        ttl = config.expiration_policy.ttl if config.expiration_policy.HasField("ttl") else None
+        dead_letter = config.dead_letter_policy
+        return cls(
+            ordered=config.enable_message_ordering,
+            exactly_once=config.enable_exactly_once_delivery,
+            # A subscription keeps messages at least as long as its topic.
+            retention=max(
+                seconds_of(config.message_retention_duration),
+                seconds_of(config.topic_message_retention_duration),
+            ),
+            retains_acked=config.retain_acked_messages,
+            ttl=None if ttl is None else seconds_of(ttl),
+            accepts=compile_filter(config.filter) if config.filter else None,
+            retry=RetryPolicy.of(config),
+            dead_letter_topic=dead_letter.dead_letter_topic,
+            max_attempts=dead_letter.max_delivery_attempts,
+        )

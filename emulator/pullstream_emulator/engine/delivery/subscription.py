@@ -1,0 +1,467 @@
+"""One subscription: delivers its messages, and settles or redelivers them.
+
+A message moves  waiting -> leased -> finished  by an acknowledgement. It moves back to waiting by a
+nack, by the end of its lease, or because its consumer left. docs/engine.md has the details.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from pullstream_emulator.engine.due_queue import Now, Timed
+from pullstream_emulator.engine.log import Log
+from pullstream_emulator.engine.observer import Observer, ReturnReason
+from pullstream_emulator.engine.record import Record
+from pullstream_protocol import names
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+
+from .ack_ids import INVALID
+from .acked_ids import AckedIds
+from .backlog import Backlog
+from .consumers import Consumers
+from .delivery_state import Consumer, Delivery, KeyQueue
+from .leases import Leases
+from .policy import SubscriptionPolicy
+from .unacked import Retention, Unacked
+
+# Most messages in one response, the same as in the real service.
+MAX_PER_RESPONSE = 1000
+
+# The beginning of the attributes of a message in a dead-letter topic.
+_DEAD_LETTER = "CloudPubSubDeadLetterSource"
+
+
+class Subscription:
+    """Backlog and leases of one subscription. Not thread-safe: it belongs to the engine's owner.
+
+    Guarantees:
+    - A message has at most one lease at a time.
+    - A message leaves only by an acknowledgement of its newest lease, by its age, by a seek, or
+      to the dead-letter topic.
+    - Messages of one ordering key are never delivered out of order (see KeyQueue).
+    - A waiting consumer with room is woken when a message becomes ready.
+
+    Args:
+        config: its settings.
+        log: the log of its topic.
+        numbers: the numbers of ack IDs, see AckIds.
+        now: the present time.
+        announce: called with the subscription and a due time on the monotonic clock after a call
+            that adds timed work. After new settings and after a seek, the caller asks `next_due`.
+        topic_exists: returns whether there is a topic of this name.
+        observer: is informed of every change of a message.
+
+    Attributes:
+        name: its full name.
+        config: its settings.
+        log: the log of its topic.
+        since: the topic's newest sequence number when the subscription was created.
+        leases: its leases.
+        messages: all messages that are not finished.
+        acked_ids: the recently acknowledged IDs, for exactly-once delivery.
+        consumers: the consumers that have joined.
+    """
+
+    def __init__(
+        self,
+        config: pubsub.Subscription,
+        log: Log,
+        numbers: Iterator[int],
+        now: Now,
+        *,
+        announce: Callable[[Timed, float], None],
+        topic_exists: Callable[[str], bool],
+        observer: Observer | None = None,
+    ) -> None:
+        self.name = config.name
+        self.log = log
+        self.since = log.head_seq
+        self._backlog = Backlog()
+        self.leases = Leases(config.name, numbers)
+        self.messages = Unacked(config.name, self._backlog, self.leases, log, observer)
+        self.acked_ids = AckedIds(config.name, observer)
+        # Messages that failed too often and wait for `forward_dead_letters`.
+        self._dead: list[Delivery] = []
+        self._announce = announce
+        self._topic_exists = topic_exists
+        self._observer = observer
+        self.consumers = Consumers()
+        self._retention = Retention()
+        self._last_active = now.monotonic
+        self.configure(config)
+
+    def configure(self, config: pubsub.Subscription) -> None:
+        """Apply new settings. They also apply to existing messages."""
+        self.config = config
+        self.terms = SubscriptionPolicy.of(config)
+        self.log.keep_for(self.name, self.terms.retention if self.terms.retains_acked else None)
+        if self.terms.retains_acked:
+            self.log.remember(delivery.record for delivery in self.messages)
+
+    # ---- messages in ---------------------------------------------------------------------------
+
+    def offer(
+        self, records: Sequence[Record], messages: Iterable[pubsub.PubsubMessage], now: Now
+    ) -> Sequence[int]:
+        """Add new records. Return the numbers of the records that the filter rejects.
+
+        Args:
+            records: the records.
+            messages: the same messages, decoded.
+            now: the present time.
+        """
+        rejected: Sequence[int] = ()
+        if self.terms.accepts is not None:
+            verdicts = [self.terms.accepts(message.attributes) for message in messages]
+            pairs = list(zip(records, verdicts, strict=True))
+            rejected = [record.seq for record, passes in pairs if not passes]
+            records = [record for record, passes in pairs if passes]
+            if not records:
+                return rejected
+        for record in records:
+            record.holders += 1
+        self._backlog.add_new(records, ordered=self.terms.ordered)
+        self._add_publish_time(records[0].publish_ms, now)
+        self._wake_next()
+        return rejected
+
+    def restore(self, deliveries: Sequence[Delivery]) -> None:
+        """Restore the messages that were unfinished in an earlier run."""
+        for delivery in deliveries:
+            delivery.record.holders += 1
+            self._retention.add_publish_time(delivery.record.publish_ms)
+        self._backlog.fill(deliveries)
+
+    def _add_publish_time(self, publish_ms: int, now: Now) -> None:
+        """Note the publish time of an unfinished message, for its retention."""
+        if self._retention.add_publish_time(publish_ms):
+            self._announce_due(self._retention.next_due(self.terms.retention, now))
+
+    # ---- messages out --------------------------------------------------------------------------
+
+    def take(
+        self, consumer: Consumer, now: float, limit: int = MAX_PER_RESPONSE
+    ) -> list[tuple[str, Delivery]]:
+        """Lease messages to `consumer`, and return pairs of ack ID and delivery.
+
+        If several consumers wait, each gets an equal share of the messages.
+
+        Args:
+            consumer: the consumer.
+            now: the present time, on the monotonic clock.
+            limit: most messages.
+
+        Returns:
+            An empty list if there is no message for the consumer, or if it has no room. The
+            consumer is woken later.
+        """
+        consumer.asleep = False
+        share = self.consumers.share_of(self._backlog.shared, consumer)
+        deliveries = self._backlog.take_next(consumer, limit, share)
+        if not deliveries:
+            # Wake other consumers but not this one. It may have been the only one that was woken,
+            # for messages that only others may take or that are gone.
+            self._wake_next()
+            self.consumers.mark_waiting(consumer)
+            return []
+        taken = self.leases.grant(deliveries, consumer, now)
+        self._announce(self, now + consumer.ack_deadline)
+        self.consumers.mark_served(consumer)
+        if self._observer is not None:
+            self._observer.delivered(self.name, deliveries)
+        self._wake_next()
+        return taken
+
+    # ---- outcomes ------------------------------------------------------------------------------
+
+    def check_ack_ids(self, ack_ids: Iterable[str]) -> None:
+        """Raise InvalidArgument if an ack ID cannot be from this subscription."""
+        self.leases.check_ack_ids(ack_ids)
+
+    def refusals(self, ack_ids: Iterable[str], *, acknowledging: bool) -> dict[str, str]:
+        """Return the failure codes of the ack IDs that cannot be acknowledged, or extended, now."""
+        in_order = acknowledging and self.terms.exactly_once
+        refused = self.leases.refusals(ack_ids, in_order=in_order)
+        if refused and in_order:
+            # The client repeats an acknowledgement, because it lost the answer to the first one.
+            for ack_id in [ack_id for ack_id in refused if ack_id in self.acked_ids]:
+                del refused[ack_id]
+        return refused
+
+    def acknowledge(self, ack_ids: Sequence[str], moment: Now) -> dict[str, str]:
+        """Acknowledge leased messages. Return the refused ack IDs with their failure codes.
+
+        With exactly-once delivery, an ID that was acknowledged within the last ten minutes is not
+        refused.
+
+        Raises:
+            InvalidArgument: An ID does not belong to this subscription. Nothing is acknowledged.
+        """
+        leases, exactly_once = self.leases, self.terms.exactly_once
+        now = moment.monotonic
+        leases.check_ack_ids(ack_ids)
+        refused = self.refusals(ack_ids, acknowledging=True) if exactly_once else {}
+        acked: list[Delivery] = []
+        finished: list[Delivery] = []
+        # An ID that occurs twice in one request is not stale the second time.
+        for ack_id in dict.fromkeys(ack_ids):
+            if ack_id in refused:
+                continue
+            delivery = leases.pop(ack_id)
+            if delivery is None and exactly_once:
+                # A repeated acknowledgement, see `refusals`.
+                continue
+            if delivery is None:
+                # The late acknowledgement avoids a duplicate. Messages with a key are never found
+                # here.
+                delivery = leases.pop_returned(ack_id)
+                if delivery is None:
+                    refused[ack_id] = INVALID
+                    continue
+                delivery.acked = True
+            acked.append(delivery)
+            holder, lane = leases.release_holder(delivery), delivery.lane
+            if lane is None:
+                finished.append(delivery)
+            else:
+                finished += lane.end_acknowledged(delivery)
+                self._backlog.requeue_key(lane, holder, failed=False, now=now)
+        if acked and exactly_once:
+            self.acked_ids.add_acked([delivery.ack_id for delivery in acked], moment)
+            self._announce_due(self.acked_ids.next_due())
+        if acked and self._observer is not None:
+            self._observer.acknowledged(self.name, acked)
+        self.messages.finish(finished)
+        self._wake_next()
+        return refused
+
+    def modify_ack_deadline(
+        self, ack_ids: Sequence[str], seconds: int, now: Now, *, unseen: bool = False
+    ) -> dict[str, str]:
+        """Set the ack deadline of leases. A deadline of 0 returns the messages (a nack).
+
+        Args:
+            ack_ids: the ack IDs of the leases.
+            seconds: the new ack deadline, from now.
+            now: the present time.
+            unseen: whether no callback has seen the messages. With 0 seconds, such a return counts
+                no delivery attempt.
+
+        Returns:
+            The ack IDs that are no longer valid, with their failure codes.
+
+        Raises:
+            InvalidArgument: An ID does not belong to this subscription. Nothing is changed.
+        """
+        self.leases.check_ack_ids(ack_ids)
+        refused = self.refusals(ack_ids, acknowledging=False)
+        live = [ack_id for ack_id in dict.fromkeys(ack_ids) if ack_id not in refused]
+        if seconds == 0:
+            self._end(live, ReturnReason.GIVEN_BACK if unseen else ReturnReason.NACK, now)
+        elif live:
+            extended = [(i, delivery) for i in live if (delivery := self.leases.get(i))]
+            self.leases.set_all(extended, seconds, now.monotonic)
+            self._announce(self, now.monotonic + seconds)
+            if self._observer is not None:
+                self._observer.extended(self.name, [d for _, d in extended], seconds)
+        self._wake_next()
+        return refused
+
+    def expire(self, ack_ids: Iterable[str] | None, now: Now) -> int:
+        """End leases before their deadline; None means all leases. Return their number."""
+        known = [delivery.ack_id for delivery in self.leases.values()]
+        asked = known if ack_ids is None else [i for i in set(ack_ids) if i in self.leases]
+        self._end(asked, ReturnReason.EXPIRED, now)
+        self._wake_next()
+        return len(asked)
+
+    def _end(self, ack_ids: Iterable[str], why: ReturnReason, now: Now) -> None:
+        popped = [self.leases.pop(ack_id) for ack_id in ack_ids]
+        self._give_back([delivery for delivery in popped if delivery is not None], why, now)
+
+    def _give_back(self, deliveries: Sequence[Delivery], why: ReturnReason, now: Now) -> None:
+        """Return messages whose leases have ended without an acknowledgement.
+
+        Of each ordering key, only the earliest of these messages counts as failed. Every later
+        message of the key returns with it and gains no delivery attempt.
+        """
+        if not deliveries:
+            return
+        for delivery in deliveries:
+            self.leases.release_holder(delivery)
+        failed = _earliest_of_each_key(deliveries)
+        later: list[Delivery] = []
+        finished: list[Delivery] = []
+        restarted: list[tuple[KeyQueue, Consumer | None]] = []
+        for delivery in failed:
+            lane, due, is_dead = delivery.lane, now.monotonic, False
+            if why is not ReturnReason.GIVEN_BACK:
+                delivery.attempts += 1
+                due += self.terms.retry.delay(delivery.attempts)
+                is_dead = self._is_dead(delivery)
+            if is_dead:
+                self._dead.append(delivery)
+            if lane is not None:
+                restarted.append((lane, lane.holder))
+                if is_dead:
+                    behind, final = lane.drop_failed(delivery, keep_holder=why is ReturnReason.NACK)
+                    finished += final
+                else:
+                    behind = lane.restart(delivery, due, keep_holder=why is ReturnReason.NACK)
+                later += behind
+                finished += self._drop_too_old(lane, now)
+            elif not is_dead:
+                if self._retention.is_too_old(delivery.record):
+                    finished.append(delivery)
+                else:
+                    self.leases.mark_returned(delivery)
+                    self._backlog.requeue(delivery, due, now.monotonic)
+        self.leases.end_leases(later)
+        for lane, holder in restarted:
+            self._backlog.requeue_key(lane, holder, failed=True, now=now.monotonic)
+        self._announce_due(self._backlog.next_due())
+        if self._observer is not None:
+            self._observer.returned(self.name, failed, why)
+            if later:
+                self._observer.returned(self.name, later, ReturnReason.GIVEN_BACK)
+        self.messages.finish(finished)
+
+    def _drop_too_old(self, lane: KeyQueue, now: Now) -> list[Delivery]:
+        """Remove from a key the messages that became too old while they were leased."""
+        dropped: list[Delivery] = []
+        while lane.waiting and self._retention.is_too_old(lane.waiting[0].record):
+            dropped.append(lane.waiting.popleft())
+        if lane.waiting:
+            self._add_publish_time(lane.waiting[0].record.publish_ms, now)
+        return dropped
+
+    def _is_dead(self, delivery: Delivery) -> bool:
+        most, topic = self.terms.max_attempts, self.terms.dead_letter_topic
+        return 0 < most <= delivery.attempts and self._topic_exists(topic)
+
+    def forward_dead_letters(
+        self, publish: Callable[[str, list[pubsub.PubsubMessage]], None]
+    ) -> None:
+        """Publish the messages that failed too often, and finish them.
+
+        Args:
+            publish: called with the name of the dead-letter topic and the messages, which have
+                attributes that name their source.
+        """
+        dead, self._dead = self._dead, []
+        if dead:
+            publish(self.terms.dead_letter_topic, [_dead_letter(d, self.name) for d in dead])
+            self.messages.finish(dead)
+
+    def restart(
+        self, deliveries: Iterable[Delivery], *, back: Sequence[Record], done: Sequence[Delivery]
+    ) -> None:
+        """Continue after a seek, which has taken all messages.
+
+        Args:
+            deliveries: the messages that are unfinished now.
+            back: the records among them that were finished before.
+            done: the messages that the seek has finished.
+        """
+        self._backlog.fill(deliveries)
+        self.consumers.forget_keys()
+        if back:
+            self._retention.add_publish_time(min(record.publish_ms for record in back))
+            if self._observer is not None:
+                self._observer.unfinished(self.name, [record.seq for record in back])
+        self.messages.finish(done)
+        self._wake_next()
+
+    def drop_all(self, *, report: bool) -> None:
+        """Remove every message and every lease. With `report`, inform the observer."""
+        self.messages.discard_all(report=report)
+        self.consumers.forget_keys()
+        self.log.keep_for(self.name, None)
+        self.acked_ids.clear()
+
+    # ---- time ----------------------------------------------------------------------------------
+
+    def touch(self, now: Now) -> None:
+        """Record that the subscription is in use, which postpones its expiry."""
+        self._last_active = now.monotonic
+
+    def is_expired(self, now: Now) -> bool:
+        due = self._expires_at()
+        return not self.consumers and due is not None and due <= now.monotonic
+
+    def _expires_at(self) -> float | None:
+        return None if self.terms.ttl is None else self._last_active + self.terms.ttl
+
+    def _announce_due(self, due: float | None) -> None:
+        if due is not None:
+            self._announce(self, due)
+
+    def next_due(self, now: Now) -> float | None:
+        moments = (
+            self.leases.next_due(),
+            self._backlog.next_due(),
+            self._retention.next_due(self.terms.retention, now),
+            self._expires_at(),
+            self.acked_ids.next_due(),
+        )
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def advance(self, now: Now) -> None:
+        """End the leases and waits that are due, and drop the messages that are too old."""
+        ended = [delivery for _, delivery in self.leases.pop_due(now.monotonic)]
+        self._give_back(ended, ReturnReason.EXPIRED, now)
+        self._backlog.advance(now.monotonic)
+        self.acked_ids.drop_expired(now.monotonic)
+        cutoff_ms = self._retention.cutoff_ms(self.terms.retention, now)
+        if cutoff_ms is not None:
+            self._retention.mark_swept(cutoff_ms, self.messages.drop_older(cutoff_ms), now)
+        if self.consumers:
+            self.touch(now)
+        self._wake_next()
+
+    # ---- consumers -----------------------------------------------------------------------------
+
+    def leave(self, consumer: Consumer, now: Now, *, give_back: bool = True) -> None:
+        """Remove a consumer.
+
+        Args:
+            consumer: the consumer.
+            now: the present time.
+            give_back: whether other consumers get its messages immediately, without a counted
+                attempt. False: its leases continue until their deadlines.
+        """
+        self.consumers.remove_consumer(consumer)
+        if give_back and consumer.outstanding_messages:
+            held = [delivery.ack_id for delivery in self.leases.held_by(consumer)]
+            self._end(held, ReturnReason.GIVEN_BACK, now)
+        self._backlog.release_reserved(consumer)
+        self.touch(now)
+        self._wake_next()
+
+    def _wake_next(self) -> None:
+        self.consumers.wake_next(self._backlog.shared, keyed=bool(self._backlog.lanes))
+
+
+def _earliest_of_each_key(deliveries: Sequence[Delivery]) -> list[Delivery]:
+    """Return the messages without an ordering key, and the earliest message of each key."""
+    earliest: dict[KeyQueue | Delivery, Delivery] = {}
+    for delivery in deliveries:
+        first = earliest.setdefault(delivery.lane or delivery, delivery)
+        if delivery.record.seq < first.record.seq and delivery.lane is not None:
+            earliest[delivery.lane] = delivery
+    return list(earliest.values())
+
+
+def _dead_letter(delivery: Delivery, subscription: str) -> pubsub.PubsubMessage:
+    """Return the message for the dead-letter topic, with attributes that name its source."""
+    message = delivery.record.message()
+    message.attributes[f"{_DEAD_LETTER}DeliveryCount"] = str(delivery.attempts)
+    message.attributes[f"{_DEAD_LETTER}Subscription"] = names.short_id(subscription)
+    message.attributes[f"{_DEAD_LETTER}SubscriptionProject"] = names.project_of(subscription)
+    published = datetime.datetime.fromtimestamp(
+        delivery.record.publish_ms / 1000, tz=datetime.timezone.utc
+    )
+    text = published.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    message.attributes[f"{_DEAD_LETTER}TopicPublishTime"] = text
+    return message

@@ -1,0 +1,132 @@
+"""Due queues: items by the time at which they have work to do."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+T = TypeVar("T")
+
+# Up to this many forgotten entries are left in the heap.
+_FEW = 64
+
+
+class Now(NamedTuple):
+    """The present time on both clocks.
+
+    Attributes:
+        wall: seconds since the epoch, for times that users see and set.
+        monotonic: seconds on a clock that never goes back, for deadlines and durations.
+    """
+
+    wall: float
+    monotonic: float
+
+    def due(self, wall: float) -> float:
+        """Convert a time on the wall clock to the monotonic clock."""
+        return self.monotonic + (wall - self.wall)
+
+
+class DueQueue(Generic[T]):
+    """Items by due time, each with one due time. Any item can be removed. Not thread-safe.
+
+    Times are seconds on one monotonic clock. `len` counts forgotten entries until they are removed.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        # A heap of due times, of numbers that order equal times, and of owners. An entry whose
+        # list is empty was replaced or forgotten.
+        self._entries: list[tuple[float, int, list[T]]] = []
+        self._current: dict[T, tuple[float, int, list[T]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def next_due(self) -> float | None:
+        """Return the earliest due time. It may be too early, but never too late."""
+        return self._entries[0][0] if self._entries else None
+
+    def due_of(self, item: T) -> float | None:
+        current = self._current.get(item)
+        return None if current is None else current[0]
+
+    def schedule(self, item: T, due: float) -> None:
+        """Set the due time of an item. It replaces the time that was set before."""
+        self.forget(item)
+        entry = self._current[item] = (due, next(self._numbers), [item])
+        heapq.heappush(self._entries, entry)
+
+    def forget(self, item: T) -> None:
+        """Remove an item, if it is in the queue."""
+        entry = self._current.pop(item, None)
+        if entry is not None:
+            entry[2].clear()
+            if len(self._entries) > 2 * len(self._current) + _FEW:
+                # Forgotten entries with distant due times would stay in the heap until then.
+                self._entries = list(self._current.values())
+                heapq.heapify(self._entries)
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self._current.clear()
+
+    def items(self) -> list[T]:
+        """Return every item, in no particular order."""
+        return list(self._current)
+
+    def pop_due(self, now: float) -> Iterator[T]:
+        """Remove and yield each item that is due, earliest first.
+
+        This includes items that the caller schedules meanwhile, if they are due.
+        """
+        while self._entries and self._entries[0][0] <= now:
+            _, _, owner = heapq.heappop(self._entries)
+            if owner:
+                del self._current[owner[0]]
+                yield owner[0]
+
+
+class Timed(Protocol):
+    """An object with timed work."""
+
+    def next_due(self, now: Now) -> float | None:
+        """Return the monotonic time of the next work. It may be too early, but never too late."""
+
+
+class TimedTask(Timed):
+    """Timed work of code that is built on the engine."""
+
+    def advance(self, now: Now) -> None:
+        """Do the work that is due."""
+        raise NotImplementedError
+
+
+class Timetable(DueQueue[Timed]):
+    """The objects of an engine that have timed work.
+
+    The caller of `pop_due` must watch each item again after its work.
+
+    Args:
+        on_due: called with the due time of a new entry that is the earliest.
+    """
+
+    def __init__(self, on_due: Callable[[float], None]) -> None:
+        super().__init__()
+        self._on_due = on_due
+
+    def watch(self, item: Timed, now: Now) -> None:
+        """Enter the item's next due time, unless an earlier time is entered."""
+        due = item.next_due(now)
+        if due is not None:
+            self.announce(item, due)
+
+    def announce(self, item: Timed, due: float) -> None:
+        """Enter a due time of an item, unless an earlier time is entered."""
+        current = self._current.get(item)
+        if current is None or due < current[0]:
+            self.schedule(item, due)
+            if self._entries[0][0] == due:
+                self._on_due(due)

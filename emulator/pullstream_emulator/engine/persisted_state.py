@@ -1,0 +1,150 @@
+"""Persisted state of an engine, as plain values.
+
+Storage records it through an Observer. `Engine.restore` restores it.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+
+# Head of a snapshot's value: `since`, length of its settings, length of its subscription's name.
+_HEAD = struct.Struct("<QQQ")
+
+
+@dataclass
+class SavedTopic:
+    """One life of a topic: the messages published between its creation and its deletion.
+
+    A topic that is created again with the same name is a different SavedTopic.
+
+    Attributes:
+        head_seq: the highest sequence number ever used, even if that message is no longer kept.
+        records: sequence number and encoded message of every kept message, in ascending order.
+        value: the last value of `Observer.saved`; empty if the topic was deleted. A deleted topic
+            is kept for its subscriptions and snapshots only.
+    """
+
+    head_seq: int
+    records: Iterable[tuple[int, bytes]] = ()
+    value: bytes = b""
+
+
+@dataclass
+class SavedSubscription:
+    """A subscription and its unfinished messages.
+
+    Attributes:
+        value: the last value of `Observer.saved`, a serialized pubsub.Subscription.
+        topic: the topic that it was created on, even if its settings name no topic any more.
+        since: `head_seq` of that topic at the first call of `Observer.saved` for the subscription.
+        unfinished: sequence number and failed attempts (see `Observer.returned`) of each message
+            after `since` that is not finished. The last call for a message decides:
+            `Observer.finished` or `Observer.unfinished`.
+    """
+
+    value: bytes
+    topic: SavedTopic
+    since: int = 0
+    unfinished: Iterable[tuple[int, int]] = ()
+
+
+@dataclass
+class SavedSnapshot:
+    """A snapshot.
+
+    Attributes:
+        value: the last value of `Observer.saved`, see SnapshotValue.
+        topic: the topic of its subscription when it was created.
+    """
+
+    value: bytes
+    topic: SavedTopic
+
+
+@dataclass
+class SavedFeed:
+    """A feed: a topic that is read as a log. The engine itself does not use feeds.
+
+    Attributes:
+        value: the last value of `Observer.saved`.
+        note: the last value of `Observer.noted`.
+        topic: its topic.
+    """
+
+    value: bytes
+    note: bytes
+    topic: SavedTopic
+
+
+@dataclass
+class Saved:
+    """The whole persisted state of an engine.
+
+    Attributes:
+        topics: all topics.
+        subscriptions: all subscriptions.
+        snapshots: all snapshots.
+        generation: number of restarts. It ensures that no ack ID is used twice.
+        feeds: all feeds.
+    """
+
+    topics: Sequence[SavedTopic] = field(default_factory=list)
+    subscriptions: Sequence[SavedSubscription] = field(default_factory=list)
+    snapshots: Sequence[SavedSnapshot] = field(default_factory=list)
+    generation: int = 0
+    feeds: Sequence[SavedFeed] = field(default_factory=list)
+
+
+class SnapshotValue(NamedTuple):
+    """A whole snapshot. `Observer.saved` gets it encoded.
+
+    Attributes:
+        config: its settings.
+        subscription: the subscription from which it was created. The snapshot belongs to the topic
+            of that subscription, which may be deleted and then has no name.
+        since: `head_seq` of the topic at its creation. All later messages belong to the snapshot.
+        unacked: sequence numbers up to `since` that were not finished at its creation.
+    """
+
+    config: pubsub.Snapshot
+    subscription: str
+    since: int
+    unacked: Sequence[int]
+
+    def encode(self) -> bytes:
+        config, name = self.config.SerializeToString(), self.subscription.encode()
+        runs = array("Q", _runs(self.unacked)).tobytes()
+        return _HEAD.pack(self.since, len(config), len(name)) + config + name + runs
+
+    @staticmethod
+    def decode(value: bytes) -> SnapshotValue:
+        since, config_size, name_size = _HEAD.unpack_from(value)
+        name_at = _HEAD.size + config_size
+        runs_at = name_at + name_size
+        config = pubsub.Snapshot.FromString(value[_HEAD.size : name_at])
+        subscription = value[name_at:runs_at].decode()
+        runs = array("Q")
+        runs.frombytes(value[runs_at:])
+        unacked = [
+            s for first, end in zip(runs[::2], runs[1::2], strict=True) for s in range(first, end)
+        ]
+        return SnapshotValue(config, subscription, since, unacked)
+
+
+def _runs(seqs: Iterable[int]) -> Iterable[int]:
+    """Yield first and end of each run of consecutive numbers. A backlog usually has few runs."""
+    first = end = 0
+    for seq in sorted(seqs):
+        if seq != end:
+            if end:
+                yield from (first, end)
+            first = seq
+        end = seq + 1
+    if end:
+        yield from (first, end)

@@ -1,0 +1,1 @@
+"""Topics, subscriptions and snapshots by name, and the requests that change them."""

@@ -1,0 +1,72 @@
+"""Limits of a Publish request (https://cloud.google.com/pubsub/quotas#resource_limits)."""
+
+from __future__ import annotations
+
+from pullstream_emulator.error_texts import too_large, too_small
+from pullstream_protocol.errors import InvalidArgument
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+
+MAX_MESSAGES = 1000
+MAX_REQUEST_BYTES = 10_000_000
+# The limit of the real service's front end, which has a different error text.
+MAX_PAYLOAD_BYTES = 10 * 1024 * 1024
+MAX_ATTRIBUTES = 100
+MAX_KEY_BYTES = 256
+MAX_VALUE_BYTES = 1024
+MAX_ORDERING_KEY_BYTES = 1024
+
+# Official publishers write these keys when tracing is enabled. All other keys that begin with
+# `goog` are refused.
+TRACE_KEYS = frozenset({"googclient_traceparent", "googclient_tracestate"})
+
+
+def check_publish(request: pubsub.PublishRequest) -> int:
+    """Check the limits of a request, before any message is published. Return its size in bytes."""
+    count = len(request.messages)
+    if count < 1:
+        raise too_small("message_count", count, 1)
+    if count > MAX_MESSAGES:
+        raise too_large("message_count", count, MAX_MESSAGES)
+    # Protobuf walks through the whole request to compute its size, so compute it only once.
+    size = request.ByteSize()
+    check_size(size)
+    for message in request.messages:
+        check_message(message)
+    return size
+
+
+def check_size(size: int) -> None:
+    """Raise InvalidArgument if a request of `size` bytes is too large."""
+    if size > MAX_PAYLOAD_BYTES:
+        raise InvalidArgument(f"Request payload size exceeds the limit: {MAX_PAYLOAD_BYTES} bytes.")
+    if size > MAX_REQUEST_BYTES:
+        raise too_large("request_size", size, MAX_REQUEST_BYTES)
+
+
+def check_message(message: pubsub.PubsubMessage) -> None:
+    """Raise InvalidArgument if a message breaks a limit."""
+    if message.attributes:
+        _check_attributes(message)
+    elif not message.data:
+        raise InvalidArgument(
+            "One or more messages in the publish request is empty. Each message must contain "
+            "either non-empty data, or at least one attribute."
+        )
+    key = message.ordering_key
+    if key and len(key.encode()) > MAX_ORDERING_KEY_BYTES:
+        raise too_large("ordering_key_size", len(key.encode()), MAX_ORDERING_KEY_BYTES)
+
+
+def _check_attributes(message: pubsub.PubsubMessage) -> None:
+    if len(message.attributes) > MAX_ATTRIBUTES:
+        raise too_large("attribute_count", len(message.attributes), MAX_ATTRIBUTES)
+    for key, value in message.attributes.items():
+        if not key or (key.startswith("goog") and key not in TRACE_KEYS):
+            raise InvalidArgument(
+                f"Invalid attribute key given (key={key}). An attribute key must not be empty and "
+                "must not begin with 'goog'."
+            )
+        if len(key.encode()) > MAX_KEY_BYTES:
+            raise too_large("attribute_key_size", len(key.encode()), MAX_KEY_BYTES)
+        if len(value.encode()) > MAX_VALUE_BYTES:
+            raise too_large("attribute_value_size", len(value.encode()), MAX_VALUE_BYTES)

@@ -1,0 +1,159 @@
+"""All resources of an engine by name, and the report of changes to the observer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from pullstream_emulator.engine.delivery.consumers import MAX_WAITING
+from pullstream_emulator.engine.delivery.subscription import Subscription
+from pullstream_emulator.engine.due_queue import Now, Timetable
+from pullstream_emulator.engine.log import Log, Usage
+from pullstream_emulator.engine.observer import Observer, Resource
+from pullstream_emulator.engine.settings import paging
+from pullstream_emulator.error_texts import limit_exceeded, missing
+from pullstream_protocol import names
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+
+from .snapshot import Snapshot
+from .topic import Topic
+
+R = TypeVar("R")
+
+# Most resources of a project (https://cloud.google.com/pubsub/quotas#resource_limits).
+MAX_RESOURCES = {"topics": 10_000, "subscriptions": 10_000, "snapshots": 5_000}
+
+
+class Registry:
+    """Topics, subscriptions and snapshots, their due times, and their common clock."""
+
+    def __init__(
+        self, clock: Callable[[], Now], observer: Observer | None, timetable: Timetable
+    ) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self.snapshots: dict[str, Snapshot] = {}
+        self.now = clock
+        self.observer = observer
+        self.timetable = timetable
+        self.usage = Usage()
+
+    # ---- look-ups ------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> Topic:
+        topic = self.topics.get(name)
+        if topic is None:
+            raise missing(names.validate("topics", name))
+        return topic
+
+    def subscription(self, name: str) -> Subscription:
+        subscription = self.subscriptions.get(name)
+        if subscription is None:
+            raise missing(names.validate("subscriptions", name))
+        return subscription
+
+    def snapshot(self, name: str) -> Snapshot:
+        snapshot = self.snapshots.get(name)
+        if snapshot is None:
+            raise missing(names.validate("snapshots", name))
+        return snapshot
+
+    # ---- changes -------------------------------------------------------------------------------
+
+    def new_log(self, topic: str) -> Log:
+        return Log(topic, self.usage, self.observer)
+
+    def trim(self, log: Log) -> None:
+        """Trim a log after a change of the settings that decide which records it keeps."""
+        now = self.now()
+        log.trim(now)
+        self.timetable.watch(log, now)
+
+    def configure(self, subscription: Subscription, config: pubsub.Subscription) -> None:
+        """Change the settings of a subscription."""
+        subscription.configure(config)
+        self.trim(subscription.log)
+        self.saved(subscription)
+        self.timetable.watch(subscription, self.now())
+
+    def check_room(self, collection: str, known: Mapping[str, object], name: str) -> None:
+        """Refuse a new resource if its project already has the highest allowed number.
+
+        Args:
+            collection: the kind of the resource, a key of MAX_RESOURCES.
+            known: all resources of this kind, by name.
+            name: the name of the new resource.
+
+        Raises:
+            ResourceExhausted: The project has no room for the resource.
+        """
+        check_room(collection, known, name, MAX_RESOURCES[collection])
+
+    def saved(self, resource: Topic | Subscription | Snapshot) -> None:
+        """Inform the observer that a resource was created or changed."""
+        if self.observer is None:
+            return
+        if isinstance(resource, Snapshot):
+            value = resource.encode()
+        else:
+            value = resource.config.SerializeToString()
+        self.observer.saved(_KIND[type(resource)], resource.config.name, value)
+
+    def removed(self, resource: Topic | Subscription | Snapshot) -> None:
+        if self.observer is None:
+            return
+        if isinstance(resource, Subscription) and resource.consumers.max_waiting != MAX_WAITING:
+            # Remove the limit first, so that no limit exists without its subscription.
+            self.observer.removed(Resource.PULLS, resource.name)
+        self.observer.removed(_KIND[type(resource)], resource.config.name)
+
+
+_KIND: Mapping[type, Resource] = {
+    Topic: Resource.TOPIC,
+    Subscription: Resource.SUBSCRIPTION,
+    Snapshot: Resource.SNAPSHOT,
+}
+
+
+def check_room(collection: str, known: Mapping[str, object], name: str, maximum: int) -> None:
+    """Refuse a new resource if its project already has `maximum` of its kind.
+
+    Args:
+        collection: the kind of the resource, for the error text.
+        known: all resources of this kind, by name.
+        name: the name of the new resource.
+        maximum: most resources of this kind in a project.
+
+    Raises:
+        ResourceExhausted: The project has no room for the resource.
+    """
+    if len(known) >= maximum:
+        prefix = f"projects/{names.project_of(name)}/"
+        count = sum(other.startswith(prefix) for other in known)
+        if count >= maximum:
+            raise limit_exceeded(f"{collection}-per-project", count, maximum)
+
+
+class ListRequest(Protocol):
+    """A request for a page of a project's resources."""
+
+    project: str
+    page_size: int
+    page_token: str
+
+
+def page_of_project(
+    collection: str, known: Mapping[str, R], request: ListRequest
+) -> tuple[list[R], str]:
+    """Return one page of a project's resources, and the token of the next page.
+
+    Args:
+        collection: the kind of the resources, as in their names.
+        known: all resources of this kind, by name.
+        request: names the project and the page.
+    """
+    prefix = f"{names.validate_project(request.project)}/{collection}/"
+    listed, token = paging.page(
+        (name for name in known if name.startswith(prefix)), request.page_size, request.page_token
+    )
+    return [known[name] for name in listed], token

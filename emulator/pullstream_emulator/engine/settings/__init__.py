@@ -1,0 +1,1 @@
+"""Settings of topics and subscriptions: validation, defaults, updates and filters."""

@@ -1,0 +1,181 @@
+"""One push subscription: sends its messages, and settles them by the endpoint's responses."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+
+from pullstream_emulator.engine import Consumer, Delivery, Engine
+from pullstream_emulator.engine.delivery.subscription import Subscription
+from pullstream_emulator.engine.settings.resource_settings import MAX_ACK_DEADLINE
+from pullstream_protocol.errors import RpcError
+
+from . import envelope
+from .sender import Sender
+from .slow_start import SlowStart
+from .timer import Alarm, Timer
+
+_log = logging.getLogger("pullstream.emulator")
+
+
+class Pusher:
+    """Delivers the messages of one subscription by HTTP, on the event loop of the engine.
+
+    A pusher has slots. Each slot is a consumer of the engine. It takes one message at a time, posts
+    it, and acknowledges or nacks it according to the response; without a response until the ack
+    deadline it nacks. The engine's rules therefore apply: the messages of one ordering key go to
+    the slot that holds the message before, so they are posted one after the other; failures count
+    towards dead letters; a retry policy delays the retries. There is one more slot than busy ones,
+    up to the window.
+
+    Args:
+        engine: The engine.
+        name: Name of the subscription.
+        sender: Posts the requests.
+        timer: Timer on the broker's clock.
+        wall: Returns the wall time, in seconds.
+        on_end: Called once, when the last slot has ended.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        name: str,
+        *,
+        sender: Sender,
+        timer: Timer,
+        wall: Callable[[], float],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._name = name
+        self._sender = sender
+        self._timer = timer
+        self._wall = wall
+        self._on_end = on_end
+        self._pace = SlowStart()
+        self._paused: Alarm | None = None
+        self._closing = False
+        self._slots: dict[asyncio.Task[None], asyncio.Event] = {}
+        self._busy = 0
+        self._open_slot()
+
+    def start_afresh(self) -> None:
+        """Forget the pace of the old endpoint, because the subscription has another one now."""
+        self._pace = SlowStart()
+        if self._paused is not None:
+            self._timer.cancel(self._paused)
+            self._resume()
+
+    def close(self) -> None:
+        """Begin no more requests; active ones may finish."""
+        self._closing = True
+        self._wake_all()
+
+    async def stop(self) -> None:
+        """Cancel active requests; their messages return to the subscription."""
+        self._closing = True
+        slots = list(self._slots)
+        for slot in slots:
+            slot.cancel()
+        await asyncio.gather(*slots, return_exceptions=True)
+
+    # ---- slots ---------------------------------------------------------------------------------
+
+    def _open_slot(self) -> None:
+        woken = asyncio.Event()
+        slot = asyncio.create_task(self._serve(woken))
+        self._slots[slot] = woken
+        slot.add_done_callback(self._slot_ended)
+
+    def _slot_ended(self, slot: asyncio.Task[None]) -> None:
+        if not slot.cancelled() and (error := slot.exception()) is not None:
+            _log.error("%s: push delivery failed", self._name, exc_info=error)
+        del self._slots[slot]
+        if not self._slots:
+            self._on_end()
+
+    async def _serve(self, woken: asyncio.Event) -> None:
+        # `_deliver` watches the ack deadline, so that a pause begins before a retry is possible.
+        consumer = Consumer(ack_deadline=MAX_ACK_DEADLINE, wake=woken.set, is_push=True)
+        try:
+            subscription = self._engine.join(self._name, consumer)
+        except RpcError:
+            # The subscription was deleted, or became a pull subscription.
+            return
+        try:
+            while consumer.closed is None and not self._closing:
+                woken.clear()
+                if self._busy >= self._pace.window:
+                    # Busy slots continue when they become free, so this slot is not needed.
+                    return
+                taken = []
+                if self._paused is None:
+                    taken = self._engine.take(subscription, consumer, 1)
+                if taken:
+                    await self._deliver(subscription, *taken[0])
+                else:
+                    await woken.wait()
+        finally:
+            self._engine.leave(subscription, consumer)
+
+    async def _deliver(self, subscription: Subscription, ack_id: str, delivery: Delivery) -> None:
+        request = envelope.request(
+            subscription.config, delivery.record.encoded, delivery.attempts + 1, self._wall()
+        )
+        posting = asyncio.create_task(self._sender.post(request))
+        settle = functools.partial(self._settle, ack_id, self._pace, self._pace.round)
+
+        def give_up() -> None:
+            if posting.cancel():
+                settle(was_taken=False)
+
+        alarm = self._timer.call_after(subscription.config.ack_deadline_seconds, give_up)
+        self._busy += 1
+        if self._busy == len(self._slots) < self._pace.window:
+            self._open_slot()
+        try:
+            await asyncio.wait((posting,))
+        except asyncio.CancelledError:
+            posting.cancel()
+            await asyncio.wait((posting,))
+            raise
+        finally:
+            self._busy -= 1
+            self._timer.cancel(alarm)
+        if not posting.cancelled():
+            settle(was_taken=self._was_taken(posting))
+
+    def _was_taken(self, posting: asyncio.Task[bool]) -> bool:
+        if (error := posting.exception()) is not None:
+            # An error of the broker. The message is redelivered, as after any failure.
+            _log.error("%s: a message could not be posted", self._name, exc_info=error)
+            return False
+        return posting.result()
+
+    def _settle(self, ack_id: str, pace: SlowStart, begun_in: int, *, was_taken: bool) -> None:
+        try:
+            if was_taken:
+                pace.succeeded(begun_in)
+                self._engine.acknowledge(self._name, [ack_id])
+                return
+            pause = pace.failed(begun_in)
+            # With a retry policy, each message has its delay, so no pause is needed.
+            retry_policy = self._engine.get_subscription(self._name).HasField("retry_policy")
+            if pause and pace is self._pace and not retry_policy:
+                self._paused = self._timer.call_after(pause, self._resume)
+            self._engine.modify_ack_deadline(self._name, [ack_id], 0)
+        except RpcError:
+            _log.debug("%s: deleted while a message was posted", self._name)
+
+    # ---- pauses --------------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        self._paused = None
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        for woken in self._slots.values():
+            woken.set()

@@ -1,0 +1,181 @@
+"""The HTTP application: the API under /v1, and the extra paths of Google's emulator."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from aiohttp import web
+from google.protobuf.message import Message
+
+from pullstream_emulator.access import ALL_PROJECTS, Access
+from pullstream_emulator.access.request_projects import projects_of
+from pullstream_emulator.admin import Admin, Controls
+from pullstream_emulator.admin.routes import admin_routes
+from pullstream_emulator.broker import Broker
+from pullstream_emulator.engine.resources.publish_limits import MAX_PAYLOAD_BYTES
+from pullstream_emulator.faults import Faults
+from pullstream_emulator.offload import LOOP_BUDGET, ProcessPool, json_cost
+from pullstream_emulator.services.disk_barrier import change
+from pullstream_emulator.services.handlers import method_handlers
+from pullstream_protocol.errors import NotFound, RpcError, Unimplemented
+
+from . import http_request
+from .foreign_pages import ForeignPages, is_preflight
+from .http_call import HttpCall, error_response
+from .request_binding import read
+from .routes import Route, find
+from .rpc_bridge import CallerGone, RpcBridge
+from .v0 import errors
+from .v0.api import V0Api
+from .v0.watches import Watches
+
+_log = logging.getLogger("pullstream.emulator")
+
+
+def application(
+    broker: Broker,
+    faults: Faults,
+    access: Access | None,
+    shutdown: Callable[[], None] | None,
+    pages: ForeignPages,
+) -> web.Application:
+    """Return the application of a broker, with these faults acting on its calls."""
+    handlers = method_handlers(*broker.services, faults=faults, storage=broker.storage)
+    controls = Controls(broker.engine, broker.clock, faults, broker.history)
+    storage = broker.storage
+    routes = admin_routes(Admin(controls), storage)
+    calls = RpcBridge(handlers)
+    processes = broker.processes
+    watches = Watches(broker.feeds, calls, processes)
+    v0 = V0Api(calls, watches, access, broker.clock, processes)
+
+    async def reset() -> None:
+        if storage is not None:
+            storage.check_disk()
+        await change(storage, broker.reset)
+
+    api = RestApi(
+        calls,
+        v0,
+        processes,
+        reset=reset,
+        shutdown=shutdown,
+        access=access,
+        pages=pages,
+        routes=routes,
+    )
+    return api.application()
+
+
+class RestApi:
+    """Serves HTTP requests with the same handlers that serve gRPC calls.
+
+    Args:
+        calls: Runs RPCs.
+        v0: Handles requests under /v0 that no other route handles.
+        processes: Convert large requests and responses.
+        reset: Resets the broker.
+        shutdown: Stops the broker; None if clients must not do this.
+        access: Checks tokens and projects; None allows everything to everybody.
+        pages: Refuses the requests of foreign web pages.
+        routes: Further routes, for callers that may use the whole broker.
+    """
+
+    def __init__(
+        self,
+        calls: RpcBridge,
+        v0: V0Api,
+        processes: ProcessPool,
+        *,
+        reset: Callable[[], Awaitable[None]],
+        shutdown: Callable[[], None] | None = None,
+        access: Access | None = None,
+        pages: ForeignPages | None = None,
+        routes: Iterable[web.AbstractRouteDef] = (),
+    ) -> None:
+        self._calls = calls
+        self._v0 = v0
+        self._processes = processes
+        self._reset = reset
+        self._shutdown = shutdown
+        self._access = access
+        self._pages = pages or ForeignPages()
+        self._routes = tuple(routes)
+        # These handlers need no token, or check the token's projects themselves.
+        self._checking = (self._ok, self._answer, v0.answer)
+
+    def application(self) -> web.Application:
+        """Return the aiohttp application; it refuses bodies above MAX_PAYLOAD_BYTES."""
+        app = web.Application(client_max_size=MAX_PAYLOAD_BYTES, middlewares=[self._guard])
+        app.on_response_prepare.append(self._permit)
+        app.router.add_get("/", self._ok)
+        app.router.add_get("/healthz", self._ok)
+        app.router.add_post("/reset", self._answer_reset)
+        app.router.add_post("/shutdown", self._answer_shutdown)
+        app.router.add_routes(self._routes)
+        # `s`: the path may contain a line break, which must match like other characters.
+        app.router.add_route("*", "/v0{path:(?s:(/.*)?)}", self._v0.answer)
+        app.router.add_route("*", "/{path:(?s:.*)}", self._answer)
+        return app
+
+    @web.middleware
+    async def _guard(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """Refuse callers that may not use the whole broker; give errors their API's form."""
+        try:
+            await self._pages.check(request, tells_nothing=handler == self._ok)
+            if is_preflight(request) and self._pages.permissions(request):
+                return web.Response(status=204)
+            if self._access is not None and handler not in self._checking:
+                self._access.check(http_request.authorization(request), ALL_PROJECTS)
+            return await handler(request)
+        except RpcError as error:
+            is_v0 = handler == self._v0.answer
+            return errors.response(error) if is_v0 else error_response(error)
+
+    async def _permit(self, request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(self._pages.permissions(request))
+
+    # ---- the API -------------------------------------------------------------------------------
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        principal = self._access and self._access.authenticate(http_request.authorization(request))
+        found = find(request.method, request.raw_path.partition("?")[0])
+        if found is None:
+            raise NotFound("Method not found.")
+        route, name = found
+        message = await self._read(route, name, request)
+        if principal is not None:
+            principal.check(*projects_of(message))
+        call = HttpCall(request, route.rpc, self._processes)
+        try:
+            await self._calls.carry_out(route.method, message, call)
+        except CallerGone:
+            _log.debug("%s: the client has disconnected", route.method)
+        return call.response or web.Response()
+
+    async def _read(self, route: Route, name: str, request: web.Request) -> Message:
+        query, body = list(request.query.items()), await http_request.body(request)
+        if json_cost(body) <= LOOP_BUDGET:
+            return read(route, name, query, body)
+        return await self._processes.run(len(body), read, route, name, query, body)
+
+    # ---- the broker as a whole -----------------------------------------------------------------
+
+    async def _ok(self, request: web.Request) -> web.Response:
+        """Say that the broker is up. Needs no token, because it reveals nothing else."""
+        return web.Response(text="Ok\n")
+
+    async def _answer_reset(self, request: web.Request) -> web.Response:
+        await self._reset()
+        return web.Response(text="Resetting...\n")
+
+    async def _answer_shutdown(self, request: web.Request) -> web.Response:
+        if self._shutdown is None:
+            raise Unimplemented("This broker is part of another program, and ends with it.")
+        self._shutdown()
+        return web.Response(text="Shutting down...\n")

@@ -1,0 +1,138 @@
+"""The part of the HTTP application under /v0."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import unquote
+
+from aiohttp import web
+from google.protobuf.message import Message
+
+from pullstream_emulator.access import Access
+from pullstream_emulator.access.current_principal import called_by
+from pullstream_emulator.offload import ProcessPool
+from pullstream_emulator.rest import http_request
+from pullstream_emulator.rest.rpc_bridge import CallContext, RpcBridge
+from pullstream_protocol import names
+from pullstream_protocol.clock import Clock
+from pullstream_protocol.errors import InvalidArgument, NotFound
+
+from . import errors
+from .endpoints import ENDPOINTS, NAME, Endpoint, endpoint
+from .fields import Fields, text
+from .json_text import to_object
+from .request import V0Request
+from .short_names import DEFAULT_PROJECT
+from .watches import Watches
+
+# Every request may have these. The last two may carry the token: see http_request.authorization.
+_PARAMETERS = ("project", "access_token", "oauth_token")
+
+
+class V0Api:
+    """Handles requests under /v0, on the event loop that owns the broker's engine.
+
+    Args:
+        calls: Runs RPCs.
+        watches: The sessions and streams of watches.
+        access: Checks tokens and projects; None allows everything to everybody.
+        clock: Measures `performance`.
+        processes: Convert large requests and responses.
+    """
+
+    def __init__(
+        self,
+        calls: RpcBridge,
+        watches: Watches,
+        access: Access | None,
+        clock: Clock,
+        processes: ProcessPool,
+    ) -> None:
+        self._calls = calls
+        self._processes = processes
+        self._access = access
+        self._clock = clock
+        self._endpoints = (
+            *ENDPOINTS,
+            endpoint("POST", "watch", watches.create),
+            endpoint("GET", f"watch/{NAME}", watches.open, is_in_project=False),
+            endpoint("DELETE", f"watch/{NAME}", watches.delete, is_in_project=False),
+        )
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Handle a request; raise RpcError if it is refused. errors.response converts the error."""
+        started = self._clock.monotonic()
+        authorization = http_request.authorization(request)
+        principal = None if self._access is None else self._access.authenticate(authorization)
+        called_by(principal)
+        found, name = self._find(request)
+        _check_query(request, found)
+        project = request.query.get("project", DEFAULT_PROJECT)
+        names.validate_project(names.project_path(project))
+        if principal is not None and found.is_in_project:
+            principal.check(project)
+        body = await http_request.body(request)
+        asked = V0Request(request, name, project, body, self._call, self._processes)
+        if not found.takes_body:
+            Fields(asked.content(), ())
+        answered = await found.answer(asked)
+        if isinstance(answered, web.StreamResponse):
+            return answered
+        spent = (self._clock.monotonic() - started) * 1000
+        answered["performance"] = {"server_total_ms": round(spent, 2)}
+        status = 201 if answered.get("created") else 200
+        return web.Response(status=status, text=to_object(answered) + "\n", headers=errors.JSON)
+
+    def _find(self, request: web.Request) -> tuple[Endpoint, str]:
+        """Return the endpoint for the request, and the name in its path."""
+        path = request.raw_path.partition("?")[0]
+        verbs: list[str] = []
+        for each in self._endpoints:
+            match = each.path.fullmatch(path)
+            if match is not None and each.verb == request.method:
+                return each, _name(match)
+            if match is not None:
+                verbs.append(each.verb)
+        if not verbs:
+            raise NotFound("There is no endpoint of /v0 with this path.")
+        told = errors.body("method_not_allowed", f"This path takes {', '.join(verbs)}.")
+        raise web.HTTPMethodNotAllowed(request.method, verbs, text=told, headers=errors.JSON)
+
+    async def _call(self, method: str, request: Message) -> Any:
+        answer = _Answer()
+        await self._calls.carry_out(method, request, answer)
+        return answer.message
+
+
+class _Answer(CallContext):
+    """The context of an RPC; keeps its response."""
+
+    def __init__(self) -> None:
+        self.message: Any = None
+
+    async def write(self, message: Message) -> None:
+        self.message = message
+
+
+def _check_query(request: web.Request, endpoint: Endpoint) -> None:
+    _decoded(request.rel_url.raw_query_string, "The query")
+    known = (*endpoint.parameters, *_PARAMETERS)
+    for parameter, value in request.query.items():
+        if parameter not in known:
+            raise InvalidArgument(
+                f"There is no parameter {parameter[:100]!r}; there are {', '.join(known)}."
+            )
+        text(value, parameter)
+
+
+def _name(path: re.Match[str]) -> str:
+    return _decoded(path[1], "The name in the path") if path.re.groups else ""
+
+
+def _decoded(encoded: str, at: str) -> str:
+    """Decode percent-encoding; refuse invalid UTF-8, because different names would become equal."""
+    try:
+        return text(unquote(encoded, errors="strict"), at)
+    except UnicodeDecodeError as error:
+        raise InvalidArgument(f"{at} must be percent-encoded UTF-8: {error.reason}.") from error

@@ -1,0 +1,116 @@
+"""One parsed request to /v0."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+from google.protobuf.message import Message
+
+from pullstream_emulator.offload import ProcessPool
+from pullstream_protocol import names
+from pullstream_protocol.errors import InvalidArgument
+
+from .fields import quoted
+from .json_text import loads
+from .short_names import router_path, topic_path
+
+# Limit for requests other than an append. The longest filters for 256 topics take a third of it.
+# Parsing a text of this length takes 10 to 40 ms.
+MAX_BODY_BYTES = 512 * 1024
+
+# Most digits of a page size, so that it fits into its field. The broker's maximum is lower.
+_MAX_DIGITS = 9
+
+
+@dataclass(frozen=True)
+class V0Request:
+    """The request that an endpoint handles.
+
+    Attributes:
+        http: The HTTP request; its query has only parameters of the endpoint.
+        name: Name of the resource in the path; empty for a collection.
+        project: Id of the project. The caller's access to it has been checked.
+        body: The body.
+        call: Runs an RPC by its name; raises the error that it ends with.
+        processes: Convert large requests and responses.
+    """
+
+    http: web.Request
+    name: str
+    project: str
+    body: bytes
+    call: Callable[[str, Message], Awaitable[Any]]
+    processes: ProcessPool
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The query parameters; the endpoint knows all of them."""
+        return self.http.query
+
+    @property
+    def parent(self) -> str:
+        """Full name of the project, for lists."""
+        return names.project_path(self.project)
+
+    @property
+    def topic(self) -> str:
+        """Full name of the topic in the path; raises InvalidArgument for an invalid name."""
+        return self.topic_path(self.name)
+
+    @property
+    def router(self) -> str:
+        """Full name of the router in the path; raises InvalidArgument for an invalid name."""
+        return _checked("routers", router_path(self.project, self.name), self.name)
+
+    def topic_path(self, name: str) -> str:
+        """Return a topic's full name; raise InvalidArgument if the name is invalid."""
+        return _checked("topics", topic_path(self.project, name), name)
+
+    def content(self) -> Any:
+        """Parse the body.
+
+        Raises:
+            InvalidArgument: The body is not JSON, or too large.
+        """
+        if len(self.body) > MAX_BODY_BYTES:
+            raise InvalidArgument(
+                f"The body has {len(self.body)} bytes; this endpoint accepts {MAX_BODY_BYTES}."
+            )
+        return loads(self.body)
+
+    def page_size(self) -> int:
+        """Return the page size of a list; 0 means the largest.
+
+        Raises:
+            InvalidArgument: The parameter is not a number.
+        """
+        value = self.query.get("page_size", "0")
+        if not (value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS):
+            raise InvalidArgument(
+                f"page_size must be a whole number of at most {_MAX_DIGITS} digits: "
+                f"{value[:100]!r}."
+            )
+        return int(value)
+
+    def page_token(self) -> str:
+        """Return the cursor of a list's page; empty for the first page."""
+        return self.query.get("cursor", "")
+
+    @staticmethod
+    def next_page(token: str) -> dict[str, str]:
+        """Return the cursor of the next page, as a member of the response; empty if none."""
+        return {"next_cursor": token} if token else {}
+
+
+def _checked(collection: str, path: str, name: str) -> str:
+    """Return a valid path; an error quotes the name in the caller's form."""
+    try:
+        return names.validate(collection, path)
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"{quoted(name)} cannot name a {collection[:-1]}: percent-encoded, a name has 3 to 255 "
+            "characters, the first of them a letter, and does not begin with goog."
+        ) from error

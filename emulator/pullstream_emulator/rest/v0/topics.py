@@ -1,0 +1,129 @@
+"""Endpoints for topics and their feed settings in /v0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+
+from pullstream_emulator.feeds.settings import MAX_IDEMPOTENCY_WINDOW, MAX_TTL
+from pullstream_protocol.errors import InvalidArgument, NotFound
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+
+from .fields import Fields
+from .request import V0Request
+from .short_names import short
+
+FIELDS = (
+    "ttl_ms", "cap_records", "cap_bytes", "discard", "durable", "durability", "auto_create",
+    "idempotency_window_ms", "dedupe_node",
+)  # fmt: skip
+
+_DISCARD = {"old": feeds.OLD, "reject": feeds.REJECT}
+_DURABILITY = {"memory": feeds.MEMORY, "disk": feeds.DISK, "fsync": feeds.FSYNC}
+_DISCARD_NAMES = {number: name for name, number in _DISCARD.items()}
+_DURABILITY_NAMES = {number: name for name, number in _DURABILITY.items()}
+
+_MAX_TTL_MS = round(MAX_TTL * 1000)
+_MAX_WINDOW_MS = round(MAX_IDEMPOTENCY_WINDOW * 1000)
+
+
+async def put(asked: V0Request) -> dict[str, Any]:
+    """Create a topic, or change the feed settings of an existing one."""
+    request = feeds.PutFeedRequest(topic=asked.topic, config=to_config(asked.content()))
+    feed = await asked.call("PutFeed", request)
+    return {"topic": asked.name, "created": feed.created, "config": to_json(feed.config)}
+
+
+async def get(asked: V0Request) -> dict[str, Any]:
+    """Return a topic's settings and state."""
+    return state(await asked.call("GetFeed", feeds.GetFeedRequest(topic=asked.topic)))
+
+
+async def list_all(asked: V0Request) -> dict[str, Any]:
+    """Return a page of the project's feeds, and the cursor of the next page."""
+    request = feeds.ListFeedsRequest(
+        project=asked.parent, page_size=asked.page_size(), page_token=asked.page_token()
+    )
+    response = await asked.call("ListFeeds", request)
+    return {
+        "topics": [state(feed) for feed in response.feeds],
+        **asked.next_page(response.next_page_token),
+    }
+
+
+async def delete(asked: V0Request) -> dict[str, Any]:
+    """Delete a topic; for an unknown one, report that nothing was deleted."""
+    try:
+        await asked.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=asked.topic))
+    except NotFound:
+        return {"topic": asked.name, "deleted": False}
+    return {"topic": asked.name, "deleted": True}
+
+
+def to_config(value: Any) -> feeds.FeedConfig:
+    """Return the settings that a PUT asks for. Omitted ones have their defaults.
+
+    Raises:
+        InvalidArgument: A setting is invalid.
+    """
+    fields = Fields(value, FIELDS)
+    if not fields.flag("auto_create", True):
+        raise InvalidArgument(
+            "auto_create must be true; an append that must not create its topic has create: false."
+        )
+    config = feeds.FeedConfig(
+        cap_records=fields.whole("cap_records"),
+        cap_bytes=fields.whole("cap_bytes"),
+        discard=fields.choice("discard", _DISCARD) or feeds.OLD,
+        dedupe_node=fields.flag("dedupe_node", True),
+    )
+    if ttl_ms := fields.whole("ttl_ms", maximum=_MAX_TTL_MS):
+        config.ttl.FromMilliseconds(ttl_ms)
+    if "idempotency_window_ms" in fields:
+        window_ms = fields.whole("idempotency_window_ms", maximum=_MAX_WINDOW_MS)
+        config.idempotency_window.FromMilliseconds(window_ms)
+    durability = fields.choice("durability", _DURABILITY)
+    is_durable = fields.flag("durable", False)
+    if durability is not None:
+        config.durability = durability
+    elif "durable" in fields:
+        config.durability = feeds.FSYNC if is_durable else feeds.DISK
+    return config
+
+
+def to_json(config: feeds.FeedConfig) -> dict[str, Any]:
+    """Return the settings in force."""
+    return {
+        "ttl_ms": _milliseconds(config.ttl),
+        "cap_records": config.cap_records,
+        "cap_bytes": config.cap_bytes,
+        "discard": _DISCARD_NAMES[config.discard],
+        "durable": config.durability == feeds.FSYNC,
+        "durability": _DURABILITY_NAMES[config.durability],
+        "auto_create": True,
+        "idempotency_window_ms": _milliseconds(config.idempotency_window),
+        "dedupe_node": config.dedupe_node,
+    }
+
+
+def state(feed: feeds.Feed) -> dict[str, Any]:
+    """Return the present state of a topic."""
+    return {
+        "topic": short(feed.topic),
+        "head_seq": feed.head_seq,
+        "earliest_seq": feed.earliest_seq,
+        "next_seq": feed.head_seq + 1,
+        "count": feed.count,
+        "bytes": feed.bytes,
+        "watchers": feed.watchers,
+        # As text, because it has more digits than a number of JavaScript.
+        "epoch": str(feed.epoch),
+        "config": to_json(feed.config),
+    }
+
+
+def _milliseconds(duration: Duration) -> int:
+    milliseconds: int = duration.ToMilliseconds()
+    return milliseconds

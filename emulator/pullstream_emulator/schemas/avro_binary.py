@@ -1,0 +1,129 @@
+"""Check of messages against an Avro schema, in Avro's binary encoding.
+
+The check reads the bytes without building objects, so the cost of a hostile message is limited by
+its length. (fastavro's reader is in C and recursive: a list of about 100,000 nested elements
+crashes the process.)
+"""
+
+from __future__ import annotations
+
+from pullstream_emulator.offload import Budget
+
+from .avro_json import INT_RANGE, LONG_RANGE
+from .avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
+from .definition import Mismatch
+
+_WIDTHS = {"null": 0, "float": 4, "double": 8}
+_STRING = Primitive("string")
+
+# Bytes of text that are read for one unit of the budget.
+_BYTES_PER_UNIT = 500
+
+
+def check_binary(schema: AvroType, data: bytes, budget: Budget) -> None:
+    """Check that `data` is exactly one message of a schema.
+
+    Args:
+        schema: the schema.
+        data: the encoded message.
+        budget: the work that the check may take.
+
+    Raises:
+        Mismatch: `data` is not a message of the schema.
+        BudgetExceeded: The check needs more work than the budget allows.
+    """
+    # Each value is counted as one step. Texts are read in one step, so they are counted by length.
+    budget.spend(len(data) // _BYTES_PER_UNIT)
+    walker = _Walker(data, budget)
+    try:
+        walker.walk(schema)
+    except RecursionError:
+        raise Mismatch("The message nests too deeply.") from None
+    walker.expect_end()
+
+
+class _Walker:
+    def __init__(self, data: bytes, budget: Budget) -> None:
+        self._data = data
+        self._spend = budget.spend
+        self._position = 0
+
+    def expect_end(self) -> None:
+        if self._position < len(self._data):
+            raise Mismatch("Too much data to parse for schema.")
+
+    def walk(self, schema: AvroType) -> None:
+        self._spend(1)
+        if isinstance(schema, Primitive):
+            self._walk_primitive(schema.name)
+        elif isinstance(schema, Record):
+            for field in schema.fields:
+                self.walk(field.type)
+        elif isinstance(schema, Union):
+            self.walk(schema.branches[self._index(len(schema.branches))])
+        elif isinstance(schema, Enum):
+            self._index(len(schema.symbols))
+        elif isinstance(schema, Fixed):
+            self._bytes(schema.size)
+        elif isinstance(schema, Array):
+            self._walk_blocks(schema.items)
+        elif isinstance(schema, Map):
+            self._walk_blocks(_STRING, schema.values)
+
+    def _walk_primitive(self, name: str) -> None:
+        if name in _WIDTHS:
+            self._bytes(_WIDTHS[name])
+        elif name == "boolean":
+            if self._bytes(1) not in (b"\0", b"\1"):
+                raise Mismatch("A boolean is neither 0 nor 1.")
+        elif name in ("int", "long"):
+            if self._number() not in (INT_RANGE if name == "int" else LONG_RANGE):
+                raise Mismatch(f"A number is too large for {name}.")
+        else:
+            text = self._bytes(self._number())
+            if name == "string":
+                try:
+                    text.decode()
+                except UnicodeDecodeError:
+                    raise Mismatch("A string is not UTF-8.") from None
+
+    def _walk_blocks(self, *parts: AvroType) -> None:
+        while count := self._number():
+            end = None
+            if count < 0:
+                # The block contains its size in bytes, so that readers can skip it.
+                size = self._number()
+                end = self._position + size
+                count = -count
+            for _ in range(count):
+                before = self._position
+                for part in parts:
+                    self.walk(part)
+                if self._position == before:
+                    # These elements have no bytes, so their number may be huge: check only one.
+                    break
+            if end is not None and end != self._position:
+                raise Mismatch("The size of a block is not the size in its header.")
+
+    def _index(self, count: int) -> int:
+        index = self._number()
+        if not 0 <= index < count:
+            raise Mismatch(f"{index} is not one of {count} alternatives.")
+        return index
+
+    def _number(self) -> int:
+        """Read a variable-length zig-zag number of at most 64 bits."""
+        value = 0
+        for shift in range(0, 70, 7):
+            octet = self._bytes(1)[0]
+            value |= (octet & 0x7F) << shift
+            if octet < 0x80:
+                return (value >> 1) ^ -(value & 1)
+        raise Mismatch("A number has more than 10 bytes.")
+
+    def _bytes(self, count: int) -> bytes:
+        found = self._data[self._position : self._position + count] if count > 0 else b""
+        if len(found) != count:
+            raise Mismatch("Not enough data to parse for schema.")
+        self._position += count
+        return found

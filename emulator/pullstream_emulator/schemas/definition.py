@@ -1,0 +1,43 @@
+"""A schema's compiled definition, and its three errors."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pullstream_emulator.offload import Budget
+from pullstream_protocol.messages import schema_pb2 as pb
+
+# Number of compiled definitions that a process of the pool keeps for its next jobs.
+MAX_UNPICKLED = 32
+
+
+class BadDefinition(ValueError):
+    """A definition is not a schema."""
+
+
+class Mismatch(ValueError):
+    """A message does not match a schema."""
+
+
+class Incompatible(ValueError):
+    """A schema cannot follow another one as its next revision."""
+
+
+class Definition(Protocol):
+    """Interface of both kinds of schemas. A definition is pickled as its source."""
+
+    def check(self, data: bytes, encoding: pb.Encoding, budget: Budget) -> None:
+        """Check that `data` is a message of this schema.
+
+        Args:
+            data: the encoded message.
+            encoding: its encoding.
+            budget: the work that the check may take.
+
+        Raises:
+            Mismatch: `data` is not a message of this schema.
+            BudgetExceeded: The check needs more work than the budget allows.
+        """
+
+    def check_follows(self, older: Definition) -> None:
+        """Raise Incompatible unless each of the two schemas can read the other's messages."""

@@ -1,0 +1,128 @@
+"""Schemas of the type PROTOCOL_BUFFER."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any
+
+from google.protobuf import json_format, message_factory
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from pullstream_emulator.offload import Budget, json_cost
+from pullstream_protocol.messages import schema_pb2 as pb
+
+from .definition import MAX_UNPICKLED, BadDefinition, Definition, Incompatible, Mismatch
+from .protobuf_compatibility import check_compatible
+from .protoc import compile_source
+
+# Bytes of the binary form that are parsed for one unit of the budget, in the worst case.
+_BYTES_PER_UNIT = 8
+
+
+class ProtobufDefinition:
+    """A message type in a separate descriptor pool, so that names of two schemas cannot clash."""
+
+    def __init__(self, files: bytes, pool: DescriptorPool, root: Descriptor) -> None:
+        self._files = files
+        self._pool = pool
+        self._root = root
+        self._message_class = message_factory.GetMessageClass(root)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_files, (self._files, self._root.full_name)
+
+    @classmethod
+    def from_source(cls, text: str) -> ProtobufDefinition:
+        """Return the only message type that a .proto file defines.
+
+        Raises:
+            BadDefinition: The file does not compile, has imports, or does not have exactly one
+                top-level message type.
+        """
+        file = compile_source(text)
+        if file.dependency:
+            raise BadDefinition(f'import "{file.dependency[0]}" is not supported')
+        if len(file.message_type) != 1:
+            raise BadDefinition(
+                f"exactly one top-level message type is allowed, not {len(file.message_type)}"
+            )
+        package = f"{file.package}." if file.package else ""
+        return cls.from_files(FileDescriptorSet(file=[file]), package + file.message_type[0].name)
+
+    @classmethod
+    def from_compiled(cls, compiled: pb.CompiledProtoSchema) -> ProtobufDefinition:
+        """Return the root message of a FileDescriptorSet from `protoc --include_imports`."""
+        try:
+            files = FileDescriptorSet.FromString(compiled.compiled_bytes)
+        except DecodeError:
+            raise BadDefinition("compiled_bytes is not a FileDescriptorSet") from None
+        return cls.from_files(files, compiled.root_message)
+
+    @classmethod
+    def from_files(cls, files: FileDescriptorSet, root: str) -> ProtobufDefinition:
+        """Return the message type with the full name `root`.
+
+        Raises:
+            BadDefinition: The files are invalid, incomplete, or lack this message type.
+        """
+        pool = DescriptorPool()
+        try:
+            for file in files.file:
+                pool.AddSerializedFile(file.SerializeToString())
+            return cls(files.SerializeToString(), pool, pool.FindMessageTypeByName(root))
+        except TypeError as error:
+            raise BadDefinition(str(error)) from None
+        except KeyError:
+            raise BadDefinition(f"message type {root} is not in the FileDescriptorSet") from None
+
+    def check(self, data: bytes, encoding: pb.Encoding, budget: Budget) -> None:
+        """Check a message by parsing it; its whole cost is taken from the budget before."""
+        if encoding == pb.JSON:
+            budget.spend(json_cost(data))
+            self._check_json(data)
+        else:
+            budget.spend(len(data) // _BYTES_PER_UNIT)
+            self._check_binary(data)
+
+    def check_follows(self, older: Definition) -> None:
+        """Raise Incompatible unless `older` is a Protobuf schema and both can read all messages."""
+        if not isinstance(older, ProtobufDefinition):
+            raise Incompatible("the type of a schema cannot change")
+        check_compatible(self._root, older._root)
+
+    def _check_json(self, data: bytes) -> None:
+        message = self._message_class()
+        try:
+            value = json.loads(data.decode())
+            if not isinstance(value, dict):
+                raise Mismatch("The message is not a JSON object.")
+            json_format.ParseDict(value, message, descriptor_pool=self._pool)
+        except RecursionError:
+            raise Mismatch("The message nests too deeply.") from None
+        except (json_format.ParseError, ValueError) as error:
+            raise Mismatch(str(error)) from None
+        if not message.IsInitialized():
+            raise Mismatch("A required field is missing.")
+
+    def _check_binary(self, data: bytes) -> None:
+        message = self._message_class()
+        try:
+            message.ParseFromString(data)
+        except DecodeError as error:
+            raise Mismatch(str(error)) from None
+        if not message.IsInitialized():
+            raise Mismatch("A required field is missing.")
+        # The real service refuses a message with fields that are in no revision.
+        size = message.ByteSize()
+        message.DiscardUnknownFields()
+        if message.ByteSize() != size:
+            raise Mismatch("The message has fields that are not in the schema.")
+
+
+@lru_cache(maxsize=MAX_UNPICKLED)
+def _from_files(files: bytes, root: str) -> ProtobufDefinition:
+    return ProtobufDefinition.from_files(FileDescriptorSet.FromString(files), root)

@@ -1,0 +1,1 @@
+"""gRPC services over the engine: decode requests, call the engine, encode responses."""

@@ -1,0 +1,121 @@
+"""Delay of replies until the changes of the call are on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from google.protobuf.message import Message
+
+from pullstream_protocol.messages import encoded_pb2 as encoded
+
+from .context import Context
+
+if TYPE_CHECKING:
+    from pullstream_emulator.storage.storage import Storage
+
+R = TypeVar("R")
+
+
+# RPCs that change nothing on disk. They also succeed while the disk cannot be written.
+WITHOUT_DISK = frozenset(
+    {
+        "Commands",
+        "GetCursor",
+        "GetFeed",
+        "GetIamPolicy",
+        "GetRouter",
+        "GetSchema",
+        "GetSnapshot",
+        "GetSubscription",
+        "GetSubscriptionState",
+        "GetTopic",
+        "ListCursors",
+        "ListFeeds",
+        "ListRouters",
+        "ListSchemaRevisions",
+        "ListSchemas",
+        "ListSnapshots",
+        "ListSubscriptions",
+        "ListTopicSnapshots",
+        "ListTopicSubscriptions",
+        "ListTopics",
+        "ModifyAckDeadline",
+        "Poll",
+        "Pull",
+        "Read",
+        "TestIamPermissions",
+        "Unregister",
+        "ValidateMessage",
+        "ValidateSchema",
+        "Watch",
+    }
+)
+
+
+async def carry_out(
+    storage: Storage | None, rpc: str, method: Callable[[Message], R], request: Message
+) -> R:
+    """Call `method` with `request`, and delay its result or error until the changes are on disk.
+
+    Args:
+        storage: the storage of the broker; None if everything is in memory.
+        rpc: the name of the RPC.
+        method: the handler of the request.
+        request: the request.
+
+    Raises:
+        Unavailable: The disk cannot be written.
+    """
+    if storage is None:
+        return method(request)
+    storage.check(request, needs_disk=rpc not in WITHOUT_DISK)
+    try:
+        return method(request)
+    finally:
+        # Errors wait too: an error that names some ack IDs as stale implies that the other ack IDs
+        # are acknowledged.
+        barrier = storage.barrier(request)
+        if barrier is not None:
+            await barrier
+
+
+async def change(storage: Storage | None, action: Callable[[], R]) -> R:
+    """Call `action`, and return its result when its changes are as durable as required.
+
+    For changes that are not RPCs. Must be called on the broker's event loop.
+
+    Raises:
+        Unavailable: The disk cannot be written.
+    """
+    if storage is None:
+        return action()
+    storage.begin()
+    result = action()
+    owed = storage.owed()
+    if owed is not None:
+        await owed
+    return result
+
+
+class ConfirmingStream:
+    """A stream's context that sends confirmations of acknowledgements when they are on disk.
+
+    Only confirmed acknowledgements wait for the disk. An unconfirmed one may be redelivered after a
+    crash, which the contract allows.
+    """
+
+    def __init__(self, context: Context, storage: Storage) -> None:
+        self._context = context
+        self._storage = storage
+        self.read = context.read
+        self.send_initial_metadata = context.send_initial_metadata
+        self.time_remaining = context.time_remaining
+        self.peer = context.peer
+
+    async def write(self, response: encoded.EncodedStreamingPullResponse) -> None:
+        if response.HasField("acknowledge_confirmation"):
+            barrier = self._storage.confirmation_barrier()
+            if barrier is not None:
+                await barrier
+        await self._context.write(response)

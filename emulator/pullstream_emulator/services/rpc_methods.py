@@ -1,0 +1,87 @@
+"""Entries in the table of a service: how the service implements each of its RPCs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from google.protobuf.message import Message
+
+from .context import Context
+
+
+class CallContext(Protocol):
+    """The properties of a unary call that a service can use: a part of grpc.aio.ServicerContext."""
+
+    def peer(self) -> str: ...
+
+    def invocation_metadata(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryMethod:
+    """A function that returns the response to a request.
+
+    If its work takes longer than one step of the event loop, it raises `Offloaded`.
+
+    Attributes:
+        respond: Called with the request, and with the keyword arguments from `keywords`.
+        keywords: Returns keyword arguments for `respond` from the context of the call; None: none.
+        prepare: Awaited with the request before `respond`, for work that must not delay other
+            calls; None: nothing.
+        finish: Awaited after `respond`, before the response is sent; None: nothing.
+    """
+
+    respond: Callable[..., Message]
+    keywords: Callable[[CallContext], dict[str, Any]] | None = None
+    prepare: Callable[[Any], Awaitable[None]] | None = None
+    finish: Callable[[], Awaitable[None]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WritingMethod:
+    """A coroutine that takes a request and the call's context, and writes its responses itself.
+
+    It may wait, and it learns whether its response was sent.
+
+    Attributes:
+        serve: The coroutine.
+    """
+
+    serve: Callable[[Any, Context], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMethod:
+    """A coroutine that serves a bidirectional stream.
+
+    Attributes:
+        serve: The coroutine. It reads requests from the context and writes responses to it.
+    """
+
+    serve: Callable[[Context], Awaitable[None]]
+
+
+RpcMethod: TypeAlias = UnaryMethod | WritingMethod | StreamMethod
+
+
+class RpcService(Protocol):
+    """A service with a table of its RPCs. An error of pullstream_protocol.errors ends a call."""
+
+    @property
+    def service(self) -> str:
+        """The full name of the gRPC service."""
+
+    def rpc_methods(self) -> Mapping[str, RpcMethod]:
+        """Return the implemented RPCs by name."""
+
+
+def peer_of(context: CallContext) -> dict[str, Any]:
+    """Return the keyword argument `peer`: the address of the caller."""
+    return {"peer": context.peer()}
+
+
+def metadata_of(context: CallContext) -> dict[str, Any]:
+    """Return the keyword argument `metadata`: the metadata of the call, as a dict."""
+    return {"metadata": dict(context.invocation_metadata() or ())}

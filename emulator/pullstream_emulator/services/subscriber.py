@@ -1,0 +1,199 @@
+"""google.pubsub.v1.Subscriber: subscriptions, snapshots, seeks, and unary delivery."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from google.protobuf.empty_pb2 import Empty
+
+from pullstream_emulator.engine import Consumer, Delivery, Engine
+from pullstream_emulator.engine.delivery.subscription import MAX_PER_RESPONSE, Subscription
+from pullstream_emulator.error_texts import invalid_argument, too_large
+from pullstream_protocol import errors
+from pullstream_protocol.long_poll import longest_wait
+from pullstream_protocol.messages import encoded_pb2 as encoded
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import SUBSCRIBER, UNSEEN
+
+from .context import Context
+from .delivery import add_deliveries
+from .reply_first import ReplyFirst
+from .rpc_methods import RpcMethod, StreamMethod, UnaryMethod, WritingMethod, metadata_of
+from .streaming_pull import StreamingPull
+
+# Longest wait of a Pull call without a deadline, in seconds.
+MAX_PULL_WAIT = 90.0
+
+MAX_ACK_REQUEST_BYTES = 512 * 1024
+
+# Most ack IDs that an error can name. They are sent in a trailer, and clients refuse more than 8
+# KiB of headers.
+MAX_LISTED = 100
+
+INVALID_ACK_IDS = (
+    "Some acknowledgement ids in the request were invalid. This could be because the "
+    "acknowledgement ids have expired or the acknowledgement ids were malformed."
+)
+
+
+class SubscriberService:
+    """Subscriptions and delivery."""
+
+    service = SUBSCRIBER
+
+    def __init__(self, engine: Engine, head_start: ReplyFirst) -> None:
+        self._engine = engine
+        self._head_start = head_start
+
+    def rpc_methods(self) -> Mapping[str, RpcMethod]:
+        return {
+            "CreateSubscription": UnaryMethod(self._engine.create_subscription),
+            "GetSubscription": UnaryMethod(self.get_subscription),
+            "UpdateSubscription": UnaryMethod(self._engine.update_subscription),
+            "ListSubscriptions": UnaryMethod(self._engine.list_subscriptions),
+            "DeleteSubscription": UnaryMethod(self.delete_subscription),
+            "ModifyAckDeadline": UnaryMethod(self.modify_ack_deadline, keywords=metadata_of),
+            "Acknowledge": UnaryMethod(self.acknowledge),
+            "Pull": WritingMethod(self.pull),
+            "StreamingPull": StreamMethod(self.streaming_pull),
+            "ModifyPushConfig": UnaryMethod(self.modify_push_config),
+            "GetSnapshot": UnaryMethod(self.get_snapshot),
+            "ListSnapshots": UnaryMethod(self._engine.list_snapshots),
+            "CreateSnapshot": UnaryMethod(self._engine.create_snapshot),
+            "UpdateSnapshot": UnaryMethod(self._engine.update_snapshot),
+            "DeleteSnapshot": UnaryMethod(self.delete_snapshot),
+            "Seek": UnaryMethod(self._engine.seek),
+        }
+
+    def get_subscription(self, request: pubsub.GetSubscriptionRequest) -> pubsub.Subscription:
+        return self._engine.get_subscription(request.subscription)
+
+    def delete_subscription(self, request: pubsub.DeleteSubscriptionRequest) -> Empty:
+        self._engine.delete_subscription(request.subscription)
+        return Empty()
+
+    def modify_push_config(self, request: pubsub.ModifyPushConfigRequest) -> Empty:
+        self._engine.modify_push_config(request)
+        return Empty()
+
+    def get_snapshot(self, request: pubsub.GetSnapshotRequest) -> pubsub.Snapshot:
+        return self._engine.get_snapshot(request.snapshot)
+
+    def delete_snapshot(self, request: pubsub.DeleteSnapshotRequest) -> Empty:
+        self._engine.delete_snapshot(request.snapshot)
+        return Empty()
+
+    def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Empty:
+        _check_size(request)
+        name, ack_ids = request.subscription, list(request.ack_ids)
+        self._check_listable(name, ack_ids, acknowledging=True)
+        self._refuse(name, self._engine.acknowledge(name, ack_ids))
+        return Empty()
+
+    def modify_ack_deadline(
+        self, request: pubsub.ModifyAckDeadlineRequest, *, metadata: Mapping[str, str | bytes]
+    ) -> Empty:
+        _check_size(request)
+        name, ack_ids = request.subscription, list(request.ack_ids)
+        self._check_listable(name, ack_ids, acknowledging=False)
+        refused = self._engine.modify_ack_deadline(
+            name, ack_ids, request.ack_deadline_seconds, unseen=UNSEEN in metadata
+        )
+        self._refuse(name, refused)
+        return Empty()
+
+    def _check_listable(self, name: str, ack_ids: list[str], *, acknowledging: bool) -> None:
+        """Refuse a request with more invalid ack IDs than an error can name, before any effect.
+
+        Otherwise the caller could not know which of its ack IDs took effect.
+        """
+        if len(ack_ids) <= MAX_LISTED or not self._is_exactly_once(name):
+            return
+        refused = len(self._engine.refusals(name, ack_ids, acknowledging=acknowledging))
+        if refused > MAX_LISTED:
+            raise errors.InvalidArgument(
+                f"{refused} of the {len(ack_ids)} acknowledgement ids in the request were invalid. "
+                f"More than {MAX_LISTED} cannot be listed, so the request had no effect."
+            )
+
+    def _refuse(self, name: str, refused: dict[str, str]) -> None:
+        """Raise InvalidArgument for refused ack IDs, with exactly-once delivery only.
+
+        The status is the same if some ack IDs may be tried again. After UNAVAILABLE, official
+        clients would repeat the whole request, although the other ack IDs are already acknowledged.
+        """
+        if refused and self._is_exactly_once(name):
+            raise errors.InvalidArgument(
+                INVALID_ACK_IDS, reason="EXACTLY_ONCE_ACKID_FAILURE", metadata=refused
+            )
+
+    def _is_exactly_once(self, name: str) -> bool:
+        return self._engine.get_subscription(name).enable_exactly_once_delivery
+
+    async def streaming_pull(self, context: Context) -> None:
+        await StreamingPull(self._engine, context, self._head_start).run()
+
+    async def pull(self, request: pubsub.PullRequest, context: Context) -> None:
+        if request.max_messages <= 0:
+            raise invalid_argument("max_messages")
+        config = self._engine.get_subscription(request.subscription)
+        woken = asyncio.Event()
+        consumer = Consumer(ack_deadline=config.ack_deadline_seconds, wake=woken.set, is_pull=True)
+        subscription = self._engine.join(request.subscription, consumer)
+        limit = min(request.max_messages, MAX_PER_RESPONSE)
+        answered = False
+        try:
+            taken = self._engine.take(subscription, consumer, limit)
+            if not taken and not request.return_immediately:
+                self._engine.pulls.check_room(subscription)
+                taken = await self._wait(subscription, consumer, woken, limit, context)
+            if not taken:
+                # The response may take long to send. New messages must go to other consumers.
+                self._engine.leave(subscription, consumer)
+            response = encoded.EncodedPullResponse()
+            add_deliveries(response, taken, subscription.config)
+            # Raises if the caller has left.
+            await context.write(response)
+            answered = True
+        finally:
+            # An answered call keeps its leases. Otherwise its messages go to other consumers.
+            self._engine.leave(subscription, consumer, give_back=not answered)
+
+    async def _wait(
+        self,
+        subscription: Subscription,
+        consumer: Consumer,
+        woken: asyncio.Event,
+        limit: int,
+        context: Context,
+    ) -> list[tuple[str, Delivery]]:
+        wait = longest_wait(context, MAX_PULL_WAIT)
+        waiting = True
+
+        def give_up() -> None:
+            nonlocal waiting
+            waiting = False
+            woken.set()
+
+        # gRPC deadlines use real time, even if the broker has another clock. Do not use
+        # asyncio.wait_for: before Python 3.12 it loses a cancellation that arrives at the same time
+        # as the result.
+        timer = asyncio.get_running_loop().call_later(wait, give_up)
+        try:
+            taken: list[tuple[str, Delivery]] = []
+            while waiting and not taken:
+                await woken.wait()
+                woken.clear()
+                if consumer.closed is not None:
+                    raise consumer.closed
+                taken = self._engine.take(subscription, consumer, limit)
+            return taken
+        finally:
+            timer.cancel()
+
+
+def _check_size(request: pubsub.AcknowledgeRequest | pubsub.ModifyAckDeadlineRequest) -> None:
+    size = request.ByteSize()
+    if size > MAX_ACK_REQUEST_BYTES:
+        raise too_large("request_size", size, MAX_ACK_REQUEST_BYTES)

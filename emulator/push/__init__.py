@@ -1,5 +1,0 @@
-"""Push delivery: subscriptions with an endpoint get their messages as HTTP requests.
-
-`envelope`, `oidc` and `pace` are plain functions and objects. `pusher` and `delivery` are the
-asyncio around them, with `timer` for the broker's clock and `http_sender` for HTTP (extra `http`).
-"""

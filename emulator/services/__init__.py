@@ -1,1 +1,0 @@
-"""The gRPC face of the engine: decode, call the engine, encode."""

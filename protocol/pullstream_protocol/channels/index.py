@@ -1,0 +1,69 @@
+"""Index of subscribers by channel and key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeAlias, TypeVar
+
+from .small_set import Few, with_item, without_item
+
+S = TypeVar("S")
+
+# A channel and one of its keys. None: the whole channel.
+Interest: TypeAlias = tuple[str, "str | None"]
+
+
+class Index(Generic[S]):
+    """Maps channels to keys to subscribers, including the subscribers of whole channels.
+
+    Empty entries are removed. Adding an entry twice and removing a missing one have no effect.
+    """
+
+    def __init__(self) -> None:
+        self._channels: dict[str, dict[str | None, Few[S]]] = {}
+
+    def __contains__(self, channel: str) -> bool:
+        """Return whether the channel or one of its keys has a subscriber."""
+        return channel in self._channels
+
+    def __len__(self) -> int:
+        """Return the number of channels and keys that have subscribers."""
+        return sum(len(keys) for keys in self._channels.values())
+
+    def add(self, subscriber: S, interest: Interest) -> None:
+        channel, key = interest
+        keys = self._channels.setdefault(channel, {})
+        keys[key] = with_item(keys.get(key, ()), subscriber)
+
+    def remove(self, subscriber: S, interest: Interest) -> None:
+        channel, key = interest
+        keys = self._channels.get(channel, {})
+        if key not in keys:
+            return
+        keys[key] = without_item(keys[key], subscriber)
+        if not keys[key]:
+            del keys[key]
+        if not keys:
+            del self._channels[channel]
+
+    def of_key(self, channel: str, key: str) -> Iterator[S]:
+        """Yield the subscribers that get a message with this key, each once."""
+        keys = self._channels.get(channel)
+        if keys is None:
+            return
+        by_key = keys.get(key, ())
+        yield from by_key
+        for subscriber in keys.get(None, ()):
+            if subscriber not in by_key:
+                yield subscriber
+
+    def only_key(self, channel: str, key: str) -> list[S]:
+        """Return the subscribers of this key, without the subscribers of the whole channel."""
+        return list(self._channels.get(channel, {}).get(key, ()))
+
+    def of_channel(self, channel: str) -> list[S]:
+        """Return the subscribers of the channel and of its keys, each once."""
+        found: dict[S, None] = {}
+        for subscribers in self._channels.get(channel, {}).values():
+            found.update(dict.fromkeys(subscribers))
+        return list(found)

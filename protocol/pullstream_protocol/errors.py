@@ -1,0 +1,206 @@
+"""Error classes, and their conversion to and from gRPC statuses.
+
+    PullstreamError
+     +-- InvalidArgument, NotFound, AlreadyExists, ...   one class for each gRPC status code
+     +-- (pullstream.exceptions adds AcknowledgeError and the SDK's other errors)
+
+Each class of a status code is a subclass of google-api-core's class of that code. So code for the
+official client, such as `except google.api_core.exceptions.NotFound`, also catches these errors.
+The broker raises them, its gRPC layer converts them to a status (`rich_status`), and the SDK
+converts a status back to an error (`from_rpc_error`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import grpc
+from google.api_core import exceptions as api
+from google.protobuf.any_pb2 import Any
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+ERROR_DOMAIN = "pubsub.googleapis.com"
+STATUS_DETAILS_KEY = "grpc-status-details-bin"
+
+
+class PullstreamError(Exception):
+    """Base class of all errors that pullstream raises on purpose."""
+
+
+class RpcError(PullstreamError, api.GoogleAPICallError):
+    """A call ended with a gRPC status other than OK.
+
+    `message` describes the error; `grpc_status_code` is the status. `reason` and `metadata` have
+    the contents of the `google.rpc.ErrorInfo` that came with it, if any. With exactly-once
+    delivery, `metadata` maps each ack ID to its failure code.
+    """
+
+    grpc_status_code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
+
+    def __init__(
+        self, message: str, *, reason: str = "", metadata: Mapping[str, str] | None = None
+    ) -> None:
+        info = None
+        if reason:
+            info = error_details_pb2.ErrorInfo(
+                reason=reason, domain=ERROR_DOMAIN, metadata=dict(metadata or {})
+            )
+        # google-api-core's constructor has no annotations.
+        super().__init__(message, error_info=info)  # type: ignore[no-untyped-call]
+
+
+class Cancelled(RpcError, api.Cancelled):
+    grpc_status_code = grpc.StatusCode.CANCELLED
+
+
+class Unknown(RpcError, api.Unknown):
+    grpc_status_code = grpc.StatusCode.UNKNOWN
+
+
+class InvalidArgument(RpcError, api.InvalidArgument):
+    grpc_status_code = grpc.StatusCode.INVALID_ARGUMENT
+
+
+class DeadlineExceeded(RpcError, api.DeadlineExceeded):
+    grpc_status_code = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+class NotFound(RpcError, api.NotFound):
+    grpc_status_code = grpc.StatusCode.NOT_FOUND
+
+
+class AlreadyExists(RpcError, api.AlreadyExists):
+    grpc_status_code = grpc.StatusCode.ALREADY_EXISTS
+
+
+class PermissionDenied(RpcError, api.PermissionDenied):
+    grpc_status_code = grpc.StatusCode.PERMISSION_DENIED
+
+
+class ResourceExhausted(RpcError, api.ResourceExhausted):
+    grpc_status_code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class FailedPrecondition(RpcError, api.FailedPrecondition):
+    grpc_status_code = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class Aborted(RpcError, api.Aborted):
+    grpc_status_code = grpc.StatusCode.ABORTED
+
+
+class OutOfRange(RpcError, api.OutOfRange):
+    grpc_status_code = grpc.StatusCode.OUT_OF_RANGE
+
+
+class Unimplemented(RpcError, api.MethodNotImplemented):
+    grpc_status_code = grpc.StatusCode.UNIMPLEMENTED
+
+
+class Internal(RpcError, api.InternalServerError):
+    grpc_status_code = grpc.StatusCode.INTERNAL
+
+
+class Unavailable(RpcError, api.ServiceUnavailable):
+    grpc_status_code = grpc.StatusCode.UNAVAILABLE
+
+
+class DataLoss(RpcError, api.DataLoss):
+    grpc_status_code = grpc.StatusCode.DATA_LOSS
+
+
+class Unauthenticated(RpcError, api.Unauthenticated):
+    grpc_status_code = grpc.StatusCode.UNAUTHENTICATED
+
+
+BY_CODE: dict[grpc.StatusCode, type[RpcError]] = {
+    cls.grpc_status_code: cls
+    for cls in (
+        Cancelled, Unknown, InvalidArgument, DeadlineExceeded, NotFound, AlreadyExists,
+        PermissionDenied, ResourceExhausted, FailedPrecondition, Aborted, OutOfRange,
+        Unimplemented, Internal, Unavailable, DataLoss, Unauthenticated,
+    )
+}  # fmt: skip
+
+
+def rich_status(error: RpcError) -> bytes | None:
+    """Return the `grpc-status-details-bin` trailer of `error`, or None if it has no details.
+
+    The trailer has the code and message of the RPC's status, because the official Python client
+    discards details that have another status.
+    """
+    if not error.reason:
+        return None
+    detail = Any()
+    detail.Pack(
+        error_details_pb2.ErrorInfo(
+            reason=error.reason, domain=error.domain, metadata=dict(error.metadata or {})
+        )
+    )
+    status = status_pb2.Status(
+        code=error.grpc_status_code.value[0], message=error.message, details=[detail]
+    )
+    encoded: bytes = status.SerializeToString()
+    return encoded
+
+
+def from_rpc_error(error: grpc.RpcError) -> RpcError:
+    """Return the exception for a failed call, with the ErrorInfo of its trailer if there is one.
+
+    Raise it `from error` to keep the original as `__cause__`.
+    """
+    if not isinstance(error, grpc.Call):
+        return Unknown(str(error))
+    return from_status(error.code(), error.details() or str(error), error.trailing_metadata())
+
+
+def from_status(
+    code: grpc.StatusCode | None, details: str, trailers: Iterable[tuple[str, str | bytes]] | None
+) -> RpcError:
+    """Return the exception for a call with this status; see `from_rpc_error`.
+
+    Args:
+        code: The status code. None counts as UNKNOWN.
+        details: The message of the status.
+        trailers: The trailing metadata of the call.
+    """
+    info = error_info(trailers)
+    cls = BY_CODE.get(code or grpc.StatusCode.UNKNOWN, Unknown)
+    return cls(details, reason=info.reason, metadata=info.metadata)
+
+
+def error_info(
+    trailers: Iterable[tuple[str, str | bytes]] | None,
+) -> error_details_pb2.ErrorInfo:
+    """Return the ErrorInfo in a call's trailing metadata; an empty one if there is none.
+
+    If there are several, the first one gives the reason and the domain, and the metadata of all are
+    merged: a long list of failed ack IDs may be split over several, and proxies add theirs in
+    front.
+    """
+    found: error_details_pb2.ErrorInfo | None = None
+    for key, value in trailers or ():
+        if key != STATUS_DETAILS_KEY:
+            continue
+        status = status_pb2.Status()
+        try:
+            status.ParseFromString(value)
+        except DecodeError:
+            # Ignore a trailer that is not a Status. The status code is still known.
+            continue
+        for detail in status.details:
+            info = error_details_pb2.ErrorInfo()
+            if not detail.Unpack(info):
+                continue
+            if found is None:
+                found = info
+            else:
+                found.metadata.update(info.metadata)
+    return found or error_details_pb2.ErrorInfo()
+
+
+def code_name(error: RpcError) -> str:
+    """Return the name of the status code (`INVALID_ARGUMENT`), for logs and the command line."""
+    name: str = error.grpc_status_code.name
+    return name

@@ -1,0 +1,111 @@
+"""HTTP client for the administration of a pullstream broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import (
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
+
+import click
+
+from pullstream.rpc.endpoint import EMULATOR_VARIABLE, access_of
+
+from .context import CliContext
+
+_PREFIX = "/v0/admin"
+_TIMEOUT = 30.0
+_DEFAULT_ENDPOINT = "localhost:8085"
+
+
+class BrokerAdmin:
+    """Calls the administration API of one broker.
+
+    The connection options name the broker; the default is PUBSUB_EMULATOR_HOST, then
+    localhost:8085.
+
+    Args:
+        session: The settings of the run.
+
+    Raises:
+        UsageError: The connection options are wrong.
+    """
+
+    def __init__(self, session: CliContext) -> None:
+        connection = session.connection
+        if connection["endpoint"] is None and not os.environ.get(EMULATOR_VARIABLE):
+            connection["endpoint"] = _DEFAULT_ENDPOINT
+        try:
+            access = access_of(**connection)
+            self._opener = _opener(access.ca, connection["cert"], connection["key"])
+        except (ValueError, ssl.SSLError) as error:
+            raise click.UsageError(str(error)) from error
+        scheme = "http" if access.target.plaintext else "https"
+        self._address = f"{scheme}://{access.target.address}"
+        self._headers = {} if access.token is None else {"Authorization": f"Bearer {access.token}"}
+
+    def call(self, method: str, path: str, fields: dict[str, Any] | None = None) -> Any:
+        """Send a request and return the broker's JSON answer.
+
+        Args:
+            method: HTTP method.
+            path: Path below the prefix of the administration API.
+            fields: Body of the request. None: no body.
+
+        Raises:
+            UsageError: The broker rejects the request as malformed.
+            ClickException: The broker rejects the request for another reason, or does not answer.
+        """
+        body = None if fields is None else json.dumps(fields).encode()
+        request = Request(self._address + _PREFIX + path, body, self._headers, method=method)
+        try:
+            with self._opener.open(request, timeout=_TIMEOUT) as response:
+                return json.load(response)
+        except HTTPError as error:
+            with error:
+                message = _refusal(error.code, error.read())
+            if error.code == 400:
+                raise click.UsageError(message) from error
+            raise click.ClickException(message) from error
+        except HTTPException as error:
+            raise click.ClickException(
+                f"{self._address} does not answer in HTTP. Install pullstream[http] on the "
+                "broker's machine, and pass --ca if the broker serves TLS"
+            ) from error
+        except (OSError, ValueError) as error:
+            reason = error.reason if isinstance(error, URLError) else error
+            raise click.ClickException(f"{self._address} does not answer: {reason}") from error
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Refuses redirects, because urllib would send the token to the other address."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _opener(
+    ca: bytes | None, cert: str | os.PathLike[str] | None, key: str | os.PathLike[str] | None
+) -> OpenerDirector:
+    context = ssl.create_default_context(cadata=None if ca is None else ca.decode())
+    if cert is not None:
+        context.load_cert_chain(cert, key)
+    # A broker is on the local network and never behind a proxy.
+    return build_opener(ProxyHandler({}), HTTPSHandler(context=context), _NoRedirect)
+
+
+def _refusal(status: int, body: bytes) -> str:
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, LookupError, TypeError):
+        return f"the broker returned HTTP status {status}"

@@ -1,0 +1,60 @@
+"""Types of command-line values. click shows the names of these functions in its help."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from pullstream.feeds.position import Start, position_of
+
+_UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class Seconds(click.FloatRange):
+    """A finite number of seconds. Python also parses `inf` and `nan`, which no range excludes."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number; exit with a usage error if it is not finite or out of range."""
+        seconds: float = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
+
+
+def duration(text: str) -> timedelta:
+    """Parse `90`, `90s`, `10m`, `1.5h` or `7d`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if match is None:
+        raise click.BadParameter(f"{text!r} is not a duration such as 90s, 10m, 1.5h or 7d.")
+    try:
+        return timedelta(**{_UNITS[match[2]]: float(match[1])})
+    except OverflowError as error:
+        raise click.BadParameter(f"{text!r} is too long; it must be less than 1e9 days.") from error
+
+
+def key_value(text: str) -> tuple[str, str]:
+    """Parse `KEY=VALUE`; the value may be empty and may contain further equals signs."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise click.BadParameter(f"{text!r} does not have the form KEY=VALUE.")
+    return key, value
+
+
+def feed_start(text: str) -> Start:
+    """Parse `tail` or the number of a record."""
+    if text == "tail":
+        return "tail"
+    if not text.isdecimal():
+        raise click.BadParameter(f"{text!r} is neither tail nor the number of a record.")
+    try:
+        start = int(text)
+        position_of(start, topic="")
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
+    return start

@@ -1,0 +1,130 @@
+"""The program: its lazily loaded commands, and its exit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from typing import NoReturn
+
+import click
+
+from pullstream_protocol.errors import PullstreamError, RpcError, code_name
+
+from .context import context_options
+
+GROUP = "pullstream.commands"
+
+# Found without a search of every installed distribution. The commands of the emulator and other
+# packages are entry points of GROUP, so that the subscriber does not depend on them.
+_OWN = {
+    name: EntryPoint(name, f"pullstream.cli.{name}:{name}", GROUP)
+    for name in (
+        "clock",
+        "faults",
+        "feeds",
+        "fetch",
+        "follow",
+        "ingest",
+        "listen",
+        "publish",
+        "pull",
+        "routers",
+        "subscribe",
+        "subscriptions",
+        "topics",
+        "watch",
+        "worker",
+    )
+}
+
+_INTERRUPTED = 130
+
+
+class Commands(click.Group):
+    """A group whose commands are entry points."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the sorted names of the built-in commands and of installed extensions."""
+        return sorted(_OWN.keys() | entry_points(group=GROUP).names)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command; built-in commands hide extensions of the same name."""
+        if cmd_name in _OWN:
+            return _load(_OWN[cmd_name])
+        for entry_point in entry_points(group=GROUP, name=cmd_name):
+            return _load(entry_point)
+        return None
+
+
+def _load(entry_point: EntryPoint) -> click.Command:
+    try:
+        command: click.Command = entry_point.load()
+    except ImportError as error:
+        # A package with a missing dependency must not break the commands of other packages.
+        return _unloadable(entry_point.name, error)
+    return command
+
+
+def _unloadable(name: str, reason: ImportError) -> click.Command:
+    def explain() -> NoReturn:
+        raise click.ClickException(f"the command {name} cannot be loaded: {reason}") from reason
+
+    return click.Command(
+        name,
+        callback=explain,
+        help=f"(Cannot be loaded: {reason}.)",
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
+
+
+def _show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        try:
+            installed = version("pullstream")
+        except PackageNotFoundError:
+            installed = "(not installed: run from its source tree)"
+        click.echo(f"pullstream {installed}")
+        ctx.exit()
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@context_options
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
+def program() -> None:
+    """Publish to, subscribe to and manage Google Cloud Pub/Sub, or a broker with the same API.
+
+    A topic or subscription is given by its full name, projects/P/topics/T, or by its id if the
+    project is set. The options below may also be given after the command.
+    """
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run with these arguments (default: the process's) and return the exit code."""
+    try:
+        result = program.main(args, prog_name="pullstream", standalone_mode=False)
+    except click.Abort:
+        return _INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except PullstreamError as error:
+        click.echo(f"Error: {_describe(error)}", err=True)
+        return 1
+    except OSError as error:
+        click.echo(f"Error: {error}", err=True)
+        return 1
+    # click returns the code of ctx.exit() here.
+    return result if isinstance(result, int) else 0
+
+
+def _describe(error: PullstreamError) -> str:
+    """Return one line for people: the status as Google writes it, and the server's text."""
+    text = f"{code_name(error)}: {error.message}" if isinstance(error, RpcError) else str(error)
+    return " ".join(text.split())

@@ -1,0 +1,132 @@
+"""`pullstream publish`: publish messages from arguments, a file, or stdin."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO
+
+import click
+
+from pullstream_protocol.errors import PullstreamError
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+
+from .context import CliContext, context_options, pass_session
+from .lines import ReadableStream, batches, line_groups
+from .parameters import key_value
+
+KeyOf = Callable[[bytes], str]
+
+
+@click.command("publish")
+@click.argument("topic")
+@click.argument("messages", nargs=-1)
+@click.option("--file", type=click.File("rb"), help="Publish each line of this file.")
+@click.option(
+    "--attribute",
+    "attributes",
+    type=key_value,
+    multiple=True,
+    help="Attribute of every message; may be repeated.",
+)
+@click.option("--ordering-key", default="", help="Ordering key of every message.")
+@click.option(
+    "--key-field",
+    type=click.IntRange(min=1),
+    help="Take the ordering key from this field of each line, counted from 1.",
+)
+@click.option("--delimiter", default=",", show_default=True, help="Delimiter of the fields.")
+@context_options
+@pass_session
+def publish(
+    session: CliContext,
+    topic: str,
+    messages: tuple[str, ...],
+    file: BinaryIO | None,
+    attributes: tuple[tuple[str, str], ...],
+    ordering_key: str,
+    key_field: int | None,
+    delimiter: str,
+) -> None:
+    """Publish MESSAGES, or each line of a file or of stdin, and print the message ids.
+
+    Empty lines are skipped, unless there are attributes. After an error, the messages whose ids
+    were printed stay published.
+    """
+    if messages and file:
+        raise click.UsageError("Give either MESSAGES or --file, not both.")
+    if ordering_key and key_field:
+        raise click.UsageError("Give either --ordering-key or --key-field, not both.")
+    key_of = _field_reader(key_field, delimiter) if key_field else lambda line: ordering_key
+    groups = [[os.fsencode(text) for text in messages]] if messages else line_groups(_stream(file))
+    _Publication(session, session.full_name("topics", topic), dict(attributes), key_of).run(groups)
+
+
+class _Publication:
+    """One run of the command, with its counts of lines and published messages."""
+
+    def __init__(
+        self, session: CliContext, topic: str, attributes: dict[str, str], key_of: KeyOf
+    ) -> None:
+        self._output = session.output
+        self._client = session.topics()
+        self._topic = topic
+        self._attributes = attributes
+        self._key_of = key_of
+        self._published = 0
+        self._skipped = 0
+        self._line = 0
+
+    def run(self, groups: Iterable[list[bytes]]) -> None:
+        try:
+            for group in groups:
+                for batch in batches(self._messages(group)):
+                    self._publish(batch)
+        except (PullstreamError, click.ClickException):
+            if self._published:
+                self._output.remark(f"Messages published before the error: {self._published}")
+            raise
+        if self._skipped:
+            self._output.remark(f"Empty lines skipped: {self._skipped}")
+
+    def _messages(self, lines: Iterable[bytes]) -> Iterator[pubsub.PubsubMessage]:
+        for line in lines:
+            self._line += 1
+            if not line and not self._attributes:
+                self._skipped += 1
+                continue
+            try:
+                key = self._key_of(line)
+            except ValueError as error:
+                raise click.ClickException(f"line {self._line}: {error}") from error
+            yield pubsub.PubsubMessage(data=line, attributes=self._attributes, ordering_key=key)
+
+    def _publish(self, batch: list[pubsub.PubsubMessage]) -> None:
+        for message_id in self._client.publish(self._topic, batch):
+            self._output.published(message_id)
+        self._published += len(batch)
+        # Flush, so that a reader gets the ids at once and not when a buffer is full.
+        self._output.flush()
+
+
+def _field_reader(number: int, delimiter: str) -> KeyOf:
+    """Return a function that reads field `number` (from 1) of a line.
+
+    The function raises ValueError if the line has fewer fields.
+    """
+
+    def read(line: bytes) -> str:
+        fields = line.decode().split(delimiter)
+        if len(fields) < number:
+            raise ValueError(f"no field {number} for the ordering key (fields: {len(fields)})")
+        return fields[number - 1]
+
+    return read
+
+
+def _stream(file: BinaryIO | None) -> ReadableStream:
+    if file is None and sys.stdin.isatty():
+        click.echo("Publishing each line that you type; Ctrl-D ends the input.", err=True)
+    stream: ReadableStream = file or sys.stdin.buffer  # type: ignore[assignment]
+    return stream

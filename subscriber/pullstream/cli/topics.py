@@ -1,0 +1,75 @@
+"""`pullstream topics`: create, list, describe, delete."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import click
+
+from .context import CliContext, context_options, pass_session
+from .parameters import duration, key_value
+
+
+@click.group("topics")
+@context_options
+def topics() -> None:
+    """Manage topics."""
+
+
+@topics.command("create")
+@click.argument("topic_names", metavar="TOPIC...", nargs=-1, required=True)
+@click.option("--label", "labels", type=key_value, multiple=True, help="May be repeated.")
+@click.option(
+    "--message-retention-duration",
+    type=duration,
+    help="Time that the topic keeps messages for seek, 10m to 31d. Default: not kept.",
+)
+@context_options
+@pass_session
+def create(
+    session: CliContext,
+    topic_names: tuple[str, ...],
+    labels: tuple[tuple[str, str], ...],
+    message_retention_duration: timedelta | None,
+) -> None:
+    """Create topics."""
+    client = session.topics()
+    for name in topic_names:
+        request = {
+            "name": session.full_name("topics", name),
+            "labels": dict(labels),
+            "message_retention_duration": message_retention_duration,
+        }
+        session.output.done(client.create_topic(request).name, "created")
+
+
+@topics.command("list")
+@context_options
+@pass_session
+def list_(session: CliContext) -> None:
+    """List the topics of the project."""
+    found = session.topics().list_topics(project=session.project_path, retry=None)
+    session.output.resources(("name", "labels", "messageRetentionDuration"), found)
+
+
+@topics.command("describe")
+@click.argument("topic")
+@context_options
+@pass_session
+def describe(session: CliContext, topic: str) -> None:
+    """Show a topic's settings."""
+    name = session.full_name("topics", topic)
+    session.output.resource(session.topics().get_topic(topic=name, retry=None))
+
+
+@topics.command("delete")
+@click.argument("topic_names", metavar="TOPIC...", nargs=-1, required=True)
+@context_options
+@pass_session
+def delete(session: CliContext, topic_names: tuple[str, ...]) -> None:
+    """Delete topics. Their subscriptions keep their backlog, but get no new messages."""
+    client = session.topics()
+    for name in topic_names:
+        topic = session.full_name("topics", name)
+        client.delete_topic(topic=topic)
+        session.output.done(topic, "deleted")

@@ -1,0 +1,303 @@
+"""SubscriberClient: the main class of the SDK."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import UNSEEN
+
+from .admin import SubscriberAdmin
+from .feeds.client import FeedsClient
+from .feeds.routers import CursorsClient, RoutersClient
+from .feeds.watch_client import WatchingClient
+from .fetch.client import FetchingClient
+from .flow_control import FlowControl, limits_of
+from .follow.client import FollowingClient
+from .futures import StreamingPullFuture
+from .hooks import Hooks
+from .listen.client import ListeningClient
+from .message import Message, MessageBatch
+from .rpc.calls import PendingCall, StreamCall, begin
+from .rpc.channel_pool import ChannelPool, SharedChannel
+from .rpc.request import routing_header
+from .rpc.rpcs import DEFAULT_TIMEOUT, Rpcs, begin_or_wait
+from .runtime.validation import require_int, require_number, require_timeout
+from .scheduling.coroutines import CoroutineScheduler
+from .scheduling.scheduler import Scheduler, ThreadScheduler
+from .streaming.callbacks import is_coroutine_function
+from .streaming.manager import StreamingPullManager
+from .streaming.settings import Batching, ReleaseAfter, StreamingSettings
+from .streaming.stream import StreamEnded
+
+
+class SubscriberClient(
+    SubscriberAdmin, FetchingClient, WatchingClient, FollowingClient, ListeningClient
+):
+    """Receives messages from Pub/Sub subscriptions, and manages subscriptions.
+
+    The methods have the names of the official client's methods. Thread-safe.
+
+        with SubscriberClient() as client:
+            future = client.subscribe("projects/p/subscriptions/s", callback)
+            future.result()
+    """
+
+    @property
+    def feeds(self) -> FeedsClient:
+        """The calls for feeds: `client.feeds.append(topic, records)`."""
+        return FeedsClient(self._rpcs)
+
+    @property
+    def routers(self) -> RoutersClient:
+        """The calls for routers, which copy between feeds: `client.routers.put(router)`."""
+        return RoutersClient(self._rpcs)
+
+    @property
+    def cursors(self) -> CursorsClient:
+        """The calls for cursors, which are named positions: `client.cursors.get(name)`."""
+        return CursorsClient(self._rpcs)
+
+    def subscribe(
+        self,
+        subscription: str,
+        callback: Callable[[Message], Any],
+        flow_control: FlowControl | tuple[Any, ...] = (),
+        scheduler: Scheduler | None = None,
+        use_legacy_flow_control: bool = False,
+        await_callbacks_on_shutdown: bool = False,
+        *,
+        max_workers: int | None = None,
+        release_after: ReleaseAfter = "callback",
+        give_up_after: float | None = None,
+        hooks: Hooks | Sequence[Hooks] = (),
+    ) -> StreamingPullFuture:
+        """Receive messages in the background, and call `callback(message)` for each.
+
+        Callbacks run on a pool of threads or, if they are `async def` functions, on an event loop.
+        The callback settles its message with `message.ack()` or `message.nack()`. If it raises, the
+        message is nacked, the error is logged, and the subscription continues. If the subscription
+        has message ordering, messages with the same ordering key run one at a time and in order.
+
+        Args:
+            subscription: Full name, `projects/P/subscriptions/S`.
+            callback: Function or `async def` of one Message.
+            flow_control: Limits on outstanding messages; see FlowControl for its defaults.
+            scheduler: Runs the callbacks. Each subscription needs its own. Default: a
+                ThreadScheduler or, for an `async def`, a CoroutineScheduler with a new event loop.
+            use_legacy_flow_control: Apply the limits only in the client, and do not send them to
+                the server. Default: False.
+            await_callbacks_on_shutdown: Whether `cancel()` lets running callbacks finish. If False
+                (default), their messages are returned at once, and their later acks and nacks have
+                no effect.
+            max_workers: Number of parallel callbacks on the default scheduler. Default: 10 threads
+                or, for an `async def`, as many as flow control allows. Unless it is 1, the thread
+                that reads the stream may run callbacks, too, while they take only microseconds.
+            release_after: When the next message of an ordering key may run. "callback" (default):
+                when the callback of the previous message has ended. "ack": when that message is
+                also settled.
+            give_up_after: Seconds without a working stream after which the subscription ends with
+                the last error. A stream works if it has delivered messages, or has been open for
+                ten seconds. None (default): no limit.
+            hooks: One Hooks object or several, which are called on events; see Hooks.
+
+        Returns:
+            A future that ends with the subscription. Its `cancel()` and `close()` shut it down.
+
+        Raises:
+            TypeError, ValueError: An argument has the wrong type or is out of range.
+            SubscriberClosed: The client is closed.
+            ForkedProcess: Another process, the parent of this fork, created the client.
+            RuntimeError: The system refuses a new thread. Nothing was started.
+        """
+        if release_after not in ("callback", "ack"):
+            raise ValueError(f'release_after is {release_after!r}; it must be "callback" or "ack"')
+        settings = StreamingSettings(
+            limits=limits_of(flow_control),
+            limit_server=not use_legacy_flow_control,
+            await_callbacks=await_callbacks_on_shutdown,
+            release_after=release_after,
+            give_up_after=require_timeout("give_up_after", give_up_after),
+            hooks=_listeners(hooks),
+        )
+        return subscribe_with(self, subscription, callback, settings, scheduler, max_workers)
+
+    def subscribe_batch(
+        self,
+        subscription: str,
+        callback: Callable[[MessageBatch], Any],
+        flow_control: FlowControl | tuple[Any, ...] = (),
+        scheduler: Scheduler | None = None,
+        await_callbacks_on_shutdown: bool = False,
+        *,
+        max_messages: int = 100,
+        max_latency: float = 0.1,
+        max_workers: int | None = None,
+        give_up_after: float | None = None,
+        hooks: Hooks | Sequence[Hooks] = (),
+    ) -> StreamingPullFuture:
+        """Receive messages in the background, and call `callback(messages)` for lists of them.
+
+        The callback settles the messages one by one, or all at once with `messages.ack()` or
+        `messages.nack()`. If it raises, the unsettled messages are nacked. A list keeps the order
+        within an ordering key. Lists with messages of the same key are handled one after the other;
+        other lists run in parallel.
+
+        Args:
+            subscription: Full name, `projects/P/subscriptions/S`.
+            callback: Function or `async def` of one MessageBatch.
+            flow_control: Limits on outstanding messages, as for `subscribe`.
+            scheduler: Runs the callbacks, as for `subscribe`.
+            await_callbacks_on_shutdown: Whether `cancel()` lets running callbacks finish, as for
+                `subscribe`. Default: False.
+            max_messages: Maximum length of a list, from 1 to `flow_control.max_messages`. Default:
+                100.
+            max_latency: Maximum time in seconds that a message waits for others to join its list.
+                Default: 0.1.
+            max_workers: Number of parallel callbacks, as for `subscribe`.
+            give_up_after: Seconds without a working stream until the end, as for `subscribe`.
+            hooks: One Hooks object or several, as for `subscribe`.
+
+        Returns:
+            A future that ends with the subscription, as from `subscribe`.
+
+        Raises:
+            TypeError, ValueError: An argument has the wrong type or is out of range.
+            SubscriberClosed: The client is closed.
+            ForkedProcess: Another process, the parent of this fork, created the client.
+            RuntimeError: The system refuses a new thread. Nothing was started.
+        """
+        limits = limits_of(flow_control)
+        if not 1 <= require_int("max_messages", max_messages) <= limits.max_messages:
+            raise ValueError(
+                f"max_messages is {max_messages}; it must be between 1 and the flow control's "
+                f"{limits.max_messages}"
+            )
+        if require_number("max_latency", max_latency) < 0:
+            raise ValueError(f"max_latency is {max_latency}; it must not be negative")
+        settings = StreamingSettings(
+            limits=limits,
+            await_callbacks=await_callbacks_on_shutdown,
+            give_up_after=require_timeout("give_up_after", give_up_after),
+            hooks=_listeners(hooks),
+            batching=Batching(max_messages, max_latency),
+        )
+        return subscribe_with(self, subscription, callback, settings, scheduler, max_workers)
+
+
+def subscribe_with(
+    client: SubscriberClient,
+    subscription: str,
+    callback: Callable[..., Any],
+    settings: StreamingSettings,
+    scheduler: Scheduler | None = None,
+    max_workers: int | None = None,
+) -> StreamingPullFuture:
+    """Subscribe with checked settings; see `SubscriberClient.subscribe`.
+
+    Args:
+        client: The client whose connection is used, and whose `close` ends the subscription.
+        subscription: Full name, `projects/P/subscriptions/S`.
+        callback: Takes a Message, or a MessageBatch if the settings say so.
+        settings: The checked settings.
+        scheduler: Runs the callbacks, as for `subscribe`.
+        max_workers: Number of parallel callbacks, as for `subscribe`.
+    """
+    if not isinstance(subscription, str):
+        raise TypeError(f"subscription is {subscription!r}; it must be the full name as a str")
+    if not callable(callback):
+        raise TypeError(f"callback is {callback!r}; it must be callable with one argument")
+    scheduler = _scheduler_for(callback, scheduler, max_workers)
+    calls = _SubscriptionCalls(client._rpcs, client._connections, subscription)
+
+    def start() -> StreamingPullFuture:
+        manager = StreamingPullManager(calls, subscription, callback, settings, scheduler=scheduler)
+        manager.start()
+        return manager.future
+
+    return client._keep(start)
+
+
+def _scheduler_for(
+    callback: object, scheduler: Scheduler | None, max_workers: int | None
+) -> Scheduler:
+    if scheduler is not None and not isinstance(scheduler, Scheduler):
+        raise TypeError(f"scheduler is {scheduler!r}; it must derive from Scheduler")
+    if scheduler is not None and max_workers is not None:
+        raise ValueError("pass either scheduler or max_workers: a scheduler has its own size")
+    if not is_coroutine_function(callback):
+        return scheduler or ThreadScheduler(max_workers=max_workers)
+    if isinstance(scheduler, ThreadScheduler):
+        raise TypeError(
+            "callback is an async def, which a ThreadScheduler cannot run; "
+            "leave scheduler out, or pass a CoroutineScheduler"
+        )
+    return scheduler or CoroutineScheduler(max_tasks=max_workers)
+
+
+def _listeners(hooks: Hooks | Sequence[Hooks]) -> tuple[Hooks, ...]:
+    if isinstance(hooks, Hooks):
+        return (hooks,)
+    if not isinstance(hooks, Sequence) or not all(isinstance(one, Hooks) for one in hooks):
+        raise TypeError(f"hooks is {hooks!r}; it must be a Hooks object or a list of them")
+    return tuple(hooks)
+
+
+# Seconds that the server may take to answer an ack or a nack, and the shortest such limit for a
+# change of the ack deadline.
+_DISPOSITION_TIMEOUT = 20.0
+_LEAST_TIMEOUT = 5.0
+
+
+class _SubscriptionCalls:
+    """The RPCs of one subscription, for its manager. They are started and not waited for.
+
+    The manager's threads start the calls, and one of them the streams. The end of the manager calls
+    `close`.
+    """
+
+    def __init__(
+        self, rpcs: Rpcs, connections: ChannelPool | SharedChannel, subscription: str
+    ) -> None:
+        self._rpcs = rpcs
+        self._connections = connections
+        self._lock = threading.Lock()
+        # The channel of the stream. None until the first stream.
+        self._channel: grpc.Channel | None = None
+        self._closed = False
+        self._metadata = (routing_header(pubsub.AcknowledgeRequest(subscription=subscription)),)
+
+    def streaming_pull(self, first: pubsub.StreamingPullRequest) -> StreamCall:
+        with self._lock:
+            if self._closed:
+                # The reader thread was delayed, and the shutdown did not wait for it.
+                raise StreamEnded
+            if self._channel is None:
+                self._channel = self._connections.open()
+        return begin(self._channel, first, self._metadata)
+
+    def acknowledge(self, request: pubsub.AcknowledgeRequest) -> PendingCall:
+        return begin_or_wait(
+            self._rpcs, "Acknowledge", request, _DISPOSITION_TIMEOUT, self._metadata
+        )
+
+    def modify_ack_deadline(
+        self, request: pubsub.ModifyAckDeadlineRequest, *, unseen: bool = False
+    ) -> PendingCall:
+        timeout = _DISPOSITION_TIMEOUT
+        metadata = (*self._metadata, (UNSEEN, "1")) if unseen else self._metadata
+        if seconds := request.ack_deadline_seconds:
+            # A request that hangs is repeated while the lease that it should extend still lasts.
+            timeout = min(max(seconds / 2, _LEAST_TIMEOUT), DEFAULT_TIMEOUT)
+        return begin_or_wait(self._rpcs, "ModifyAckDeadline", request, timeout, metadata)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            channel = self._channel
+        if channel is not None:
+            self._connections.close(channel)

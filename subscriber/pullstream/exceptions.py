@@ -1,0 +1,89 @@
+"""Exceptions of the SDK, besides the errors of calls (`pullstream_protocol.errors`)."""
+
+from __future__ import annotations
+
+import builtins
+import os
+
+# The error of `future.result(timeout=...)`, under its name in the official client.
+from concurrent.futures import TimeoutError as TimeoutError
+from enum import Enum
+
+from google.api_core.exceptions import GoogleAPICallError
+
+from pullstream_protocol.errors import PullstreamError
+
+
+class AcknowledgeStatus(Enum):
+    """Result of an ack, a nack or a deadline change. The values are the official client's."""
+
+    SUCCESS = 1
+    PERMISSION_DENIED = 2
+    FAILED_PRECONDITION = 3
+    INVALID_ACK_ID = 4
+    OTHER = 5
+
+
+class AcknowledgeError(PullstreamError, GoogleAPICallError):
+    """The server did not accept an ack, a nack or a deadline change.
+
+    Attributes:
+        error_code: The AcknowledgeStatus.
+        info: A description, or None.
+    """
+
+    def __init__(self, error_code: AcknowledgeStatus, info: str | None = None) -> None:
+        """Create the error.
+
+        Args:
+            error_code: The AcknowledgeStatus.
+            info: A description. Default: None.
+        """
+        # The constructor in google-api-core has no annotations.
+        super().__init__(info or error_code.name)  # type: ignore[no-untyped-call]
+        self.error_code = error_code
+        self.info = info
+
+    def __str__(self) -> str:
+        return f"{self.error_code.name}: {self.info}" if self.info else self.error_code.name
+
+    def __repr__(self) -> str:
+        return f"AcknowledgeError({self.error_code}, {self.info!r})"
+
+
+class PullTimeout(PullstreamError, builtins.TimeoutError):
+    """`fetch` received no message within its time limit.
+
+    Attributes:
+        answered: Whether the server answered that it had no message. If False, there was no answer,
+            so the cause may be the network.
+    """
+
+    def __init__(self, message: str, *, answered: bool) -> None:
+        """Create the error.
+
+        Args:
+            message: The text of the error.
+            answered: Whether the server answered that it had no message.
+        """
+        super().__init__(message)
+        self.answered = answered
+
+
+class SubscriberClosed(PullstreamError, RuntimeError):
+    """A closed client was used."""
+
+
+class ForkedProcess(PullstreamError, RuntimeError):
+    """A client was used in another process than the one that created it.
+
+    A fork copies neither the client's threads nor the state of its connection.
+    """
+
+
+def forked(made_in: int) -> ForkedProcess:
+    """Return the error for a client that was created in the process with the ID `made_in`."""
+    return ForkedProcess(
+        f"this client was made in process {made_in} and is used in process {os.getpid()}, after a "
+        "fork, where it does not work; make a new client in the new process"
+    )

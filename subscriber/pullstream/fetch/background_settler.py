@@ -1,0 +1,238 @@
+"""Background work for fetched messages: sends outcomes and keeps leases."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from pullstream.ack_future import AckFuture
+from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus, SubscriberClosed
+from pullstream.futures import RunningFuture, ShutdownMode
+from pullstream.message import Disposition, Message, Outcome
+from pullstream.rpc.calls import PendingCall
+from pullstream.rpc.rpcs import Rpcs
+from pullstream.runtime.thread_start import start_or_undo
+from pullstream.streaming.ack_requests import AckRequest
+from pullstream.streaming.dispatcher import Dispatcher
+from pullstream_protocol.clock import Clock
+from pullstream_protocol.deadlines import DeadlineTable
+from pullstream_protocol.due_thread import DueThread
+from pullstream_protocol.errors import RpcError
+
+from .protocol import EXTEND_AT, EXTENSION
+from .settle_call import call_for
+
+_log = logging.getLogger("pullstream.fetch")
+
+# Leases are kept for at most this many seconds, as with `subscribe`.
+LONGEST_LEASE = 3600.0
+
+# The first extension is sent this many seconds after the arrival of the messages. Shorter work
+# costs no call for their leases, and no extension arrives after the acknowledgement, when a server
+# with exactly-once delivery would refuse it.
+FIRST_HOLD = 0.5
+
+# Time limit for the last outcomes when the client is closed, in seconds.
+FLUSH_TIME = 10.0
+
+# The window that the Linger assumes, as fetched messages have no flow control.
+_WINDOW = 1000
+
+_numbers = itertools.count()
+
+
+class FetchedDispositions:
+    """Takes the outcomes of the messages of one fetch: the SettlementSink of these messages.
+
+    The subscription's settler sends each outcome. The futures of acks and nacks are kept, so that
+    the end of a block can check their results. Any thread may call any method.
+
+    Args:
+        settler: returns the settler; called for each outcome. Raises SubscriberClosed if the client
+            is closed.
+    """
+
+    # The response of a unary pull does not report exactly-once delivery.
+    exactly_once = False
+
+    def __init__(self, settler: Callable[[], BackgroundSettler]) -> None:
+        self._settler = settler
+        self._futures: list[AckFuture] = []
+
+    def ack(self, message: Message) -> None:
+        self.put((Disposition.ACK, message, 0, None))
+
+    def ack_all(self, messages: list[Message]) -> None:
+        for message in messages:
+            self.ack(message)
+
+    def put(self, outcome: Outcome) -> None:
+        disposition, message, seconds, _ = outcome
+        if disposition is Disposition.DROP:
+            return
+        future = AckFuture()
+        self.put_tracked((disposition, message, seconds, future))
+        if future.done() and future.exception() is not None:
+            _log.warning("%s of %s: %s", disposition.value, message.message_id, future.exception())
+
+    def put_tracked(self, outcome: Outcome) -> None:
+        future = outcome[3]
+        assert future is not None
+        if outcome[0] is not Disposition.EXTEND:
+            self._futures.append(future)
+        try:
+            self._settler().put_tracked(outcome)
+        except SubscriberClosed as error:
+            future.set_exception(AcknowledgeError(AcknowledgeStatus.OTHER, str(error)))
+
+    def pending(self) -> list[AckFuture]:
+        """Return the futures of the acks and nacks since the last call."""
+        futures, self._futures = self._futures, []
+        return futures
+
+
+class BackgroundSettler(RunningFuture):
+    """Sends the outcomes of one subscription's fetched messages, and keeps leases.
+
+    Owns a Dispatcher, which sends; the messages whose leases are kept, behind a lock; and a thread
+    that extends the leases. Any thread may call any method. It runs until the client is closed.
+    Then it sends the waiting outcomes, and returns the messages whose leases it keeps, because they
+    can no longer be settled. Then the future ends.
+    """
+
+    ends_last = True
+
+    def __init__(self, rpcs: Rpcs, subscription: str, clock: Clock) -> None:
+        super().__init__()
+        self._rpcs = rpcs
+        self._subscription = subscription
+        self._clock = clock
+        self._lock = threading.Lock()
+        # By number: the messages, and the end of the time in which their leases are kept.
+        self._held: DeadlineTable[int, tuple[Sequence[Message], float]] = DeadlineTable()
+        self._closing = False
+        self._dispatcher = Dispatcher(
+            clock, send=self._send, listener=self, max_messages=_WINDOW, report_at_once=False
+        )
+        self._thread = DueThread(clock, self._next_due, self._extend_due, name="pullstream-leaser")
+        self._dispatcher.start()
+        start_or_undo(self._thread, lambda: self._dispatcher.stop(FLUSH_TIME))
+
+    def put_tracked(self, outcome: Outcome) -> None:
+        self._dispatcher.put_tracked(outcome)
+
+    def hold(self, messages: Sequence[Message]) -> int:
+        """Keep the leases of unsettled messages until `let_go`.
+
+        Returns:
+            A number for `let_go`.
+
+        Raises:
+            SubscriberClosed: the client is closed.
+        """
+        number, now = next(_numbers), self._clock.monotonic()
+        came_at = min((message.batch.received_at for message in messages), default=now)
+        with self._lock:
+            if self._closing:
+                raise SubscriberClosed("this client is closed; the leases cannot be extended")
+            until = now + LONGEST_LEASE
+            self._held.set(number, (messages, until), max(came_at + FIRST_HOLD - now, 0.0), now)
+        self._thread.wake()
+        return number
+
+    def let_go(self, number: int) -> None:
+        with self._lock:
+            self._held.pop(number)
+
+    # ---- the future ----------------------------------------------------------------------------
+
+    def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
+        with self._lock:
+            begun, self._closing = self._closing, True
+        if begun:
+            return
+        limit = FLUSH_TIME if timeout is None else min(timeout, FLUSH_TIME)
+        thread = threading.Thread(
+            target=self._close, args=[limit], name="pullstream-shutdown", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:
+            # The interpreter is about to exit, and allows no more threads.
+            self._close(limit)
+
+    def runs_here(self) -> bool:
+        return self._dispatcher.runs_here()
+
+    def _close(self, limit: float) -> None:
+        self._thread.stop()
+        self._give_back_held()
+        self._dispatcher.stop(limit)
+        self.set_result(True)
+
+    def _give_back_held(self) -> None:
+        with self._lock:
+            held = [message for messages, _ in self._held.values() for message in messages]
+        for message in held:
+            if message.settled is None:
+                message.settled = Disposition.RETURN
+                self._dispatcher.put((Disposition.RETURN, message, 0, None))
+
+    # ---- the leaser's thread -------------------------------------------------------------------
+
+    def _next_due(self) -> float | None:
+        with self._lock:
+            return self._held.next_due()
+
+    def _extend_due(self) -> None:
+        with self._lock:
+            due = self._pop_due(self._clock.monotonic())
+        for messages in due:
+            self._extend(messages)
+
+    def _pop_due(self, now: float) -> list[Sequence[Message]]:
+        due = []
+        for number, (messages, until) in self._held.pop_due(now):
+            if now >= until:
+                count = sum(message.settled is None for message in messages)
+                _log.warning(
+                    "stopped extending the leases of %d fetched messages after one hour", count
+                )
+                continue
+            due.append(messages)
+            self._held.set(number, (messages, until), EXTENSION * EXTEND_AT, now)
+        return due
+
+    def _extend(self, messages: Sequence[Message]) -> None:
+        ack_ids = [message.ack_id for message in messages if message.settled is None]
+        if ack_ids:
+            self._dispatcher.extend_leases(ack_ids, EXTENSION)
+
+    # ---- for the dispatcher --------------------------------------------------------------------
+
+    def _send(self, request: AckRequest) -> PendingCall:
+        call: PendingCall = call_for(self._subscription, request).begin(self._rpcs)
+        return call
+
+    def mark_settled(
+        self,
+        acked: list[Message],
+        nacked: list[Message],
+        dropped: list[Message],
+        returned: list[Message],
+    ) -> None:
+        """Do nothing: this class counts no messages."""
+
+    def nacks_answered(self, ack_ids: list[str], seconds: int) -> None:
+        """Do nothing: this class holds no ordering keys."""
+
+    def receipts_answered(self, ack_ids: list[str], failed: Mapping[str, AcknowledgeError]) -> None:
+        """Do nothing: this class sends no receipts."""
+
+    def request_done(self, request: AckRequest, seconds: float, error: RpcError | None) -> None:
+        """Do nothing: futures have the results."""
+
+    def ack_ids_refused(self, request: AckRequest, failed: Mapping[str, AcknowledgeError]) -> None:
+        """Do nothing: futures have the results, and the dispatcher logs them."""

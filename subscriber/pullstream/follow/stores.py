@@ -1,0 +1,145 @@
+"""Checkpoint stores: save a follower's position in a file, on the broker, or in user code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from pullstream.rpc.rpcs import Rpcs
+from pullstream_protocol.errors import FailedPrecondition, NotFound, PullstreamError
+from pullstream_protocol.messages import feeds_pb2 as feeds
+
+from .events import Checkpoint
+
+# The timeout of one cursor call, in seconds.
+_TIMEOUT = 10.0
+
+
+class CheckpointError(PullstreamError):
+    """A position could not be saved or read, or another follower uses it."""
+
+
+@runtime_checkable
+class CheckpointStore(Protocol):
+    """Saves the position of one follower. The follower's thread makes all calls.
+
+    If a call raises an error that a retry may fix (such as
+    `pullstream_protocol.errors.Unavailable`), the error is logged and the call is retried. Any
+    other error ends the follower.
+    """
+
+    def open(self, topic: str) -> Checkpoint | None:
+        """Open the store for the position in `topic` (full name); return the saved position."""
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Replace the saved position. It must be durable when this returns."""
+
+    def close(self) -> None:
+        """Close the store. Also called when `open` has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFile:
+    """Saves positions in an SQLite file. The file may hold many followers, each under its name.
+
+    The file is created if it does not exist. A position is replaced atomically. While a follower
+    uses a name, no other follower can use it, in this process or another. The lock ends with the
+    process, also when the process is killed. For each name, there is a lock file next to the SQLite
+    file; its name ends in `.lock`.
+
+    Attributes:
+        path: The path of the file. Its folder must exist.
+        name: The name of the follower. Default: the name of its topic.
+    """
+
+    path: str | os.PathLike[str]
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerCursor:
+    """Saves the position on the broker, as a cursor.
+
+    The broker does not lock cursors: two followers with the same cursor overwrite each other's
+    position.
+
+    Attributes:
+        name: The full name of the cursor, `projects/P/cursors/C`.
+    """
+
+    name: str
+
+
+Callback: TypeAlias = Callable[[Checkpoint], Any]
+Checkpoints: TypeAlias = (
+    "str | os.PathLike[str] | CheckpointFile | ServerCursor | CheckpointStore | Callback | None"
+)
+
+
+class NoStore:
+    """Saves nothing."""
+
+    def open(self, topic: str) -> Checkpoint | None:
+        """Return no position."""
+        return None
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class CallbackStore(NoStore):
+    """Passes positions to a user's function. The user also gives the start position."""
+
+    def __init__(self, callback: Callback) -> None:
+        self._callback = callback
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Call the user's function with the position."""
+        self._callback(checkpoint)
+
+
+class CursorStore:
+    """Saves the position in a cursor of the broker."""
+
+    def __init__(self, rpcs: Rpcs, name: str) -> None:
+        self._rpcs = rpcs
+        self._name = name
+        self._topic = ""
+
+    def open(self, topic: str) -> Checkpoint | None:
+        """Return the cursor's position; None if the cursor does not exist."""
+        self._topic = topic
+        request = feeds.GetCursorRequest(name=self._name)
+        try:
+            cursor = self._rpcs.call("GetCursor", request, retry=None, timeout=_TIMEOUT)
+        except NotFound:
+            return None
+        if cursor.topic != topic:
+            raise CheckpointError(
+                f"{self._name} is a cursor of the topic {cursor.topic}, not of {topic}; "
+                "use another cursor"
+            )
+        return Checkpoint(cursor.seq, cursor.epoch)
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Replace the cursor; ignore the error if the topic was deleted or created again."""
+        cursor = feeds.Cursor(
+            name=self._name, topic=self._topic, seq=checkpoint.seq, epoch=checkpoint.epoch
+        )
+        request = feeds.PutCursorRequest(cursor=cursor)
+        try:
+            self._rpcs.call("PutCursor", request, retry=None, timeout=_TIMEOUT)
+        except (NotFound, FailedPrecondition) as error:
+            # The topic was deleted, or created again: ignore the error, because the next read
+            # reports it. But if the cursor now belongs to another topic, raise the error, because
+            # nothing else would report it.
+            if error.reason == "CURSOR_OF_OTHER_TOPIC":
+                raise
+
+    def close(self) -> None:
+        """Do nothing: the cursor stays on the broker."""

@@ -1,0 +1,276 @@
+"""Futures for users: of a running subscription or follower, and of one acknowledgement."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from .exceptions import forked
+from .runtime.lifecycle import SubscriptionState
+from .statistics import Statistics
+
+if TYPE_CHECKING:
+    from .message import Message
+
+ShutdownMode = Literal["drain", "nack"]
+
+# A shutdown has its own time limit. A waiting `close` allows this many seconds more.
+_SHUTDOWN_MARGIN = 1.0
+
+# Seconds between two checks of a waiting thread. A signal may arrive after the main thread's last
+# check and before it sleeps. Such a signal does not wake the thread: Python notes it and runs its
+# handler when the thread next does something. Without a timeout, this Ctrl-C would be lost.
+_LOOK_SECONDS = 0.5
+
+
+class Subscription(Protocol):
+    """The parts of a subscription that its StreamingPullFuture uses."""
+
+    def stop(
+        self,
+        error: Exception | None = None,
+        *,
+        mode: ShutdownMode | None = None,
+        timeout: float | None = None,
+    ) -> None: ...
+
+    def runs_here(self) -> bool: ...
+
+    def statistics(self) -> Statistics: ...
+
+    def adopt(self, ack_ids: Sequence[str], size: int) -> list[Message]: ...
+
+
+class RunningFuture(Future[bool], ABC):
+    """The future of an activity that runs in the background until it is stopped.
+
+    `result()` blocks until the end. It returns True if the user stopped the activity, and raises
+    the error that ended it otherwise. The future works only in the process that created it.
+
+    Attributes:
+        ends_last: Whether the client stops this activity after the others. True for activities that
+            return messages to the server: an activity that still waits for messages would receive
+            them.
+    """
+
+    ends_last: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._process = os.getpid()
+
+    @abstractmethod
+    def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
+        """Begin the shutdown, and return at once. Idempotent. Any thread may call it."""
+
+    @abstractmethod
+    def runs_here(self) -> bool:
+        """Return whether the shutdown has to wait for the calling thread."""
+
+    def cancel(self) -> bool:
+        """Begin the shutdown, and return True at once. `result()` returns when it is over."""
+        self.begin_close()
+        return True
+
+    def _close_and_wait(self, timeout: float | None, mode: ShutdownMode | None = None) -> bool:
+        """Begin the shutdown and wait for it, unless it has to wait for the calling thread.
+
+        Returns:
+            Whether the activity has ended.
+        """
+        self.begin_close(timeout, mode)
+        if not self.runs_here():
+            self.wait_for_end(timeout)
+        return self.done()
+
+    def wait_for_end(self, timeout: float | None = None) -> None:
+        """Wait until a shutdown with this time limit is over. Its error is not raised.
+
+        Args:
+            timeout: Time limit of the shutdown in seconds. None: no limit.
+        """
+        self._wait(None if timeout is None else timeout + _SHUTDOWN_MARGIN)
+
+    def __await__(self) -> Generator[Any, None, bool]:
+        """Wait for the end without blocking the event loop; otherwise the same as `result()`.
+
+        If the waiting task is cancelled, the activity continues. With `asyncio.wrap_future` it
+        would be stopped. After `cancel()`, `asyncio.wrap_future` also raises CancelledError,
+        because `cancelled()` is True.
+        """
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+
+        def tell(_: object) -> None:
+            # On a closed loop, nothing waits.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(ended.set)
+
+        self.add_done_callback(tell)
+        yield from ended.wait().__await__()
+        return self.result(0)
+
+    def running(self) -> bool:
+        """Return whether the activity has not ended yet."""
+        return not self.done()
+
+    def result(self, timeout: float | None = None) -> bool:
+        """Wait for the end and return True if the user stopped the activity.
+
+        Args:
+            timeout: Seconds to wait. None (default): no limit.
+
+        Raises:
+            TimeoutError: The activity still runs.
+            ForkedProcess: Another process created the future.
+            Exception: The error that ended the activity.
+        """
+        self._check_process()
+        self._wait(timeout)
+        return super().result(0)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the end and return the error that ended the activity, or None.
+
+        Args:
+            timeout: Seconds to wait. None (default): no limit.
+
+        Raises:
+            TimeoutError: The activity still runs.
+            ForkedProcess: Another process created the future.
+        """
+        self._check_process()
+        self._wait(timeout)
+        return super().exception(0)
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Raise NotImplementedError: this future is running from the beginning."""
+        raise NotImplementedError("this future is already running")
+
+    def _wait(self, timeout: float | None) -> None:
+        """Return when the activity has ended, or after `timeout` seconds of real time."""
+        left = math.inf if timeout is None else timeout
+        while left > 0 and not self.done():
+            with suppress(TimeoutError, FutureTimeoutError):
+                super().exception(min(left, _LOOK_SECONDS))
+            left -= _LOOK_SECONDS
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise forked(self._process)
+
+
+class StreamingPullFuture(RunningFuture):
+    """A running subscription.
+
+    `result()` blocks until the subscription is shut down. It returns True if the user shut it down,
+    and raises the error that ended the stream otherwise. A callback that raises does not end the
+    subscription.
+    """
+
+    def __init__(self, subscription: Subscription) -> None:
+        super().__init__()
+        self._subscription = subscription
+        self._cancelled = False
+
+    def cancel(self) -> bool:
+        """Begin the shutdown and return at once; `result()` returns when it is over.
+
+        Messages whose callback has not begun are nacked. Any thread may call this, also inside a
+        callback, and more than once.
+
+        Returns:
+            True, as in the official client.
+        """
+        self.begin_close()
+        return True
+
+    def close(self, timeout: float | None = None, mode: ShutdownMode = "drain") -> bool:
+        """Shut the subscription down and wait until it is over.
+
+        A second call may speed up a shutdown in progress (with a shorter time limit or with
+        "nack"), but cannot slow it down. Inside a callback, this method only begins the shutdown,
+        because the shutdown has to wait for the callback.
+
+        Args:
+            timeout: Seconds for the whole shutdown. If callbacks still run when this time is nearly
+                over, their messages are nacked. None (default): wait until the callbacks end.
+            mode: "drain" (default): running callbacks finish, and their acks are sent. "nack": the
+                messages of running callbacks are returned at once. With both, messages whose
+                callback has not begun are nacked.
+
+        Returns:
+            Whether the subscription has ended. `exception()` returns the error that ended it, if
+            any.
+
+        Raises:
+            ValueError: An argument is invalid.
+            ForkedProcess: Another process created the subscription.
+        """
+        return self._close_and_wait(timeout, mode)
+
+    def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
+        """Begin the shutdown without waiting; see `close`. Without a mode, it acts as `cancel`.
+
+        Args:
+            timeout: Seconds for the whole shutdown. None (default): no limit.
+            mode: "drain" or "nack"; see `close`. None (default): `await_callbacks_on_shutdown` of
+                `subscribe` decides.
+
+        Raises:
+            ValueError: An argument is invalid.
+            ForkedProcess: Another process created the subscription.
+        """
+        self._check_process()
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"timeout is {timeout}; it must not be negative")
+        if mode not in ("drain", "nack", None):
+            raise ValueError(f'mode is {mode!r}; it must be "drain" or "nack"')
+        self._cancelled = True
+        self._subscription.stop(mode=mode, timeout=timeout)
+
+    def runs_here(self) -> bool:
+        """Return whether the shutdown may have to wait for the calling thread."""
+        return self._subscription.runs_here()
+
+    def cancelled(self) -> bool:
+        """Return whether `cancel()` or `close()` was called.
+
+        The future is still `running()` until the shutdown is over.
+        """
+        return self._cancelled
+
+    @property
+    def state(self) -> SubscriptionState:
+        """The state: connecting, streaming, reconnecting, closing or closed."""
+        return self.statistics().state
+
+    def statistics(self) -> Statistics:
+        """Return the counters and the present load of the subscription. Works at any time."""
+        self._check_process()
+        return self._subscription.statistics()
+
+    def adopt(self, ack_ids: Sequence[str], size: int = 0) -> list[Message]:
+        """Take over leases that the server granted to another client, such as a dead process.
+
+        From now on the SDK extends these leases, and counts them for flow control, until the
+        returned messages are settled, as for received messages. A shutdown returns the unsettled
+        ones to the server. The content of the messages is unknown: everything except `ack_id` is
+        empty.
+
+        Args:
+            ack_ids: The ack IDs of the deliveries.
+            size: Bytes of all these messages, for flow control. Default: 0.
+
+        Returns:
+            A message for each ack ID.
+        """
+        self._check_process()
+        return self._subscription.adopt(ack_ids, size)

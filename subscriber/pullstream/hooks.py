@@ -1,0 +1,172 @@
+"""Hooks: methods for logs, metrics and traces that a subscription calls on its events."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from pullstream_protocol.errors import RpcError
+
+from .exceptions import AcknowledgeError
+from .message import Message
+from .runtime.lifecycle import StateChange as StateChange
+from .statistics import Statistics
+
+_log = logging.getLogger("pullstream.hooks")
+
+# Takes a Message, or, with `subscribe_batch`, a list of them. May be an `async def`.
+Callback = Callable[[Any], Any]
+RequestKind = Literal["acknowledge", "modify_ack_deadline"]
+LeaseLoss = Literal["max_lease_duration", "expired"]
+
+
+class Hooks:
+    """Base class for monitoring. Override methods, and pass an instance as `hooks=`.
+
+    One instance may serve many subscriptions: each method receives the full name of the
+    subscription. The methods run on the SDK's threads, so they must be short and must not wait for
+    the subscription. If a method raises, the error is logged and has no other effect; only an error
+    of `wrap` is raised by `subscribe`. A method that is not overridden costs nothing.
+    """
+
+    def subscribed(self, subscription: str, statistics: Callable[[], Statistics]) -> None:
+        """Called when a subscription begins.
+
+        Args:
+            subscription: Full name of the subscription.
+            statistics: Returns the present Statistics. Works at any time, also after the end.
+        """
+
+    def wrap(self, subscription: str, callback: Callback) -> Callback:
+        """Return the function to run for each message. It must call `callback`.
+
+        Args:
+            subscription: Full name of the subscription.
+            callback: The callback, or the result of another hook's `wrap`.
+        """
+        return callback
+
+    def state_changed(self, subscription: str, change: StateChange) -> None:
+        """Called when the state changes. The last state is `SubscriptionState.CLOSED`.
+
+        Args:
+            subscription: Full name of the subscription.
+            change: The new state, the previous one, and the cause.
+        """
+
+    def received(self, subscription: str, messages: Sequence[Message]) -> None:
+        """Called when messages have been received.
+
+        Args:
+            subscription: Full name of the subscription.
+            messages: The messages of one response.
+        """
+
+    def settled(
+        self, subscription: str, acked: Sequence[Message], nacked: Sequence[Message]
+    ) -> None:
+        """Called when messages were acked or nacked, before the server receives the request.
+
+        Args:
+            subscription: Full name of the subscription.
+            acked: The acked messages.
+            nacked: The nacked messages.
+        """
+
+    def returned(self, subscription: str, messages: Sequence[Message]) -> None:
+        """Called when the SDK returns messages that no callback has settled.
+
+        Args:
+            subscription: Full name of the subscription.
+            messages: The returned messages.
+        """
+
+    def extended(self, subscription: str, messages: int, seconds: int) -> None:
+        """Called when the SDK extends leases.
+
+        Args:
+            subscription: Full name of the subscription.
+            messages: Number of leases.
+            seconds: Seconds from now until the leases end.
+        """
+
+    def lease_lost(self, subscription: str, messages: Sequence[Message], why: LeaseLoss) -> None:
+        """Called when messages have lost their lease. The server will redeliver them.
+
+        Args:
+            subscription: Full name of the subscription.
+            messages: The messages without a lease.
+            why: "max_lease_duration": the SDK gave the messages up at the user's limit. "expired":
+                the server reported that the lease is over (exactly-once delivery).
+        """
+
+    def request_done(
+        self,
+        subscription: str,
+        kind: RequestKind,
+        ack_ids: int,
+        seconds: float,
+        error: RpcError | None,
+    ) -> None:
+        """Called after each acknowledge or modify-ack-deadline request.
+
+        A request that fails for a temporary reason is repeated; this method is called for each
+        attempt.
+
+        Args:
+            subscription: Full name of the subscription.
+            kind: "acknowledge" or "modify_ack_deadline".
+            ack_ids: Number of ack IDs in the request.
+            seconds: Duration of the request in seconds.
+            error: The error of the request. None: it succeeded.
+        """
+
+    def refused(self, subscription: str, failures: Mapping[str, AcknowledgeError]) -> None:
+        """Called when the server has finally refused acks, nacks or deadline changes.
+
+        Args:
+            subscription: Full name of the subscription.
+            failures: The error for each ack ID.
+        """
+
+
+class HookSet:
+    """The hooks of one subscription. An event that no hook overrides costs one look-up.
+
+    Args:
+        subscription: Full name of the subscription.
+        hooks: The hooks.
+    """
+
+    def __init__(self, subscription: str, hooks: Sequence[Hooks]) -> None:
+        self._subscription = subscription
+        self._hooks = tuple(hooks)
+        self._listening = {
+            name: [getattr(hook, name) for hook in hooks if _overrides(hook, name)]
+            for name, method in vars(Hooks).items()
+            if callable(method)
+        }
+
+    def wrap(self, callback: Callback) -> Callback:
+        """Return the callback, wrapped by all hooks. The first hook is the outermost."""
+        for hook in reversed(self._hooks):
+            callback = hook.wrap(self._subscription, callback)
+        return callback
+
+    def listens_to(self, event: str) -> bool:
+        """Return whether a hook overrides the method named `event`."""
+        return bool(self._listening[event])
+
+    def tell(self, event: str, *args: Any) -> None:
+        """Call the method named `event` of every hook that overrides it."""
+        for method in self._listening[event]:
+            try:
+                method(self._subscription, *args)
+            except BaseException:
+                # Including SystemExit: the threads that call hooks have other work.
+                _log.exception("hook %r raised", method)
+
+
+def _overrides(hook: Hooks, name: str) -> bool:
+    return getattr(type(hook), name) is not getattr(Hooks, name)

@@ -1,0 +1,1 @@
+"""Connections to the server and unary calls with retries."""

@@ -1,0 +1,75 @@
+"""Unary calls on an event loop, with the retries and errors of `Rpcs.call`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.message import Message
+
+from .rpcs import (
+    DEFAULT_RETRY,
+    DEFAULT_TIMEOUT,
+    REPEATED_ERRORS,
+    DefaultRetry,
+    Metadata,
+    Repetition,
+    Retry,
+    Rpcs,
+    is_repeatable,
+)
+from .sansio import Sleep, Steps, UnaryCall, run_async
+
+
+async def call_async(
+    rpcs: Rpcs,
+    method: str,
+    request: Message,
+    *,
+    retry: Retry | DefaultRetry | None = DEFAULT_RETRY,
+    timeout: float | None = DEFAULT_TIMEOUT,
+    metadata: Metadata = (),
+) -> Any:
+    """Make a unary call on the running event loop; return its response.
+
+    A cancelled task withdraws its call.
+
+    Args:
+        rpcs: The calls of a channel.
+        method: Name of the RPC.
+        request: The request.
+        retry: See `CallOptions`. A user's policy wraps a coroutine function, as
+            `google.api_core.retry.AsyncRetry` does.
+        timeout: See `CallOptions`.
+        metadata: See `CallOptions`.
+
+    Raises:
+        RpcError: The subclass for the status with which the last attempt ended.
+        SubscriberClosed: The client, or the user's channel, is closed.
+    """
+    clock = rpcs.clock
+    deadline = None if timeout is None else clock.monotonic() + timeout
+
+    def attempt() -> Steps[Any]:
+        left = None if deadline is None else max(deadline - clock.monotonic(), 0.0)
+        call = UnaryCall(method, request, left, metadata=metadata)
+        yield call
+        return call.response
+
+    def attempts() -> Steps[Any]:
+        repetition = Repetition(deadline)
+        while True:
+            try:
+                return (yield from attempt())
+            except REPEATED_ERRORS:
+                due = repetition.next_attempt(clock.monotonic())
+                if due is None:
+                    raise
+            yield Sleep(due)
+
+    async def attempt_once() -> Any:
+        return await run_async(attempt(), rpcs, clock)
+
+    if retry is DEFAULT_RETRY:
+        steps = attempts() if is_repeatable(method, request) else attempt()
+        return await run_async(steps, rpcs, clock)
+    return await (attempt_once() if retry is None else retry(attempt_once)())

@@ -1,0 +1,104 @@
+"""BackgroundClient: a client that runs activities in the background until it is closed."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, TypeVar
+
+import grpc
+
+from pullstream.exceptions import SubscriberClosed, forked
+from pullstream.futures import RunningFuture, ShutdownMode
+from pullstream_protocol.clock import SYSTEM_CLOCK
+
+from .base_client import BaseClient
+from .endpoint import ConnectionArguments
+
+F = TypeVar("F", bound=RunningFuture)
+
+
+class BackgroundClient(BaseClient):
+    """Keeps the futures of running activities, and shuts them down before the connection ends."""
+
+    def _connect(self, channel: grpc.Channel | None, arguments: ConnectionArguments) -> None:
+        super()._connect(channel, arguments)
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._running: set[RunningFuture] = set()
+
+    def close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
+        """Shut down every activity of this client, wait for the end, and close the connection.
+
+        Inside a callback, this method does not wait, because the shutdown waits for the callback;
+        the connection closes with the last activity. A second call can only speed up the first. In
+        a fork of the process that created the client, this method does nothing.
+
+        Args:
+            timeout: Seconds for the whole shutdown, as in `StreamingPullFuture.close`. None
+                (default): no limit.
+            mode: "drain" or "nack", as in `StreamingPullFuture.close`. None (default): each
+                activity is stopped as by its `cancel()`.
+        """
+        if os.getpid() != self._process:
+            return
+        with self._lock:
+            self._closed = True
+            running = sorted(self._running, key=attrgetter("ends_last"))
+        # Begin all shutdowns first, so that they run in parallel.
+        for future in running:
+            future.begin_close(timeout, mode)
+        if any(future.runs_here() for future in running):
+            return
+        due = None if timeout is None else SYSTEM_CLOCK.monotonic() + timeout
+        for future in running:
+            left = None if due is None else max(due - SYSTEM_CLOCK.monotonic(), 0.0)
+            # Its error, if any, is reported to the user of the future.
+            future.wait_for_end(left)
+        super().close()
+
+    def _keep(self, start: Callable[[], F]) -> F:
+        """Start an activity that `close` must end.
+
+        Args:
+            start: Starts the activity and returns its future.
+
+        Raises:
+            SubscriberClosed: The client is closed.
+            ForkedProcess: Another process created the client.
+        """
+        if os.getpid() != self._process:
+            raise forked(self._process)
+        with self._lock:
+            if self.closed:
+                raise SubscriberClosed("this client is closed; make a new one")
+            # Under the lock, so that the activity runs before `close`, or any other thread, can
+            # stop it.
+            future = start()
+            self._running.add(future)
+        _in_use.add(self)
+        future.add_done_callback(self._forget)
+        return future
+
+    def _forget(self, future: Any) -> None:
+        with self._lock:
+            self._running.remove(future)
+            was_last = self._closed and not self._running
+        if was_last:
+            super().close()
+
+
+# Clients that have run activities. When the interpreter exits, they return the messages that they
+# hold, and send outstanding acknowledgements.
+_in_use: weakref.WeakSet[BackgroundClient] = weakref.WeakSet()
+_EXIT_TIMEOUT = 5.0
+
+
+@atexit.register
+def _close_all() -> None:
+    for client in list(_in_use):
+        client.close(_EXIT_TIMEOUT, "nack")

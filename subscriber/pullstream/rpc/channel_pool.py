@@ -1,0 +1,92 @@
+"""The gRPC channels of one client, and how they are closed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+
+from .abandoned_channels import has_its_thread
+from .endpoint import WINDOW_BYTES, ServerAccess, open_channel
+
+# Seconds that a close waits for a concurrent close in another thread. Limited, because a Ctrl-C in
+# the main thread inside gRPC may leave a lock of gRPC held, and the other thread then waits for
+# that lock without end.
+_PATIENCE = 1.0
+
+
+class ChannelPool:
+    """The connections of a client: one for its calls, and one for each stream.
+
+    A subscription's stream has a separate connection for two reasons. First, a server limits the
+    number of calls on a connection, and a stream is a call as long as it is open. Second, gRPC
+    guards every operation on a channel with one lock: a hundred readers and their acknowledgements
+    spent most of their time waiting for it (docs/performance.md).
+
+    Owns the channels that it opened. Any thread may open and close.
+
+    Guarantees: every opened channel is closed, by `close_all` at the latest. A close waits up to
+    one second for a concurrent close in another thread. Otherwise the following could happen: the
+    main thread returns from its close and ends the process, and the exiting interpreter stops a
+    daemon thread in the middle of the other close, which crashes the process. A channel whose close
+    would wait without end is left to the end of the process (`has_its_thread`).
+    """
+
+    def __init__(self, access: ServerAccess, security: grpc.ChannelCredentials | None) -> None:
+        self._access = access
+        self._security = security
+        self._lock = threading.Lock()
+        # Held during a close. Reentrant, because `close_all` calls `close`.
+        self._closing = threading.RLock()
+        self._opened: set[grpc.Channel] = set()
+
+    def open(self, window_bytes: int = WINDOW_BYTES) -> grpc.Channel:
+        """Return a new channel. It connects when the first call is made; see `open_channel`."""
+        channel = open_channel(self._access, self._security, window_bytes)
+        with self._lock:
+            self._opened.add(channel)
+        return channel
+
+    def close(self, channel: grpc.Channel) -> None:
+        """Close a channel of this pool and end its calls. Idempotent."""
+        with self._one_at_a_time():
+            with self._lock:
+                self._opened.discard(channel)
+            if has_its_thread(channel):
+                channel.close()
+
+    def close_all(self) -> None:
+        """Close all channels of this pool and end their calls. Idempotent."""
+        with self._one_at_a_time():
+            with self._lock:
+                opened = list(self._opened)
+            for channel in opened:
+                self.close(channel)
+
+    @contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        has_come_in = self._closing.acquire(timeout=_PATIENCE)
+        try:
+            yield
+        finally:
+            if has_come_in:
+                self._closing.release()
+
+
+class SharedChannel:
+    """A channel that the user passed to the client. All calls use it, and it is left open."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._channel = channel
+
+    def open(self, window_bytes: int = WINDOW_BYTES) -> grpc.Channel:
+        """Return the user's channel."""
+        return self._channel
+
+    def close(self, channel: grpc.Channel) -> None:
+        """Do nothing: the channel belongs to the user."""
+
+    def close_all(self) -> None:
+        """Do nothing: the channel belongs to the user."""

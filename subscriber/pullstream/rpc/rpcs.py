@@ -1,0 +1,321 @@
+"""Unary calls on one channel, with retries and with this package's errors.
+
+By default, only calls that read, and calls with an idempotency key, are repeated. Any other call
+whose reply was lost may have been carried out, and only its caller knows whether a repetition is
+harmful.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any, Final, Protocol, TypedDict, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from pullstream.exceptions import SubscriberClosed, forked
+from pullstream.runtime.fork_barrier import BARRIER
+from pullstream.runtime.retry_clock import Backoff
+from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
+from pullstream_protocol.errors import (
+    Aborted,
+    RpcError,
+    Unauthenticated,
+    Unavailable,
+    Unimplemented,
+    from_rpc_error,
+)
+from pullstream_protocol.rpcs import BY_METHOD
+
+from .abandoned_channels import abandon, has_its_thread
+from .calls import PendingCall
+from .request import routing_header
+
+_log = logging.getLogger("pullstream.dispatcher")
+
+T = TypeVar("T")
+Metadata = Sequence[tuple[str, "str | bytes"]]
+
+DEFAULT_TIMEOUT = 60.0
+
+# The errors after which a call may be repeated.
+REPEATED_ERRORS = (Unavailable, Aborted)
+
+# Seconds: the pause before the second attempt, and the longest pause before later ones.
+_FIRST_BACKOFF = 0.1
+_LAST_BACKOFF = 5.0
+
+# Seconds. With less time left than this, another attempt would only replace the error with a
+# DEADLINE_EXCEEDED.
+_LEAST_TRY = 0.1
+
+# Time limit of a call that `begin_or_wait` waits for, in seconds.
+_WAITED_CALL_TIMEOUT = 5.0
+
+# The text of gRPC's error when it could not get a token. gRPC reports UNAVAILABLE, although
+# google-auth has already repeated everything that can be repeated.
+_NO_TOKEN = "Getting metadata from plugin failed"
+
+
+class Retry(Protocol):
+    """A user's retry policy, such as a `google.api_core.retry.Retry`. Wraps a function."""
+
+    def __call__(self, func: Callable[[], T], /) -> Callable[[], T]:
+        """Return a function that calls `func` until it succeeds or the policy gives up."""
+
+
+class DefaultRetry(Enum):
+    """The type of `DEFAULT_RETRY`."""
+
+    READS = "calls that can be repeated and end with UNAVAILABLE or ABORTED, with growing pauses"
+
+
+DEFAULT_RETRY: Final = DefaultRetry.READS
+
+
+class CallOptions(TypedDict, total=False):
+    """Keywords of every RPC method.
+
+    Attributes:
+        retry: `DEFAULT_RETRY` (default) repeats calls that can be repeated. None makes one attempt.
+            A `google.api_core.retry.Retry`, or another function that wraps a function, is applied
+            to every method.
+        timeout: Seconds for the whole call, including all attempts and pauses. Default: 60. None:
+            no limit.
+        metadata: Additional gRPC metadata, as pairs.
+    """
+
+    retry: Retry | DefaultRetry | None
+    timeout: float | None
+    metadata: Metadata
+
+
+class Rpcs:
+    """The RPCs of `pullstream_protocol.rpcs` on one channel. Thread-safe."""
+
+    def __init__(self, channel: grpc.Channel, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.channel = channel
+        self.clock = clock
+        self._process = os.getpid()
+        self._stubs: dict[str, Any] = {}
+
+    def stub(self, method: str) -> Any:
+        """Return gRPC's callable for the unary `method`, such as `"Pull"`.
+
+        It is created at the first use. Two threads at the same time may create two, which are
+        equivalent.
+
+        Raises:
+            ForkedProcess: The parent of this fork created the channel.
+        """
+        if os.getpid() != self._process:
+            raise forked(self._process)
+        stub = self._stubs.get(method)
+        if stub is None:
+            rpc = BY_METHOD[method]
+            stub = self.channel.unary_unary(
+                rpc.path,
+                request_serializer=rpc.request.SerializeToString,
+                response_deserializer=rpc.response.FromString,
+            )
+            self._stubs[method] = stub
+        return stub
+
+    def begin(
+        self, method: str, request: Message, *, timeout: float | None, metadata: Metadata = ()
+    ) -> Any:
+        """Begin a unary call without waiting for it; return gRPC's future.
+
+        Args:
+            method: Name of the RPC.
+            request: The request.
+            timeout: Seconds for the call. None: no limit.
+            metadata: Additional gRPC metadata.
+
+        Raises:
+            ValueError: The channel is closed.
+            RuntimeError: gRPC needs a thread for the answer, and cannot start one. From now on,
+                only `call` works on the channel.
+        """
+        stub = self.stub(method)
+        try:
+            return stub.future(request, timeout=timeout, metadata=metadata)
+        except RuntimeError:
+            abandon(self.channel)
+            raise
+
+    def call(
+        self,
+        method: str,
+        request: Message,
+        *,
+        retry: Retry | DefaultRetry | None = DEFAULT_RETRY,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        metadata: Metadata = (),
+    ) -> Any:
+        """Make a unary call and return its response.
+
+        Args:
+            method: Name of the RPC.
+            request: The request.
+            retry: See `CallOptions`.
+            timeout: See `CallOptions`.
+            metadata: See `CallOptions`.
+
+        Raises:
+            RpcError: The subclass for the status with which the last attempt ended.
+            SubscriberClosed: The client, or the user's channel, is closed.
+        """
+        stub = self.stub(method)
+        headers = (*metadata, routing_header(request))
+        clock = self.clock
+        deadline = None if timeout is None else clock.monotonic() + timeout
+
+        def attempt() -> Any:
+            left = None if deadline is None else max(deadline - clock.monotonic(), 0.0)
+            with errors_of(method), BARRIER.waiting():
+                return stub(request, timeout=left, metadata=headers)
+
+        if retry is DEFAULT_RETRY:
+            return self._persist(attempt, deadline) if is_repeatable(method, request) else attempt()
+        return attempt() if retry is None else retry(attempt)()
+
+    def _persist(self, attempt: Callable[[], Any], deadline: float | None) -> Any:
+        """Repeat the call until it succeeds, fails for good, or has no time for another attempt."""
+        repetition = Repetition(deadline)
+        while True:
+            try:
+                return attempt()
+            except REPEATED_ERRORS:
+                due = repetition.next_attempt(self.clock.monotonic())
+                if due is None:
+                    raise
+                wait_until(self.clock, due)
+
+
+class Repetition:
+    """The times of the repeated attempts of one call.
+
+    Args:
+        deadline: The end of the call on the monotonic clock. None: no limit.
+    """
+
+    def __init__(self, deadline: float | None) -> None:
+        self._deadline = deadline
+        self._backoff = Backoff(_FIRST_BACKOFF, _LAST_BACKOFF)
+
+    def next_attempt(self, now: float) -> float | None:
+        """Return the time of the next attempt, or None if the call has no time for another."""
+        due = now + self._backoff.next_pause()
+        too_late = self._deadline is not None and due + _LEAST_TRY > self._deadline
+        return None if too_late else due
+
+
+@contextmanager
+def errors_of(method: str) -> Iterator[None]:
+    """Convert the errors of gRPC inside this context, which surrounds a call of `method`.
+
+    Raises:
+        RpcError: See `to_error`.
+        SubscriberClosed: The channel is closed, for which gRPC raises a ValueError.
+    """
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise to_error(error, method) from error
+    except ValueError as error:
+        raise SubscriberClosed(f"{method}: {error}") from error
+
+
+def to_error(error: grpc.RpcError, method: str = "") -> RpcError:
+    """Return the exception for a failed call of `method`.
+
+    If no token could be obtained, it is Unauthenticated. If another server does not have a call of
+    pullstream's broker, the text of Unimplemented says so.
+    """
+    converted = from_rpc_error(error)
+    if isinstance(converted, Unimplemented) and _is_ours(method):
+        return Unimplemented(
+            f"this server has no {method}, which is a call of pullstream's broker "
+            f"(the server said: {converted.message})"
+        )
+    if isinstance(converted, Unavailable) and converted.message.startswith(_NO_TOKEN):
+        return Unauthenticated(converted.message)
+    return converted
+
+
+def _is_ours(method: str) -> bool:
+    """Return whether the call belongs to a service that Google Cloud does not have."""
+    return method in BY_METHOD and BY_METHOD[method].path.startswith("/pullstream.")
+
+
+def is_repeatable(method: str, request: Message) -> bool:
+    """Return whether a second execution of the call is harmless."""
+    reads = method.startswith(("Get", "List", "Read", "Test"))
+    return reads or bool(getattr(request, "idempotency_key", ""))
+
+
+def wait_until(clock: Clock, due: float) -> None:
+    """Block until the time `due` on `clock`."""
+    jumped = threading.Event()
+    clock.add_waker(jumped.set)
+    try:
+        while (left := clock.timeout(due)) != 0.0:
+            jumped.wait(left)
+            jumped.clear()
+    finally:
+        clock.remove_waker(jumped.set)
+
+
+def begin_or_wait(
+    rpcs: Rpcs, method: str, request: Any, timeout: float, metadata: Metadata
+) -> PendingCall:
+    """Begin a unary call; if no thread is available for that, make the call and wait for it.
+
+    A call that failed to begin may have reached the server, and is repeated to get its answer. So
+    use this only for calls that may be made twice, such as acknowledgements.
+
+    Args:
+        rpcs: The calls of a channel.
+        method: Name of the RPC.
+        request: The request.
+        timeout: Seconds for the call; at most 5 if the calling thread waits.
+        metadata: Additional gRPC metadata.
+    """
+    if has_its_thread(rpcs.channel):
+        try:
+            call: PendingCall = rpcs.begin(method, request, timeout=timeout, metadata=metadata)
+            return call
+        except RuntimeError as error:
+            # The channel is abandoned now. The exit of a program needs no warning.
+            if "interpreter shutdown" not in str(error):
+                _log.warning("%s; acknowledgements are sent one at a time from now on", error)
+    try:
+        with BARRIER.waiting():
+            rpcs.stub(method)(
+                request, timeout=min(timeout, _WAITED_CALL_TIMEOUT), metadata=metadata
+            )
+    except grpc.RpcError as error:
+        return _EndedCall(error)
+    return _EndedCall(None)
+
+
+class _EndedCall:
+    """A call that has ended already."""
+
+    def __init__(self, error: grpc.RpcError | None) -> None:
+        self._error = error
+
+    def add_done_callback(self, callback: Any) -> None:
+        callback(self)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        return self._error
+
+    def cancel(self) -> bool:
+        return False

@@ -1,0 +1,123 @@
+"""UnaryClient and AsyncUnaryClient: the bases of classes whose methods are unary calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from pullstream_protocol.rpcs import BY_METHOD
+
+from .async_calls import call_async
+from .paging import AsyncPager, Pager
+from .request import build_request
+from .rpcs import CallOptions, Rpcs
+
+M = TypeVar("M", bound=Message)
+
+
+class UnaryClient:
+    """Builds requests and makes unary calls. Thread-safe.
+
+    Args:
+        rpcs: Makes the calls. The client that owns the connection closes it.
+    """
+
+    def __init__(self, rpcs: Rpcs) -> None:
+        self._rpcs = rpcs
+
+    def _call(
+        self,
+        method: str,
+        response: type[M],
+        request: Message | Mapping[str, Any] | None,
+        options: CallOptions,
+        **fields: Any,
+    ) -> M:
+        """Make the call `method`. The type checker knows the result's type from `response`."""
+        message = request_of(method, request, fields, options)
+        result: M = self._rpcs.call(method, message, **options)
+        return result
+
+    def _list(
+        self,
+        method: str,
+        items: str,
+        request: Message | Mapping[str, Any] | None,
+        options: CallOptions,
+        **fields: Any,
+    ) -> Pager[Any]:
+        """Make the list call `method`. `items` is the response's field that holds the list."""
+        first: Any = request_of(method, request, fields, options)
+        return Pager(
+            lambda token: self._rpcs.call(method, _page_request(first, token), **options), items
+        )
+
+
+class AsyncUnaryClient:
+    """Builds requests and makes unary calls on the running event loop.
+
+    Args:
+        rpcs: Makes the calls. The client that owns the connection closes it.
+    """
+
+    def __init__(self, rpcs: Rpcs) -> None:
+        self._rpcs = rpcs
+
+    async def _call(self, method: str, response: type[M], options: CallOptions, **fields: Any) -> M:
+        """Make the call `method`. The type checker knows the result's type from `response`."""
+        message = request_of(method, None, fields, options)
+        result: M = await call_async(self._rpcs, method, message, **options)
+        return result
+
+    def _list(
+        self, method: str, items: str, options: CallOptions, **fields: Any
+    ) -> AsyncPager[Any]:
+        """Return the result of the list call `method`, which the iteration makes."""
+        first: Any = request_of(method, None, fields, options)
+        return AsyncPager(
+            lambda token: call_async(self._rpcs, method, _page_request(first, token), **options),
+            items,
+        )
+
+
+def rpcs_of(client: UnaryClient) -> Rpcs:
+    """Return the calls on the client's channel, for another object that makes calls on it."""
+    return client._rpcs
+
+
+def _page_request(first: Any, token: str) -> Any:
+    """Return a copy of the request `first` for the page of `token`."""
+    page = type(first)()
+    page.CopyFrom(first)
+    # The caller's request may begin at a later page.
+    page.page_token = token or first.page_token
+    return page
+
+
+def request_of(
+    method: str,
+    request: Message | Mapping[str, Any] | None,
+    fields: Mapping[str, Any],
+    options: CallOptions,
+) -> Any:
+    """Return the request of a call with these keywords.
+
+    Args:
+        method: Name of the RPC.
+        request: The user's request, or None.
+        fields: The user's keywords for single fields.
+        options: The user's other keywords.
+
+    Raises:
+        TypeError: An option does not exist. The methods accept any keyword, and `Rpcs.call` would
+            name itself in its error.
+        ValueError, TypeError: See `build_request`.
+    """
+    known = CallOptions.__annotations__
+    unknown = ", ".join(sorted(set(options) - set(known)))
+    if unknown:
+        allowed = ", ".join(("request", *fields, *known))
+        raise TypeError(f"{method} has no keyword {unknown}; it has {allowed}")
+    return build_request(BY_METHOD[method].request, request, fields)

@@ -1,0 +1,1 @@
+"""Threads, timing and validation. Nothing in this package knows Pub/Sub."""

@@ -1,0 +1,103 @@
+"""Barrier that keeps readers out of gRPC while the process forks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+# How long a fork waits for readers to leave gRPC, in seconds. A reader whose call accepts no more
+# requests cannot be woken.
+PATIENCE = 0.2
+
+
+class Reader(Protocol):
+    """A thread's wait inside gRPC."""
+
+    def rouse(self) -> None:
+        """Make the wait end soon, although nothing has arrived. Must not block."""
+
+
+class _Waiting:
+    """A wait for the answer of one call, which ends with that answer."""
+
+    def rouse(self) -> None:
+        """Do nothing: most answers come soon, and a fork waits only for a limited time."""
+
+
+class ForkBarrier:
+    """Lets readers into gRPC, except while the process forks.
+
+    gRPC keeps records of a waiting thread on the stack of that thread. In a forked child the thread
+    does not exist, and its stack memory is reused by another thread. gRPC restarts its internal
+    threads in the child. They follow the old records when data arrives from the network, and the
+    child crashes. So before a fork every reader is woken and leaves gRPC, and no reader enters
+    until the fork is over.
+
+    Readers call `enter` and `leave`, each on its own thread, for every response. Entering takes no
+    lock, because a hundred readers would queue for it. A reader first records that it is inside,
+    and then checks for forks. A fork first records that it has begun, and then checks which readers
+    are inside. So at least one of the two sees the other. The forking thread calls `close` and
+    `open`.
+    """
+
+    def __init__(self) -> None:
+        self._inside: set[Reader] = set()
+        # Several threads may fork at a time. Changed under the lock, read without it.
+        self._forks = 0
+        self._changed = threading.Condition(threading.Lock())
+
+    def enter(self, reader: Reader) -> None:
+        """Register a reader as inside, after waiting until no fork is in progress."""
+        self._inside.add(reader)
+        while self._forks:
+            self.leave(reader)
+            with self._changed:
+                self._changed.wait_for(lambda: not self._forks)
+            self._inside.add(reader)
+
+    def leave(self, reader: Reader) -> None:
+        """Register a reader as outside, and wake the forks that wait for it."""
+        self._inside.discard(reader)
+        if self._forks:
+            with self._changed:
+                self._changed.notify_all()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Register this thread as inside gRPC while it waits for the answer of one call."""
+        waiting = _Waiting()
+        self.enter(waiting)
+        try:
+            yield
+        finally:
+            self.leave(waiting)
+
+    def close(self) -> None:
+        """Let no reader in, and wait until all are out, for PATIENCE seconds at most."""
+        with self._changed:
+            self._forks += 1
+        for reader in self._inside.copy():
+            reader.rouse()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._inside, PATIENCE)
+
+    def open(self) -> None:
+        """End a fork; readers enter again when no other fork is in progress."""
+        with self._changed:
+            self._forks -= 1
+            self._changed.notify_all()
+
+
+BARRIER: Final = ForkBarrier()
+
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=BARRIER.close,
+        after_in_parent=BARRIER.open,
+        # The child has none of the reader threads, and no thread that could release the lock.
+        after_in_child=BARRIER.__init__,  # type: ignore[misc]
+    )

@@ -1,0 +1,28 @@
+"""Handling of Ctrl-C and SIGTERM, the signals that stop a program."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def handled_by(
+    handler: Callable[[int, FrameType | None], None], numbers: Iterable[int] = STOP_SIGNALS
+) -> Iterator[None]:
+    """Handle signals with `handler` until the block ends. Works only on the main thread.
+
+    Args:
+        handler: The signal handler.
+        numbers: The signals. Default: SIGINT and SIGTERM.
+    """
+    previous = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)

@@ -1,0 +1,457 @@
+"""Thread pool of a `ThreadScheduler`."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from typing import Any
+
+from pullstream_protocol.clock import SYSTEM_CLOCK
+
+from .inline_run import ALWAYS, InlineCaller, InlineRun
+from .stall_monitor import LOOK_EVERY, STALL_MONITOR, Piece, PoolSnapshot
+
+_log = logging.getLogger("pullstream.scheduler")
+
+# An idle worker leaves after this many seconds. One stays.
+IDLE_EXIT = 2.0
+
+# Seconds. Callbacks that take less than this on average are fast: one worker handles them as
+# quickly as several, which could only take turns.
+FAST_CALLBACK = 50e-6
+
+# The stall monitor stops checking a pool after this many checks in a row without work.
+QUIET_LOOKS = 20
+
+# Seconds. Work that arrives within this time of the previous work is frequent enough to keep the
+# stall monitor on a pool. Starting the monitor for each addition would take longer than waking a
+# worker. If the monitor already runs for other pools, one more costs little.
+OFTEN = QUIET_LOOKS * LOOK_EVERY / 2
+
+# Seconds at which the average begins. A few dozen short responses prove that callbacks are fast; a
+# single slow one proves that they are not. See `_learn`.
+_UNPROVEN = 1e-3
+_WEIGHT = 0.1
+
+
+class WorkerPool:
+    """Threads around one queue, designed so that many short callbacks cost little.
+
+    Waking a thread costs more than a short callback. If ten threads are woken for ten messages,
+    most of them find that the first has done all the work. So a thread that adds work wakes one
+    sleeping worker, regardless of the amount of work. A worker that takes a message and sees more
+    wakes the next worker before it runs the callback. If that callback is slow, the next worker is
+    already on its way, so nothing waits behind a slow callback while a worker is idle. If the
+    callback is short, the first worker takes one message after another, and no third worker is
+    woken before the second has started to run (`_waking`).
+
+    Once callbacks have proved to be fast, even the second worker is one too many. Then the worker
+    asks the stall monitor to check the pool (`_watched`), and wakes nobody. If a callback is slow
+    for once, the monitor wakes the next worker some milliseconds later, and from then on workers
+    wake each other again. Python lets a thread that computes delay the others for the same time.
+
+    With fast callbacks, even the first worker need not be woken: while all workers sleep, the
+    inline caller (the thread that adds the work) runs the callbacks itself (`_work_along`). It also
+    does so if it adds one message at a time, but often. It counts as a worker while it runs
+    callbacks. If a callback is slow for once, the monitor hands the caller's other duties to
+    another thread and wakes a worker for the remaining work.
+
+    A sleeping worker waits on its own lock, the gate, which other threads find in `_sleepers` and
+    release to wake it. The worker puts the gate into `_sleepers` first, and then checks the queue
+    one last time. A thread that adds work does the opposite: it puts the work into the queue first,
+    and then looks for sleepers. So at least one of the two sees the other, and no work stays in the
+    queue unnoticed.
+
+    The last worker that went to sleep is the first to be woken. With short callbacks the others
+    keep sleeping, and leave after a while: a process with a hundred subscriptions has hundreds of
+    threads fewer.
+    """
+
+    def __init__(self, max_workers: int) -> None:
+        self._max_workers = max_workers
+        self._work: deque[Piece] = deque()
+        self._sleepers: list[threading.Lock] = []
+        # Whether a worker was woken and has not started to run. A race on this flag wakes one
+        # worker too many.
+        self._waking = False
+        # Seconds that a callback takes: the average, and the last measurement. Races on them are
+        # harmless.
+        self._pace = _UNPROVEN
+        self._last_pace = _UNPROVEN
+        self._watched = False
+        # The inline caller, if there is one. Then the threads that run callbacks inline, each with
+        # a gate that opens when it leaves, and the inline run whose duties no other thread has
+        # taken over.
+        self._guest: InlineCaller | None = None
+        self._guests: dict[threading.Thread, threading.Lock] = {}
+        self._stint: InlineRun | None = None
+        # Number of inline runs since the stall monitor's last check.
+        self._stints = 0
+        # perf_counter() when work was last added.
+        self._added = float("-inf")
+        # The state of the pool at the stall monitor's last check, the number of checks in a row
+        # without a change, and the number of checks in a row without work.
+        self._seen: PoolSnapshot | None = None
+        self._unchanged = 0
+        self._quiet_looks = 0
+        self._threads: list[threading.Thread] = []
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """Number of arguments that no thread has taken."""
+        return sum(len(arguments) for _, arguments in list(self._work))
+
+    @property
+    def running(self) -> int:
+        """Number of threads that are awake; slightly more than the running callbacks at times."""
+        if self._closed:
+            # Sleeping workers are leaving; a thread that is still alive is in a callback.
+            alive = sum(thread.is_alive() for thread in self._threads)
+        else:
+            alive = max(len(self._threads) - len(self._sleepers), 0)
+        return alive + len(self._guests)
+
+    def admit(self, guest: InlineCaller) -> bool:
+        """Let the thread of `guest` run the callbacks that it adds with `may_wait`.
+
+        Returns:
+            Whether it may. A pool of one worker refuses, because the user may want all callbacks to
+            run on the same thread.
+        """
+        if self._max_workers > 1:
+            self._guest = guest
+        return self._guest is not None
+
+    def add(
+        self,
+        callback: Callable[[Any], Any],
+        arguments: Iterable[Any],
+        *,
+        may_wait: bool = False,
+    ) -> None:
+        """Queue `callback(argument)` for each argument.
+
+        Args:
+            callback: Function of one argument.
+            arguments: The arguments, one for each call.
+            may_wait: Whether the inline caller's thread may run the callbacks before this method
+                returns. Must be False if the calling thread has more work to add or holds a lock,
+                because then it cannot wait for a callback.
+
+        Raises:
+            RuntimeError: The pool is closed.
+        """
+        if self._closed:
+            raise closed_pool()
+        pieces = deque(arguments)
+        if not pieces:
+            return
+        self._work.append((callback, pieces))
+        before, self._added = self._added, perf_counter()
+        nobody_works = len(self._threads) == len(self._sleepers) and self._stint is None
+        if (
+            may_wait
+            and nobody_works
+            and (
+                self._watched
+                or (
+                    self._pace < FAST_CALLBACK
+                    and (STALL_MONITOR.is_there or self._added - before < OFTEN)
+                )
+            )
+        ):
+            stint = self._guest.stint() if self._guest is not None else None
+            if stint is not None and len(self._guests) < self._max_workers:
+                self._work_along(stint)
+                return
+        if nobody_works or not self._watched:
+            self._call_another()
+        # Otherwise a thread is at work. It checks the queue again before it sleeps or leaves.
+
+    def close(self) -> list[Any]:
+        """Start no more callbacks; return the arguments of the calls that have not begun."""
+        with self._lock:
+            self._closed = True
+        dropped: list[Any] = []
+        for _, arguments in list(self._work):
+            while arguments:
+                try:
+                    dropped.append(arguments.popleft())
+                except IndexError:
+                    # A worker has taken it first.
+                    break
+        while self._sleepers:
+            self._wake_one(even_if_waking=True)
+        return dropped
+
+    def look(self, *, is_alone: bool = True) -> bool:
+        """Wake another worker if the pool has made no progress since the last check.
+
+        The stall monitor calls this.
+
+        Args:
+            is_alone: Whether the stall monitor checks no other pool. Where other pools are at work,
+                too, threads may only have waited for the interpreter, so the pool gets one more
+                check.
+
+        Returns:
+            Whether to check the pool again.
+        """
+        stint, first = self._stint, self._first()
+        stints, self._stints = self._stints, 0
+        last, self._seen = self._seen, None
+        if stint is not None or first is not None:
+            self._quiet_looks = 0
+            self._seen = PoolSnapshot.of(stint, first)
+            is_the_same = last is not None and self._seen.shows_the_same_as(last)
+            self._unchanged = self._unchanged + 1 if is_the_same else 0
+            if self._unchanged >= (1 if is_alone else 2):
+                self._get_on(stint)
+        elif stints:
+            # There were inline runs since the last check. The monitor tends to run just between two
+            # of them, because it and the inline caller both need the interpreter lock.
+            self._quiet_looks = 0
+        else:
+            self._quiet_looks += 1
+            if self._quiet_looks >= QUIET_LOOKS:
+                # Clear the flag, then check the work once more. A thread that adds work does the
+                # opposite: it queues the work, then reads the flag.
+                self._watched = False
+                self._watched = self._stint is not None or bool(self._work)
+        # A closed pool, too, must free an inline caller from a slow callback: its thread reads the
+        # stream.
+        return self._watched and (not self._closed or self._stint is not None)
+
+    def _get_on(self, stint: InlineRun | None) -> None:
+        """React to a slow callback: from now on workers wake each other."""
+        try:
+            if stint is not None and not stint.relieve():
+                return
+            self._stint = None
+            self._pace = _UNPROVEN
+            self._watched = False
+            self._seen = None
+            if self._work:
+                self._call_another()
+        except RuntimeError as error:
+            _log.warning("cannot start another worker thread while a callback is slow: %s", error)
+            # The next check tries again.
+            self._watched = True
+
+    def join(self, timeout: float | None) -> None:
+        """Wait for the threads, including running callbacks, and for inline callers to leave.
+
+        Args:
+            timeout: Seconds to wait. None: no limit.
+        """
+        deadline = None if timeout is None else SYSTEM_CLOCK.monotonic() + timeout
+        here = threading.current_thread()
+        threads = [thread for thread in self._threads if thread is not here]
+        gates = [gate for thread, gate in list(self._guests.items()) if thread is not here]
+        for thread in threads:
+            thread.join(SYSTEM_CLOCK.timeout(deadline))
+        for gate in gates:
+            left = SYSTEM_CLOCK.timeout(deadline)
+            if gate.acquire(timeout=-1 if left is None else left):
+                gate.release()
+
+    def runs_here(self) -> bool:
+        """Return whether the calling thread is a worker or a guest of this pool."""
+        return threading.current_thread() in (*self._threads, *self._guests)
+
+    def _start_one(self) -> None:
+        with self._lock:
+            if self._closed or len(self._threads) >= self._max_workers:
+                return
+            name = f"pullstream-worker-{next(self._numbers)}"
+            # Daemon: a callback that never returns must not keep the process from exiting.
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._threads.append(thread)
+            self._waking = True
+            try:
+                thread.start()
+            except BaseException:
+                self._threads.remove(thread)
+                self._waking = False
+                raise
+
+    def _wake_one(self, *, even_if_waking: bool = False) -> bool:
+        """Wake a sleeping worker; return whether one was woken or is already waking."""
+        if self._waking and not even_if_waking:
+            return True
+        try:
+            gate = self._sleepers.pop()
+        except IndexError:
+            return False
+        self._waking = True
+        gate.release()
+        return True
+
+    def _run(self) -> None:
+        gate = threading.Lock()
+        gate.acquire()
+        self._waking = False
+        while not self._closed:
+            if not self._do_first(ALWAYS) and not self._sleep(gate):
+                return
+
+    def _first(self) -> Piece | None:
+        try:
+            return self._work[0]
+        except IndexError:
+            return None
+
+    def _do_first(self, stint: InlineRun) -> bool:
+        """Run the first work item, if there is one; return whether there was."""
+        first = self._first()
+        if first is None:
+            return False
+        callback, arguments = first
+        if arguments:
+            self._handle(callback, arguments, stint)
+        else:
+            # Another thread has taken the last argument, and has not removed the work item yet.
+            # Checking the queue in a loop until then would keep the interpreter lock from that very
+            # thread.
+            self._forget(arguments)
+        return True
+
+    def _work_along(self, stint: InlineRun) -> None:
+        """Run the queued work inline, including the work that its callbacks add."""
+        gate = threading.Lock()
+        gate.acquire()
+        self._guests[threading.current_thread()] = gate
+        self._stints += 1
+        # Set `_stint`, then read `_watched`. The stall monitor clears `_watched`, then reads
+        # `_stint`. So at least one of the two sees the other.
+        self._stint = stint
+        try:
+            if not self._watched:
+                self._ask_for_the_watch()
+            while not (stint.is_over or self._closed) and self._do_first(stint):
+                stint.pieces += 1
+        finally:
+            if stint.end():
+                self._stint = None
+            del self._guests[threading.current_thread()]
+            gate.release()
+        # After leaving: a thread that added work before may have relied on this thread to run it.
+        if self._work:
+            self._call_another()
+
+    def _handle(
+        self, callback: Callable[[Any], Any], arguments: deque[Any], stint: InlineRun
+    ) -> None:
+        """Run the callback with the arguments that no other thread takes, until the run is over."""
+        began = perf_counter()
+        taken = 0
+        work, take = self._work, arguments.popleft
+        while arguments and not stint.is_over:
+            try:
+                argument = take()
+            except IndexError:
+                # Another worker has taken it first.
+                break
+            taken += 1
+            if not arguments:
+                self._forget(arguments)
+            if work and not (self._watched or self._waking):
+                # Not part of the callbacks' time: a thread may have to be started.
+                paused = perf_counter()
+                self._share()
+                began += perf_counter() - paused
+            try:
+                callback(argument)
+            except BaseException:
+                # The SDK's callbacks do not raise. Any other callback that raises must not end the
+                # worker.
+                _log.exception("scheduled callback %r raised", callback)
+        if taken:
+            self._learn(perf_counter() - began, taken)
+
+    def _learn(self, seconds: float, callbacks: int) -> None:
+        """Update the average time of a callback.
+
+        With a hundred subscriptions in a process, one wait for the interpreter in the middle of a
+        measurement makes all its callbacks look slow. Two such waits in a row are rare. So a
+        measurement of several callbacks counts as the lower one of the last two.
+
+        Args:
+            seconds: Time that the callbacks took together.
+            callbacks: Number of callbacks.
+        """
+        last, self._last_pace = self._last_pace, seconds / callbacks
+        pace = self._last_pace if callbacks == 1 else min(last, self._last_pace)
+        self._pace += (pace - self._pace) * _WEIGHT
+
+    def _forget(self, arguments: deque[Any]) -> None:
+        """Remove a work item after its last argument was taken."""
+        with self._lock:
+            if self._work and self._work[0][1] is arguments:
+                self._work.popleft()
+
+    def _share(self) -> None:
+        """Get help, because there is more work than one callback."""
+        if self._pace < FAST_CALLBACK:
+            self._ask_for_the_watch()
+        else:
+            self._call_another()
+
+    def _ask_for_the_watch(self) -> None:
+        self._quiet_looks = 0
+        self._watched = True
+        try:
+            STALL_MONITOR.add(self)
+        except BaseException:
+            self._watched = False
+            raise
+
+    def _call_another(self) -> None:
+        if self._guests and self.running >= self._max_workers:
+            # The inline caller is one of the workers, and wakes another one when it leaves.
+            return
+        if not self._wake_one() and len(self._threads) < self._max_workers:
+            self._start_one()
+
+    def _sleep(self, gate: threading.Lock) -> bool:
+        """Wait for work; return False when this worker must leave."""
+        self._sleepers.append(gate)
+        while not (self._work or self._closed):
+            if gate.acquire(timeout=IDLE_EXIT):
+                self._waking = False
+                return True
+            if len(self._threads) > 1:
+                break
+        try:
+            self._sleepers.remove(gate)
+        except ValueError:
+            # Another thread has taken the gate to wake this worker. Wait for that here, or the gate
+            # would be open for the next sleep.
+            gate.acquire()
+            self._waking = False
+            return True
+        return bool(self._work) or self._closed or self._stay()
+
+    def _stay(self) -> bool:
+        """Leave the pool, unless work came in; return whether this worker stays.
+
+        The thread that added the work may have relied on this worker.
+        """
+        with self._lock:
+            self._threads.remove(threading.current_thread())
+            if not self._work:
+                return False
+            self._threads.append(threading.current_thread())
+            return True
+
+
+def closed_pool() -> RuntimeError:
+    """Return the error for work that is added after the shutdown."""
+    return RuntimeError("this scheduler is shut down; each subscription needs its own")

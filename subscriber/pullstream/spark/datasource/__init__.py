@@ -1,0 +1,1 @@
+"""Spark's data source API: registration, stream and batch readers, partitions."""

@@ -1,0 +1,1 @@
+"""The ready-made ingestion job: decoding, targets and progress."""

@@ -1,0 +1,190 @@
+"""Configuration of an ingestion job: its source, its target and its form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .jdbc_target import JdbcTarget
+from .paths import folder_here, overlap
+from .targets import FILE_FORMATS, FORMATS, DeltaTarget, FileTarget, Target
+
+DECODINGS = ("json",)
+
+# Suffix of a table's name for records that cannot be decoded.
+BAD = "deadletter"
+
+_JDBC = "jdbc:"
+_STATE = "_state"
+
+# Options of the source that the user may not set, with the reason.
+_FIXED = {
+    "spooldir": "the spool is in the folder `state`",
+    "subscription": "it is an argument of the job",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestJob:
+    """Job that writes the messages of a subscription to a table, each once.
+
+    The values are checked when the object is created.
+
+    Attributes:
+        subscription: `projects/P/subscriptions/S`, or `S` together with the option `project`.
+        to: Location of the table: a folder that Spark can write to, or the URL of a database,
+            `jdbc:...`. User and password of a database come from the environment variables
+            PULLSTREAM_JDBC_USER and PULLSTREAM_JDBC_PASSWORD.
+        format: "parquet", "json", "delta" or "jdbc". Default: "jdbc" for a `jdbc:` URL, otherwise
+            "parquet".
+        table: Name of the table in the database.
+        available_now: End when all messages that were in the subscription at the start are written.
+        every: Seconds from the start of a batch to the start of the next. Default: no pause.
+        partition_by: Columns whose values become folders; may include `publish_date` and
+            `publish_hour`.
+        decode: "json" makes columns from the fields of each message, according to `schema`.
+            Default: messages are written unchanged.
+        schema: Column definitions, such as `id BIGINT NOT NULL, name STRING`.
+        bad_to: Location of messages that cannot be decoded. It must not be the table, nor a folder
+            inside or around it. Default: `to` with the suffix `-deadletter`, or in a database the
+            table's name with `_deadletter`.
+        state: Folder on the driver's disk for the data with which a restarted job continues.
+            Default: `_state` in the folder `to`, if that is on this machine.
+        options: Further options of the source, described in docs/spark.md, except `subscription`
+            and `spoolDir`, which the job sets.
+
+    Raises:
+        ValueError: A value is invalid, or excludes another one.
+    """
+
+    subscription: str
+    to: str
+    format: str = ""
+    table: str | None = None
+    available_now: bool = False
+    every: float | None = None
+    partition_by: tuple[str, ...] = ()
+    decode: str | None = None
+    schema: str | None = None
+    bad_to: str | None = None
+    state: Path | str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        is_database = self.to.startswith(_JDBC)
+        if not self.format:
+            object.__setattr__(self, "format", "jdbc" if is_database else FILE_FORMATS[0])
+        if self.format not in FORMATS:
+            raise ValueError(f"format is {self.format!r}; it must be one of {', '.join(FORMATS)}")
+        if is_database != (self.format == "jdbc"):
+            raise ValueError(
+                f"to is {self.to!r} and format is {self.format!r}; to must be the URL of a "
+                "database, jdbc:..., if the format is jdbc, and only then"
+            )
+        if is_database and not self.table:
+            raise ValueError("table is missing; it must be the name of a table in the database")
+        if self.table and not is_database:
+            raise ValueError(f"table is {self.table!r}, but only the format jdbc has a table")
+        if is_database and self.partition_by:
+            raise ValueError("partition_by is only for folders, not for tables in a database")
+        self._check_form()
+        self._check_decoding()
+        # Creating the targets checks the length of the table names.
+        self.target(), self.bad_target()
+        for name in self.options:
+            if name.lower() in _FIXED:
+                raise ValueError(f"option {name!r} is not allowed: {_FIXED[name.lower()]}")
+
+    def _check_form(self) -> None:
+        if self.available_now and self.every is not None:
+            raise ValueError("available_now and every exclude each other; give only one of them")
+        if self.every is not None and not 0 < self.every < float("inf"):
+            raise ValueError(f"every is {self.every!r}; it must be more than 0 seconds")
+        if self.state is None and folder_here(self.to) is None:
+            raise ValueError(
+                f"state is missing; if to is not a local folder ({self.to.partition(':')[0]}), it "
+                "must be a folder on the driver's disk that outlives the driver"
+            )
+
+    def _check_decoding(self) -> None:
+        if self.decode not in (None, *DECODINGS):
+            raise ValueError(f"decode is {self.decode!r}; it must be {' or '.join(DECODINGS)}")
+        if (self.decode is None) != (self.schema is None):
+            raise ValueError(
+                "decode and schema go together: decode='json', schema='id BIGINT, name STRING'"
+            )
+        if self.bad_to is not None and self.decode is None:
+            raise ValueError("bad_to is only used together with decode and schema; give these too")
+        self._check_bad_to()
+
+    def _check_bad_to(self) -> None:
+        """Check that good and bad rows have separate locations.
+
+        Otherwise the bad rows of a batch would replace the good ones.
+        """
+        if not self.bad_to:
+            return
+        if self.table is None:
+            if overlap(self.to, self.bad_to):
+                raise ValueError(
+                    f"bad_to is {self.bad_to!r} and to is {self.to!r}; they must be different "
+                    "folders, and neither may be inside the other"
+                )
+        elif not JdbcTarget(self.to, self.table).is_apart_from(JdbcTarget(self.to, self.bad_to)):
+            raise ValueError(
+                f"bad_to is {self.bad_to!r} and table is {self.table!r}; they must be different "
+                "tables, and neither may be the table of batches of the other"
+            )
+
+    @property
+    def state_folder(self) -> Path:
+        if self.state is not None:
+            return Path(self.state)
+        folder = folder_here(self.to)
+        # Checked when the object was created.
+        assert folder is not None
+        return folder / _STATE
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Values that must not change as long as the state is used."""
+        return {
+            "subscription": self.subscription,
+            "to": self._table,
+            "format": self.format,
+            # A table with partition folders of different depths is useless to readers.
+            "partition_by": ", ".join(self.partition_by),
+        }
+
+    @property
+    def reading(self) -> dict[str, str]:
+        """Values that must not change between a batch and its replay."""
+        return {"decode": self.decode or "", "schema": self.schema or ""}
+
+    def target(self) -> Target:
+        """Return the table."""
+        if self.table is not None:
+            return JdbcTarget(self.to, self.table)
+        return self._in_folder(self.to, self.partition_by)
+
+    def bad_target(self) -> Target | None:
+        """Return the table of messages that cannot be decoded, or None without decoding."""
+        if self.decode is None:
+            return None
+        if self.table is not None:
+            return JdbcTarget(self.to, self.bad_to or f"{self.table}_{BAD}")
+        return self._in_folder(self.bad_to or f"{self.to.rstrip('/')}-{BAD}", ())
+
+    def _in_folder(self, path: str, partition_by: tuple[str, ...]) -> Target:
+        if self.format == "delta":
+            return DeltaTarget(path, partition_by)
+        return FileTarget(path, self.format, partition_by)
+
+    @property
+    def _table(self) -> str:
+        """The location of the table in one normal form."""
+        if self.table is not None:
+            # Written to disk, so without secrets: the URL of a database may contain a password.
+            return self.target().place
+        return str(folder_here(self.to) or self.to.rstrip("/"))

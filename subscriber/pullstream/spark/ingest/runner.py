@@ -1,0 +1,208 @@
+"""Runs an ingestion job: from a subscription to a table, until it is stopped or has caught up."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from pullstream.spark.datasource.registration import register
+from pullstream.spark.errors import IngestError
+from pullstream.spark.local.java_error import reason_of
+from pullstream.spark.local.session_builder import local_session
+from pullstream_protocol.clock import SYSTEM_CLOCK
+
+from .batch_handler import BatchHandler, Totals
+from .columns import kinds, table_schema
+from .config import IngestJob
+from .decoding import JsonDecoding, Undecoded
+from .state import IngestState
+from .targets import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+# Polling intervals of the query in seconds: normally, and when the job is ending.
+_LOOK = 0.5
+_LAST_LOOK = 0.05
+
+# Time that Spark may take to commit a written batch, in seconds.
+_COMMIT_WAIT = 10.0
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """Results of a job since its start.
+
+    Attributes:
+        totals: Numbers of written rows.
+        seconds: Duration of the run.
+        source: Last report of the source (`reportLatestOffset`): buffered, leased,
+            suppressedDuplicates, unackedCommitted and others. Empty before the first report.
+        to: Description of the table.
+        bad_to: Description of the table of bad rows; None without decoding.
+        stopped: Whether the job was stopped by the caller.
+    """
+
+    totals: Totals = field(default_factory=Totals)
+    seconds: float = 0.0
+    source: Mapping[str, int] = field(default_factory=dict)
+    to: str = ""
+    bad_to: str | None = None
+    stopped: bool = False
+
+    @property
+    def duplicates(self) -> int:
+        """Number of redelivered messages that were left out."""
+        return self.source.get("suppressedDuplicates", 0)
+
+    @property
+    def backlog(self) -> int:
+        """Number of messages that were received and are not in the table yet."""
+        return self.source.get("leased", 0)
+
+
+def run_ingest(
+    job: IngestJob,
+    *,
+    spark: SparkSession | None = None,
+    stop: threading.Event | None = None,
+    watch: Callable[[IngestReport], None] = lambda report: None,
+) -> IngestReport:
+    """Run a job to its end and return its results.
+
+    Every message is in the table once, or in the table of bad rows. If a run is killed, the next
+    run with the same state writes the unfinished batch again and replaces any part of it. Messages
+    are acknowledged after their batch is committed.
+
+    Args:
+        job: The configuration.
+        spark: The session to use. Default: the running session, otherwise a new one on this
+            machine.
+        stop: When set, the job finishes the current batch and ends.
+        watch: Called with the current results every half second.
+
+    Raises:
+        IngestError: The job cannot start, or has failed. Written rows stay, and the next run
+            continues from there.
+        ValueError: An option, a column or the schema is invalid.
+    """
+    session = spark or local_session()
+    register(session)
+    decoding = JsonDecoding.of(job.schema) if job.schema is not None else Undecoded()
+    target, bad = job.target(), job.bad_target()
+    columns = kinds(table_schema(session, job, decoding, target))
+    for one in (target, bad):
+        if one is not None:
+            one.check(session)
+    with IngestState.open(
+        job.state_folder,
+        job.identity,
+        columns,
+        job.reading,
+        lambda batch: target.may_have(session, batch),
+    ) as state:
+        handler = BatchHandler(decoding, target, bad, derived=job.partition_by, name=state.batch)
+        run = _Run(handler, _start(session, job, state, handler), target, bad)
+        run.wait(stop or threading.Event(), watch)
+    return run.report()
+
+
+class _Run:
+    """One query, from its start to its end; used by one thread."""
+
+    def __init__(
+        self, handler: BatchHandler, query: StreamingQuery, target: Target, bad: Target | None
+    ) -> None:
+        self._handler = handler
+        self._query = query
+        self._to = target.place
+        self._bad_to = None if bad is None else bad.place
+        self._began = SYSTEM_CLOCK.monotonic()
+        self._source: dict[str, int] = {}
+        self._stopped = False
+
+    def wait(self, stop: threading.Event, watch: Callable[[IngestReport], None]) -> None:
+        """Return when the query has ended; raise IngestError if it failed."""
+        try:
+            while not (stop.is_set() or self._ended_within(_LOOK)):
+                watch(self.report())
+            if self._query.isActive:
+                self._stop_between_batches()
+        finally:
+            # In any case, Ctrl-C included: a query must not continue without the job.
+            self._query.stop()
+        watch(self.report())
+
+    def report(self) -> IngestReport:
+        """Return the current results."""
+        self._source = _source_report(self._query) or self._source
+        return IngestReport(
+            self._handler.totals,
+            SYSTEM_CLOCK.monotonic() - self._began,
+            self._source,
+            self._to,
+            self._bad_to,
+            self._stopped,
+        )
+
+    def _stop_between_batches(self) -> None:
+        """Finish the current batch: wait until it is written and committed by Spark.
+
+        If Spark starts another batch in the meantime, the batch is refused and its query fails.
+        Spark has recorded this batch as planned, so the next run starts with it.
+        """
+        self._stopped = True
+        while not self._handler.close():
+            if self._ended_within(_LAST_LOOK):
+                return
+        deadline = SYSTEM_CLOCK.monotonic() + _COMMIT_WAIT
+        while not self._is_committed() and SYSTEM_CLOCK.monotonic() < deadline:
+            if self._ended_within(_LAST_LOOK):
+                return
+
+    def _is_committed(self) -> bool:
+        progress = self._query.lastProgress
+        written = self._handler.written
+        return written is None or (progress is not None and progress["batchId"] >= written)
+
+    def _ended_within(self, seconds: float) -> bool:
+        """Return whether the query ends within this time; raise IngestError if it failed."""
+        try:
+            return bool(self._query.awaitTermination(seconds))  # type: ignore[arg-type]
+        except PySparkException as error:
+            if self._handler.refused and self._handler.failure is None:
+                return True
+            cause = self._handler.failure or error
+            raise IngestError(f"the job failed: {reason_of(cause)}") from cause
+
+
+def _start(
+    session: SparkSession, job: IngestJob, state: IngestState, handler: BatchHandler
+) -> StreamingQuery:
+    source = session.readStream.format("pubsub").options(**job.options)
+    source = source.option("subscription", job.subscription).option("spoolDir", str(state.spool))
+    try:
+        messages = source.load()
+    except PySparkException as error:
+        raise IngestError(f"the job cannot start: {reason_of(error)}") from error
+    writer = messages.writeStream.foreachBatch(handler)
+    writer = writer.option("checkpointLocation", state.checkpoint).queryName(f"ingest-{state.run}")
+    if job.available_now:
+        writer = writer.trigger(availableNow=True)
+    elif job.every is not None:
+        writer = writer.trigger(processingTime=f"{round(job.every * 1000)} milliseconds")
+    return writer.start()
+
+
+def _source_report(query: StreamingQuery) -> dict[str, int] | None:
+    """Return the last report of the source, from the progress of the last batch."""
+    progress = query.lastProgress
+    told = progress.sources[0].latestOffset if progress is not None else None
+    found: dict[str, int] | None = json.loads(told) if told else None
+    return found

@@ -1,0 +1,1 @@
+"""Spark sessions on this machine: Java, sockets and the session builder."""

@@ -1,0 +1,133 @@
+"""SparkSession with the source registered, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+
+from pullstream.spark.datasource.registration import register
+
+from .java import ensure_java
+from .unix_sockets import unix_sockets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+
+# Set if spark-submit has started the JVM, which then already has all its settings.
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+
+_ANYWHERE = {
+    # Times are shown, and times without a zone are read, in the same way on every machine.
+    "spark.sql.session.timeZone": "UTC",
+}
+_ON_THIS_MACHINE = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # The default of 200 partitions is for clusters.
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+    # Otherwise Java's compilers use a quarter of two cores for half a minute. Most of that work is
+    # not needed later, because few methods are as hot as they look at the start
+    # (docs/performance.md). The user's spark.driver.extraJavaOptions come after this option and
+    # override it.
+    "spark.driver.defaultJavaOptions": "-XX:CompileThresholdScaling=5",
+    # Renames the checkpoint's files by the file system alone: half the fixed cost of a batch.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
+def local_session(
+    master: str | None = None,
+    *,
+    app_name: str = "pullstream",
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return a session with the source registered; the running one if there is one.
+
+    On this machine ("local[*]", the default), Spark listens on loopback only, a Java runtime is
+    found, and the Python workers run with this interpreter. With a cluster's master, the cluster's
+    defaults apply. Under spark-submit, no setting is changed.
+
+    Args:
+        master: Spark master URL. Default: the master of spark-submit, otherwise this machine.
+        app_name: Name of the application.
+        config: Spark settings, which override the ones made here.
+
+    Raises:
+        JavaNotFound: Spark must be started, and there is no usable Java.
+    """
+    from pyspark.sql import SparkSession
+
+    running = running_session()
+    if running is not None:
+        register(running)
+        return running
+    builder = SparkSession.builder
+    settings = dict(config or {})
+    if _SUBMITTED not in os.environ:
+        master = master or LOCAL
+        builder = builder.appName(app_name)
+        settings = _prepared_for(master) | settings
+    if master is not None:
+        builder = builder.master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with warnings.catch_warnings():
+        # pandas is not used, so its version does not matter.
+        warnings.filterwarnings("ignore", message=".*pandas.*", category=FutureWarning)
+        session = builder.getOrCreate()
+    register(session)
+    return session
+
+
+@contextmanager
+def session_for(
+    master: str | None = None, *, app_name: str, config: Mapping[str, str]
+) -> Iterator[SparkSession]:
+    """Like `local_session`, and stop the session at the end of the block if it was started here."""
+    is_ours = running_session() is None
+    session = local_session(master, app_name=app_name, config=config)
+    try:
+        yield session
+    finally:
+        if is_ours:
+            # A JVM that has died cannot be stopped, and the cause of its death was raised before.
+            with suppress(Py4JError, OSError):
+                session.stop()
+
+
+def running_session() -> SparkSession | None:
+    """Return the session of this thread or process, or None if Spark is not running."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is None and SparkContext._active_spark_context is not None:
+        # The session of another thread. Without options, this neither starts Spark nor changes a
+        # setting.
+        running = SparkSession.builder.getOrCreate()
+    return running
+
+
+def _prepared_for(master: str) -> dict[str, str]:
+    """Return the settings for a master, and prepare the environment that the JVM inherits."""
+    ensure_java()
+    if not master.startswith("local"):
+        return _ANYWHERE
+    # Otherwise the workers would run with the first `python3` on PATH, without our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return _ANYWHERE | _ON_THIS_MACHINE | unix_sockets()

@@ -1,0 +1,1 @@
+"""Conversion of messages into Arrow record batches."""

@@ -1,0 +1,1 @@
+"""One ingestion: the subscription, its buffered messages and the current batches."""

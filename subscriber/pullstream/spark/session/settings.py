@@ -1,0 +1,178 @@
+"""Settings of an ingestion session."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pullstream.flow_control import MAX_EXTENSION, MIN_EXTENSION, FlowControl
+from pullstream.rpc.endpoint import BrokerArguments
+from pullstream.runtime.validation import require_positive
+from pullstream_protocol import names
+from pullstream_protocol.errors import InvalidArgument
+
+# Spark processes one batch, which stays outstanding, while the next one is collected, and a third
+# may be in transit. With less, the stream would pause for the time of a batch.
+OUTSTANDING_BATCHES = 3
+
+# The first messages of a subscription take some milliseconds to arrive. With a shorter wait
+# (seconds), any subscription would look empty.
+MIN_DRAIN_WAIT = 0.1
+
+_MIB = 1024 * 1024
+
+# A column of one Arrow batch holds 2 GiB at most. Half of that leaves room for messages of unequal
+# sizes.
+MAX_BATCH_BYTES = 1024 * _MIB
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IngestSettings:
+    """Settings of an IngestSession: the subscription, the spool and the size of batches.
+
+    The values are checked when the object is created. Durations are in seconds, sizes in bytes.
+
+    Attributes:
+        subscription: `projects/P/subscriptions/S`, or `S` alone together with `project`.
+        spool_dir: Folder on a local disk, used by this query only. Like the checkpoint, it must
+            outlive the process.
+        project: Project of a short `subscription`. Default: the environment variable
+            GOOGLE_CLOUD_PROJECT.
+        endpoint: As in `SubscriberClient`. None: taken from the environment.
+        token: As in `SubscriberClient`. None: taken from the environment.
+        ca: As in `SubscriberClient`. None: taken from the environment.
+        cert: As in `SubscriberClient`. None: taken from the environment.
+        key: As in `SubscriberClient`. None: taken from the environment.
+        max_messages_per_trigger: Maximum number of messages in a batch.
+        max_bytes_per_trigger: Maximum size of a batch; at most 1 GiB. Bytes are counted as flow
+            control counts them, so the limit is soft: a single larger message still passes.
+        linger: Time that a batch waits for more messages after its first message.
+        idle_wait: Time that `latest` waits for a first message.
+        drain_wait: An "available now" run considers the subscription empty when no message has
+            arrived for this time. At least 0.1.
+        max_outstanding_messages: Maximum number of messages that are received and not committed.
+            Default: three batches. At least two batches.
+        max_outstanding_bytes: The same limit for bytes.
+        lease_seconds: Length of each lease extension, 10 to 600. The messages of a killed process
+            are unavailable for up to this time.
+        dedup_window: Time for which committed messages are remembered, to suppress redeliveries.
+        dedup_messages: Maximum number of committed messages that are remembered. A million take
+            about 80 MB of memory, or 140 MB if their ids are not numbers.
+        max_spool_bytes: Maximum size of the spool on disk.
+        fail_on_missing_segment: Raise an error if the checkpoint asks for a segment that the spool
+            does not have. If False, a lost batch is replayed as an empty batch; a sink that
+            overwrites by batch id then loses the rows of the batch.
+        include_subscription: Add the column `subscription` to the rows.
+        is_single: Only one batch is read. Then one batch is the default limit of outstanding
+            messages, because each received message that is not used counts as a delivery attempt.
+
+    Raises:
+        ValueError: A value is out of range; the error names it.
+        TypeError: A value has the wrong type; the error names it.
+    """
+
+    subscription: str
+    spool_dir: Path
+    project: str | None = None
+    endpoint: str | None = None
+    token: str | None = field(default=None, repr=False)
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    max_messages_per_trigger: int = 10_000
+    max_bytes_per_trigger: int = 64 * _MIB
+    linger: float = 0.5
+    idle_wait: float = 0.5
+    drain_wait: float = 3.0
+    max_outstanding_messages: int | None = None
+    max_outstanding_bytes: int | None = None
+    lease_seconds: int = 60
+    dedup_window: float = 86_400.0
+    dedup_messages: int = 1_000_000
+    max_spool_bytes: int = 4096 * _MIB
+    fail_on_missing_segment: bool = True
+    include_subscription: bool = False
+    is_single: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "spool_dir", Path(self.spool_dir))
+        object.__setattr__(self, "subscription", self._full_name())
+        for name in (
+            *("max_messages_per_trigger", "max_bytes_per_trigger", "max_outstanding_messages"),
+            *("max_outstanding_bytes", "dedup_messages", "max_spool_bytes"),
+        ):
+            value = getattr(self, name)
+            if value is not None:
+                require_positive(name, value)
+        if self.max_bytes_per_trigger > MAX_BATCH_BYTES:
+            raise ValueError(
+                f"max_bytes_per_trigger is {self.max_bytes_per_trigger}; it must be at most "
+                f"{MAX_BATCH_BYTES}"
+            )
+        for name, least in (
+            *(("linger", 0), ("idle_wait", 0), ("dedup_window", 0)),
+            ("drain_wait", MIN_DRAIN_WAIT),
+        ):
+            value = getattr(self, name)
+            if not least <= value < float("inf"):
+                raise ValueError(f"{name} is {value!r}; it must be {least} seconds or more")
+        if not MIN_EXTENSION <= self.lease_seconds <= MAX_EXTENSION:
+            raise ValueError(
+                f"lease_seconds is {self.lease_seconds!r}; it must be between {MIN_EXTENSION} and "
+                f"{MAX_EXTENSION} seconds"
+            )
+        if not self.is_single:
+            self._check_outstanding("messages", self.flow_control.max_messages)
+            self._check_outstanding("bytes", self.flow_control.max_bytes)
+
+    def _check_outstanding(self, unit: str, outstanding: int) -> None:
+        batch = getattr(self, f"max_{unit}_per_trigger")
+        if outstanding < 2 * batch:
+            raise ValueError(
+                f"max_outstanding_{unit} is {outstanding}; it must be at least twice "
+                f"max_{unit}_per_trigger ({batch}), because a batch is outstanding until it is "
+                "committed, while the next one is collected"
+            )
+
+    def _full_name(self) -> str:
+        full = self.subscription
+        if "/" not in full:
+            project = self.project or os.environ.get("GOOGLE_CLOUD_PROJECT", "")
+            full = names.subscription_path(project, full)
+        try:
+            return names.validate("subscriptions", full)
+        except InvalidArgument:
+            raise ValueError(
+                f"subscription is {self.subscription!r}, which gives {full}; it must be "
+                "projects/PROJECT/subscriptions/SUBSCRIPTION, or SUBSCRIPTION alone together with "
+                "project or the environment variable GOOGLE_CLOUD_PROJECT"
+            ) from None
+
+    @property
+    def connection(self) -> BrokerArguments:
+        """Arguments of the client."""
+        return {
+            "endpoint": self.endpoint,
+            "token": self.token,
+            "ca": self.ca,
+            "cert": self.cert,
+            "key": self.key,
+        }
+
+    @property
+    def column_subscription(self) -> str | None:
+        """The value of the column `subscription`, or None if the rows have no such column."""
+        return self.subscription if self.include_subscription else None
+
+    @property
+    def flow_control(self) -> FlowControl:
+        """The limits of the subscription. A lease ends when its batch is committed, not before."""
+        batches = 1 if self.is_single else OUTSTANDING_BATCHES
+        return FlowControl(
+            max_messages=self.max_outstanding_messages or batches * self.max_messages_per_trigger,
+            max_bytes=self.max_outstanding_bytes or batches * self.max_bytes_per_trigger,
+            max_lease_duration=float("inf"),
+            min_duration_per_lease_extension=self.lease_seconds,
+            max_duration_per_lease_extension=self.lease_seconds,
+        )

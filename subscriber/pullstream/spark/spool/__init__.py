@@ -1,0 +1,1 @@
+"""Segments of received messages on disk, and recovery after a crash."""

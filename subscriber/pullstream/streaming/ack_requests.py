@@ -1,0 +1,200 @@
+"""Requests to the server about messages: their purpose, their retry time and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+import grpc
+
+from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
+from pullstream.runtime.retry_clock import Backoff
+from pullstream_protocol.errors import RpcError
+
+# How long a request is retried after transient errors, in seconds. A deadline change is useless
+# after the end of the lease, so it is retried for the length of its extension. A nack is retried
+# until the lease has probably expired.
+ACK_RETRY_FOR = 600.0
+NACK_RETRY_FOR = 60.0
+
+# Errors that are not caused by the request: a retry may succeed.
+TRANSIENT_CODES = frozenset(
+    {
+        # Not cancelled by this client: a server that stops cancels its running calls.
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.ABORTED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.UNKNOWN,
+    }
+)
+
+_STATUS_OF_CODE = {
+    grpc.StatusCode.PERMISSION_DENIED: AcknowledgeStatus.PERMISSION_DENIED,
+    grpc.StatusCode.FAILED_PRECONDITION: AcknowledgeStatus.FAILED_PRECONDITION,
+}
+
+_TRANSIENT_PREFIX = "TRANSIENT_"
+_INVALID_ACK_ID = "PERMANENT_FAILURE_INVALID_ACK_ID"
+# An earlier message of the same ordering key is not acknowledged.
+_UNORDERED = "TRANSIENT_FAILURE_UNORDERED_ACK_ID"
+
+
+def new_backoff() -> Backoff:
+    """Return the pauses before retries of a request."""
+    return Backoff(0.1, 30.0)
+
+
+class Purpose(Enum):
+    """The purpose of a request, which decides how its answer is read and how long it is retried."""
+
+    ACK = "ack"
+    # Changes an ack deadline at the user's request.
+    USER = "user"
+    # Extends a lease that is about to end.
+    LEASE = "lease"
+    # Ends a lease, now or some seconds from now.
+    NACK = "nack"
+    # Returns a message that no callback has seen.
+    RETURN = "return"
+    # Asks the server whether the ack ids of new deliveries are valid.
+    RECEIPT = "receipt"
+    # Extends the lease of an acknowledgement that has no answer yet. Its own answer is ignored.
+    KEEPALIVE = "keepalive"
+
+
+class Lane(Enum):
+    """A kind of calls with a separate limit of calls in flight."""
+
+    DEADLINES = "deadlines"
+    ACKS = "acks"
+
+
+ALL_LANES = tuple(Lane)
+
+
+@dataclass
+class AckRequest:
+    """One Acknowledge or ModifyAckDeadline call.
+
+    Attributes:
+        purpose: the reason for the call. ACK makes it an Acknowledge call.
+        ack_ids: the deliveries.
+        give_up_at: when to stop retrying, on the outbox's clock.
+        seconds: the new deadline in seconds from now. 0 for an Acknowledge call.
+        number: counts requests in the order in which they were made.
+        out_of_turn: whether it retries acknowledgements that were refused as too early
+            (OrderedAckRetry).
+        sent_at: when it was last sent, on the outbox's clock.
+        answer_was_lost: whether the server may have executed an earlier attempt.
+        backoff: the pauses between attempts.
+    """
+
+    purpose: Purpose
+    ack_ids: list[str]
+    give_up_at: float
+    seconds: int = 0
+    number: int = 0
+    out_of_turn: bool = False
+    sent_at: float = 0.0
+    answer_was_lost: bool = False
+    backoff: Backoff = field(default_factory=new_backoff)
+
+    @property
+    def is_ack(self) -> bool:
+        return self.purpose is Purpose.ACK
+
+    @property
+    def lane(self) -> Lane:
+        return lane_of(self.purpose)
+
+    @property
+    def is_receipt(self) -> bool:
+        return self.purpose is Purpose.RECEIPT
+
+    @property
+    def is_nack(self) -> bool:
+        return self.purpose in (Purpose.NACK, Purpose.RETURN)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether messages are held until the answer arrives."""
+        return self.is_receipt or self.is_nack
+
+
+def lane_of(purpose: Purpose) -> Lane:
+    """Return the lane of the requests with a purpose."""
+    return Lane.ACKS if purpose is Purpose.ACK else Lane.DEADLINES
+
+
+def retry_for(purpose: Purpose, seconds: int) -> float:
+    """Return the seconds from the first attempt to the last."""
+    if purpose is Purpose.ACK:
+        return ACK_RETRY_FOR
+    is_nack = purpose in (Purpose.NACK, Purpose.RETURN)
+    return NACK_RETRY_FOR if is_nack or not seconds else float(seconds)
+
+
+@dataclass
+class AckResult:
+    """The ack ids of one request, sorted by result.
+
+    Attributes:
+        succeeded: accepted by the server.
+        retry: failed with a transient error.
+        too_early: refused because of ordering; to retry after the earlier messages of their keys.
+        split: the server refused the whole request, possibly because of one id or of its size; to
+            retry in smaller requests.
+        failed: failed permanently, with the error of each.
+    """
+
+    succeeded: list[str] = field(default_factory=list)
+    retry: list[str] = field(default_factory=list)
+    too_early: list[str] = field(default_factory=list)
+    split: list[str] = field(default_factory=list)
+    failed: dict[str, AcknowledgeError] = field(default_factory=dict)
+
+
+def read_ack_result(ack_ids: Sequence[str], error: RpcError | None) -> AckResult:
+    """Sort the ids of a request by the result of its call.
+
+    With exactly-once delivery the server names the failed ids in an ErrorInfo, and has applied the
+    others. Without an ErrorInfo the status counts for all ids: a status other than OK never counts
+    as success.
+
+    Args:
+        ack_ids: the ids of the request.
+        error: the error of the call; None if it succeeded.
+    """
+    if error is None:
+        return AckResult(succeeded=list(ack_ids))
+    named = dict(error.metadata or {})
+    if not named.keys().isdisjoint(ack_ids):
+        return _by_id(ack_ids, named)
+    code = error.grpc_status_code
+    if code in TRANSIENT_CODES:
+        return AckResult(retry=list(ack_ids))
+    if code is grpc.StatusCode.INVALID_ARGUMENT and len(ack_ids) > 1:
+        return AckResult(split=list(ack_ids))
+    status = _STATUS_OF_CODE.get(code, AcknowledgeStatus.OTHER)
+    return AckResult(failed={i: AcknowledgeError(status, error.message) for i in ack_ids})
+
+
+def _by_id(ack_ids: Sequence[str], named: dict[str, str]) -> AckResult:
+    answer = AckResult()
+    for ack_id in ack_ids:
+        problem = named.get(ack_id)
+        if problem is None:
+            answer.succeeded.append(ack_id)
+        elif problem == _UNORDERED:
+            answer.too_early.append(ack_id)
+        elif problem.startswith(_TRANSIENT_PREFIX):
+            answer.retry.append(ack_id)
+        elif problem == _INVALID_ACK_ID:
+            answer.failed[ack_id] = AcknowledgeError(AcknowledgeStatus.INVALID_ACK_ID, problem)
+        else:
+            answer.failed[ack_id] = AcknowledgeError(AcknowledgeStatus.OTHER, problem)
+    return answer

@@ -1,0 +1,503 @@
+"""The dispatcher: sends the outcomes of messages to the server, and reports the results."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import Enum
+from functools import partial
+from typing import Any, Protocol
+
+import grpc
+
+from pullstream.ack_future import AckFuture
+from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus, forked
+from pullstream.message import Disposition, Message, Outcome, ack_ids_of, has_begun
+from pullstream.rpc.calls import PendingCall
+from pullstream_protocol.clock import Clock
+from pullstream_protocol.errors import RpcError, Unknown, from_rpc_error
+from pullstream_protocol.inbox import Inbox
+
+from .ack_lease_keepalive import KEEP_FOR
+from .ack_requests import ALL_LANES, AckRequest, AckResult, Lane, Purpose
+from .outbox import MAX_IDS, Outbox, resolve
+
+_log = logging.getLogger("pullstream.dispatcher")
+
+# Largest number of requests in flight of each kind: acknowledgements and deadline changes. While
+# that many are in flight, outcomes gather and go out in larger requests. They also gather while the
+# number of unanswered acknowledgements reaches the ids of one full request, or the window of flow
+# control if that is larger. Reason: gRPC delivers answers on one thread of the channel, which is
+# seconds behind when a hundred subscriptions are busy. Without this limit, ten full requests of
+# each subscription took most of the memory.
+MAX_IN_FLIGHT = 10
+
+# How long the thread may take to end after it was told to abort, in seconds.
+ABORT_WAIT = 1.0
+
+# Bounds in seconds: the longest delay while messages arrive steadily, the longest delay while few
+# arrive (then a user may wait for the effect of a single message), and the shortest delay.
+LONGEST_LINGER = 0.1
+LONGEST_QUIET_LINGER = 0.02
+SHORTEST_LINGER = 20e-6
+
+# This many outcomes in one round are a steady flow.
+STEADY = 8
+
+# At most this part of flow control's window should gather, so that the server keeps sending.
+GATHERED_PART = 0.25
+
+Event = Outcome | Callable[[], None]
+
+
+class _Phase(Enum):
+    RUNNING = "running"
+    # Waiting outcomes are still sent, and the thread waits for answers.
+    FLUSHING = "flushing"
+    # Nothing is sent, and the thread does not wait for answers.
+    ABORTED = "aborted"
+
+
+class DispatchListener(Protocol):
+    """Receives events on the dispatcher's thread. Its methods must not block."""
+
+    def mark_settled(
+        self,
+        acked: list[Message],
+        nacked: list[Message],
+        dropped: list[Message],
+        returned: list[Message],
+    ) -> None:
+        """Handle messages that are finished. The server does not know it yet.
+
+        Args:
+            acked: acknowledged messages.
+            nacked: nacked messages.
+            dropped: dropped messages, whose leases end by themselves.
+            returned: messages that the SDK returns, because no callback has seen or settled them.
+        """
+
+    def nacks_answered(self, ack_ids: list[str], seconds: int) -> None:
+        """Handle nacks that the server accepted, or refused permanently.
+
+        Args:
+            ack_ids: ack ids of the nacks.
+            seconds: the server does not redeliver the messages for this long, from now on.
+        """
+
+    def receipts_answered(self, ack_ids: list[str], failed: Mapping[str, AcknowledgeError]) -> None:
+        """Handle the answer to receipts.
+
+        Args:
+            ack_ids: deliveries whose ack ids are valid.
+            failed: deliveries whose ack ids are not valid, with the error of each.
+        """
+
+    def request_done(self, request: AckRequest, seconds: float, error: RpcError | None) -> None:
+        """Handle the end of a call, which may be repeated.
+
+        Args:
+            request: the request of the call.
+            seconds: duration of the call.
+            error: the error of the call; None if it succeeded.
+        """
+
+    def ack_ids_refused(self, request: AckRequest, failed: Mapping[str, AcknowledgeError]) -> None:
+        """Handle ack ids that the server refused permanently, with the error of each."""
+
+
+class Linger:
+    """A delay that grows while few outcomes arrive during it, and shrinks while many do.
+
+    Every round costs a wake-up and a call, so rounds should be long when there is little to do. But
+    the server may wait for each finished message before it sends the next one. With the quiet
+    bound, a hundred busy subscriptions in one process would spend most of their time on such
+    rounds.
+
+    Args:
+        max_messages: the window of flow control.
+
+    Attributes:
+        seconds: the present delay.
+    """
+
+    def __init__(self, max_messages: int) -> None:
+        self._enough = max_messages * GATHERED_PART
+        self.seconds = SHORTEST_LINGER
+
+    def learn(self, gathered: int) -> None:
+        """Adjust the delay to the number of outcomes that gathered during it."""
+        if gathered > self._enough:
+            self.seconds = max(self.seconds / 2, SHORTEST_LINGER)
+        elif gathered < self._enough / 2:
+            longest = LONGEST_LINGER if gathered >= STEADY else LONGEST_QUIET_LINGER
+            self.seconds = min(self.seconds * 1.5, longest)
+
+
+class Dispatcher:
+    """An actor that takes outcomes of messages, calls the server, and takes the answers.
+
+    Owns the Outbox and the calls in flight; only its own thread touches them. Workers, the user's
+    threads, the leaser and gRPC's callbacks pass events to it through its inbox. It never waits for
+    one call: several are in flight at a time. It keeps their futures, because grpc cancels a call
+    whose future is dropped.
+
+    Guarantees:
+
+    - A finished message is reported to the listener immediately, before the server knows it.
+    - Every tracked future is resolved, at the latest by `stop`.
+    - Outcomes that could not be delivered are logged once and counted.
+
+    Args:
+        clock: measures time; its seconds are monotonic.
+        send: starts the call for a request. Must not wait.
+        listener: receives settled messages and ended calls, on this actor's thread.
+        max_messages: the window of flow control, which limits how long outcomes gather.
+        longest_extension: largest extension of a lease, in seconds.
+        report_at_once: report each answered call to the listener immediately, and not only when
+            there is other work.
+
+    Attributes:
+        exactly_once: whether the newest response reported exactly-once delivery. The consumer's
+            thread sets it; messages show it.
+        failures: number of outcomes that could not be delivered.
+        put: adds an outcome that nobody waits for. Any thread may call it.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        send: Callable[[AckRequest], PendingCall],
+        listener: DispatchListener,
+        max_messages: int,
+        longest_extension: int = KEEP_FOR,
+        report_at_once: bool = False,
+    ) -> None:
+        self._clock = clock
+        self._send = send
+        self._listener = listener
+        self._linger = Linger(max_messages)
+        self._max_acks_in_flight = max(max_messages, MAX_IDS)
+        self._report_at_once = report_at_once
+        self._outbox = Outbox(keep_for=min(KEEP_FOR, longest_extension))
+        self._in_flight: dict[int, tuple[AckRequest, PendingCall]] = {}
+        self._inbox: Inbox[Event] = Inbox(clock)
+        # Nearly all outcomes are acknowledgements. They have a separate queue: see `ack`.
+        self._acks: list[Message] = []
+        # Answered calls: request, error, duration in seconds. The flag says whether an answer must
+        # wake the thread.
+        self._answers: deque[tuple[AckRequest, RpcError | None, float]] = deque()
+        self._awaits_answers = False
+        self._asleep = False
+        # Set when a future waits for an answer: then outcomes do not gather.
+        self._hurry = threading.Event()
+        self._phase = _Phase.RUNNING
+        self._process = os.getpid()
+        _dispatchers.add(self)
+        self.exactly_once = False
+        self.failures = 0
+        self.put: Callable[[Outcome], None] = self._inbox.put
+        self._thread = threading.Thread(target=self._run, name="pullstream-dispatcher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    # ---- from any thread -----------------------------------------------------------------------
+
+    def ack(self, message: Message) -> None:
+        """Acknowledge a message.
+
+        Uses a list and a flag instead of the inbox, which costs half as much. No wake-up is lost,
+        because the two threads do two steps in opposite order: this thread appends and then reads
+        the flag; the dispatcher's thread sets the flag and then reads the list. So the thread that
+        is second sees the first step of the other.
+        """
+        self._acks.append(message)
+        if self._asleep:
+            self._asleep = False
+            self._inbox.wake()
+
+    def ack_all(self, messages: list[Message]) -> None:
+        """Acknowledge messages. Extending the list is atomic, as `append` is in `ack`."""
+        self._acks.extend(messages)
+        if self._asleep:
+            self._asleep = False
+            self._inbox.wake()
+
+    def put_tracked(self, outcome: Outcome) -> None:
+        """Add an outcome that has a future. Use `put` for outcomes without one.
+
+        Raises:
+            ForkedProcess: this is a forked child process, in which the actor's thread does not run.
+        """
+        if os.getpid() != self._process:
+            raise forked(self._process)
+        future = outcome[3]
+        if self._inbox.offer(outcome):
+            self._hurry.set()
+        elif future is not None:
+            info = "the subscription is shut down; nothing was sent to the server"
+            future.set_exception(AcknowledgeError(AcknowledgeStatus.OTHER, info))
+
+    def extend_leases(self, ack_ids: list[str], seconds: int) -> None:
+        """Extend leases to `seconds` from now."""
+        self._inbox.put(partial(self._outbox.add_ack_ids, Purpose.LEASE, ack_ids, seconds))
+
+    def send_receipts(self, ack_ids: list[str], seconds: int) -> None:
+        """Send receipts with a deadline of `seconds`. The listener gets the answer."""
+        self._inbox.put(partial(self._outbox.add_ack_ids, Purpose.RECEIPT, ack_ids, seconds))
+
+    def stop(self, timeout: float) -> None:
+        """Send the waiting outcomes, wait for the answers, and end the thread. Idempotent.
+
+        Args:
+            timeout: seconds to wait for answers. Unanswered outcomes are then given up, and their
+                futures are resolved with an error.
+        """
+        self._inbox.put(self._flush)
+        self._hurry.set()
+        self._thread.join(timeout)
+        if self._thread.is_alive():
+            self._inbox.put(self._abort)
+            # This wait is limited, too: a done callback of the user may block the thread.
+            self._thread.join(ABORT_WAIT)
+
+    @property
+    def unanswered(self) -> int:
+        """Number of acknowledgements without an answer, or whose answer was not processed yet."""
+        return len(self._acks) + self._outbox.unanswered
+
+    def runs_here(self) -> bool:
+        """Return whether the calling thread is this actor's. Futures run done callbacks on it."""
+        return threading.current_thread() is self._thread
+
+    def refuse_in_child(self) -> None:
+        """Make all later outcomes raise ForkedProcess, in a forked child without the thread."""
+        # `ack` does not check the process id, because it is called for every message.
+        self._acks = _ForkedList(self._process)
+        self.put = self._acks.append
+
+    # ---- the dispatcher's own thread -----------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._is_done():
+            self._handle(self._next_events(), self._take_acks())
+            self._take_answers()
+            self._send_requests()
+        self._cancel_calls()
+        self._handle(self._inbox.close(), self._take_acks())
+        self._abandon()
+
+    def _is_done(self) -> bool:
+        is_idle = self._outbox.is_empty and not self._in_flight
+        return self._phase is _Phase.ABORTED or (self._phase is _Phase.FLUSHING and is_idle)
+
+    def _next_events(self) -> list[Event]:
+        """Wait until there is work, and a little longer, so that outcomes gather."""
+        lanes = self._open_lanes()
+        # A full lane can send nothing before one of its calls is answered, even if work is due.
+        self._awaits_answers = (
+            len(lanes) < len(ALL_LANES)
+            or self._report_at_once
+            or self._phase is not _Phase.RUNNING
+            or self._outbox.has_somebody_waiting
+            or any(request.is_awaited for request, _ in self._in_flight.values())
+        )
+        self._asleep = True
+        if self._acks or self._answers:
+            events = self._inbox.drain()
+        else:
+            events = self._inbox.take(self._outbox.next_due(lanes))
+        self._asleep = False
+        if (events or self._acks) and self._phase is _Phase.RUNNING:
+            # Most outcomes come in groups. To wake up for each one would cost more than sending it.
+            self._hurry.wait(self._linger.seconds)
+            self._hurry.clear()
+            events += self._inbox.drain()
+            self._linger.learn(len(events) + len(self._acks))
+        return events
+
+    def _take_acks(self) -> list[Message]:
+        count = len(self._acks)
+        acks = self._acks[:count]
+        # Other threads only append meanwhile, after these.
+        del self._acks[:count]
+        return acks
+
+    def _handle(self, events: Sequence[Event], acked: list[Message]) -> None:
+        nacked: list[Message] = []
+        dropped: list[Message] = []
+        returned: list[Message] = []
+        for event in events:
+            if not isinstance(event, tuple):
+                event()
+                continue
+            disposition, message, seconds, future = event
+            if disposition is Disposition.ACK:
+                acked.append(message)
+                purpose = Purpose.ACK
+            elif disposition is Disposition.DROP:
+                dropped.append(message)
+                continue
+            else:
+                purpose = Purpose.USER
+                if disposition is Disposition.NACK:
+                    nacked.append(message)
+                    purpose = Purpose.NACK
+                elif disposition is Disposition.RETURN:
+                    returned.append(message)
+                    purpose = Purpose.NACK if has_begun(message) else Purpose.RETURN
+                self._outbox.add_ack_ids(purpose, (message.ack_id,), seconds)
+            if future is not None:
+                self._track(purpose, message, future, seconds)
+        if acked:
+            self._outbox.add_ack_ids(Purpose.ACK, ack_ids_of(acked))
+        if acked or nacked or dropped or returned:
+            self._listener.mark_settled(acked, nacked, dropped, returned)
+
+    def _track(self, purpose: Purpose, message: Message, future: AckFuture, seconds: int) -> None:
+        if message.settled is Disposition.DROP:
+            # The lease was given up earlier. The server may still accept this outcome. But it
+            # knows, or will notice, that the lease has ended, and redelivers the message.
+            info = "the lease was given up earlier; the message will be redelivered"
+            resolve(future, AcknowledgeError(AcknowledgeStatus.INVALID_ACK_ID, info))
+        else:
+            self._outbox.track_future(purpose, message.ack_id, future, seconds)
+
+    def _open_lanes(self) -> Collection[Lane]:
+        """Return the lanes in which a call may begin before another one is answered."""
+        acks = [len(request.ack_ids) for request, _ in self._in_flight.values() if request.is_ack]
+        changes = len(self._in_flight) - len(acks)
+        may_ack = len(acks) < MAX_IN_FLIGHT and sum(acks) < self._max_acks_in_flight
+        if changes < MAX_IN_FLIGHT:
+            return ALL_LANES if may_ack else (Lane.DEADLINES,)
+        return (Lane.ACKS,) if may_ack else ()
+
+    def _send_requests(self) -> None:
+        while True:
+            request = self._outbox.next_request(self._clock.monotonic(), self._open_lanes())
+            if request is None:
+                return
+            try:
+                call = self._send(request)
+            except Exception as error:
+                # The channel is closed, so another attempt cannot succeed.
+                self._report(request, self._outbox.record_failure(request, str(error)))
+                continue
+            self._in_flight[id(request)] = request, call
+            call.add_done_callback(partial(self._on_done, request))
+
+    def _on_done(self, request: AckRequest, call: PendingCall) -> None:
+        """Pass an answer from a thread of gRPC to this actor's thread.
+
+        Most answers are a plain success, which can wait until there is other work. To wake the
+        thread for each one would cause half of all wake-ups.
+        """
+        error = _error_of(call)
+        seconds = self._clock.monotonic() - request.sent_at
+        self._answers.append((request, error, seconds))
+        if self._asleep and (error is not None or self._awaits_answers):
+            self._asleep = False
+            self._inbox.wake()
+
+    def _take_answers(self) -> None:
+        while self._answers:
+            request, error, seconds = self._answers.popleft()
+            if self._in_flight.pop(id(request), None) is not None:
+                # Before `record_answer`, which removes ids from a request that failed partially.
+                self._listener.request_done(request, seconds, error)
+                now = self._clock.monotonic()
+                self._report(request, self._outbox.record_answer(request, error, now))
+
+    def _report(self, request: AckRequest, answer: AckResult) -> None:
+        if request.is_receipt:
+            self._listener.receipts_answered(answer.succeeded, answer.failed)
+            return
+        if request.is_nack and (answer.succeeded or answer.failed):
+            self._listener.nacks_answered([*answer.succeeded, *answer.failed], request.seconds)
+        if answer.failed:
+            self.failures += len(answer.failed)
+            errors = list(answer.failed.values())
+            if request.purpose in (Purpose.LEASE, Purpose.RETURN):
+                # The lease of a returned message may have ended already. The listener reports a
+                # lease that was lost before its extension.
+                over = AcknowledgeStatus.INVALID_ACK_ID
+                errors = [error for error in errors if error.error_code is not over]
+            if errors:
+                outcome = "may be delivered again"
+                if request.is_ack and request.answer_was_lost:
+                    outcome = "may be acknowledged: the answer to an earlier attempt was lost"
+                _log.warning(
+                    "could not %s %d messages, which %s: %s",
+                    "acknowledge" if request.is_ack else "change the deadline of",
+                    len(errors),
+                    outcome,
+                    errors[0],
+                )
+            self._listener.ack_ids_refused(request, answer.failed)
+
+    def _flush(self) -> None:
+        self._phase = _Phase.FLUSHING
+
+    def _abort(self) -> None:
+        self._phase = _Phase.ABORTED
+
+    def _cancel_calls(self) -> None:
+        unanswered = 0
+        for request, call in self._in_flight.values():
+            call.cancel()
+            if request.purpose is not Purpose.KEEPALIVE:
+                unanswered += len(request.ack_ids)
+        self._in_flight.clear()
+        if unanswered:
+            self.failures += unanswered
+            _log.warning("shut down before the server confirmed %d messages", unanswered)
+
+    def _abandon(self) -> None:
+        unsent = self._outbox.abandon("the subscription was shut down before the server answered")
+        if unsent:
+            self.failures += unsent
+            _log.warning("shut down before the outcomes of %d messages were sent", unsent)
+
+
+class _ForkedList(list[Any]):
+    """Refuses all items, in a child of the process that created the dispatcher."""
+
+    def __init__(self, made_in: int) -> None:
+        super().__init__()
+        self._made_in = made_in
+
+    def append(self, _: object) -> None:
+        raise forked(self._made_in)
+
+    def extend(self, _: Iterable[object]) -> None:
+        raise forked(self._made_in)
+
+
+_dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
+
+
+def _refuse_in_child() -> None:
+    for dispatcher in list(_dispatchers):
+        dispatcher.refuse_in_child()
+
+
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_refuse_in_child)
+
+
+def _error_of(call: PendingCall) -> RpcError | None:
+    """Return the error of a finished call; None if it succeeded."""
+    try:
+        error = call.exception()
+    except grpc.FutureCancelledError:
+        return Unknown("the call was cancelled")
+    if isinstance(error, grpc.RpcError):
+        return from_rpc_error(error)
+    return None if error is None else Unknown(str(error))

@@ -1,0 +1,492 @@
+"""One ordering key after a failure: when it continues, and which delivery of each message counts.
+
+After a nack, or the end of a lease, a server redelivers the failed message. Servers differ in their
+treatment of the later messages of the key that the client has already received:
+
+- Google's service and pullstream's broker *restart the key*: they also redeliver every later
+  message, in order. The earlier deliveries of these messages are stale.
+- Google's Java emulator redelivers only the failed message. The earlier deliveries stay valid.
+
+The rules here work with both. The client keeps the later messages leased and does not run them. It
+does not nack them: a nack would count as a delivery attempt of a message that no callback has seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pullstream.message import Disposition, Message, ack_is_tracked
+
+# A key waits for its failed message: WAIT_FACTOR times the duration of the slowest recent
+# redelivery, and at least MIN_WAIT seconds. The backoff of a retry policy doubles with each
+# attempt.
+WAIT_FACTOR = 3.0
+MIN_WAIT = 5.0
+
+# The wait before the first redelivery has been observed, in seconds.
+FIRST_WAIT = 60.0
+
+# A message may arrive during the wait when no message of its key is held. Then the server may have
+# restarted the key at another subscriber before it sent this message. The key returns the message
+# after this many seconds to find out.
+PROBE_AFTER = 1.0
+
+# Number of recent redeliveries that count.
+_REMEMBERED = 20
+
+_Place = tuple[int, int, int, str]
+
+
+def position_of(message: Message) -> _Place:
+    """Return the position of a message in its key, which is the same for each of its deliveries.
+
+    It is the order of publishing. The ids of messages that were published together are increasing
+    numbers. The order of receipt cannot be used: after a reconnect there may be deliveries of one
+    message before and after another message.
+    """
+    seconds, nanos = message.published
+    message_id = message.message_id
+    return seconds, nanos, len(message_id), message_id
+
+
+@dataclass(slots=True)
+class Actions:
+    """Actions on messages that follow from a change of the hold.
+
+    Attributes:
+        run: messages whose callback must start.
+        forget: deliveries that a newer delivery replaces or will replace. Their leases end here
+            without a request to the server.
+        acknowledge: deliveries to acknowledge, because a callback handled an earlier delivery of
+            the message.
+        give_back: messages to return to the server; no callback has seen them.
+        parked: change in the number of parked messages.
+        parked_bytes: change in the bytes of the parked messages.
+        due: end of a wait that has begun, in seconds on the clock; None if no wait has begun.
+    """
+
+    run: list[Message] = field(default_factory=list)
+    forget: list[Message] = field(default_factory=list)
+    acknowledge: list[Message] = field(default_factory=list)
+    give_back: list[Message] = field(default_factory=list)
+    parked: int = 0
+    parked_bytes: int = 0
+    due: float | None = None
+
+
+class Redeliveries:
+    """The redelivery behaviour of one subscription's server, as observed.
+
+    Args:
+        wait: seconds that a key waits for its failed message. None: learn the time.
+
+    Attributes:
+        restart_keys: whether the server has redelivered later messages of a failed key.
+    """
+
+    def __init__(self, wait: float | None = None) -> None:
+        self._wait = wait
+        self._delays: deque[float] = deque(maxlen=_REMEMBERED)
+        self.restart_keys = False
+
+    def observe(self, delay: float) -> None:
+        """Record that a redelivery arrived `delay` seconds after the server accepted the nack."""
+        self._delays.append(max(delay, 0.0))
+
+    def wait(self, last_delay: float) -> float:
+        """Return the seconds to wait for a failed message.
+
+        Args:
+            last_delay: duration of the key's last redelivery in seconds; 0 before the first one.
+        """
+        if self._wait is not None:
+            return self._wait
+        if not self._delays and not last_delay:
+            return FIRST_WAIT
+        return max(MIN_WAIT, WAIT_FACTOR * max(last_delay, *self._delays))
+
+
+@dataclass(slots=True)
+class _Missing:
+    """A message that was not handled and is not held here.
+
+    Attributes:
+        place: the position of the message in its key.
+        ack_id: ack id of its last delivery to this client.
+        comes_at: earliest time of its redelivery; infinite until the server has accepted the nack.
+    """
+
+    place: _Place
+    ack_id: str
+    comes_at: float = math.inf
+
+
+class FailedKey:
+    """The state of an ordering key from a failure until the key is in order again.
+
+    Not thread-safe. Times are seconds on one monotonic clock.
+
+    Messages that failed or were returned are *missing* until they are redelivered. The key *waits*:
+    no message behind a missing one runs. A missing message is *gone* if the server accepted its
+    nack and then redelivers a later message without it.
+
+    Held messages run in order. A newer delivery replaces an older delivery of the same message. It
+    also proves that the server restarts keys: the older deliveries of all messages behind it are
+    stale, and are forgotten.
+
+    If the server redelivers nothing within the wait, the key returns the oldest held message. The
+    redelivery of that message proves that the failed message is gone. If it is not redelivered
+    either, the key returns all held messages.
+
+    Args:
+        redeliveries: the observed redelivery behaviour of the server.
+        is_running: whether a callback of the key is running.
+
+    Attributes:
+        is_running: whether a callback of the key is running or about to run.
+        due: end of the wait; None if no action is due then.
+        held_bytes: bytes of the held messages.
+    """
+
+    def __init__(self, redeliveries: Redeliveries, *, is_running: bool) -> None:
+        self._redeliveries = redeliveries
+        self.is_running = is_running
+        self.due: float | None = None
+        self.held_bytes = 0
+        # By message id, in the order of publishing.
+        self._held: dict[str, Message] = {}
+        # By message id.
+        self._missing: dict[str, _Missing] = {}
+        # Position of the earliest missing message; None if no message is missing.
+        self._first_missing: _Place | None = None
+        # Every message id that was received before the failure or since.
+        self._seen: set[str] = set()
+        # Ids of messages that were received before a missing message was redelivered: of held
+        # messages, and of messages whose callback runs.
+        self._old: set[str] = set()
+        self._running_old: set[str] = set()
+        # Ids of messages that a callback has handled and the server may redeliver.
+        self._handled: set[str] = set()
+        # Ids of messages that failed, were redelivered, and have not been handled; and the duration
+        # of the last such redelivery, in seconds.
+        self._retried: set[str] = set()
+        self._last_delay = 0.0
+        # Whether a later message was redelivered at a moment when that proves nothing.
+        self._is_in_doubt = False
+        self._has_probed = False
+        self._gave_up = False
+
+    @property
+    def held(self) -> list[Message]:
+        """The held messages, in order."""
+        return list(self._held.values())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a message is missing, so that no message behind it may run."""
+        return self._first_missing is not None
+
+    @property
+    def parked(self) -> int:
+        """Number of messages that are held until a missing one is redelivered."""
+        return len(self._held) if self.is_waiting else 0
+
+    @property
+    def parked_bytes(self) -> int:
+        """Bytes of the parked messages."""
+        return self.held_bytes if self.is_waiting else 0
+
+    def is_parked(self, message: Message) -> bool:
+        """Return whether this delivery of a message is parked."""
+        return self.is_waiting and self._held.get(message.message_id) is message
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the key is in order, and the failure can be forgotten."""
+        is_in_order = not (self._missing or self._retried)
+        return is_in_order and not (self._old or self._running_old or self._handled)
+
+    # ---- failures ------------------------------------------------------------------------------
+
+    def fail(self, message: Message) -> None:
+        """Record that a message was not handled and will be redelivered."""
+        message_id, place = message.message_id, position_of(message)
+        self._seen.add(message_id)
+        self._seen.update(self._held)
+        if message_id in self._missing:
+            # A newer delivery of the message was returned.
+            return
+        self._retried.discard(message_id)
+        if message_id in self._held:
+            # After a reconnect the next delivery arrived before this one failed.
+            self._retried.add(message_id)
+            return
+        if self._first_missing is None or place < self._first_missing:
+            self.due, self._has_probed, self._gave_up, self._is_in_doubt = None, False, False, False
+        self._miss(message_id, place, message.ack_id)
+
+    def nack_was_taken(self, ack_id: str, comes_at: float) -> None:
+        """Record that the server accepted a nack or return, and redelivers from `comes_at` on."""
+        for missing in self._missing.values():
+            if missing.ack_id == ack_id:
+                missing.comes_at = comes_at
+        if self._missing and not self.unanswered and not self._gave_up:
+            if self._is_in_doubt:
+                self.due = self._latest
+            elif self.due is None:
+                self.due = self._latest + self._redeliveries.wait(self._last_delay)
+
+    @property
+    def _latest(self) -> float:
+        """Earliest time by which the server may have redelivered all missing messages."""
+        return max(missing.comes_at for missing in self._missing.values())
+
+    @property
+    def unanswered(self) -> set[str]:
+        """Ack ids of nacks and returns that the server has not accepted yet."""
+        return {m.ack_id for m in self._missing.values() if m.comes_at == math.inf}
+
+    def handled(self, message: Message, actions: Actions) -> None:
+        """Record that a callback handled a message that the server may still redeliver.
+
+        The next delivery is acknowledged without a callback, except if the user tracks the
+        acknowledgement: that may fail, and then the message must run again.
+        """
+        message_id = message.message_id
+        self._seen.add(message_id)
+        if ack_is_tracked(message):
+            return
+        self._handled.add(message_id)
+        copy = self._held.get(message_id)
+        if copy is not None:
+            self._drop(copy)
+            actions.acknowledge.append(copy)
+
+    # ---- messages ------------------------------------------------------------------------------
+
+    def hold(self, messages: Iterable[Message], actions: Actions) -> None:
+        """Hold messages that were received before the failure, or that cannot run yet."""
+        for message in messages:
+            self._put(message, actions)
+        self._seen.update(self._held)
+
+    def receive(self, message: Message, now: float, actions: Actions) -> None:
+        """Handle a delivery that has arrived."""
+        message_id = message.message_id
+        is_new = message_id not in self._seen
+        missing = self._missing.get(message_id)
+        if not is_new:
+            self._find_gone(message, now, actions)
+        if missing is not None:
+            self._come_again(message_id, missing, now)
+        if self._gave_up and self._is_blocked(message):
+            self._give_back(message, actions)
+        elif message_id in self._handled:
+            actions.acknowledge.append(message)
+        else:
+            if is_new and self._is_blocked(message):
+                self._look_at_new(now)
+            self._put(message, actions)
+        if not (is_new or missing is not None or self.is_waiting):
+            self._forget_behind(message, actions)
+        elif is_new and not (self._old or self.is_waiting):
+            # Redelivered messages arrive before new ones.
+            self._handled.clear()
+        self._seen.add(message_id)
+
+    def _find_gone(self, message: Message, now: float, actions: Actions) -> None:
+        """Find out from a redelivery whether earlier missing messages are gone.
+
+        They are gone if the server accepted their nacks before it sent this delivery. Otherwise the
+        server may have sent the delivery because the lease of this message expired. Two cases
+        therefore prove nothing:
+
+        - The delivery arrives before the answers to the nacks and returns, or it was possibly sent
+          before the server accepted them, because it may have waited unread for a long time. (A
+          delivery that was read immediately counts as newer than an answer that was read before
+          it.)
+        - Earlier messages are held behind a missing one. They may have been handled elsewhere. Or
+          the server did not redeliver them because their leases continue. The key returns them: in
+          the second case they are redelivered, before this message.
+        """
+        place = position_of(message)
+        if self._first_missing is None or place <= self._first_missing:
+            return
+        missing = {i: missing for i, missing in self._missing.items() if missing.place < place}
+        held = [m for m in self.held if self._is_blocked(m) and position_of(m) < place]
+        if message.batch.may_be_stale or any(now < one.comes_at for one in missing.values()):
+            self._is_in_doubt = True
+            if self.due is not None:
+                self.due = min(self.due, now + PROBE_AFTER)
+        elif held:
+            self._is_in_doubt = True
+            for each in held:
+                self._drop(each)
+                self._give_back(each, actions)
+        else:
+            for message_id in missing:
+                del self._missing[message_id]
+            self._look_at_missing()
+
+    def _look_at_new(self, now: float) -> None:
+        """Handle a message that arrives for the first time, behind a missing one."""
+        if self.due is not None and not self._held and self._redeliveries.restart_keys:
+            # The server has accepted the nacks and restarts keys. Either it sent this message
+            # earlier, or the missing message was handled elsewhere. Returning the message is
+            # allowed in both cases and shows which case it is.
+            self.due = min(self.due, now + PROBE_AFTER)
+
+    def _come_again(self, message_id: str, missing: _Missing, now: float) -> None:
+        """Handle the redelivery of a missing message."""
+        if message_id not in self._missing:
+            # `_find_gone` has just removed it.
+            return
+        del self._missing[message_id]
+        if missing.place == self._first_missing:
+            self._last_delay = max(now - missing.comes_at, 0.0)
+            self._redeliveries.observe(self._last_delay)
+        self._retried.add(message_id)
+        self._look_at_missing()
+
+    def _look_at_missing(self) -> None:
+        """Update the wait after missing messages were redelivered, or are gone."""
+        self._first_missing = min((m.place for m in self._missing.values()), default=None)
+        self._is_in_doubt = self._gave_up = self._has_probed = False
+        self.due = None
+        if self._first_missing is None:
+            self._old = set(self._held)
+        elif not self.unanswered:
+            self.due = self._latest + self._redeliveries.wait(self._last_delay)
+
+    def _forget_behind(self, redelivered: Message, actions: Actions) -> None:
+        """Forget the messages behind a redelivered one, because the server redelivers them, too."""
+        self._redeliveries.restart_keys = True
+        place = position_of(redelivered)
+        for message in self.held:
+            if position_of(message) > place:
+                self._drop(message)
+                actions.forget.append(message)
+
+    # ---- turns ---------------------------------------------------------------------------------
+
+    def next(self) -> Message | None:
+        """Begin the turn of the next message and return it; None if no message may run."""
+        if self.is_running or not self._held:
+            return None
+        first = next(iter(self._held.values()))
+        if self._is_blocked(first):
+            return None
+        self._begin(first)
+        self.is_running = True
+        return first
+
+    def joining(self, message: Message) -> int:
+        """Return how many held messages may share the turn of the running message.
+
+        No message may share the turn of one that has failed before. If a callback fails for several
+        messages at once, running each message alone shows which of them it cannot handle.
+        """
+        may_share = not self.is_waiting and message.message_id not in self._retried
+        return len(self._held) if may_share else 0
+
+    def join(self, message: Message, limit: int) -> list[Message]:
+        """Take up to `limit` held messages, which share the turn of the running message."""
+        joining = self.held[: min(limit, self.joining(message))]
+        for each in joining:
+            self._begin(each)
+        return joining
+
+    def ended(self, message: Message, actions: Actions) -> None:
+        """Record that the turn of a message is over."""
+        self.is_running = False
+        message_id = message.message_id
+        may_come_again = message_id in self._running_old or message_id in self._held
+        self._running_old.discard(message_id)
+        if message.settled is Disposition.ACK and may_come_again:
+            # Its lease may have been stale. Then it is redelivered, or has been already.
+            self.handled(message, actions)
+        if message_id not in self._held:
+            self._retried.discard(message_id)
+
+    def remove(self, message: Message) -> bool:
+        """Stop holding a message, and return whether it was held."""
+        is_held = self._held.get(message.message_id) is message
+        if is_held:
+            self._drop(message)
+        return is_held
+
+    # ---- the end of the wait -------------------------------------------------------------------
+
+    def wait_is_over(self, actions: Actions) -> int:
+        """Return messages to the server, because no redelivery came in time.
+
+        Returns:
+            Number of returned messages.
+        """
+        blocked = [message for message in self.held if self._is_blocked(message)]
+        if blocked and not self._has_probed:
+            self._has_probed = True
+            self._is_in_doubt = False
+            del blocked[1:]
+        else:
+            self._gave_up = True
+        self.due = None
+        for message in blocked:
+            self._drop(message)
+            self._give_back(message, actions)
+        return len(blocked)
+
+    def give_back_all(self, actions: Actions) -> None:
+        """Return all messages that wait for a missing one, to make room."""
+        self.due, self._gave_up = None, True
+        for message in self.held:
+            if self._is_blocked(message):
+                self._drop(message)
+                self._give_back(message, actions)
+
+    def _give_back(self, message: Message, actions: Actions) -> None:
+        self._seen.add(message.message_id)
+        self._miss(message.message_id, position_of(message), message.ack_id)
+        actions.give_back.append(message)
+
+    def _miss(self, message_id: str, place: _Place, ack_id: str) -> None:
+        self._missing[message_id] = _Missing(place, ack_id)
+        if self._first_missing is None or place < self._first_missing:
+            self._first_missing = place
+        self._old.clear()
+
+    # ---- the held messages ---------------------------------------------------------------------
+
+    def _is_blocked(self, message: Message) -> bool:
+        return self._first_missing is not None and position_of(message) > self._first_missing
+
+    def _put(self, message: Message, actions: Actions) -> None:
+        """Hold a message at its position, and replace an older delivery of it."""
+        message_id = message.message_id
+        older = self._held.get(message_id)
+        self._old.discard(message_id)
+        self.held_bytes += message.batch.bytes_each
+        if older is not None:
+            self.held_bytes -= older.batch.bytes_each
+            self._held[message_id] = message
+            actions.forget.append(older)
+            return
+        is_last = not self._held or position_of(next(reversed(self._held.values()))) < position_of(
+            message
+        )
+        self._held[message_id] = message
+        if not is_last:
+            self._held = {m.message_id: m for m in sorted(self._held.values(), key=position_of)}
+
+    def _begin(self, message: Message) -> None:
+        if message.message_id in self._old:
+            self._running_old.add(message.message_id)
+        self._drop(message)
+
+    def _drop(self, message: Message) -> None:
+        self._old.discard(message.message_id)
+        del self._held[message.message_id]
+        self.held_bytes -= message.batch.bytes_each

@@ -1,0 +1,303 @@
+"""Ordering keys: runs one message of a key at a time, and holds the others in order."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from pullstream.flow_control import FlowControl
+from pullstream.message import Message
+
+from .failed_key import Actions, FailedKey, Redeliveries
+
+# Largest number of failed keys that are remembered; the latest failures are kept. Without this
+# limit a key that another subscriber took over is remembered until it returns.
+MAX_FAILED_KEYS = 10_000
+
+
+class MessagesOnHold:
+    """Holds the messages of a key while an earlier one runs or has failed.
+
+    Owns the queues of the keys, behind one lock. The consumer's thread offers messages, once per
+    response. The workers report each ordered callback that ends. The dispatcher's thread reports
+    later nacks, and the nacks that the server accepted. The leaser's thread reports lost leases and
+    the end of waits. The shutdown takes all messages.
+
+    Guarantees, for each key: callbacks begin in order, and never two at once. When a message fails,
+    the later messages stay leased. They do not begin before the failed message has been redelivered
+    and handled, or is known to be gone. FailedKey has the rules.
+
+    Flow control counts held messages like any others, except for *parked* ones, which are behind a
+    failed message. Otherwise one key with a long backoff would stop all other keys. Parked messages
+    have a second window of the same size. When it is full, the key that failed first returns its
+    held messages.
+
+    Args:
+        limits: the window of flow control, and how long a key waits for a failed message.
+    """
+
+    def __init__(self, limits: FlowControl) -> None:
+        self._lock = threading.Lock()
+        self._limits = limits
+        # A key is here while one of its messages runs. The deque contains the later messages; it is
+        # None until there is one. A key with a failed message is in `_failed` instead.
+        self._held: dict[str, deque[Message] | None] = {}
+        # In the order of their first failures.
+        self._failed: dict[str, FailedKey] = {}
+        self._redeliveries = Redeliveries(limits.max_redelivery_wait)
+        # The keys of nacks that the server has not accepted yet, by ack id.
+        self._nacks: dict[str, str] = {}
+        # A heap of the ends of waits. An entry counts only if its key still has the same due time.
+        self._dues: list[tuple[float, str]] = []
+        self._parked = 0
+        self._parked_bytes = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        with self._lock:
+            behind = sum(len(held) for held in self._held.values() if held)
+            return behind + sum(len(failed.held) for failed in self._failed.values())
+
+    def offer(self, messages: Iterable[Message], now: float) -> Actions:
+        """Divide received messages, in order, into messages to run and messages to hold.
+
+        Messages without an ordering key always run.
+        """
+        actions = Actions()
+        run, held_by_key = actions.run, self._held
+        of_failed: dict[str, list[Message]] = {}
+        with self._lock:
+            if self._closed:
+                actions.give_back += messages
+                return actions
+            for message in messages:
+                key = message.ordering_key
+                if not key:
+                    run.append(message)
+                elif self._failed and key in self._failed:
+                    of_failed.setdefault(key, []).append(message)
+                elif key not in held_by_key:
+                    held_by_key[key] = None
+                    run.append(message)
+                elif (held := held_by_key[key]) is not None:
+                    held.append(message)
+                else:
+                    held_by_key[key] = deque((message,))
+            for key, of_key in of_failed.items():
+                # All messages together, because one may replace the message that would run next.
+                with self._changing(key, actions) as failed:
+                    for message in of_key:
+                        failed.receive(message, now, actions)
+        return actions
+
+    def ended(
+        self, message: Message, shared: Sequence[Message] = ()
+    ) -> tuple[Message | None, Actions | None]:
+        """End the turn of an ordered message, and of the messages that shared it.
+
+        Returns:
+            The next message of the key to run, or None; and, for a key with a failed message, the
+            necessary actions.
+        """
+        key = message.ordering_key
+        with self._lock:
+            if self._failed and key in self._failed:
+                actions = Actions()
+                with self._changing(key, actions) as failed:
+                    for each in (*shared, message):
+                        failed.ended(each, actions)
+                return None, actions
+            held = self._held.get(key)
+            if held:
+                return held.popleft(), None
+            self._held.pop(key, None)
+            return None, None
+
+    def waiting_behind(self, message: Message) -> int:
+        """Return how many held messages may share the turn of a message."""
+        key = message.ordering_key
+        with self._lock:
+            if key in self._failed:
+                return self._failed[key].joining(message)
+            return len(self._held.get(key) or ())
+
+    def take_behind(self, message: Message, limit: int) -> list[Message]:
+        """Take up to `limit` held messages, which share the turn of a message."""
+        key = message.ordering_key
+        with self._lock:
+            if key in self._failed:
+                # None of its messages is parked, because a message that did not fail runs.
+                return self._failed[key].join(message, limit)
+            held = self._held.get(key) or deque()
+            return [held.popleft() for _ in range(min(limit, len(held)))]
+
+    # ---- failures ------------------------------------------------------------------------------
+
+    def failed(
+        self,
+        message: Message,
+        *,
+        comes_at: float | None = None,
+        handled: Sequence[Message] = (),
+        unhandled: Sequence[Message] = (),
+    ) -> Actions:
+        """Record that an ordered message failed and will be redelivered.
+
+        Two threads may report the same failure; it counts once. This does not end the turn of the
+        message; `ended` does.
+
+        Args:
+            message: the failed message.
+            comes_at: earliest time of the redelivery. None: the message is nacked, and
+                `nacks_taken` reports when the server has accepted the nack.
+            handled: later messages of its key that shared its turn and were acknowledged.
+            unhandled: later messages that shared its turn and have no outcome; they are held again.
+        """
+        actions = Actions()
+        with self._lock:
+            if self._closed:
+                return actions
+            if not message.failure_noted or handled or unhandled:
+                with self._changing(message.ordering_key, actions) as failed:
+                    failed.hold(unhandled, actions)
+                    if not message.failure_noted:
+                        message.failure_noted = True
+                        failed.fail(message)
+                        if comes_at is not None:
+                            failed.nack_was_taken(message.ack_id, comes_at)
+                    for each in handled:
+                        failed.handled(each, actions)
+        return actions
+
+    def nacks_taken(self, ack_ids: Iterable[str], comes_at: float) -> Actions:
+        """Record that the server accepted nacks and redelivers, at `comes_at` at the earliest."""
+        actions = Actions()
+        if self._nacks:
+            with self._lock:
+                for ack_id in ack_ids:
+                    if ack_id in self._nacks:
+                        with self._changing(self._nacks[ack_id], actions) as failed:
+                            failed.nack_was_taken(ack_id, comes_at)
+        return actions
+
+    def lost(self, messages: Iterable[Message], comes_at: float | None) -> Actions:
+        """Stop holding messages whose leases are over. Their keys wait for the redeliveries.
+
+        Args:
+            messages: messages with and without an ordering key.
+            comes_at: as for `failed`, for all messages.
+        """
+        actions = Actions()
+        with self._lock:
+            for message in messages:
+                if not message.ordering_key or message.failure_noted or self._closed:
+                    continue
+                message.failure_noted = True
+                with self._changing(message.ordering_key, actions) as failed:
+                    failed.remove(message)
+                    failed.fail(message)
+                    if comes_at is not None:
+                        failed.nack_was_taken(message.ack_id, comes_at)
+        return actions
+
+    def parked_among(self, messages: Iterable[Message]) -> set[Message]:
+        """Return the messages that are held behind a failed message of their key."""
+        with self._lock:
+            return {
+                message
+                for message in messages
+                if (failed := self._failed.get(message.ordering_key)) and failed.is_parked(message)
+            }
+
+    def waits_over(self, now: float) -> Actions:
+        """Return messages of keys whose failed message was not redelivered in time."""
+        actions = Actions()
+        with self._lock:
+            while self._dues and self._dues[0][0] <= now:
+                due, key = heapq.heappop(self._dues)
+                if key in self._failed and self._failed[key].due == due:
+                    with self._changing(key, actions) as failed:
+                        failed.wait_is_over(actions)
+        return actions
+
+    def next_due(self) -> float | None:
+        """Return when to call `waits_over`; None if no key waits. It may be early, never late."""
+        with self._lock:
+            return self._dues[0][0] if self._dues else None
+
+    def give_up(self) -> Actions:
+        """Stop holding messages. The actions return all held messages."""
+        actions = Actions()
+        with self._lock:
+            self._closed = True
+            for queue in self._held.values():
+                actions.give_back += queue or ()
+            for failed in self._failed.values():
+                actions.give_back += failed.held
+            self._count_parked(-self._parked, -self._parked_bytes, actions)
+            self._held.clear()
+            self._failed.clear()
+            self._nacks.clear()
+            self._dues.clear()
+        return actions
+
+    # ---- keys that failed ----------------------------------------------------------------------
+
+    @contextmanager
+    def _changing(self, key: str, actions: Actions) -> Iterator[FailedKey]:
+        """Change the state of a failed key, and add the resulting actions."""
+        failed = self._failed[key] if key in self._failed else self._new_failed(key, actions)
+        due, unanswered = failed.due, failed.unanswered
+        parked, parked_bytes = failed.parked, failed.parked_bytes
+        yield failed
+        following = failed.next()
+        if following is not None:
+            actions.run.append(following)
+        if failed.due is not None and failed.due != due:
+            heapq.heappush(self._dues, (failed.due, key))
+            actions.due = min(failed.due, actions.due or failed.due)
+        still = failed.unanswered
+        for ack_id in unanswered - still:
+            self._nacks.pop(ack_id, None)
+        for ack_id in still - unanswered:
+            self._nacks[ack_id] = key
+        self._count_parked(failed.parked - parked, failed.parked_bytes - parked_bytes, actions)
+        if failed.is_over:
+            self._forget(key)
+            if failed.is_running:
+                self._held[key] = deque(failed.held) or None
+        if failed.parked > parked:
+            self._make_room(actions)
+
+    def _new_failed(self, key: str, actions: Actions) -> FailedKey:
+        if len(self._failed) >= MAX_FAILED_KEYS:
+            idle = (k for k, f in self._failed.items() if not (f.is_running or f.held))
+            self._forget(next(idle, key))
+        failed = FailedKey(self._redeliveries, is_running=key in self._held)
+        failed.hold(self._held.pop(key, None) or (), actions)
+        self._failed[key] = failed
+        return failed
+
+    def _forget(self, key: str) -> None:
+        forgotten = self._failed.pop(key, None)
+        if forgotten is not None:
+            for ack_id in forgotten.unanswered:
+                self._nacks.pop(ack_id, None)
+
+    def _make_room(self, actions: Actions) -> None:
+        """Return the messages of the keys that failed first, while too many are parked."""
+        for key in [key for key, failed in self._failed.items() if failed.parked]:
+            too_many = self._parked > self._limits.max_messages
+            if not too_many and self._parked_bytes <= self._limits.max_bytes:
+                return
+            with self._changing(key, actions) as failed:
+                failed.give_back_all(actions)
+
+    def _count_parked(self, messages: int, size: int, actions: Actions) -> None:
+        self._parked += messages
+        self._parked_bytes += size
+        actions.parked += messages
+        actions.parked_bytes += size

@@ -1,0 +1,330 @@
+"""Rules for requests about messages: batching, size limits, retries.
+
+This module has no thread and no gRPC. It takes outcomes, makes requests, and takes their answers.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from pullstream.ack_future import AckFuture
+from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
+from pullstream_protocol.errors import RpcError
+
+from .ack_lease_keepalive import AckLeaseKeepalive
+from .ack_requests import (
+    ACK_RETRY_FOR,
+    ALL_LANES,
+    AckRequest,
+    AckResult,
+    Lane,
+    Purpose,
+    lane_of,
+    new_backoff,
+    read_ack_result,
+    retry_for,
+)
+from .ordered_ack_retry import OrderedAckRetry
+
+_log = logging.getLogger("pullstream.outbox")
+
+# The server accepts requests of up to 512 KiB (https://cloud.google.com/pubsub/quotas). Ack ids may
+# be long.
+MAX_REQUEST_BYTES = 450_000
+MAX_IDS = 2_500
+
+_ID_FRAMING = 4
+
+
+class Outbox:
+    """Outcomes that wait to be sent or retried, and the futures that wait for results.
+
+    Not thread-safe. Times are seconds on one monotonic clock. Every tracked future is resolved: by
+    the server's answer, at the end of the retries, or by `abandon`.
+
+    Acknowledgements and deadline changes have separate lanes, so that one continues while the other
+    is full: leases must be extended even while the server accepts no acknowledgements.
+
+    Args:
+        keep_for: length in seconds of the repeated lease extensions for acknowledgements without an
+            answer. 0: no such extensions.
+
+    Attributes:
+        unanswered: number of acknowledgements that no answer has settled.
+    """
+
+    def __init__(self, *, keep_for: int = 0) -> None:
+        self._keepalive = AckLeaseKeepalive(keep_for)
+        # (purpose, seconds) -> ids, in the order of arrival.
+        self._pending: dict[tuple[Purpose, int], list[str]] = {}
+        self._retries: dict[Lane, list[tuple[float, int, AckRequest]]] = {
+            Lane.DEADLINES: [],
+            Lane.ACKS: [],
+        }
+        self._numbers = itertools.count()
+        # Acknowledgements to retry when earlier ones have succeeded.
+        self._out_of_turn = OrderedAckRetry()
+        self._futures: dict[tuple[Purpose, int, str], list[AckFuture]] = {}
+        self.unanswered: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits to be sent, now or later."""
+        return not (self._pending or self._out_of_turn or any(self._retries.values()))
+
+    @property
+    def has_somebody_waiting(self) -> bool:
+        """Whether a future waits for a result."""
+        return bool(self._futures)
+
+    def add_ack_ids(self, purpose: Purpose, ack_ids: Iterable[str], seconds: int = 0) -> None:
+        """Add acknowledgements or deadline changes.
+
+        Args:
+            purpose: ACK to acknowledge, or the reason for a deadline change.
+            ack_ids: the deliveries.
+            seconds: the new deadline in seconds from the time of sending. 0 to acknowledge.
+        """
+        waiting = self._pending.setdefault((purpose, seconds), [])
+        before = len(waiting)
+        waiting.extend(ack_ids)
+        if purpose is Purpose.ACK:
+            self.unanswered += len(waiting) - before
+
+    def track_future(
+        self, purpose: Purpose, ack_id: str, future: AckFuture, seconds: int = 0
+    ) -> None:
+        """Resolve `future` with the result for one ack id of this kind, added before or after.
+
+        Args:
+            purpose: as for `add_ack_ids`.
+            ack_id: the delivery.
+            future: the future to resolve.
+            seconds: as for `add_ack_ids`.
+        """
+        self._futures.setdefault((purpose, seconds, ack_id), []).append(future)
+
+    def next_request(self, now: float, lanes: Collection[Lane] = ALL_LANES) -> AckRequest | None:
+        """Return the next request to send, within the size limits; None if nothing is due.
+
+        Args:
+            now: the present time.
+            lanes: the lanes that are open.
+        """
+        unsent = () if Lane.ACKS in lanes else self._pending.get((Purpose.ACK, 0), ())
+        # Copied to a list, because `add_ack_ids` changes the collections that the iterator reads.
+        for ack_ids in list(self._keepalive.due_ack_ids(now, unsent)):
+            self.add_ack_ids(Purpose.KEEPALIVE, ack_ids, self._keepalive.seconds)
+        request = (
+            self._next_retry(now, lanes)
+            or self._next_out_of_turn(now, lanes)
+            or self._next_pending(now, lanes)
+        )
+        if request is not None:
+            request.sent_at = now
+            if request.is_ack and not request.out_of_turn:
+                self._keepalive.track_sent(request, now)
+        return request
+
+    def _next_out_of_turn(self, now: float, lanes: Collection[Lane]) -> AckRequest | None:
+        if Lane.ACKS not in lanes or now < self._out_of_turn.due:
+            return None
+        ack_ids = self._out_of_turn.ack_ids
+        request = AckRequest(Purpose.ACK, ack_ids[: _fitting(ack_ids)], math.inf, out_of_turn=True)
+        self._out_of_turn.mark_sent(request.ack_ids)
+        return request
+
+    def _next_retry(self, now: float, lanes: Collection[Lane]) -> AckRequest | None:
+        for retries in self._waiting_in(lanes):
+            if retries[0][0] <= now:
+                return heapq.heappop(retries)[2]
+        return None
+
+    def _waiting_in(self, lanes: Collection[Lane]) -> list[list[tuple[float, int, AckRequest]]]:
+        """Return the retries of each open lane that has any. Deadline changes come first."""
+        return [retries for lane, retries in self._retries.items() if retries and lane in lanes]
+
+    def _next_pending(self, now: float, lanes: Collection[Lane]) -> AckRequest | None:
+        for kind, ack_ids in self._pending.items():
+            purpose, seconds = kind
+            if lane_of(purpose) not in lanes:
+                continue
+            fitting = _fitting(ack_ids)
+            give_up_at = now + retry_for(purpose, seconds)
+            request = AckRequest(purpose, ack_ids[:fitting], give_up_at, seconds)
+            request.number = next(self._numbers)
+            rest = ack_ids[fitting:]
+            # Removed and inserted again, so that the kinds of requests take turns.
+            del self._pending[kind]
+            if rest:
+                self._pending[kind] = rest
+            return request
+        return None
+
+    def next_due(self, lanes: Collection[Lane] = ALL_LANES) -> float | None:
+        """Return when a retry of an open lane or an extension of kept leases is due, or None.
+
+        Args:
+            lanes: the lanes that are open.
+        """
+        times = [retries[0][0] for retries in self._waiting_in(lanes)]
+        if Lane.ACKS in lanes:
+            times.append(self._out_of_turn.due)
+        if Lane.DEADLINES in lanes:
+            times.append(self._keepalive.next_due())
+        due = min(times, default=math.inf)
+        return None if due == math.inf else due
+
+    def record_answer(self, request: AckRequest, error: RpcError | None, now: float) -> AckResult:
+        """Record the end of a call: resolve futures, and schedule retries.
+
+        Args:
+            request: the request of the call.
+            error: the error of the call; None if it succeeded.
+            now: the present time.
+
+        Returns:
+            The results by ack id. `failed` contains the permanent failures; `retry` and `split`
+            contain only ids that will be sent again.
+        """
+        if request.purpose is Purpose.KEEPALIVE:
+            return AckResult()
+        answer = read_ack_result(request.ack_ids, error)
+        asked = len(request.ack_ids)
+        if not request.is_ack:
+            # Leases have no order.
+            answer.retry += answer.too_early
+            answer.too_early = []
+        if self._futures:
+            for ack_id in answer.succeeded:
+                self._resolve(request, ack_id, None)
+        self._split(request, answer.split, now)
+        if request.out_of_turn:
+            staying = self._stay_out_of_turn(answer, error, now)
+        else:
+            staying = self._try_again(request, answer, error, now)
+        for ack_id, failure in answer.failed.items():
+            self._resolve(request, ack_id, failure)
+        if request.is_ack:
+            self.unanswered -= asked - staying - len(answer.split)
+        return answer
+
+    def _split(self, request: AckRequest, ack_ids: list[str], now: float) -> None:
+        if not ack_ids:
+            return
+        half = len(ack_ids) // 2
+        for part in (ack_ids[:half], ack_ids[half:]):
+            smaller = replace(request, ack_ids=part, backoff=new_backoff(), out_of_turn=False)
+            if request.out_of_turn:
+                smaller.give_up_at = now + ACK_RETRY_FOR
+            self._send_at(now, smaller)
+
+    def _try_again(
+        self, request: AckRequest, answer: AckResult, error: RpcError | None, now: float
+    ) -> int:
+        """Schedule retries, and return how many ids will be sent again."""
+        if answer.retry:
+            again = now + request.backoff.next_pause()
+            if again < request.give_up_at:
+                # If some ids succeeded or failed, the server answered for each id.
+                request.answer_was_lost |= not (answer.succeeded or answer.failed)
+                request.ack_ids = answer.retry
+                self._send_at(again, request)
+            else:
+                _time_is_over(answer, answer.retry, error)
+                answer.retry = []
+        if not answer.retry:
+            self._keepalive.untrack(request)
+        staying = len(answer.retry)
+        if answer.too_early:
+            staying += self._out_of_turn.add_refused(
+                answer.too_early, request.number, now, request.give_up_at
+            )
+            self._keepalive.track_added(self._out_of_turn, now)
+        return staying
+
+    def _stay_out_of_turn(self, answer: AckResult, error: RpcError | None, now: float) -> int:
+        again = answer.retry + answer.too_early
+        late = self._out_of_turn.record_answer(now, again, is_away=bool(answer.retry))
+        _time_is_over(answer, late, error)
+        if not self._out_of_turn:
+            self._keepalive.untrack(self._out_of_turn)
+        return len(again) - len(late)
+
+    def record_failure(self, request: AckRequest, info: str) -> AckResult:
+        """Record that a call could not begin, and that no other call can: resolve futures."""
+        failure = AcknowledgeError(AcknowledgeStatus.OTHER, info)
+        answer = AckResult(failed=dict.fromkeys(request.ack_ids, failure))
+        if request.out_of_turn:
+            self._out_of_turn.record_answer(request.sent_at, (), is_away=True)
+        else:
+            self._keepalive.untrack(request)
+        for ack_id in answer.failed:
+            self._resolve(request, ack_id, failure)
+        if request.is_ack:
+            self.unanswered -= len(request.ack_ids)
+        return answer
+
+    def abandon(self, info: str) -> int:
+        """Stop sending, and return how many outcomes were not sent or not confirmed."""
+        unsent = sum(
+            len(ack_ids)
+            for (purpose, _), ack_ids in self._pending.items()
+            if purpose is not Purpose.KEEPALIVE
+        )
+        unsent += self._out_of_turn.unsent
+        self._out_of_turn.clear()
+        self._pending.clear()
+        self._keepalive.clear()
+        for retries in self._retries.values():
+            unsent += sum(len(request.ack_ids) for _, _, request in retries)
+            retries.clear()
+        futures, self._futures = self._futures, {}
+        for waiting in futures.values():
+            for future in waiting:
+                resolve(future, AcknowledgeError(AcknowledgeStatus.OTHER, info))
+        return unsent
+
+    def _send_at(self, when: float, request: AckRequest) -> None:
+        heapq.heappush(self._retries[request.lane], (when, next(self._numbers), request))
+
+    def _resolve(self, request: AckRequest, ack_id: str, failure: AcknowledgeError | None) -> None:
+        for future in self._futures.pop((request.purpose, request.seconds, ack_id), ()):
+            resolve(future, failure)
+
+
+def _time_is_over(answer: AckResult, ack_ids: Iterable[str], error: RpcError | None) -> None:
+    info = f"not answered in time; the last attempt ended with: {error}"
+    for ack_id in ack_ids:
+        answer.failed[ack_id] = AcknowledgeError(AcknowledgeStatus.OTHER, info)
+
+
+def resolve(future: AckFuture, failure: AcknowledgeError | None) -> None:
+    """Resolve a future, and log any exception of the user's done callbacks."""
+    try:
+        if failure is None:
+            future.set_result(AcknowledgeStatus.SUCCESS)
+        else:
+            future.set_exception(failure)
+    except BaseException:
+        # This includes SystemExit: a done callback must not stop the calling thread.
+        _log.exception("a done callback of an acknowledgement raised")
+
+
+def _fitting(ack_ids: Sequence[str]) -> int:
+    """Return how many of the first ids fit into one request; at least one."""
+    first = ack_ids[:MAX_IDS]
+    # Ack ids are ASCII, so characters are bytes.
+    if sum(map(len, first)) + _ID_FRAMING * len(first) <= MAX_REQUEST_BYTES:
+        return len(first)
+    size = 0
+    for count, ack_id in enumerate(first):
+        size += len(ack_id) + _ID_FRAMING
+        if size > MAX_REQUEST_BYTES:
+            return max(count, 1)
+    return len(first)

@@ -1,0 +1,52 @@
+"""Settings of a subscription."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pullstream.flow_control import FlowControl
+from pullstream.hooks import Hooks
+
+ReleaseAfter = Literal["callback", "ack"]
+
+
+@dataclass(frozen=True)
+class Batching:
+    """Limits of the lists that `subscribe_batch` gathers.
+
+    Attributes:
+        max_messages: largest number of messages in a list.
+        max_latency: seconds that a list may wait for more messages.
+    """
+
+    max_messages: int
+    max_latency: float
+
+
+@dataclass(frozen=True)
+class StreamingSettings:
+    """The user's settings for a subscription; see `SubscriberClient.subscribe`.
+
+    Attributes:
+        limits: flow control.
+        limit_server: whether the server enforces the limits, too.
+        await_callbacks: whether a shutdown waits for running callbacks by default.
+        release_after: when the next message of an ordering key may begin: after the "callback" of
+            the previous message, or after its "ack".
+        give_up_after: seconds without a working stream after which the subscription fails. None:
+            never.
+        hooks: hooks to call.
+        batching: limits of lists. None: the callback takes one message at a time.
+        unparsed: whether messages are parsed only when they are used (LazyMessages).
+    """
+
+    limits: FlowControl
+    limit_server: bool = True
+    await_callbacks: bool = False
+    release_after: ReleaseAfter = "callback"
+    give_up_after: float | None = None
+    hooks: Sequence[Hooks] = ()
+    batching: Batching | None = None
+    unparsed: bool = False

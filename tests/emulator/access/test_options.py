@@ -1,0 +1,116 @@
+"""Command-line options of the broker for access control."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import BY_METHOD
+from tests.emulator.certificates import Identity, new_identity
+from tests.emulator.program import ends_well, error_of, running
+from tests.emulator.wire import PATIENCE
+
+
+@pytest.fixture(scope="module")
+def identity() -> Identity:
+    return new_identity("broker")
+
+
+def code(channel: grpc.Channel, project: str, token: str | None) -> str:
+    """Return the code with which a call on some project ends."""
+    call: Any = channel.unary_unary(BY_METHOD["ListTopics"].path)
+    metadata = [] if token is None else [("authorization", f"Bearer {token}")]
+    request = pubsub.ListTopicsRequest(project=f"projects/{project}").SerializeToString()
+    outcome = call.future(request, metadata=metadata, timeout=PATIENCE)
+    outcome.exception()
+    name: str = outcome.code().name
+    return name
+
+
+def test_tls_and_tokens_together(tmp_path: Path, identity: Identity) -> None:
+    """The broker has a certificate and a key, a token for all projects, and a file for some."""
+    certificate, key = identity.write(tmp_path)
+    auth = tmp_path / "auth.json"
+    entry = {"tokens": ["t-ci"], "projects": ["test"]}
+    auth.write_text(json.dumps({"principals": {"ci": entry}}), encoding="utf-8")
+    options = [f"--tls-cert={certificate}", f"--tls-key={key}", "--auth-token=t-root"]
+    with running(*options, f"--auth-file={auth}") as (process, address):
+        trusting = grpc.ssl_channel_credentials(identity.certificate)
+        with grpc.secure_channel(address, trusting) as channel:
+            assert code(channel, "test", None) == "UNAUTHENTICATED"
+            assert code(channel, "test", "t-ci") == "OK"
+            assert code(channel, "other", "t-ci") == "PERMISSION_DENIED"
+            assert code(channel, "other", "t-root") == "OK"
+        # On a loopback address there is nothing to warn of.
+        ends_well(process)
+
+
+def test_a_token_may_come_from_the_environment() -> None:
+    """The list of processes does not show the environment."""
+    with (
+        running(PULLSTREAM_AUTH_TOKEN="t-one t-two") as (_, address),
+        grpc.insecure_channel(address) as channel,
+    ):
+        assert code(channel, "test", None) == "UNAUTHENTICATED"
+        assert code(channel, "test", "t-one") == "OK"
+        assert code(channel, "test", "t-two") == "OK"
+
+
+def test_an_open_broker_on_a_public_address_is_warned_of() -> None:
+    """The warning has one line, and the broker serves."""
+    with running("--host", "0.0.0.0") as (process, address):
+        with grpc.insecure_channel(address) as channel:
+            assert code(channel, "test", None) == "OK"
+        process.terminate()
+        _, errors = process.communicate(timeout=PATIENCE)
+    assert errors.startswith("WARNING listening on 0.0.0.0, not only on this machine: without TLS")
+    assert "without tokens" in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--tls-cert", "{certificate}"], "TLS needs both a certificate and its key"),
+        (["--tls-cert", "{none}", "--tls-key", "{key}"], "No such file or directory: {none}"),
+        (["--auth-token", ""], "a token must not be empty"),
+        (["--auth-file", "{none}"], "{none}: No such file or directory"),
+    ],
+)
+def test_one_line_says_what_is_wrong(
+    tmp_path: Path, identity: Identity, arguments: list[str], text: str
+) -> None:
+    """The error comes before the broker listens. The exit code is 2, as for every bad option."""
+    certificate, key = identity.write(tmp_path)
+    paths = {"certificate": certificate, "key": key, "none": tmp_path / "none"}
+    error = error_of(*(each.format(**paths) for each in arguments), exit_code=2)
+    assert text.format(**paths) in error
+
+
+@pytest.mark.parametrize("value", ["", " ", "\t\n"])
+@pytest.mark.parametrize("arguments", [[], ["--auth-token=t-root"]])
+def test_an_empty_variable_for_tokens_is_an_error(value: str, arguments: list[str]) -> None:
+    """It is a secret that was not filled in. Without the error the broker would be open to all."""
+    error = error_of(*arguments, exit_code=2, PULLSTREAM_AUTH_TOKEN=value)
+    assert "PULLSTREAM_AUTH_TOKEN is empty: set it to a token, or unset it" in error
+
+
+def test_a_principal_that_is_given_twice_is_an_error(tmp_path: Path) -> None:
+    """Only the last entry would count."""
+    auth = tmp_path / "auth.yaml"
+    entry = "  ci: {tokens: [%s], projects: [test]}\n"
+    auth.write_text("principals:\n" + entry % "t-one" + entry % "t-two", encoding="utf-8")
+    error = error_of(f"--auth-file={auth}", exit_code=2)
+    assert f"{auth}: the key 'ci' is given twice in one table: merge the two" in error
+    assert "t-one" not in error
+
+
+def test_an_empty_file_of_principals_is_an_error(tmp_path: Path) -> None:
+    auth = tmp_path / "auth.yaml"
+    auth.write_text("\n", encoding="utf-8")
+    assert f"{auth}: the file is empty" in error_of(f"--auth-file={auth}", exit_code=2)

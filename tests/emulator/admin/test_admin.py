@@ -1,0 +1,224 @@
+"""Administration of a running broker: faults, clock and history by JSON."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.admin import Admin, Controls
+from pullstream_protocol.clock import ManualClock
+from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.wire import PATIENCE, Wire, data_of
+
+START = "2023-11-14T22:13:20Z"
+
+
+class Http:
+    """A low-level HTTP client for the administration of one broker."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._connection = http.client.HTTPConnection(
+            emulator.host, emulator.port, timeout=PATIENCE
+        )
+
+    def call(self, method: str, path: str, fields: Any = None) -> tuple[int, Any]:
+        body = None if fields is None else json.dumps(fields)
+        self._connection.request(method, f"/v0/admin{path}", body)
+        response = self._connection.getresponse()
+        return response.status, json.load(response)
+
+    def ok(self, method: str, path: str, fields: Any = None) -> Any:
+        status, content = self.call(method, path, fields)
+        assert status == 200, content
+        return content
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Iterator[Emulator]:
+    pytest.importorskip("aiohttp")
+    with Emulator(clock=clock, rest=True) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def http_client(emulator: Emulator) -> Iterator[Http]:
+    client = Http(emulator)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def admin() -> Admin:
+    """Return the administration of a broker that serves nobody."""
+    emulator = Emulator(clock=ManualClock())
+    return Admin(Controls(emulator.engine, emulator.clock, emulator.faults, emulator.history))
+
+
+# ---- faults --------------------------------------------------------------------------------------
+
+
+def test_faults_are_set_listed_and_lifted(http_client: Http, wire: Wire) -> None:
+    """A request has JSON or the words of the command line. Each fault has an ID."""
+    wire.create()
+    first = http_client.ok("POST", "/faults", {"fault": "error:Pull:ABORTED:times=1"})
+    second = http_client.ok(
+        "POST", "/faults", {"kind": "drop", "method": "Publish", "resource": "orders"}
+    )
+    listed = http_client.ok("GET", "/faults")["faults"]
+    assert listed == [first, second]
+    assert (first["kind"], first["code"], second["resource"]) == ("error", "ABORTED", "orders")
+    with pytest.raises(grpc.RpcError) as raised:
+        wire.pull(wait=False)
+    assert raised.value.code() is grpc.StatusCode.ABORTED
+    assert http_client.ok("DELETE", f"/faults/{second['id']}") == {}
+    wire.publish("a")
+    assert data_of(wire.pull()) == ["a"]
+
+
+def test_all_faults_are_lifted_at_once(http_client: Http, wire: Wire) -> None:
+    """Held calls continue."""
+    wire.create()
+    http_client.ok("POST", "/faults", {"fault": "black-hole"})
+    http_client.ok("POST", "/faults", {"fault": "delay:*:3600"})
+    assert http_client.ok("DELETE", "/faults") == {}
+    assert http_client.ok("GET", "/faults") == {"faults": []}
+    wire.publish("a")
+
+
+def test_streams_can_be_ended(http_client: Http, wire: Wire) -> None:
+    """The open streams end. The answer has their number."""
+    wire.create()
+    stream = wire.stream()
+    assert stream.is_quiet()
+    fault = http_client.ok("POST", "/faults", {"fault": "abort-streams:INTERNAL"})
+    assert fault["hits"] == 1
+    assert stream.end() is grpc.StatusCode.INTERNAL
+    assert http_client.ok("GET", "/faults") == {"faults": []}
+
+
+# ---- clock ---------------------------------------------------------------------------------------
+
+
+def test_the_clock_is_moved(http_client: Http, wire: Wire, clock: ManualClock) -> None:
+    """Everything that was due has happened when the answer arrives."""
+    wire.create()
+    wire.publish("a")
+    wire.pull()
+    assert http_client.ok("GET", "/clock") == {"now": START, "seconds": clock.now()}
+    moved = http_client.ok("POST", "/clock:advance", {"seconds": 10.5})
+    assert moved == {"now": "2023-11-14T22:13:30.500000Z", "seconds": clock.now()}
+    assert data_of(wire.pull(wait=False)) == ["a"]
+
+
+@pytest.mark.parametrize("seconds", [None, -1, "600", True, float("nan"), float("inf"), 1e12])
+def test_a_step_that_makes_no_sense_is_refused(seconds: Any, admin: Admin) -> None:
+    """The clock does not move."""
+    body = json.dumps({"seconds": seconds}).encode()
+    status, content = admin.answer("POST", "/v0/admin/clock:advance", body=body)
+    assert (status, content["error"]["status"]) == (400, "INVALID_ARGUMENT")
+    assert "seconds must be" in content["error"]["message"]
+    assert admin.answer("GET", "/v0/admin/clock").content["now"] == START
+
+
+# ---- history -------------------------------------------------------------------------------------
+
+
+def test_the_history_is_told(http_client: Http, emulator: Emulator, wire: Wire) -> None:
+    """Events can be selected by kind, resource and message. A limit selects the newest ones."""
+    wire.create()
+    message_id = emulator.publish(TOPIC, "a", colour="red")
+    wire.publish("b")
+    a, b = wire.pull()
+    wire.modify(0, a.ack_id)
+    wire.acknowledge(b.ack_id)
+    events = http_client.ok("GET", "/history")["events"]
+    kinds = ["publish", "publish", "delivery", "delivery", "nack", "ack"]
+    assert [event["kind"] for event in events] == kinds
+    assert events[2] == {
+        "kind": "delivery",
+        "time": START,
+        "resource": SUBSCRIPTION,
+        "messageId": message_id,
+        "ackId": a.ack_id,
+        "attempt": 1,
+        "seconds": 0,
+        "message": {
+            "data": "YQ==",
+            "attributes": {"colour": "red"},
+            "messageId": message_id,
+            "publishTime": START,
+        },
+    }
+    chosen = http_client.ok("GET", f"/history?kind=nack,ack&resource=billing&message={message_id}")
+    assert [event["kind"] for event in chosen["events"]] == ["nack"]
+    assert [e["kind"] for e in http_client.ok("GET", "/history?limit=1")["events"]] == ["ack"]
+    http_client.ok("DELETE", "/history")
+    assert http_client.ok("GET", "/history") == {"events": []}
+    assert http_client.ok("GET", f"/backlog?subscription={SUBSCRIPTION}") == {"backlog": 1}
+
+
+def test_a_broker_without_history_says_so() -> None:
+    """The error says how to enable it."""
+    emulator = Emulator(history=0)
+    admin = Admin(Controls(emulator.engine, emulator.clock, emulator.faults, emulator.history))
+    status, content = admin.answer("GET", "/v0/admin/history")
+    assert (status, content["error"]["status"]) == (400, "FAILED_PRECONDITION")
+    assert "--history" in content["error"]["message"]
+
+
+# ---- errors --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "text"),
+    [
+        ("GET", "/nothing", b"", 404, "There is no administrative request GET /v0/admin/nothing."),
+        ("PUT", "/faults", b"", 404, "no administrative request PUT /v0/admin/faults"),
+        ("DELETE", "/faults/7", b"", 404, "no fault with the id 7"),
+        ("POST", "/faults", b"{", 400, "The body is not JSON"),
+        ("POST", "/faults", b"[" * 100_000, 400, "at most 65536 bytes"),
+        ("POST", "/faults", b"[" * 60_000, 400, "The body is not JSON"),
+        ("POST", "/faults", b"\xff", 400, "The body is not JSON"),
+        ("POST", "/faults", b"[]", 400, "The body must be a JSON object."),
+        ("POST", "/faults", b"", 400, "kind must be one of delay"),
+        ("POST", "/faults", b"{}", 400, "kind must be one of delay"),
+        ("POST", "/faults", b'{"fault": 3}', 400, "fault must be text, and the only field"),
+        ("POST", "/faults", b'{"fault": "drop:Pull", "times": 1}', 400, "the only field"),
+        ("POST", "/faults", b'{"kind": "drop", "method": "Sing"}', 400, "name of an RPC"),
+        ("GET", "/backlog", b"", 400, "Invalid resource name given"),
+    ],
+)
+def test_what_is_wrong_is_explained(
+    method: str, path: str, body: bytes, status: int, text: str, admin: Admin
+) -> None:
+    """Errors have the form of Google's errors."""
+    answer = admin.answer(method, f"/v0/admin{path}", body=body)
+    assert answer.status == answer.content["error"]["code"] == status
+    assert text in answer.content["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ({"kind": "song"}, "no kind of event 'song'; there are publish, delivery"),
+        ({"limit": "0"}, "limit must be 1 or more, not '0'"),
+        ({"limit": "-1"}, "limit must be 1 or more"),
+        ({"limit": "many"}, "limit must be 1 or more"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_explained(
+    query: dict[str, str], text: str, admin: Admin
+) -> None:
+    """The error contains the value."""
+    status, content = admin.answer("GET", "/v0/admin/history", query)
+    assert status == 400
+    assert text in content["error"]["message"]

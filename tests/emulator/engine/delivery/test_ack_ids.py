@@ -1,0 +1,137 @@
+"""Ack IDs of present leases, ack IDs of former leases, and IDs that never existed."""
+
+from __future__ import annotations
+
+import pytest
+
+from pullstream_protocol.errors import InvalidArgument
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
+
+
+def test_a_late_acknowledgement_spares_a_duplicate() -> None:
+    """It counts as long as the message has not been delivered again."""
+    broker = Broker()
+    broker.publish("a", "b")
+    late = broker.join(deadline=10).take()
+    broker.advance(10)
+    assert broker.acknowledge(late[0]) == []
+    assert broker.backlog == 1
+    assert broker.join().take_data() == ["b"]
+
+
+def test_an_old_id_does_not_touch_a_newer_lease() -> None:
+    """This holds for an acknowledgement, a nack and an extension."""
+    broker = Broker()
+    broker.publish("a")
+    consumer = broker.join(deadline=10)
+    (old,) = consumer.take()
+    broker.nack(old)
+    (new,) = consumer.take()
+    for answer in (broker.acknowledge(old), broker.nack(old), broker.modify(600, old)):
+        assert answer == [old.ack_id]
+    assert consumer.take_data() == []
+    broker.advance(10)
+    assert consumer.take_data() == ["a"]
+    assert broker.acknowledge(new) == [new.ack_id]
+
+
+def test_an_id_named_twice_is_one_acknowledgement() -> None:
+    """The second occurrence is not stale."""
+    broker = Broker()
+    broker.publish("a")
+    (got,) = broker.join().take()
+    assert broker.acknowledge(got, got) == []
+
+
+def test_an_id_never_given_out_is_stale() -> None:
+    """The broker cannot distinguish it from one that was forgotten long ago."""
+    broker = Broker()
+    broker.publish("a")
+    (got,) = broker.join().take()
+    number, mark = got.ack_id.split("-")
+    unknown = f"{int(number, 16) + 5:x}-{mark}"
+    assert list(broker.engine.acknowledge(SUBSCRIPTION, [unknown])) == [unknown]
+
+
+MALFORMED = ("", "x", "-", "1", "1-", "0x1-{mark}", "-1-{mark}", "A-{mark}", "{mark}", "1 -{mark}")
+
+
+@pytest.mark.parametrize("bad", [*MALFORMED, "1" * 17 + "-{mark}", "{number}-{mark}-{mark}"])
+def test_one_malformed_id_refuses_the_whole_request(bad: str) -> None:
+    """The good IDs of the request are not applied either."""
+    broker = Broker()
+    broker.publish("a", "b")
+    good, other = broker.join(deadline=10).take()
+    number, mark = good.ack_id.split("-")
+    bad = bad.format(number=number, mark=mark)
+    text = f"You have passed an invalid ack ID to the service (ack_id={bad})."
+    with pytest.raises(InvalidArgument) as refused:
+        broker.engine.acknowledge(SUBSCRIPTION, [good.ack_id, bad])
+    assert refused.value.message == text
+    with pytest.raises(InvalidArgument) as refused:
+        broker.engine.modify_ack_deadline(SUBSCRIPTION, [other.ack_id, bad], 600)
+    assert refused.value.message == text
+    broker.advance(10)
+    assert broker.join().take_data() == ["a", "b"]
+
+
+def test_an_id_of_another_subscription_is_refused() -> None:
+    """It is an error of the caller, not a late answer."""
+    broker = Broker()
+    other = f"{PROJECT}/subscriptions/other"
+    broker.engine.create_subscription(pubsub.Subscription(name=other, topic=TOPIC))
+    broker.publish("a")
+    (got,) = broker.join().take()
+    with pytest.raises(InvalidArgument, match="invalid ack ID"):
+        broker.engine.acknowledge(other, [got.ack_id])
+    assert broker.backlog == 1
+
+
+def test_no_ids_at_all_are_refused() -> None:
+    """An empty request is an error."""
+    broker = Broker()
+    text = "You have not specified an ack ID in the request."
+    with pytest.raises(InvalidArgument) as refused:
+        broker.acknowledge()
+    assert refused.value.message == text
+    with pytest.raises(InvalidArgument) as refused:
+        broker.modify(10)
+    assert refused.value.message == text
+
+
+@pytest.mark.parametrize("seconds", [-1, 601])
+def test_a_deadline_out_of_bounds_is_refused(seconds: int) -> None:
+    """The limits are 0 and 600. The lease is unchanged."""
+    broker = Broker()
+    broker.publish("a")
+    consumer = broker.join(deadline=10)
+    (got,) = consumer.take()
+    with pytest.raises(InvalidArgument) as refused:
+        broker.modify(seconds, got)
+    assert refused.value.message == (
+        f"Invalid ack deadline given (ack_deadline={seconds}). The ack deadline must be between 0 "
+        "and 600 seconds."
+    )
+    broker.advance(10)
+    assert consumer.take_data() == ["a"]
+
+
+def test_a_late_acknowledgement_leaves_nobody_asleep() -> None:
+    """A consumer whose message was acknowledged after its wake-up passes the wake-up on."""
+    broker = Broker(enable_message_ordering=True)
+    broker.publish("k1", "k2", "k3", key="k")
+    keyed, other, third = broker.join(max_messages=2), broker.join(max_messages=1), broker.join()
+    k1, k2 = keyed.take()
+    broker.publish("u1", "u2")
+    (u1,) = other.take()
+    (u2,) = third.take()
+    assert other.take() == keyed.take() == []
+    broker.nack(u2)
+    broker.acknowledge(u2)
+    # u2 is still in a queue. Now both have room: one for u2, and one for k3, which only it may
+    # take.
+    broker.acknowledge(k2, u1)
+    assert (other.wakes, other.take()) == (1, [])
+    assert (keyed.wakes, keyed.take_data()) == (1, ["k3"])
+    assert broker.acknowledge(k1) == []

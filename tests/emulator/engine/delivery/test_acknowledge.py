@@ -1,0 +1,205 @@
+"""Acknowledge and ModifyAckDeadline over gRPC: exactly-once failures, attempts, sizes."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from google.protobuf.message import Message
+from google.rpc import status_pb2
+
+from pullstream_emulator import Emulator
+from pullstream_protocol import errors
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.wire import Wire
+
+INVALID = "PERMANENT_FAILURE_INVALID_ACK_ID"
+SOME_INVALID = (
+    "Some acknowledgement ids in the request were invalid. This could be because the "
+    "acknowledgement ids have expired or the acknowledgement ids were malformed."
+)
+
+
+def acknowledge(*ack_ids: str) -> tuple[str, Message]:
+    return "Acknowledge", pubsub.AcknowledgeRequest(subscription=SUBSCRIPTION, ack_ids=ack_ids)
+
+
+def modify(seconds: int, *ack_ids: str) -> tuple[str, Message]:
+    return "ModifyAckDeadline", pubsub.ModifyAckDeadlineRequest(
+        subscription=SUBSCRIPTION, ack_ids=ack_ids, ack_deadline_seconds=seconds
+    )
+
+
+def failure(wire: Wire, call: tuple[str, Message]) -> errors.RpcError:
+    """Return the error of a call, with its ErrorInfo."""
+    refused = wire.start(*call).exception()
+    assert refused is not None
+    return errors.from_rpc_error(refused)
+
+
+def publish_and_pull(wire: Wire, count: int) -> list[str]:
+    wire.publish(*["x"] * count)
+    ids: list[str] = []
+    while len(ids) < count:
+        ids += [m.ack_id for m in wire.pull(1000)]
+    return ids
+
+
+def test_an_acknowledged_message_is_gone(wire: Wire, emulator: Emulator) -> None:
+    """The call succeeds, also when repeated."""
+    wire.create()
+    (a,) = publish_and_pull(wire, 1)
+    wire.acknowledge(a)
+    wire.acknowledge(a)
+    assert emulator.backlog(SUBSCRIPTION) == 0
+
+
+@pytest.mark.parametrize("how", ["nacked", "expired", "redelivered"])
+def test_exactly_once_names_each_id_that_did_not_count(
+    wire: Wire, clock: ManualClock, how: str
+) -> None:
+    """The good IDs of the request are acknowledged. The failed ones are in the ErrorInfo."""
+    wire.create(enable_exactly_once_delivery=True)
+    (bad,) = publish_and_pull(wire, 1)
+    if how == "nacked":
+        wire.modify(0, bad)
+    else:
+        clock.advance(10)
+    if how == "redelivered":
+        wire.pull()
+    good = publish_and_pull(wire, 1)[0] if how == "redelivered" else ""
+    for call in (
+        modify(30, *filter(None, (good, bad))),
+        acknowledge(*filter(None, (good, bad))),
+    ):
+        error = failure(wire, call)
+        assert isinstance(error, errors.InvalidArgument)
+        assert error.message == SOME_INVALID
+        assert error.reason == "EXACTLY_ONCE_ACKID_FAILURE"
+        assert error.domain == "pubsub.googleapis.com"
+        assert dict(error.metadata) == {bad: INVALID}
+    if good:
+        # It was acknowledged together with the bad one, and can be repeated.
+        wire.acknowledge(good)
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+def test_exactly_once_an_acknowledgement_can_be_repeated(
+    wire: Wire, clock: ManualClock, key: str
+) -> None:
+    """The first answer may have been lost.
+
+    This works for ten minutes, and for acknowledgements only.
+    """
+    wire.create(enable_exactly_once_delivery=True, enable_message_ordering=True)
+    wire.publish("a", "b", key=key)
+    first, second = (message.ack_id for message in wire.pull(2))
+    wire.acknowledge(first)
+    assert dict(failure(wire, modify(30, first)).metadata) == {first: INVALID}
+    wire.acknowledge(first, second)
+    clock.advance(600)
+    wire.acknowledge(second, first)
+    clock.advance(121)
+    assert dict(failure(wire, acknowledge(first)).metadata) == {first: INVALID}
+
+
+def test_exactly_once_an_id_of_an_ended_lease_stays_refused(wire: Wire, clock: ManualClock) -> None:
+    """This holds even if another ID of the message was acknowledged since."""
+    wire.create(enable_exactly_once_delivery=True)
+    (expired,) = publish_and_pull(wire, 1)
+    clock.advance(10)
+    (renewed,) = (message.ack_id for message in wire.pull())
+    wire.acknowledge(renewed)
+    assert dict(failure(wire, acknowledge(renewed, expired)).metadata) == {expired: INVALID}
+
+
+def test_the_details_agree_with_the_status(wire: Wire) -> None:
+    """The official Python client discards details with another code or text."""
+    wire.create(enable_exactly_once_delivery=True)
+    (a,) = publish_and_pull(wire, 1)
+    wire.modify(0, a)
+    refused = wire.start(*acknowledge(a)).exception()
+    (details,) = (v for k, v in refused.trailing_metadata() if k == "grpc-status-details-bin")
+    status = status_pb2.Status.FromString(details)
+    assert (status.code, status.message) == (refused.code().value[0], refused.details())
+
+
+def test_more_stale_ids_than_an_answer_can_name_have_no_effect(
+    wire: Wire, emulator: Emulator
+) -> None:
+    """Clients refuse longer headers, and would repeat the request for minutes."""
+    wire.create(enable_exactly_once_delivery=True)
+    stale = publish_and_pull(wire, 101)
+    wire.modify(0, *stale)
+    wire.acknowledge(*(message.ack_id for message in wire.pull(101)))
+    (good,) = publish_and_pull(wire, 1)
+    for call in (acknowledge(good, *stale), modify(0, good, *stale)):
+        error = failure(wire, call)
+        assert isinstance(error, errors.InvalidArgument)
+        assert error.message == (
+            "101 of the 102 acknowledgement ids in the request were invalid. More than 100 cannot "
+            "be listed, so the request had no effect."
+        )
+    assert emulator.backlog(SUBSCRIPTION) == 1
+    assert wire.pull(wait=False) == []
+    error = failure(wire, acknowledge(good, *stale[1:]))
+    assert dict(error.metadata) == dict.fromkeys(stale[1:], INVALID)
+    assert emulator.backlog(SUBSCRIPTION) == 0
+
+
+def test_without_exactly_once_any_number_of_stale_ids_is_nothing(wire: Wire) -> None:
+    """A client that was disconnected for a while acknowledges its old messages."""
+    wire.create()
+    stale = publish_and_pull(wire, 1000)
+    wire.acknowledge(*stale)
+    wire.acknowledge(*stale)
+
+
+def test_attempts_are_told_where_a_dead_letter_policy_counts_them(
+    wire: Wire, clock: ManualClock
+) -> None:
+    """The attempt is the number of nacks and expired leases plus one."""
+    dead = f"{TOPIC}-dead"
+    wire.call("CreateTopic", pubsub.Topic(name=dead))
+    wire.create(dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=dead))
+    wire.publish("a")
+    (first,) = wire.pull()
+    wire.modify(0, first.ack_id)
+    (second,) = wire.pull()
+    clock.advance(10)
+    (third,) = wire.stream().messages(1)
+    attempts = [m.delivery_attempt for m in (first, second, third)]
+    assert attempts == [1, 2, 3]
+
+
+def test_without_a_dead_letter_policy_attempts_are_not_told(wire: Wire) -> None:
+    """The field is 0, which clients show as unknown."""
+    wire.create()
+    wire.publish("a")
+    for _ in range(2):
+        (a,) = wire.pull()
+        assert a.delivery_attempt == 0
+        wire.modify(0, a.ack_id)
+
+
+def test_a_request_has_512_kilobytes_at_most(wire: Wire) -> None:
+    """The error names the limit."""
+    wire.create()
+    (a,) = publish_and_pull(wire, 1)
+    for method, request in (acknowledge(a, "0" * 524_288), modify(10, a, "0" * 524_288)):
+        refused = wire.start(method, request).exception()
+        assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert refused.details() == (
+            "The value for request_size is too large. You passed "
+            f"{request.ByteSize()} in the request, but the maximum value is 524288."
+        )
+
+
+def test_what_a_caller_sent_is_quoted_in_part_only(wire: Wire) -> None:
+    """A status travels in a header. Clients refuse long headers with a code that is retried."""
+    wire.create()
+    refused = wire.start(*acknowledge("é" * 100_000)).exception()
+    assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.details().startswith("You have passed an invalid ack ID to the service")
+    assert refused.details().endswith("é...")

@@ -1,0 +1,218 @@
+"""Messages with too many failed attempts, which move to a dead-letter topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pullstream_emulator.engine import Consumer, Delivery
+from pullstream_protocol.errors import NotFound
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker, ConsumerDriver, Got
+from tests.emulator.wire import Wire
+
+DEAD_TOPIC = f"{PROJECT}/topics/dead"
+DEAD_SUBSCRIPTION = f"{PROJECT}/subscriptions/undertaker"
+POLICY = pubsub.DeadLetterPolicy(dead_letter_topic=DEAD_TOPIC, max_delivery_attempts=5)
+
+Failure = Callable[[Broker, ConsumerDriver, Got], None]
+
+
+def nack(broker: Broker, consumer: ConsumerDriver, got: Got) -> None:
+    broker.nack(got)
+
+
+def expire(broker: Broker, consumer: ConsumerDriver, got: Got) -> None:
+    broker.advance(10)
+
+
+def with_policy(**fields: Any) -> Broker:
+    """Return the usual topic and subscription. After five failures a message goes to DEAD_TOPIC."""
+    broker = Broker()
+    broker.engine.create_topic(pubsub.Topic(name=DEAD_TOPIC))
+    broker.engine.create_subscription(pubsub.Subscription(name=DEAD_SUBSCRIPTION, topic=DEAD_TOPIC))
+    broker.engine.delete_subscription(SUBSCRIPTION)
+    broker.engine.create_subscription(
+        pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC, dead_letter_policy=POLICY, **fields)
+    )
+    return broker
+
+
+def buried(broker: Broker) -> list[pubsub.PubsubMessage]:
+    """Return the messages in the subscription of the dead-letter topic."""
+    consumer = Consumer(ack_deadline=600, wake=lambda: None)
+    subscription = broker.engine.join(DEAD_SUBSCRIPTION, consumer)
+    taken: list[tuple[str, Delivery]] = broker.engine.take(subscription, consumer)
+    return [delivery.record.message() for _, delivery in taken]
+
+
+@pytest.mark.parametrize("fail", [nack, expire])
+def test_what_failed_too_often_is_forwarded(fail: Failure) -> None:
+    """It is delivered the maximum number of times. After that only the other topic has it."""
+    broker = with_policy()
+    broker.publish("bad")
+    consumer = broker.join(deadline=10)
+    for attempt in range(5):
+        (got,) = consumer.take()
+        assert got.failed_before == attempt
+        assert buried(broker) == []
+        fail(broker, consumer, got)
+    assert (consumer.take(), broker.backlog) == ([], 0)
+    assert [message.data for message in buried(broker)] == [b"bad"]
+
+
+def test_a_dead_message_takes_no_other_of_its_key_along() -> None:
+    """The later messages are delivered again without it. Their consumer sees that it is gone."""
+    broker = with_policy(enable_message_ordering=True)
+    broker.publish("bad", "1", "2", "3", key="k")
+    consumer = broker.join(deadline=600)
+    for attempt in range(4):
+        bad, *later = consumer.take()
+        assert (bad.data, bad.failed_before) == ("bad", attempt)
+        broker.nack(*later, bad)
+    bad, one, _, three = consumer.take()
+    broker.acknowledge(one)
+    broker.acknowledge(three)
+    broker.nack(bad)
+    assert [message.data for message in buried(broker)] == [b"bad"]
+    assert [(g.data, g.failed_before) for g in consumer.take()] == [("2", 0), ("3", 0)]
+    assert broker.backlog == 2
+
+
+def test_the_copy_tells_where_it_comes_from() -> None:
+    """It is a new message with the content, attributes and key of the old one."""
+    broker = with_policy()
+    broker.advance(1.234)
+    broker.publish("first", key="k", color="red")
+    broker.publish("bad", key="k", color="blue")
+    consumer = broker.join()
+    first, bad = consumer.take()
+    broker.acknowledge(first)
+    broker.nack(bad)
+    for _ in range(4):
+        broker.nack(*consumer.take())
+    (copy,) = buried(broker)
+    assert (copy.data, copy.ordering_key, copy.message_id) == (b"bad", "k", "1")
+    assert copy.publish_time.ToJsonString() == "2023-11-14T22:13:21.234Z"
+    assert dict(copy.attributes) == {
+        "color": "blue",
+        "CloudPubSubDeadLetterSourceDeliveryCount": "5",
+        "CloudPubSubDeadLetterSourceSubscription": "billing",
+        "CloudPubSubDeadLetterSourceSubscriptionProject": "test",
+        "CloudPubSubDeadLetterSourceTopicPublishTime": "2023-11-14T22:13:21.234Z",
+    }
+
+
+def test_what_is_given_back_has_not_failed() -> None:
+    """A consumer that leaves is not a failure of the message."""
+    broker = with_policy()
+    broker.publish("good")
+    for _ in range(10):
+        consumer = broker.join()
+        assert consumer.take_data() == ["good"]
+        consumer.leave()
+    assert (broker.backlog, buried(broker)) == (1, [])
+
+
+def test_without_its_topic_a_message_keeps_coming() -> None:
+    """Attempts continue to count. When the topic exists again, the next failure is the last."""
+    broker = with_policy()
+    broker.engine.delete_topic(DEAD_TOPIC)
+    broker.publish("bad")
+    consumer = broker.join()
+    for _ in range(8):
+        broker.nack(*consumer.take())
+    assert broker.backlog == 1
+    broker.engine.create_topic(pubsub.Topic(name=DEAD_TOPIC))
+    broker.nack(*consumer.take())
+    assert broker.backlog == 0
+
+
+def test_a_dead_message_holds_up_its_key_no_more() -> None:
+    """It counts as acknowledged for its key. The later messages come again without it."""
+    broker = with_policy(enable_message_ordering=True)
+    broker.publish("bad", "good", key="k")
+    consumer = broker.join()
+    for _ in range(5):
+        bad, good = consumer.take()
+        broker.acknowledge(good)
+        broker.nack(bad)
+    assert [message.data for message in buried(broker)] == [b"bad"]
+    assert broker.backlog == 0
+
+
+def test_a_dead_message_behind_a_failed_one_stays_dead() -> None:
+    """When its key starts again at an earlier message, it is skipped."""
+    broker = with_policy(enable_message_ordering=True)
+    broker.publish("one", "bad", key="k")
+    consumer = broker.join()
+    for _ in range(5):
+        _, bad = consumer.take()
+        broker.nack(bad)
+        consumer.leave()
+        consumer = broker.join()
+    assert consumer.take_data() == ["one"]
+    assert [message.data for message in buried(broker)] == [b"bad"]
+
+
+def test_a_topic_may_be_its_own_dead_letter_topic() -> None:
+    """A failed message goes to the end of the same backlog, as a new message."""
+    broker = Broker()
+    policy = pubsub.DeadLetterPolicy(dead_letter_topic=TOPIC)
+    update = pubsub.UpdateSubscriptionRequest(
+        subscription=pubsub.Subscription(name=SUBSCRIPTION, dead_letter_policy=policy)
+    )
+    update.update_mask.paths.append("dead_letter_policy")
+    broker.engine.update_subscription(update)
+    broker.publish("bad", "next")
+    consumer = broker.join()
+    (bad,) = consumer.take(1)
+    for _ in range(4):
+        broker.nack(bad)
+        bad = next(got for got in consumer.take() if got.data == "bad")
+    broker.nack(bad)
+    (again,) = consumer.take()
+    assert (again.data, again.failed_before) == ("bad", 0)
+
+
+def test_the_topic_must_be_there_when_it_is_named() -> None:
+    """This is the behaviour of the production service."""
+    broker = Broker()
+    config = pubsub.Subscription(
+        name=f"{PROJECT}/subscriptions/other", topic=TOPIC, dead_letter_policy=POLICY
+    )
+    with pytest.raises(NotFound, match=r"Resource not found \(resource=dead\)\."):
+        broker.engine.create_subscription(config)
+
+
+def test_attempts_are_told_only_where_they_count(wire: Wire) -> None:
+    """delivery_attempt is 0 without a policy. With a policy it starts at 1."""
+    wire.create()
+    wire.publish("a")
+    (received,) = wire.pull()
+    assert received.delivery_attempt == 0
+    wire.call("CreateTopic", pubsub.Topic(name=DEAD_TOPIC))
+    config = pubsub.Subscription(name=SUBSCRIPTION, dead_letter_policy=POLICY)
+    request = pubsub.UpdateSubscriptionRequest(subscription=config)
+    request.update_mask.paths.append("dead_letter_policy")
+    wire.call("UpdateSubscription", request)
+    wire.modify(0, received.ack_id)
+    (received,) = wire.pull()
+    assert received.delivery_attempt == 2
+
+
+def test_messages_returned_unseen_have_not_failed(wire: Wire) -> None:
+    """A client reports this in the metadata of its call."""
+    wire.call("CreateTopic", pubsub.Topic(name=DEAD_TOPIC))
+    wire.create(dead_letter_policy=POLICY)
+    wire.publish("a")
+    for _ in range(7):
+        (got,) = wire.pull()
+        assert got.delivery_attempt == 1
+        wire.modify(0, got.ack_id, unseen=True)
+    (got,) = wire.pull()
+    wire.modify(0, got.ack_id)
+    (got,) = wire.pull()
+    assert got.delivery_attempt == 2

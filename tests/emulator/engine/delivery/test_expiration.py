@@ -1,0 +1,117 @@
+"""Expiration: an unused subscription is deleted after its ttl."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from pullstream_protocol.errors import NotFound
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import SUBSCRIPTION, TOPIC, Broker
+
+DAY = 86400
+
+
+def with_ttl(days: int) -> Broker:
+    policy = pubsub.ExpirationPolicy(ttl=Duration(seconds=days * DAY))
+    retention = Duration(seconds=min(days, 7) * DAY)
+    return Broker(expiration_policy=policy, message_retention_duration=retention)
+
+
+def is_there(broker: Broker) -> bool:
+    """Return whether it exists, by a call that does not count as a use."""
+    try:
+        return broker.backlog >= 0
+    except NotFound:
+        return False
+
+
+def test_an_unused_subscription_expires() -> None:
+    """It is deleted exactly on time, with its backlog. Its topic stays."""
+    broker = with_ttl(2)
+    broker.publish("a")
+    broker.advance(2 * DAY - 1)
+    assert is_there(broker)
+    broker.advance(1)
+    assert not is_there(broker)
+    assert broker.engine.kept_bytes == 0
+    broker.publish("b")
+    broker.engine.create_subscription(pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC))
+    assert broker.backlog == 0
+
+
+def test_by_default_it_takes_31_days() -> None:
+    """The production service returns this value, too."""
+    broker = Broker()
+    assert broker.engine.get_subscription(SUBSCRIPTION).expiration_policy.ttl.seconds == 31 * DAY
+    broker.advance(31 * DAY - 1)
+    assert is_there(broker)
+    broker.advance(1)
+    assert not is_there(broker)
+
+
+def test_a_policy_without_ttl_means_never() -> None:
+    """This holds however long the subscription is unused."""
+    broker = Broker(expiration_policy=pubsub.ExpirationPolicy())
+    broker.advance(1000 * DAY)
+    assert is_there(broker)
+
+
+def calls(broker: Broker) -> list[Any]:
+    seek = pubsub.SeekRequest(subscription=SUBSCRIPTION)
+    seek.time.FromSeconds(1)
+    push = pubsub.ModifyPushConfigRequest(subscription=SUBSCRIPTION)
+    (got,) = broker.join().take()
+    return [
+        lambda: broker.engine.get_subscription(SUBSCRIPTION),
+        lambda: broker.engine.modify_push_config(push),
+        lambda: broker.engine.seek(seek),
+        lambda: broker.modify(10, got),
+        lambda: broker.acknowledge(got),
+        lambda: broker.join().leave(),
+    ]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_every_call_is_a_use(number: int) -> None:
+    """The ttl starts again."""
+    broker = with_ttl(2)
+    broker.publish("a")
+    consumer = broker.join()
+    call = calls(broker)[number]
+    consumer.leave()
+    broker.advance(DAY)
+    call()
+    broker.engine.disconnect(NotFound("gone"))
+    broker.advance(2 * DAY - 1)
+    assert is_there(broker)
+
+
+def test_a_connected_consumer_is_a_use() -> None:
+    """The ttl starts when the last consumer leaves."""
+    broker = with_ttl(2)
+    consumer = broker.join()
+    for _ in range(5):
+        broker.advance(DAY)
+    consumer.leave()
+    broker.advance(2 * DAY - 1)
+    assert is_there(broker)
+    broker.advance(1)
+    assert not is_there(broker)
+
+
+def test_a_shorter_policy_counts_from_its_making() -> None:
+    """An update counts as a use."""
+    broker = Broker()
+    broker.advance(10 * DAY)
+    config = pubsub.Subscription(name=SUBSCRIPTION)
+    config.expiration_policy.ttl.seconds = 7 * DAY
+    request = pubsub.UpdateSubscriptionRequest(subscription=config)
+    request.update_mask.paths.append("expiration_policy")
+    broker.engine.update_subscription(request)
+    broker.advance(7 * DAY - 1)
+    assert is_there(broker)
+    broker.advance(1)
+    assert not is_there(broker)

@@ -1,0 +1,93 @@
+"""Effect of filters: excluded messages never enter the backlog."""
+
+from __future__ import annotations
+
+import pytest
+
+from pullstream_protocol.errors import InvalidArgument
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
+from tests.emulator.wire import Wire, data_of
+
+RED = 'attributes.color = "red"'
+
+
+def test_only_what_matches_is_delivered() -> None:
+    """This holds for one publish request and for several."""
+    broker = Broker(filter=RED)
+    broker.publish("no")
+    broker.publish("yes", color="red")
+    broker.publish("neither", color="blue")
+    assert broker.backlog == 1
+    assert broker.join().take_data() == ["yes"]
+
+
+def test_each_subscription_has_its_own() -> None:
+    """A message that one filter excludes may match another."""
+    broker = Broker(filter=RED)
+    other = f"{PROJECT}/subscriptions/all"
+    broker.engine.create_subscription(pubsub.Subscription(name=other, topic=TOPIC))
+    broker.publish("a", color="red")
+    broker.publish("b")
+    assert (broker.backlog, broker.engine.backlog(other)) == (1, 2)
+
+
+def test_what_is_kept_back_takes_no_room() -> None:
+    """No subscription keeps it."""
+    broker = Broker(filter=RED)
+    broker.publish("x" * 1000)
+    assert broker.engine.kept_bytes == 0
+
+
+def test_what_is_kept_back_does_not_hold_up_its_key() -> None:
+    """The next message of the key is delivered as if it were the first."""
+    broker = Broker(filter=RED, enable_message_ordering=True)
+    broker.publish("1", key="k", color="red")
+    broker.publish("2", key="k")
+    broker.publish("3", key="k", color="red")
+    consumer = broker.join()
+    assert [got.data for got in consumer.take()] == ["1", "3"]
+
+
+def test_a_waiting_consumer_sleeps_on() -> None:
+    """It is not woken for an excluded message."""
+    broker = Broker(filter=RED)
+    consumer = broker.join()
+    assert consumer.take() == []
+    broker.publish("no")
+    assert consumer.wakes == 0
+    broker.publish("yes", color="red")
+    assert consumer.wakes == 1
+
+
+def test_a_seek_brings_back_only_what_matches() -> None:
+    """This holds for retained messages and for unacknowledged ones."""
+    broker = Broker(filter=RED, retain_acked_messages=True)
+    broker.publish("no")
+    broker.publish("yes", color="red")
+    broker.acknowledge(*broker.join().take())
+    request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
+    request.time.FromSeconds(1)
+    broker.engine.seek(request)
+    assert broker.join().take_data() == ["yes"]
+
+
+@pytest.mark.parametrize("text", ["color", 'attributes.color = "red', "attributes:a AND"])
+def test_a_bad_filter_is_refused(text: str) -> None:
+    """The subscription is not created."""
+    broker = Broker()
+    name = f"{PROJECT}/subscriptions/other"
+    with pytest.raises(InvalidArgument, match="Invalid filter"):
+        broker.engine.create_subscription(pubsub.Subscription(name=name, topic=TOPIC, filter=text))
+    broker.engine.create_subscription(pubsub.Subscription(name=name, topic=TOPIC))
+
+
+def test_a_filter_works_on_the_wire(wire: Wire) -> None:
+    """The test covers publish and pull."""
+    wire.create(filter='hasPrefix(attributes.color, "r")')
+    messages = [
+        pubsub.PubsubMessage(data=color.encode(), attributes={"color": color})
+        for color in ("red", "blue", "rose")
+    ]
+    wire.call("Publish", pubsub.PublishRequest(topic=TOPIC, messages=messages))
+    assert data_of(wire.pull()) == ["red", "rose"]

@@ -1,0 +1,234 @@
+"""Leases: their duration, and the events that end them."""
+
+from __future__ import annotations
+
+import datetime
+
+import freezegun
+
+from pullstream_protocol.clock import SYSTEM_CLOCK, ManualClock
+from tests.emulator.broker import Broker, new_engine
+
+
+def test_a_leased_message_is_nobody_elses() -> None:
+    """The lease ends exactly at its deadline."""
+    broker = Broker()
+    broker.publish("a")
+    assert broker.join(deadline=10).take_data() == ["a"]
+    other = broker.join()
+    broker.advance(9.9)
+    assert other.take_data() == []
+    broker.advance(0.1)
+    assert other.take_data() == ["a"]
+
+
+def test_each_delivery_has_a_new_ack_id() -> None:
+    """This distinguishes a late answer to an earlier delivery from an answer to the newest."""
+    broker = Broker()
+    broker.publish("a")
+    consumer = broker.join()
+    seen = set()
+    for _ in range(3):
+        (got,) = consumer.take()
+        seen.add(got.ack_id)
+        broker.nack(got)
+    assert len(seen) == 3
+
+
+def test_an_acknowledged_message_does_not_come_back() -> None:
+    """It comes back neither after its deadline nor when its consumer leaves."""
+    broker = Broker()
+    broker.publish("a")
+    consumer = broker.join()
+    assert broker.acknowledge(*consumer.take()) == []
+    broker.advance(1000)
+    consumer.leave()
+    assert (broker.join().take_data(), broker.backlog) == ([], 0)
+
+
+def test_a_nacked_message_comes_back_at_once() -> None:
+    """A deadline of 0 seconds is a nack."""
+    broker = Broker()
+    broker.publish("a")
+    consumer = broker.join()
+    broker.nack(*consumer.take())
+    assert consumer.take_data() == ["a"]
+
+
+def test_a_new_deadline_counts_from_now() -> None:
+    """It lengthens or shortens a lease, and a later one replaces it."""
+    broker = Broker()
+    broker.publish("a")
+    consumer = broker.join(deadline=10)
+    (got,) = consumer.take()
+    broker.advance(9)
+    broker.modify(600, got)
+    broker.advance(599)
+    assert consumer.take_data() == []
+    broker.modify(20, got)
+    broker.advance(19)
+    assert consumer.take_data() == []
+    broker.advance(1)
+    assert consumer.take_data() == ["a"]
+
+
+def test_a_shortened_lease_ends_early() -> None:
+    """This holds even if nothing else was due earlier."""
+    broker = Broker()
+    broker.publish("a")
+    consumer = broker.join(deadline=600)
+    broker.modify(1, *consumer.take())
+    broker.advance(1)
+    assert consumer.take_data() == ["a"]
+
+
+def test_an_extension_is_for_one_delivery() -> None:
+    """The next lease of the message has the default length again."""
+    broker = Broker()
+    broker.publish("a")
+    consumer = broker.join(deadline=10)
+    (got,) = consumer.take()
+    broker.modify(600, got)
+    broker.nack(got)
+    assert consumer.take_data() == ["a"]
+    broker.advance(10)
+    assert consumer.take_data() == ["a"]
+
+
+def test_leases_of_different_lengths_end_each_in_their_time() -> None:
+    """The order in which they were granted does not matter."""
+    broker = Broker()
+    broker.publish("a", "b", "c")
+    late, soon, middle = (broker.join(deadline=d) for d in (60, 10, 30))
+    assert [c.take_data(1) for c in (late, soon, middle)] == [["a"], ["b"], ["c"]]
+    ended = []
+    for _ in range(60):
+        broker.advance(1)
+        observer = broker.join(deadline=600)
+        ended += observer.take_data()
+        observer.leave(give_back=False)
+    assert ended == ["b", "c", "a"]
+
+
+def test_the_engine_tells_its_owner_when_it_is_due() -> None:
+    """It reports each time that is earlier than all reported ones."""
+    told: list[float] = []
+    clock = ManualClock()
+    broker = Broker(clock, engine=new_engine(clock, on_due=told.append))
+    # The time to live of the subscription, which is announced first.
+    told.clear()
+    broker.publish("a", "b")
+    broker.join(deadline=60).take(1)
+    (got,) = broker.join(deadline=10).take(1)
+    broker.modify(600, got)
+    assert (told, broker.engine.next_due()) == ([7 * 86400, 60, 10], 10)
+    broker.advance(10)
+    assert broker.engine.next_due() == 60
+
+
+def test_a_broker_at_work_keeps_no_past_moments() -> None:
+    """An announced time that an earlier one has replaced is forgotten when it is over."""
+    broker = Broker()
+    broker.publish("long", "short")
+    (long,) = broker.join(deadline=600).take(1)
+    consumer = broker.join(deadline=10)
+    for turn in range(1000):
+        assert consumer.take_data() == ["short"]
+        broker.advance(10)
+        if turn % 30 == 0:
+            broker.modify(600, long)
+    assert len(broker.engine._timetable) < 100
+
+
+def test_one_message_wakes_one_consumer() -> None:
+    """Of the consumers with room it is the one that has waited longest."""
+    broker = Broker()
+    broker.publish("a")
+    full, first, second = broker.join(max_messages=1), broker.join(), broker.join()
+    full.take()
+    assert full.take() == first.take() == second.take() == []
+    broker.publish("b")
+    assert [full.wakes, first.wakes, second.wakes] == [0, 1, 0]
+    # A further message goes to the second one, before the first has taken its own.
+    broker.publish("c")
+    assert [full.wakes, first.wakes, second.wakes] == [0, 1, 1]
+    assert [first.take_data(), second.take_data()] == [["b"], ["c"]]
+
+
+def test_bytes_just_at_the_limit_are_enough() -> None:
+    """As with messages, a consumer has room while it has less than its limit."""
+    broker = Broker()
+    broker.publish("a", "b")
+    (a,) = broker.join().take(1)
+    broker.nack(a)
+    consumer = broker.join(max_bytes=a.size)
+    assert len(consumer.take()) == 1
+    assert consumer.take() == []
+
+
+def test_redeliveries_and_the_backlog_take_turns() -> None:
+    """A poison message does not starve new messages, and they do not starve a redelivery."""
+    broker = Broker()
+    broker.publish("bad", "1", "2", "3")
+    consumer = broker.join(max_messages=1)
+    order = []
+    for _ in range(6):
+        (got,) = consumer.take()
+        order.append(got.data)
+        if got.data == "bad":
+            broker.nack(got)
+        else:
+            broker.acknowledge(got)
+    assert order.count("bad") >= 3
+    assert order.index("1") < order.index("2")
+
+
+def test_given_back_is_not_failed() -> None:
+    """The messages of a leaving consumer are ready at once, in order, and no attempt is counted."""
+    broker = Broker()
+    broker.publish("a", "b", "c")
+    leaving = broker.join(deadline=600)
+    held = leaving.take()
+    broker.acknowledge(held[1])
+    leaving.leave()
+    assert [(g.data, g.failed_before) for g in broker.join().take()] == [("a", 0), ("c", 0)]
+
+
+def test_nacked_and_expired_is_failed() -> None:
+    """Both count as attempts."""
+    broker = Broker()
+    broker.publish("a")
+    consumer = broker.join(deadline=10)
+    broker.nack(*consumer.take())
+    assert [g.failed_before for g in consumer.take()] == [1]
+    broker.advance(10)
+    assert [g.failed_before for g in consumer.take()] == [2]
+
+
+def test_an_answered_pull_keeps_its_leases() -> None:
+    """The call ends with its answer. The caller keeps the leases."""
+    broker = Broker()
+    broker.publish("a")
+    call = broker.join(deadline=10)
+    held = call.take()
+    call.leave(give_back=False)
+    assert broker.join().take_data() == []
+    assert broker.acknowledge(*held) == []
+    assert broker.backlog == 0
+
+
+def test_freezegun_moves_leases() -> None:
+    """The engine uses the real clock, which a user's test may have frozen."""
+    start = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+    with freezegun.freeze_time(start) as frozen:
+        broker = Broker(SYSTEM_CLOCK)
+        broker.publish("a")
+        (got,) = broker.join(deadline=10).take()
+        frozen.tick(9)
+        broker.modify(30, got)
+        frozen.tick(29)
+        broker.engine.advance()
+        assert broker.join().take_data() == []
+        frozen.tick(1)
+        broker.engine.advance()
+        assert broker.join().take_data() == ["a"]

@@ -1,0 +1,361 @@
+"""Ordering keys: the messages of a key keep their order after failures of any kind."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+import pytest
+
+from pullstream_emulator.engine.delivery.backlog import RESERVED_FOR
+from pullstream_emulator.engine.delivery.delivery_state import KeyQueue
+from tests.emulator.broker import SUBSCRIPTION, Broker, ConsumerDriver, Got
+
+
+def ordered(*data: str) -> Broker:
+    """Return a broker with messages of one key."""
+    broker = Broker(enable_message_ordering=True)
+    if data:
+        broker.publish(*data, key="k")
+    return broker
+
+
+def test_a_key_arrives_in_order_and_together() -> None:
+    """A consumer need not acknowledge one message to receive the next."""
+    broker = ordered("1", "2")
+    broker.publish("3", key="k")
+    assert broker.join().take_data() == ["1", "2", "3"]
+
+
+def test_keys_do_not_wait_for_each_other() -> None:
+    """Each key goes to a consumer with room. A failed key does not delay the others."""
+    broker = ordered("k1", "k2")
+    broker.publish("x1", "x2", key="x")
+    first, second = broker.join(), broker.join()
+    (k1,) = first.take(1)
+    assert k1.data == "k1"
+    (x1,) = second.take(1)
+    assert x1.data == "x1"
+    broker.nack(k1)
+    assert second.take_data(1) == ["x2"]
+
+
+def test_messages_without_a_key_are_free() -> None:
+    """This also holds in a subscription with ordering."""
+    broker = ordered()
+    broker.publish("a", "b")
+    first, second = broker.join(), broker.join()
+    assert (first.take_data(1), second.take_data(1)) == (["a"], ["b"])
+
+
+def test_without_ordering_keys_mean_nothing() -> None:
+    """Any consumer receives any message, and only failed messages are redelivered."""
+    broker = Broker()
+    broker.publish("1", "2", key="k")
+    first, second = broker.join(), broker.join()
+    (one,) = first.take(1)
+    assert second.take_data(1) == ["2"]
+    broker.nack(one)
+    assert second.take_data() == ["1"]
+
+
+def test_a_key_belongs_to_the_consumer_that_has_some_of_it() -> None:
+    """Other consumers receive nothing of the key until all of that is acknowledged."""
+    broker = ordered("1", "2", "3")
+    holder, other = broker.join(), broker.join()
+    one, two = holder.take(2)
+    assert other.take() == []
+    broker.acknowledge(one)
+    assert other.take() == []
+    broker.acknowledge(two)
+    assert other.wakes == 1
+    assert other.take_data() == ["3"]
+
+
+def test_more_of_a_key_wakes_its_holder_only() -> None:
+    """Only the holder may take the messages."""
+    broker = ordered("1")
+    other, holder = broker.join(), broker.join()
+    holder.take()
+    assert holder.take() == other.take() == []
+    broker.publish("2", key="k")
+    assert (holder.wakes, other.wakes) == (1, 0)
+    assert holder.take_data() == ["2"]
+
+
+def test_keys_spread_over_the_consumers() -> None:
+    """While two consumers wait, each gets a part of the new keys, whichever comes first."""
+    broker = ordered()
+    consumers = [broker.join(), broker.join()]
+    assert [consumer.take() for consumer in consumers] == [[], []]
+    for key in "abcdefgh":
+        broker.publish(f"{key}1", f"{key}2", key=key)
+    keys = [{got.key for got in consumer.take()} for consumer in consumers]
+    assert [len(k) for k in keys] == [4, 4]
+    assert keys[0] | keys[1] == set("abcdefgh")
+
+
+def test_acknowledged_out_of_order_is_final_in_order() -> None:
+    """A message is unfinished until all earlier ones of its key are acknowledged."""
+    broker = ordered("1", "2", "3")
+    one, two, three = broker.join().take()
+    broker.acknowledge(three)
+    broker.acknowledge(two)
+    assert broker.backlog == 3
+    broker.acknowledge(one)
+    assert broker.backlog == 0
+
+
+Failure = Callable[[Broker, ConsumerDriver, Got], None]
+
+
+def nack(broker: Broker, _consumer: ConsumerDriver, got: Got) -> None:
+    broker.nack(got)
+
+
+def expire(broker: Broker, _consumer: ConsumerDriver, got: Got) -> None:
+    broker.modify(1, got)
+    broker.advance(1)
+
+
+@pytest.mark.parametrize("fail", [nack, expire])
+def test_a_failure_starts_the_key_again_from_there(fail: Failure) -> None:
+    """Every later message is redelivered, even if it was acknowledged since.
+
+    Earlier ones are not.
+    """
+    broker = ordered("1", "2", "3", "4")
+    consumer = broker.join(deadline=600)
+    one, two, three = consumer.take(3)
+    broker.acknowledge(three)
+    fail(broker, consumer, two)
+    broker.acknowledge(one)
+    again = consumer.take()
+    assert [g.data for g in again] == ["2", "3", "4"]
+    assert [g.failed_before for g in again] == [1, 0, 0]
+
+
+def test_what_comes_again_must_be_acknowledged_again() -> None:
+    """An acknowledgement of the earlier delivery does not count for the new one."""
+    broker = ordered("1", "2")
+    consumer = broker.join()
+    one, two = consumer.take()
+    broker.acknowledge(two)
+    broker.nack(one)
+    one, two = consumer.take()
+    broker.acknowledge(one)
+    assert broker.backlog == 1
+    broker.nack(two)
+    assert consumer.take_data() == ["2"]
+
+
+@pytest.mark.parametrize("fail", [nack, expire])
+def test_a_failure_takes_the_later_leases_with_it(fail: Failure) -> None:
+    """The later messages are redelivered without an attempt, and their old ack IDs are stale."""
+    broker = ordered("1", "2", "3")
+    consumer = broker.join(deadline=600)
+    one, two, three = consumer.take()
+    fail(broker, consumer, one)
+    assert consumer.consumer.outstanding_messages == 0
+    assert broker.nack(two) == [two.ack_id]
+    assert broker.acknowledge(three) == [three.ack_id]
+    broker.publish("4", key="k")
+    again = consumer.take()
+    assert [(g.data, g.failed_before) for g in again] == [("1", 1), ("2", 0), ("3", 0), ("4", 0)]
+
+
+def test_of_leases_that_end_together_the_earliest_failed() -> None:
+    """A consumer that dies with 100 messages of a key was handling one of them."""
+    broker = ordered("1", "2", "3")
+    consumer = broker.join(deadline=10)
+    consumer.take()
+    broker.advance(10)
+    assert [g.failed_before for g in consumer.take()] == [1, 0, 0]
+
+
+def test_of_messages_nacked_together_the_earliest_failed() -> None:
+    """The result is the same as for separate nacks in order."""
+    broker = ordered("1", "2", "3")
+    consumer = broker.join()
+    one, two, three = consumer.take()
+    broker.nack(three, one, two)
+    assert [g.failed_before for g in consumer.take()] == [1, 0, 0]
+
+
+def test_an_earlier_message_keeps_its_lease() -> None:
+    """The failed message and later ones are redelivered while the earlier one is still leased."""
+    broker = ordered("1", "2", "3")
+    holder, other = broker.join(deadline=600), broker.join(deadline=600)
+    one, two, _ = holder.take()
+    broker.nack(two)
+    assert other.take() == []
+    assert [g.data for g in holder.take()] == ["2", "3"]
+    assert broker.acknowledge(one) == []
+    assert broker.backlog == 2
+
+
+def test_messages_returned_unseen_gain_no_attempt() -> None:
+    """A client that shuts down has not tried them."""
+    broker = ordered("1", "2")
+    consumer = broker.join(deadline=600)
+    ids = [got.ack_id for got in consumer.take()]
+    assert broker.engine.modify_ack_deadline(SUBSCRIPTION, ids, 0, unseen=True) == {}
+    assert [(g.data, g.failed_before) for g in consumer.take()] == [("1", 0), ("2", 0)]
+
+
+def test_a_nacked_key_stays_with_its_holder_for_a_while() -> None:
+    """The holder may have later messages in its queue, and must see the failed one again first."""
+    broker = ordered("1", "2")
+    holder, other = broker.join(), broker.join()
+    broker.nack(*holder.take())
+    assert other.take() == []
+    assert holder.wakes == 0
+    assert holder.take_data(1) == ["1"]
+
+
+def test_a_holder_that_does_not_take_its_key_loses_it() -> None:
+    """A waiting consumer gets the key."""
+    broker = ordered("1", "2")
+    holder, other = broker.join(), broker.join()
+    broker.nack(*holder.take())
+    assert other.take() == []
+    assert broker.engine.next_due() == RESERVED_FOR
+    broker.advance(RESERVED_FOR)
+    assert other.wakes == 1
+    assert other.take_data() == ["1", "2"]
+
+
+def test_a_holder_that_leaves_loses_its_key() -> None:
+    """The key is free at once."""
+    broker = ordered("1", "2")
+    holder, other = broker.join(), broker.join()
+    broker.nack(*holder.take())
+    assert other.take() == []
+    holder.leave(give_back=False)
+    assert other.wakes == 1
+    assert other.take_data() == ["1", "2"]
+
+
+def test_an_expired_key_is_anybodys() -> None:
+    """Its holder may have died without notice."""
+    broker = ordered("1", "2")
+    holder, other = broker.join(deadline=10), broker.join(deadline=10)
+    assert len(holder.take()) == 2
+    assert other.take() == []
+    broker.advance(10)
+    assert other.take_data(1) == ["1"]
+    assert holder.take() == []
+    assert other.take_data() == ["2"]
+
+
+def test_several_failures_start_at_the_earliest() -> None:
+    """The order in which the leases end does not matter."""
+    broker = ordered("1", "2", "3", "4")
+    consumer = broker.join()
+    one, two, three, four = consumer.take()
+    broker.nack(four)
+    broker.nack(two)
+    broker.acknowledge(three)
+    broker.acknowledge(one)
+    assert consumer.take_data() == ["2", "3", "4"]
+
+
+def test_order_holds_through_repeated_failures() -> None:
+    """Each repetition delivers the same messages in the same order."""
+    broker = ordered("1", "2", "3")
+    consumer = broker.join()
+    for attempt in range(4):
+        got = consumer.take()
+        assert [g.data for g in got] == ["1", "2", "3"]
+        broker.nack(*got[attempt % 2 :])
+        broker.nack(*got[: attempt % 2 or 1])
+    broker.acknowledge(*consumer.take())
+    assert broker.backlog == 0
+
+
+def test_a_leaving_consumer_gives_its_keys_back() -> None:
+    """Messages that it acknowledged after an unfinished one also return. No attempt is counted."""
+    broker = ordered("1", "2", "3", "4")
+    leaving, other = broker.join(), broker.join()
+    _, two, _ = leaving.take(3)
+    broker.acknowledge(two)
+    assert other.take() == []
+    leaving.leave()
+    assert other.wakes == 1
+    again = other.take()
+    assert [g.data for g in again] == ["1", "2", "3", "4"]
+    assert {g.failed_before for g in again} == {0}
+
+
+def test_an_answered_pull_blocks_its_keys() -> None:
+    """Other pulls get nothing of a key until the leases of the first one have ended."""
+    broker = ordered("1", "2", "3")
+    pull = broker.join(deadline=10)
+    one, two = pull.take(2)
+    pull.leave(give_back=False)
+    assert broker.join().take() == []
+    broker.acknowledge(one)
+    assert broker.join().take() == []
+    broker.acknowledge(two)
+    assert broker.join().take_data() == ["3"]
+
+
+def test_an_unfinished_pull_frees_its_keys_at_its_deadline() -> None:
+    """The key continues from the first unacknowledged message."""
+    broker = ordered("1", "2", "3")
+    pull = broker.join(deadline=10)
+    (one, _) = pull.take(2)
+    pull.leave(give_back=False)
+    broker.acknowledge(one)
+    broker.advance(10)
+    assert broker.join().take_data() == ["2", "3"]
+
+
+def test_a_late_acknowledgement_of_a_key_is_refused() -> None:
+    """The key starts again from that message, with or without the acknowledgement."""
+    broker = ordered("1", "2")
+    consumer = broker.join(deadline=10)
+    one, two = consumer.take()
+    broker.advance(10)
+    assert broker.acknowledge(one, two) == [one.ack_id, two.ack_id]
+    assert consumer.take_data() == ["1", "2"]
+
+
+def test_room_for_one_delivers_a_key_one_by_one() -> None:
+    """Each acknowledgement releases the next message to the waiting consumer."""
+    broker = ordered("1", "2", "3")
+    consumer = broker.join(max_messages=1)
+    for expected in ("1", "2", "3"):
+        (got,) = consumer.take()
+        assert got.data == expected
+        assert consumer.take() == []
+        broker.acknowledge(got)
+    assert consumer.wakes == 2
+
+
+def test_a_long_key_starves_no_other() -> None:
+    """Its holder receives other keys in between."""
+    broker = ordered(*(f"k{i}" for i in range(100)))
+    broker.publish("x", key="x")
+    broker.publish("free")
+    assert {"x", "free"} <= set(broker.join().take_data(10))
+
+
+def test_a_finished_key_is_forgotten() -> None:
+    """There may be as many keys as users.
+
+    No key is kept after all its messages are acknowledged.
+    """
+    gc.collect()
+    before = lanes()
+    broker = ordered()
+    consumer = broker.join()
+    for key in range(100):
+        broker.publish("1", "2", key=f"user-{key}")
+    assert lanes() == before + 100
+    broker.acknowledge(*consumer.take())
+    assert lanes() == before
+
+
+def lanes() -> int:
+    return sum(isinstance(thing, KeyQueue) for thing in gc.get_objects())

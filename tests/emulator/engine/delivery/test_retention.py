@@ -1,0 +1,237 @@
+"""Retention of unacknowledged and of acknowledged messages."""
+
+from __future__ import annotations
+
+from google.protobuf.duration_pb2 import Duration
+
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import SUBSCRIPTION, TOPIC, Broker
+
+MINUTE = 60
+
+
+def minutes(count: float) -> Duration:
+    return Duration(seconds=int(count * MINUTE))
+
+
+def update_subscription(broker: Broker, path: str, **fields: object) -> None:
+    request = pubsub.UpdateSubscriptionRequest(
+        subscription=pubsub.Subscription(name=SUBSCRIPTION, **fields)  # type: ignore[arg-type]
+    )
+    request.update_mask.paths.append(path)
+    broker.engine.update_subscription(request)
+
+
+def seek_to_the_beginning(broker: Broker) -> None:
+    request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
+    request.time.FromSeconds(1)
+    broker.engine.seek(request)
+
+
+# ---- unacknowledged messages ---------------------------------------------------------------------
+
+
+def test_what_nobody_takes_is_dropped_in_the_end() -> None:
+    """The message is dropped exactly on time. Younger messages stay."""
+    broker = Broker(message_retention_duration=minutes(10))
+    broker.publish("old")
+    broker.advance(5 * MINUTE)
+    broker.publish("young")
+    broker.advance(5 * MINUTE - 1)
+    assert broker.backlog == 2
+    broker.advance(1)
+    assert broker.backlog == 1
+    assert broker.join().take_data() == ["young"]
+
+
+def test_a_leased_message_may_still_be_acknowledged() -> None:
+    """Its consumer is handling it. It is not delivered again."""
+    broker = Broker(message_retention_duration=minutes(10))
+    broker.publish("a", "b")
+    consumer = broker.join(deadline=600)
+    a, b = consumer.take()
+    broker.advance(9 * MINUTE)
+    broker.modify(600, a, b)
+    broker.advance(5 * MINUTE)
+    assert broker.backlog == 2
+    assert broker.acknowledge(a) == []
+    broker.nack(b)
+    assert (consumer.take(), broker.backlog) == ([], 0)
+
+
+def test_a_message_that_waits_for_its_backoff_grows_old_too() -> None:
+    """The same holds for a message that has returned to the queue."""
+    policy = pubsub.RetryPolicy(
+        minimum_backoff=Duration(seconds=600), maximum_backoff=Duration(seconds=600)
+    )
+    broker = Broker(message_retention_duration=minutes(10), retry_policy=policy)
+    broker.publish("a")
+    consumer = broker.join()
+    broker.advance(1)
+    broker.nack(*consumer.take())
+    broker.advance(10 * MINUTE - 1)
+    assert broker.backlog == 0
+    broker.advance(10 * MINUTE)
+    assert consumer.take() == []
+
+
+def test_a_key_loses_its_old_messages() -> None:
+    """They may be in a queue, leased, or waiting behind a lease."""
+    broker = Broker(message_retention_duration=minutes(10), enable_message_ordering=True)
+    broker.publish("1", "2", key="k")
+    broker.publish("x", key="x")
+    broker.publish("single")
+    broker.advance(5 * MINUTE)
+    broker.publish("3", key="k")
+    consumer = broker.join(deadline=600, max_messages=1)
+    (one,) = consumer.take()
+    broker.advance(5 * MINUTE)
+    assert broker.backlog == 2
+    broker.acknowledge(one)
+    assert consumer.take_data() == ["3"]
+
+
+def test_a_failed_key_drops_what_became_too_old_meanwhile() -> None:
+    """It starts again at the first message that is young enough."""
+    broker = Broker(message_retention_duration=minutes(10), enable_message_ordering=True)
+    broker.publish("old", key="k")
+    broker.advance(5 * MINUTE)
+    broker.publish("young", key="k")
+    consumer = broker.join(deadline=600)
+    old, young = consumer.take()
+    broker.nack(old)
+    broker.advance(5 * MINUTE)
+    broker.nack(young)
+    broker.advance(1)
+    assert consumer.take_data() == ["young"]
+    assert broker.backlog == 1
+
+
+def test_a_shorter_retention_holds_at_once() -> None:
+    """It applies to existing messages."""
+    broker = Broker()
+    broker.publish("a")
+    broker.advance(20 * MINUTE)
+    update_subscription(
+        broker, "message_retention_duration", message_retention_duration=minutes(10)
+    )
+    broker.advance(0)
+    assert broker.backlog == 0
+
+
+def test_a_longer_retention_of_the_topic_counts() -> None:
+    """Subscriptions can always use the messages that the topic retains."""
+    broker = Broker(
+        topic={"message_retention_duration": minutes(30)},
+        message_retention_duration=minutes(10),
+    )
+    broker.publish("a")
+    broker.advance(29 * MINUTE)
+    assert broker.backlog == 1
+    broker.advance(1 * MINUTE)
+    assert broker.backlog == 0
+
+
+def test_what_is_dropped_frees_its_memory() -> None:
+    """An acknowledgement does the same."""
+    broker = Broker(message_retention_duration=minutes(10))
+    broker.publish("a" * 1000)
+    assert broker.engine.kept_bytes > 1000
+    broker.advance(10 * MINUTE)
+    assert broker.engine.kept_bytes == 0
+
+
+# ---- acknowledged messages -----------------------------------------------------------------------
+
+
+def test_acknowledged_messages_are_kept_on_request() -> None:
+    """A seek makes them unacknowledged again, in order, within the retention."""
+    broker = Broker(retain_acked_messages=True, message_retention_duration=minutes(10))
+    broker.publish("1")
+    broker.advance(5 * MINUTE)
+    broker.publish("2", "3")
+    consumer = broker.join()
+    broker.acknowledge(*consumer.take())
+    seek_to_the_beginning(broker)
+    assert consumer.take_data() == ["1", "2", "3"]
+    broker.advance(5 * MINUTE)
+    seek_to_the_beginning(broker)
+    assert consumer.take_data() == ["2", "3"]
+
+
+def test_acknowledged_messages_are_gone_otherwise() -> None:
+    """They are removed."""
+    broker = Broker()
+    broker.publish("1")
+    broker.acknowledge(*broker.join().take())
+    assert broker.engine.kept_bytes == 0
+    seek_to_the_beginning(broker)
+    assert broker.backlog == 0
+
+
+def test_to_retain_may_be_asked_for_later() -> None:
+    """The setting applies to messages that are unacknowledged then.
+
+    It can be switched off again.
+    """
+    broker = Broker()
+    broker.publish("early", "late")
+    early, late = broker.join().take()
+    broker.acknowledge(early)
+    update_subscription(broker, "retain_acked_messages", retain_acked_messages=True)
+    broker.acknowledge(late)
+    seek_to_the_beginning(broker)
+    consumer = broker.join()
+    got = consumer.take()
+    assert [each.data for each in got] == ["late"]
+    broker.acknowledge(*got)
+    update_subscription(broker, "retain_acked_messages", retain_acked_messages=False)
+    assert broker.engine.kept_bytes == 0
+
+
+def test_a_topic_retains_for_all_its_subscriptions() -> None:
+    """A subscription that is created later can seek to messages from before its creation."""
+    broker = Broker(topic={"message_retention_duration": minutes(30)})
+    broker.engine.delete_subscription(SUBSCRIPTION)
+    broker.publish("before")
+    broker.engine.create_subscription(pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC))
+    assert broker.backlog == 0
+    seek_to_the_beginning(broker)
+    got = broker.join().take()
+    assert [each.data for each in got] == ["before"]
+    broker.acknowledge(*got)
+    broker.advance(30 * MINUTE)
+    seek_to_the_beginning(broker)
+    assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
+
+
+def test_what_one_subscription_retains_is_not_anothers() -> None:
+    """Without retention on the subscription or the topic a seek restores nothing."""
+    broker = Broker()
+    broker.engine.create_subscription(
+        pubsub.Subscription(
+            name="projects/test/subscriptions/keeper", topic=TOPIC, retain_acked_messages=True
+        )
+    )
+    broker.publish("a")
+    broker.acknowledge(*broker.join().take())
+    seek_to_the_beginning(broker)
+    assert broker.backlog == 0
+
+
+def test_subscriptions_tell_their_topics_retention() -> None:
+    """They show it at creation and after a change, but not after the topic is deleted."""
+    broker = Broker(topic={"message_retention_duration": minutes(30)})
+
+    def told() -> int:
+        config = broker.engine.get_subscription(SUBSCRIPTION)
+        return config.topic_message_retention_duration.seconds
+
+    assert told() == 30 * MINUTE
+    topic = pubsub.Topic(name=TOPIC, message_retention_duration=minutes(60))
+    request = pubsub.UpdateTopicRequest(topic=topic)
+    request.update_mask.paths.append("message_retention_duration")
+    broker.engine.update_topic(request)
+    assert told() == 60 * MINUTE
+    broker.engine.delete_topic(TOPIC)
+    assert told() == 0

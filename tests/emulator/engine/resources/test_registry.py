@@ -1,0 +1,114 @@
+"""Limits for the number of resources, and settings that exclude each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pullstream_emulator.engine import Engine
+from pullstream_emulator.engine.resources import registry, subscriptions
+from pullstream_protocol.errors import InvalidArgument, ResourceExhausted
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import SUBSCRIPTION, TOPIC
+
+PUSH = pubsub.PushConfig(push_endpoint="http://localhost:1/messages")
+BIGQUERY = pubsub.BigQueryConfig(table="project.dataset.table")
+
+
+def create_topic(engine: Engine, project: str, name: str) -> None:
+    engine.create_topic(pubsub.Topic(name=f"projects/{project}/topics/{name}"))
+
+
+def subscribe(engine: Engine, project: str, name: str) -> None:
+    name = f"projects/{project}/subscriptions/{name}"
+    engine.create_subscription(pubsub.Subscription(name=name, topic=TOPIC))
+
+
+def take_snapshot(engine: Engine, project: str, name: str) -> None:
+    name = f"projects/{project}/snapshots/{name}"
+    engine.create_snapshot(pubsub.CreateSnapshotRequest(name=name, subscription=SUBSCRIPTION))
+
+
+@pytest.fixture
+def populated(engine: Engine) -> Engine:
+    """Return an engine with a topic and a subscription in the project `test`."""
+    engine.create_topic(pubsub.Topic(name=TOPIC))
+    engine.create_subscription(pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC))
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("collection", "make"),
+    [("topics", create_topic), ("subscriptions", subscribe), ("snapshots", take_snapshot)],
+)
+def test_a_project_has_only_so_many(
+    populated: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    collection: str,
+    make: Callable[[Engine, str, str], None],
+) -> None:
+    """Resources of other projects do not count. A deletion makes room."""
+    monkeypatch.setitem(registry.MAX_RESOURCES, collection, 2)
+    for name in ("one", "two"):
+        make(populated, "full", name)
+    refusal = f'"{collection}-per-project", current=2, maximum=2'
+    with pytest.raises(ResourceExhausted, match=refusal):
+        make(populated, "full", "three")
+    make(populated, "other", "three")
+    delete = getattr(populated, f"delete_{collection[:-1]}")
+    delete(f"projects/full/{collection}/one")
+    make(populated, "full", "three")
+
+
+def test_a_topic_has_only_so_many_subscriptions(
+    populated: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Subscriptions of all projects count."""
+    monkeypatch.setattr(subscriptions, "MAX_PER_TOPIC", 2)
+    subscribe(populated, "other", "two")
+    with pytest.raises(ResourceExhausted, match='"subscriptions-per-topic", current=2, maximum=2'):
+        subscribe(populated, "third", "three")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"push_config": PUSH}, {"bigquery_config": BIGQUERY}], ids=["push", "export"]
+)
+def test_exactly_once_delivery_is_for_those_who_pull(
+    populated: Engine, settings: dict[str, pubsub.PushConfig]
+) -> None:
+    """Only a consumer that pulls can get the result of its acknowledgement."""
+    with pytest.raises(InvalidArgument, match="a subscription that is pushed or exported cannot"):
+        populated.create_subscription(
+            pubsub.Subscription(
+                name=f"{SUBSCRIPTION}-2",
+                topic=TOPIC,
+                enable_exactly_once_delivery=True,
+                **settings,  # type: ignore[arg-type]
+            )
+        )
+    request = pubsub.UpdateSubscriptionRequest(
+        subscription=pubsub.Subscription(
+            name=SUBSCRIPTION,
+            enable_exactly_once_delivery=True,
+            **settings,  # type: ignore[arg-type]
+        )
+    )
+    request.update_mask.paths.extend(["enable_exactly_once_delivery", *settings])
+    before = populated.get_subscription(SUBSCRIPTION)
+    with pytest.raises(InvalidArgument, match="enable_exactly_once_delivery"):
+        populated.update_subscription(request)
+    assert populated.get_subscription(SUBSCRIPTION) == before
+
+
+def test_exactly_once_delivery_does_not_become_push(populated: Engine) -> None:
+    """A user must switch it off first."""
+    request = pubsub.UpdateSubscriptionRequest(
+        subscription=pubsub.Subscription(name=SUBSCRIPTION, enable_exactly_once_delivery=True)
+    )
+    request.update_mask.paths.append("enable_exactly_once_delivery")
+    populated.update_subscription(request)
+    with pytest.raises(InvalidArgument, match="enable_exactly_once_delivery"):
+        populated.modify_push_config(
+            pubsub.ModifyPushConfigRequest(subscription=SUBSCRIPTION, push_config=PUSH)
+        )

@@ -1,0 +1,282 @@
+"""Seek: moves the backlog of a subscription to another time or to a snapshot."""
+
+from __future__ import annotations
+
+import pytest
+
+from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, NotFound
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, Broker
+
+SNAPSHOT = f"{PROJECT}/snapshots/before"
+
+
+def seek_to(broker: Broker, seconds_ago: float) -> None:
+    request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
+    request.time.FromNanoseconds(int((broker.clock.now() - seconds_ago) * 1e3) * 1_000_000)
+    broker.engine.seek(request)
+
+
+def take_snapshot(broker: Broker) -> None:
+    request = pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
+    broker.engine.create_snapshot(request)
+
+
+def seek_to_snapshot(broker: Broker) -> None:
+    broker.engine.seek(pubsub.SeekRequest(subscription=SUBSCRIPTION, snapshot=SNAPSHOT))
+
+
+def acknowledge_all(broker: Broker) -> None:
+    consumer = broker.join()
+    while got := consumer.take():
+        broker.acknowledge(*got)
+    consumer.leave()
+
+
+# ---- to a time -----------------------------------------------------------------------------------
+
+
+def test_forward_acknowledges_what_is_older() -> None:
+    """Messages published at that time or later stay."""
+    broker = Broker()
+    broker.publish("1")
+    broker.advance(10)
+    broker.publish("2")
+    broker.advance(10)
+    broker.publish("3")
+    seek_to(broker, 10)
+    assert broker.backlog == 2
+    assert broker.join().take_data() == ["2", "3"]
+
+
+def test_into_the_future_purges() -> None:
+    """Messages that are published later are delivered."""
+    broker = Broker()
+    broker.publish("1", "2")
+    seek_to(broker, -3600)
+    assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
+    broker.publish("3")
+    assert broker.join().take_data() == ["3"]
+
+
+def test_back_brings_what_is_retained() -> None:
+    """They come in the order of publishing, before the waiting messages."""
+    broker = Broker(retain_acked_messages=True)
+    broker.publish("1")
+    broker.advance(10)
+    broker.publish("2", "3")
+    acknowledge_all(broker)
+    broker.publish("4")
+    seek_to(broker, 0)
+    assert broker.backlog == 3
+    assert broker.join().take_data() == ["2", "3", "4"]
+
+
+def test_between_two_milliseconds() -> None:
+    """A time just after that of a message acknowledges it."""
+    broker = Broker()
+    broker.publish("1")
+    request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
+    request.time.FromNanoseconds(int(broker.clock.now()) * 10**9)
+    broker.engine.seek(request)
+    assert broker.backlog == 1
+    request.time.nanos = 1
+    broker.engine.seek(request)
+    assert broker.backlog == 0
+
+
+def test_what_comes_back_counts_from_the_start() -> None:
+    """Its attempts start at zero, and its old ack ID is stale."""
+    broker = Broker(retain_acked_messages=True)
+    broker.publish("1")
+    consumer = broker.join()
+    broker.nack(*consumer.take())
+    (old,) = consumer.take()
+    broker.acknowledge(old)
+    seek_to(broker, 0)
+    assert broker.acknowledge(old) == [old.ack_id]
+    (new,) = consumer.take()
+    assert new.failed_before == 0
+
+
+def test_every_lease_ends() -> None:
+    """An acknowledgement that is sent before the seek does not count: the message comes again."""
+    broker = Broker()
+    broker.publish("old")
+    broker.advance(5)
+    broker.publish("new", "next")
+    consumer = broker.join(deadline=60, max_messages=2)
+    old, new = consumer.take()
+    assert consumer.take() == []
+    seek_to(broker, 0)
+    assert broker.acknowledge(old, new) == [old.ack_id, new.ack_id]
+    assert [(got.data, got.failed_before) for got in consumer.take()] == [("new", 0), ("next", 0)]
+
+
+def test_a_late_acknowledgement_is_too_late() -> None:
+    """This holds even if the message still waits for redelivery."""
+    broker = Broker()
+    broker.publish("a")
+    (late,) = broker.join(deadline=10).take()
+    broker.advance(10)
+    seek_to(broker, 10)
+    assert broker.acknowledge(late) == [late.ack_id]
+    assert broker.backlog == 1
+
+
+def test_a_sleeping_consumer_is_woken() -> None:
+    """There are messages for it again."""
+    broker = Broker(retain_acked_messages=True)
+    broker.publish("1")
+    consumer = broker.join()
+    broker.acknowledge(*consumer.take())
+    assert consumer.take() == []
+    seek_to(broker, 0)
+    assert consumer.wakes == 1
+
+
+def test_a_key_starts_again_at_what_comes_back() -> None:
+    """Messages come in order. The lease of a later message ends."""
+    broker = Broker(retain_acked_messages=True, enable_message_ordering=True)
+    broker.publish("1", "2", "3", key="k")
+    broker.publish("x", key="x")
+    consumer = broker.join(deadline=600)
+    got = {each.data: each for each in consumer.take()}
+    broker.acknowledge(got["1"], got["2"])
+    seek_to(broker, 0)
+    assert broker.acknowledge(got["3"]) == [got["3"].ack_id]
+    broker.publish("4", key="k")
+    again = [each for each in consumer.take_data() if each != "x"]
+    assert again == ["1", "2", "3", "4"]
+
+
+def test_a_key_forgets_what_is_older() -> None:
+    """The later messages continue in order."""
+    broker = Broker(enable_message_ordering=True)
+    broker.publish("1", key="k")
+    broker.advance(10)
+    broker.publish("2", "3", key="k")
+    consumer = broker.join(deadline=600)
+    consumer.take(1)
+    seek_to(broker, 0)
+    assert consumer.take_data() == ["2", "3"]
+    assert broker.backlog == 2
+
+
+def test_every_backoff_ends() -> None:
+    """Unfinished messages are ready at once.
+
+    The others do not return at the end of their backoff.
+    """
+    policy = pubsub.RetryPolicy()
+    policy.minimum_backoff.seconds = 10
+    broker = Broker(retry_policy=policy)
+    broker.publish("1")
+    consumer = broker.join()
+    broker.nack(*consumer.take())
+    seek_to(broker, 0)
+    broker.nack(*consumer.take())
+    seek_to(broker, -1)
+    broker.advance(600)
+    assert (consumer.take(), broker.backlog) == ([], 0)
+
+
+# ---- to a snapshot -------------------------------------------------------------------------------
+
+
+def test_a_snapshot_brings_back_its_backlog() -> None:
+    """It contains the messages that were unacknowledged then, and all later ones."""
+    broker = Broker()
+    broker.publish("acked")
+    acknowledge_all(broker)
+    broker.publish("1", "2")
+    take_snapshot(broker)
+    broker.publish("3")
+    acknowledge_all(broker)
+    seek_to_snapshot(broker)
+    assert broker.join().take_data() == ["1", "2", "3"]
+
+
+def test_a_snapshot_acknowledges_what_it_had_not() -> None:
+    """The backlog was larger than the snapshot."""
+    broker = Broker(retain_acked_messages=True)
+    broker.publish("1", "2")
+    acknowledge_all(broker)
+    take_snapshot(broker)
+    broker.publish("3")
+    seek_to(broker, 3600)
+    assert broker.backlog == 3
+    seek_to_snapshot(broker)
+    assert broker.join().take_data() == ["3"]
+
+
+def test_leased_messages_belong_to_a_snapshot() -> None:
+    """They are not acknowledged."""
+    broker = Broker()
+    broker.publish("1")
+    consumer = broker.join(deadline=600)
+    got = consumer.take()
+    take_snapshot(broker)
+    broker.acknowledge(*got)
+    seek_to_snapshot(broker)
+    assert consumer.take_data() == ["1"]
+
+
+def test_a_snapshot_serves_again_and_again() -> None:
+    """A seek does not change the snapshot."""
+    broker = Broker()
+    broker.publish("1")
+    take_snapshot(broker)
+    for _ in range(3):
+        acknowledge_all(broker)
+        assert broker.backlog == 0
+        seek_to_snapshot(broker)
+        assert broker.backlog == 1
+
+
+# ---- refusals ------------------------------------------------------------------------------------
+
+
+def test_a_seek_has_a_target() -> None:
+    """Without a target nothing changes."""
+    broker = Broker()
+    broker.publish("1")
+    with pytest.raises(InvalidArgument, match="No target was specified in the SeekRequest"):
+        broker.engine.seek(pubsub.SeekRequest(subscription=SUBSCRIPTION))
+    assert broker.backlog == 1
+
+
+@pytest.mark.parametrize(("seconds", "nanos"), [(2**62, 0), (-(2**62), 0), (0, -1), (0, 10**9)])
+def test_a_time_must_be_one(seconds: int, nanos: int) -> None:
+    """It must be within the years of a Timestamp."""
+    broker = Broker()
+    broker.publish("1")
+    request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
+    request.time.seconds = seconds
+    request.time.nanos = nanos
+    with pytest.raises(InvalidArgument, match=r"\(argument=time\)"):
+        broker.engine.seek(request)
+    assert broker.backlog == 1
+
+
+def test_what_is_missing_is_named() -> None:
+    """The subscription is checked first."""
+    broker = Broker()
+    for subscription, snapshot, short in (
+        (f"{SUBSCRIPTION}2", SNAPSHOT, "billing2"),
+        (SUBSCRIPTION, SNAPSHOT, "before"),
+    ):
+        request = pubsub.SeekRequest(subscription=subscription, snapshot=snapshot)
+        with pytest.raises(NotFound, match=rf"\(resource={short}\)"):
+            broker.engine.seek(request)
+
+
+def test_a_snapshot_of_another_topic_does_not_fit() -> None:
+    """Its messages never belonged to this subscription."""
+    broker = Broker()
+    take_snapshot(broker)
+    topic, other = f"{PROJECT}/topics/other", f"{PROJECT}/subscriptions/other"
+    broker.engine.create_topic(pubsub.Topic(name=topic))
+    broker.engine.create_subscription(pubsub.Subscription(name=other, topic=topic))
+    with pytest.raises(FailedPrecondition, match="is different from that of the snapshot"):
+        broker.engine.seek(pubsub.SeekRequest(subscription=other, snapshot=SNAPSHOT))

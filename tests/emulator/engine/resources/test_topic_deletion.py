@@ -1,0 +1,115 @@
+"""Deletion of a topic, and its effect on subscriptions and snapshots."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from pullstream_protocol.errors import FailedPrecondition
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
+
+SNAPSHOT = f"{PROJECT}/snapshots/before"
+SNAP = pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
+
+
+def test_its_subscriptions_stay_with_what_they_have() -> None:
+    """They report that their topic is deleted. Their backlog is delivered and acknowledged."""
+    broker = Broker()
+    broker.publish("a")
+    broker.engine.delete_topic(TOPIC)
+    assert broker.engine.get_subscription(SUBSCRIPTION).topic == "_deleted-topic_"
+    assert broker.acknowledge(*broker.join().take()) == []
+    assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
+
+
+def test_what_only_the_topic_retained_is_due_at_once() -> None:
+    """While the topic exists, its retention extends that of its subscriptions."""
+    week = 7 * 24 * 3600
+    broker = Broker(topic={"message_retention_duration": Duration(seconds=4 * week)})
+    broker.publish("a")
+    broker.advance(2 * week)
+    assert broker.backlog == 1
+    broker.engine.delete_topic(TOPIC)
+    due = broker.engine.next_due()
+    assert due is not None
+    assert due <= 2 * week
+    broker.advance(0)
+    assert broker.backlog == 0
+
+
+def test_a_new_topic_of_the_name_is_another() -> None:
+    """The old subscription does not receive its messages, and is not listed with it."""
+    broker = Broker()
+    broker.engine.delete_topic(TOPIC)
+    broker.engine.create_topic(pubsub.Topic(name=TOPIC))
+    assert broker.publish("new") == ["1"]
+    assert broker.backlog == 0
+    request = pubsub.ListTopicSubscriptionsRequest(topic=TOPIC)
+    assert broker.engine.list_topic_subscriptions(request).subscriptions == []
+    assert broker.engine.get_subscription(SUBSCRIPTION).topic == "_deleted-topic_"
+
+
+def test_an_orphan_can_be_changed_and_deleted() -> None:
+    """Its other settings work as before."""
+    broker = Broker()
+    broker.engine.delete_topic(TOPIC)
+    config = pubsub.Subscription(name=SUBSCRIPTION, ack_deadline_seconds=30)
+    request = pubsub.UpdateSubscriptionRequest(subscription=config)
+    request.update_mask.paths.append("ack_deadline_seconds")
+    assert broker.engine.update_subscription(request).ack_deadline_seconds == 30
+    broker.engine.delete_subscription(SUBSCRIPTION)
+
+
+def test_its_retention_goes_with_it() -> None:
+    """Messages that only the topic kept are removed."""
+    broker = Broker()
+    topic = pubsub.Topic(name=TOPIC)
+    topic.message_retention_duration.seconds = 3600
+    request = pubsub.UpdateTopicRequest(topic=topic)
+    request.update_mask.paths.append("message_retention_duration")
+    broker.engine.update_topic(request)
+    broker.publish("a")
+    broker.acknowledge(*broker.join().take())
+    assert broker.engine.kept_bytes > 0
+    broker.engine.delete_topic(TOPIC)
+    assert broker.engine.kept_bytes == 0
+
+
+def test_a_subscription_keeps_what_it_retains() -> None:
+    """A seek restores it, with or without the topic."""
+    broker = Broker(retain_acked_messages=True)
+    broker.publish("a")
+    broker.acknowledge(*broker.join().take())
+    broker.engine.delete_topic(TOPIC)
+    seek = pubsub.SeekRequest(subscription=SUBSCRIPTION)
+    seek.time.FromSeconds(1)
+    broker.engine.seek(seek)
+    assert broker.join().take_data() == ["a"]
+
+
+def test_its_snapshots_stay() -> None:
+    """They can be used by the subscriptions that existed with them, and by no other."""
+    broker = Broker()
+    broker.publish("a")
+    broker.engine.create_snapshot(SNAP)
+    broker.acknowledge(*broker.join().take())
+    broker.engine.delete_topic(TOPIC)
+    assert broker.engine.get_snapshot(SNAPSHOT).topic == "_deleted-topic_"
+    seek = pubsub.SeekRequest(subscription=SUBSCRIPTION, snapshot=SNAPSHOT)
+    broker.engine.seek(seek)
+    assert broker.join().take_data() == ["a"]
+
+
+def test_a_snapshot_does_not_fit_a_new_topic_of_the_name() -> None:
+    """Its messages belong to another topic."""
+    broker = Broker()
+    broker.engine.create_snapshot(SNAP)
+    broker.engine.delete_topic(TOPIC)
+    broker.engine.create_topic(pubsub.Topic(name=TOPIC))
+    other = f"{PROJECT}/subscriptions/other"
+    broker.engine.create_subscription(pubsub.Subscription(name=other, topic=TOPIC))
+    with pytest.raises(FailedPrecondition, match="they must match"):
+        broker.engine.seek(pubsub.SeekRequest(subscription=other, snapshot=SNAPSHOT))
+    request = pubsub.ListTopicSnapshotsRequest(topic=TOPIC)
+    assert broker.engine.list_topic_snapshots(request).snapshots == []

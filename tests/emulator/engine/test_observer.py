@@ -1,0 +1,361 @@
+"""Events that the engine reports to an observer, and its restoration from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pullstream_emulator.engine import Engine, Record
+from pullstream_emulator.engine.observer import ObservedDelivery, Observer, Resource, ReturnReason
+from pullstream_emulator.engine.persisted_state import SnapshotValue
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
+from tests.emulator.keeper import Keeper
+
+SNAPSHOT = f"{PROJECT}/snapshots/before"
+
+
+class Notes(Observer):
+    """Records short notes of the events."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[Any, ...]] = []
+
+    def taken(self) -> list[tuple[Any, ...]]:
+        """Return the notes since the last call, and clear them."""
+        notes, self.notes = self.notes, []
+        return notes
+
+    def saved(self, kind: Resource, name: str, value: bytes) -> None:
+        self.notes.append(("saved", kind, name))
+
+    def removed(self, kind: Resource, name: str) -> None:
+        self.notes.append(("removed", kind, name))
+
+    def published(self, topic: str, records: Sequence[Record]) -> None:
+        self.notes.append(("published", topic, [record.seq for record in records]))
+
+    def delivered(self, subscription: str, deliveries: Sequence[ObservedDelivery]) -> None:
+        self.notes.append(("delivered", _seqs(deliveries)))
+
+    def acknowledged(self, subscription: str, deliveries: Sequence[ObservedDelivery]) -> None:
+        self.notes.append(("acknowledged", _seqs(deliveries)))
+
+    def returned(
+        self, subscription: str, deliveries: Sequence[ObservedDelivery], why: ReturnReason
+    ) -> None:
+        self.notes.append(("returned", _seqs(deliveries), why, [d.attempts for d in deliveries]))
+
+    def extended(
+        self, subscription: str, deliveries: Sequence[ObservedDelivery], seconds: int
+    ) -> None:
+        self.notes.append(("extended", _seqs(deliveries), seconds))
+
+    def finished(self, subscription: str, seqs: Sequence[int]) -> None:
+        self.notes.append(("finished", list(seqs)))
+
+    def unfinished(self, subscription: str, seqs: Sequence[int]) -> None:
+        self.notes.append(("unfinished", list(seqs)))
+
+    def discarded(self, topic: str, up_to: int) -> None:
+        self.notes.append(("discarded", topic, up_to))
+
+
+def _seqs(deliveries: Sequence[ObservedDelivery]) -> list[int]:
+    return [delivery.record.seq for delivery in deliveries]
+
+
+def engine(observer: Observer, clock: ManualClock, **options: Any) -> Engine:
+    return Engine(wall=clock.now, monotonic=clock.monotonic, observer=observer, **options)
+
+
+def observed(**subscription: Any) -> tuple[Broker, Notes]:
+    """Return a broker and the notes of all later events."""
+    clock, notes = ManualClock(), Notes()
+    broker = Broker(clock, engine=engine(notes, clock), **subscription)
+    notes.taken()
+    return broker, notes
+
+
+# ---- events --------------------------------------------------------------------------------------
+
+
+def test_the_life_of_a_message_is_told_step_by_step() -> None:
+    """The events come in the order in which they happen."""
+    broker, notes = observed()
+    broker.publish("a", "b")
+    assert notes.taken() == [("published", TOPIC, [1, 2])]
+    consumer = broker.join(deadline=10)
+    a, b = consumer.take()
+    broker.modify(60, a)
+    broker.nack(b)
+    assert notes.taken() == [
+        ("delivered", [1, 2]),
+        ("extended", [1], 60),
+        ("returned", [2], ReturnReason.NACK, [1]),
+    ]
+    broker.advance(60)
+    assert notes.taken() == [("returned", [1], ReturnReason.EXPIRED, [1])]
+    consumer.take()
+    consumer.leave()
+    assert notes.taken()[1:] == [("returned", [1, 2], ReturnReason.GIVEN_BACK, [1, 1])]
+    broker.acknowledge(*broker.join().take())
+    assert notes.taken() == [
+        ("delivered", [1, 2]),
+        ("acknowledged", [1, 2]),
+        ("finished", [1, 2]),
+        ("discarded", TOPIC, 2),
+    ]
+
+
+def test_a_key_finishes_in_order() -> None:
+    """An acknowledgement after an unfinished message of the key finishes nothing yet."""
+    broker, notes = observed(enable_message_ordering=True)
+    broker.publish("1", "2", key="k")
+    one, two = broker.join().take()
+    notes.taken()
+    broker.acknowledge(two)
+    assert notes.taken() == [("acknowledged", [2])]
+    broker.acknowledge(one)
+    assert notes.taken() == [
+        ("acknowledged", [1]),
+        ("finished", [1, 2]),
+        ("discarded", TOPIC, 2),
+    ]
+
+
+def test_what_a_filter_keeps_back_is_finished_at_once() -> None:
+    """It is never delivered."""
+    broker, notes = observed(filter="attributes:wanted")
+    broker.publish("a")
+    assert notes.taken() == [
+        ("published", TOPIC, [1]),
+        ("finished", [1]),
+        ("discarded", TOPIC, 1),
+    ]
+
+
+def test_a_late_acknowledgement_is_one() -> None:
+    """It finishes the message, although it already waits for redelivery."""
+    broker, notes = observed()
+    broker.publish("a")
+    (got,) = broker.join(deadline=10).take()
+    broker.advance(10)
+    notes.taken()
+    broker.acknowledge(got)
+    assert ("finished", [1]) in notes.taken()
+
+
+def test_a_seek_tells_what_it_moved() -> None:
+    """It reports messages that became unfinished, and messages that became finished."""
+    broker, notes = observed(retain_acked_messages=True)
+    broker.publish("a", "b")
+    broker.acknowledge(*broker.join().take(1))
+    notes.taken()
+    request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
+    request.time.FromSeconds(1)
+    broker.engine.seek(request)
+    assert notes.taken() == [("unfinished", [1])]
+    request.time.FromSeconds(2**32)
+    broker.engine.seek(request)
+    ((word, seqs),) = notes.taken()
+    assert (word, sorted(seqs)) == ("finished", [1, 2])
+
+
+def test_a_dead_message_is_published_before_it_is_finished() -> None:
+    """A crash between the two leaves a duplicate instead of a loss."""
+    broker, notes = observed()
+    policy = pubsub.DeadLetterPolicy(dead_letter_topic=TOPIC)
+    request = pubsub.UpdateSubscriptionRequest(
+        subscription=pubsub.Subscription(name=SUBSCRIPTION, dead_letter_policy=policy)
+    )
+    request.update_mask.paths.append("dead_letter_policy")
+    broker.engine.update_subscription(request)
+    broker.publish("bad")
+    consumer = broker.join()
+    for _ in range(4):
+        broker.nack(*consumer.take())
+    notes.taken()
+    broker.nack(*consumer.take())
+    assert notes.taken() == [
+        ("delivered", [1]),
+        ("returned", [1], ReturnReason.NACK, [5]),
+        ("published", TOPIC, [2]),
+        ("finished", [1]),
+    ]
+
+
+def test_every_change_of_a_resource_is_told() -> None:
+    """The event has the whole resource."""
+    broker, notes = observed()
+    engine = broker.engine
+    engine.create_snapshot(pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION))
+    engine.detach_subscription(SUBSCRIPTION)
+    engine.delete_topic(TOPIC)
+    engine.delete_subscription(SUBSCRIPTION)
+    engine.delete_snapshot(SNAPSHOT)
+    assert notes.taken() == [
+        ("saved", Resource.SNAPSHOT, SNAPSHOT),
+        ("saved", Resource.SUBSCRIPTION, SUBSCRIPTION),
+        ("saved", Resource.SNAPSHOT, SNAPSHOT),
+        ("removed", Resource.TOPIC, TOPIC),
+        ("removed", Resource.SUBSCRIPTION, SUBSCRIPTION),
+        ("removed", Resource.SNAPSHOT, SNAPSHOT),
+    ]
+
+
+def test_discarded_moves_on_with_the_oldest_that_is_kept() -> None:
+    """It moves in steps. One old message holds it back as long as it is kept."""
+    broker, notes = observed()
+    for _ in range(30):
+        broker.publish(*"x" * 100)
+    first, *rest = (got for _ in range(3) for got in broker.join().take())
+    broker.acknowledge(*rest)
+    assert [note for note in notes.taken() if note[0] == "discarded"] == []
+    broker.acknowledge(first)
+    assert notes.taken()[-1] == ("discarded", TOPIC, 3000)
+
+
+# ---- restoration ---------------------------------------------------------------------------------
+
+
+def again(broker: Broker, keeper: Keeper) -> Broker:
+    """Return the broker after a restart."""
+    assert isinstance(broker.clock, ManualClock)
+    broker.engine = engine(keeper, broker.clock)
+    broker.engine.restore(keeper.everything())
+    return broker
+
+
+def kept(**fields: Any) -> tuple[Broker, Keeper]:
+    clock, keeper = ManualClock(), Keeper()
+    return Broker(clock, engine=engine(keeper, clock), **fields), keeper
+
+
+def test_a_backlog_comes_back() -> None:
+    """Attempts are kept. Leased messages are ready again, and old ack IDs are stale."""
+    broker, keeper = kept()
+    broker.publish("acked", "nacked", "leased", "waiting")
+    acked, nacked, leased = broker.join().take(3)
+    broker.acknowledge(acked)
+    broker.nack(nacked)
+    broker = again(broker, keeper)
+    assert broker.acknowledge(leased) == [leased.ack_id]
+    got = broker.join().take()
+    assert [(g.data, g.failed_before) for g in got] == [
+        ("nacked", 1),
+        ("leased", 0),
+        ("waiting", 0),
+    ]
+    assert {g.ack_id for g in got}.isdisjoint({acked.ack_id, nacked.ack_id, leased.ack_id})
+    broker.acknowledge(*got)
+    assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
+
+
+def test_numbers_go_on() -> None:
+    """This holds even if the newest messages were removed long ago."""
+    broker, keeper = kept()
+    broker.publish("a", "b")
+    broker.acknowledge(*broker.join().take())
+    assert again(broker, keeper).publish("c") == ["3"]
+
+
+def test_resources_come_back() -> None:
+    """They are unchanged, including those of a deleted topic."""
+    broker, keeper = kept(labels={"a": "b"})
+    broker.publish("a")
+    broker.engine.create_snapshot(
+        pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
+    )
+    broker.engine.delete_topic(TOPIC)
+    broker.engine.create_topic(pubsub.Topic(name=TOPIC, labels={"c": "d"}))
+    before = (
+        broker.engine.get_topic(TOPIC),
+        broker.engine.get_subscription(SUBSCRIPTION),
+        broker.engine.get_snapshot(SNAPSHOT),
+    )
+    broker = again(broker, keeper)
+    after = (
+        broker.engine.get_topic(TOPIC),
+        broker.engine.get_subscription(SUBSCRIPTION),
+        broker.engine.get_snapshot(SNAPSHOT),
+    )
+    assert after == before
+    assert broker.publish("of the new topic") == ["1"]
+    assert broker.join().take_data() == ["a"]
+
+
+def test_a_snapshot_works_after_a_restart() -> None:
+    """Its messages are kept."""
+    broker, keeper = kept()
+    broker.publish("1")
+    broker.engine.create_snapshot(
+        pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION)
+    )
+    broker.publish("2")
+    broker.acknowledge(*broker.join().take())
+    broker = again(broker, keeper)
+    broker.publish("3")
+    broker.engine.seek(pubsub.SeekRequest(subscription=SUBSCRIPTION, snapshot=SNAPSHOT))
+    assert broker.join().take_data() == ["1", "2", "3"]
+
+
+def test_keys_keep_their_order() -> None:
+    """A message that was acknowledged after an unfinished one is delivered again."""
+    broker, keeper = kept(enable_message_ordering=True)
+    broker.publish("1", "2", "3", key="k")
+    _, two, _ = broker.join().take()
+    broker.acknowledge(two)
+    broker = again(broker, keeper)
+    broker.publish("4", key="k")
+    assert broker.join().take_data() == ["1", "2", "3", "4"]
+
+
+def test_retained_messages_come_back() -> None:
+    """A seek to an earlier time needs them."""
+    broker, keeper = kept(retain_acked_messages=True)
+    broker.publish("1")
+    broker.acknowledge(*broker.join().take())
+    broker = again(broker, keeper)
+    assert broker.backlog == 0
+    request = pubsub.SeekRequest(subscription=SUBSCRIPTION)
+    request.time.FromSeconds(1)
+    broker.engine.seek(request)
+    assert broker.join().take_data() == ["1"]
+
+
+def test_old_messages_are_dropped_after_a_restart() -> None:
+    """The time of the restart counts."""
+    broker, keeper = kept()
+    broker.publish("1")
+    broker = again(broker, keeper)
+    broker.advance(7 * 86400)
+    assert broker.backlog == 0
+
+
+def test_a_restored_push_subscription_is_announced() -> None:
+    """The pusher is notified of it."""
+    config = pubsub.PushConfig(push_endpoint="https://example.com")
+    _, keeper = kept(push_config=config)
+    told: list[str] = []
+    restored = engine(keeper, ManualClock(), on_push=told.append)
+    restored.restore(keeper.everything())
+    assert (told, list(restored.push_subscriptions())) == ([SUBSCRIPTION], [SUBSCRIPTION])
+
+
+def test_only_an_empty_engine_can_be_restored() -> None:
+    """Existing resources would conflict."""
+    broker, keeper = kept()
+    with pytest.raises(ValueError, match="not empty"):
+        broker.engine.restore(keeper.everything())
+
+
+@pytest.mark.parametrize("unacked", [[], [1], [1, 2, 3], [3, 1], [5, 7, 8, 9, 2**40]])
+def test_a_snapshot_is_told_whole(unacked: list[int]) -> None:
+    """The event has its settings and its unacknowledged messages."""
+    config = pubsub.Snapshot(name=SNAPSHOT, topic=TOPIC)
+    value = SnapshotValue.decode(SnapshotValue(config, SUBSCRIPTION, 17, unacked).encode())
+    assert value == SnapshotValue(config, SUBSCRIPTION, 17, sorted(unacked))

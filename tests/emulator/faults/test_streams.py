@@ -1,0 +1,283 @@
+"""Faults of streams, and of streams together with calls."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import Iterator
+from typing import Any, cast
+
+import grpc
+import pytest
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.faults import Fault, FaultedCall, Faults
+from pullstream_emulator.faults.scope import Scope
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import Internal, Unavailable
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import BY_METHOD
+from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.wire import PATIENCE, Stream, Wire, ack_ids_of, data_of
+
+GET_TOPIC = pubsub.GetTopicRequest(topic=TOPIC)
+PULL = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=10)
+
+
+@pytest.fixture
+def faults(emulator: Emulator, wire: Wire) -> Iterator[Faults]:
+    """Yield the faults of a broker with a topic and a subscription."""
+    wire.create(enable_exactly_once_delivery=True)
+    yield emulator.faults
+    emulator.faults.clear()
+
+
+def stand(*streams: Stream) -> None:
+    """Wait until the broker knows that each of these streams is open and idle."""
+    assert all(stream.is_quiet() for stream in streams)
+
+
+# ---- delay, error, lost reply, drop --------------------------------------------------------------
+
+
+def test_each_response_of_an_open_stream_is_late(
+    faults: Faults, wire: Wire, clock: ManualClock
+) -> None:
+    """The second response is as late as the first."""
+    stream = wire.stream(stream_ack_deadline_seconds=600)
+    stand(stream)
+    fault = faults.delay("StreamingPull", 100)
+    before = clock.monotonic()
+    for number, data in enumerate(["a", "b"], start=1):
+        wire.publish(data)
+        fault.wait_for_hits(number)
+        clock.advance(100)
+        assert stream.data(1) == [data]
+    assert clock.monotonic() - before == 200
+    fault.lift()
+    wire.publish("c")
+    assert stream.data(1) == ["c"]
+
+
+def test_streams_are_refused(faults: Faults, wire: Wire) -> None:
+    """The fault refuses this many new streams. An open one continues."""
+    old = wire.stream()
+    stand(old)
+    faults.error("StreamingPull", Unavailable("away"), times=1)
+    stand(old)
+    refused = wire.stream()
+    assert refused.end() is grpc.StatusCode.UNAVAILABLE
+    assert refused.details() == "away"
+    stand(old, wire.stream())
+
+
+def test_a_stream_may_be_refused_by_its_first_request(faults: Faults, wire: Wire) -> None:
+    """The fault's function receives the first request."""
+    faults.error(
+        "StreamingPull",
+        lambda request: Unavailable("away") if request.client_id == "unlucky" else None,
+    )
+    assert wire.stream(client_id="unlucky").end() is grpc.StatusCode.UNAVAILABLE
+    stand(wire.stream(client_id="lucky"))
+
+
+def test_a_stream_ends_in_the_place_of_a_lost_response(faults: Faults, wire: Wire) -> None:
+    """The messages of the lost response are returned."""
+    stream = wire.stream()
+    stand(stream)
+    fault = faults.lose_reply("StreamingPull", times=1, code=grpc.StatusCode.INTERNAL)
+    wire.publish("a")
+    assert stream.end() is grpc.StatusCode.INTERNAL
+    assert fault.hits == 1
+    assert data_of(wire.pull()) == ["a"]
+
+
+@pytest.mark.parametrize("others", [(), (Fault(Scope("Publish")),)])
+def test_an_ended_call_writes_nothing_more(others: tuple[Fault, ...]) -> None:
+    """Its last response stays the last, whatever other faults are active."""
+
+    async def write_after_the_end() -> None:
+        # There is no context, so the call must not write to it.
+        call = FaultedCall(BY_METHOD["StreamingPull"], cast("Any", None), lambda: others)
+        call.end(Unavailable("away"))
+        await call.write(pubsub.StreamingPullResponse())
+
+    with pytest.raises(Unavailable, match="away"):
+        asyncio.run(write_after_the_end())
+
+
+def test_a_dropped_stream_begins_when_lifted(faults: Faults, wire: Wire) -> None:
+    """Until then the client does not even get headers."""
+    fault = faults.drop("StreamingPull", times=1)
+    stream = wire.stream()
+    fault.wait_for_hits()
+    wire.publish("a")
+    stand_by = wire.stream()
+    assert stand_by.data(1) == ["a"]
+    stand_by.cancel()
+    fault.lift()
+    assert stream.data(1) == ["a"]
+
+
+# ---- streams that end ----------------------------------------------------------------------------
+
+
+def test_every_open_stream_is_aborted(faults: Faults, wire: Wire) -> None:
+    """The streams end with the error.
+
+    Their messages are available, and new streams are accepted.
+    """
+    streams = [wire.stream(), wire.stream()]
+    stand(*streams)
+    wire.publish("a")
+    fault = faults.abort_streams(Internal("broken"))
+    for stream in streams:
+        assert stream.end() is grpc.StatusCode.INTERNAL
+        assert stream.details() == "broken"
+    assert fault.hits == 2
+    assert wire.stream().data(1) == ["a"]
+
+
+def test_what_an_aborted_stream_held_goes_to_others_at_once(faults: Faults, wire: Wire) -> None:
+    """The messages are redelivered without waiting for their ack deadline."""
+    stream = wire.stream(stream_ack_deadline_seconds=600)
+    wire.publish("a")
+    assert stream.data(1) == ["a"]
+    faults.abort_streams(Unavailable("away"))
+    assert data_of(wire.pull()) == ["a"]
+
+
+def test_only_streams_are_aborted(faults: Faults, wire: Wire, emulator: Emulator) -> None:
+    """A waiting Pull continues to wait."""
+    stream = wire.stream()
+    stand(stream)
+    pull = wire.start("Pull", PULL)
+    while not emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)):
+        pass
+    assert faults.abort_streams(Unavailable("away")).hits == 1
+    stream.end()
+    wire.publish("a")
+    assert data_of(pull.result().received_messages) == ["a"]
+
+
+def test_a_stream_that_has_asked_for_nothing_yet_is_aborted_too(faults: Faults, wire: Wire) -> None:
+    """A stream counts as open as soon as the broker knows of it."""
+    asked: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    call = wire.raw("StreamingPull")(iter(asked.get, None), timeout=PATIENCE)
+    while not faults.abort_streams(Unavailable("away")).hits:
+        pass
+    assert call.code() is grpc.StatusCode.UNAVAILABLE
+    assert call.details() == "away"
+    asked.put(None)
+
+
+def test_a_stream_is_aborted_after_so_many_responses_with_messages(
+    faults: Faults, wire: Wire
+) -> None:
+    """All of these responses arrive. Pongs do not count, and each stream has its own count."""
+    fault = faults.abort_streams_after(2, Unavailable("away"), times=2)
+    for _ in range(2):
+        stream = wire.stream()
+        for data in "ab":
+            stand(stream)
+            wire.publish(data)
+            assert stream.data(1) == [data]
+        assert stream.end() is grpc.StatusCode.UNAVAILABLE
+        received = wire.pull()
+        assert data_of(received) == ["a", "b"]
+        wire.acknowledge(*ack_ids_of(received))
+    assert fault.hits == 2
+    last = wire.stream()
+    for data in "abc":
+        wire.publish(data)
+        assert last.data(1) == [data]
+
+
+def test_every_open_stream_is_closed_well(faults: Faults, wire: Wire) -> None:
+    """The status is OK, without a request from the client. The messages go to others at once."""
+    stream = wire.stream(stream_ack_deadline_seconds=600)
+    wire.publish("a")
+    assert stream.data(1) == ["a"]
+    fault = faults.close_streams()
+    assert stream.end() is grpc.StatusCode.OK
+    assert fault.hits == 1
+    assert data_of(wire.pull()) == ["a"]
+
+
+# ---- silence -------------------------------------------------------------------------------------
+
+
+def test_a_silent_stream_sends_no_message_and_no_pong(
+    faults: Faults, wire: Wire, emulator: Emulator
+) -> None:
+    """It stays open, processes requests, and continues after the lift."""
+    stream = wire.stream()
+    wire.publish("a")
+    (a,) = stream.messages(1)
+    fault = faults.silence_streams()
+    stream.send(ack_ids=[a.ack_id])
+    fault.wait_for_hits()
+    assert emulator.backlog(SUBSCRIPTION) == 0
+    wire.publish("b")
+    stream.send()
+    assert stream.call.is_active()
+    fault.lift()
+    confirmed = stream.next()
+    assert confirmed.acknowledge_confirmation.ack_ids == [a.ack_id]
+    assert not confirmed.received_messages
+    assert stream.data(1) == ["b"]
+
+
+def test_a_silent_stream_starves_nobody(faults: Faults, wire: Wire, clock: ManualClock) -> None:
+    """One response on it is lost until its deadline. All other messages go to other consumers."""
+    stream = wire.stream(stream_ack_deadline_seconds=10)
+    stand(stream)
+    fault = faults.silence_streams()
+    wire.publish("a")
+    fault.wait_for_hits()
+    wire.publish("b", "c")
+    assert data_of(wire.pull(wait=False)) == ["b", "c"]
+    clock.advance(10)
+    assert "a" in data_of(wire.pull(wait=False))
+
+
+def test_a_client_that_gives_a_silent_stream_up_frees_its_messages(
+    faults: Faults, wire: Wire
+) -> None:
+    """This is the same as for any cancelled stream."""
+    stream = wire.stream(stream_ack_deadline_seconds=600)
+    stand(stream)
+    fault = faults.silence_streams()
+    wire.publish("a")
+    fault.wait_for_hits()
+    stream.cancel()
+    assert data_of(wire.pull()) == ["a"]
+
+
+def test_a_new_stream_is_silent_too(faults: Faults, wire: Wire) -> None:
+    """It is accepted, but the client does not even get headers."""
+    fault = faults.silence_streams()
+    stream = wire.stream()
+    fault.wait_for_hits()
+    assert stream.call.is_active()
+    wire.publish("a")
+    assert data_of(wire.pull()) == ["a"]
+    fault.lift()
+    stand(stream)
+
+
+def test_a_silent_stream_can_be_aborted(faults: Faults, wire: Wire) -> None:
+    """The error is the only thing that the client receives."""
+    stream = wire.stream()
+    stand(stream)
+    fault = faults.silence_streams()
+    wire.publish("a")
+    fault.wait_for_hits()
+    faults.abort_streams(Unavailable("away"))
+    assert stream.end() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_only_streams_are_silent(faults: Faults, wire: Wire) -> None:
+    """Calls are answered."""
+    faults.silence_streams()
+    assert wire.call("GetTopic", GET_TOPIC).name == TOPIC

@@ -1,0 +1,83 @@
+"""Faults in the tests of users, with the SDK as the client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pullstream import FlowControl, Message
+from pullstream_protocol.errors import Aborted, PermissionDenied, RpcError, Unavailable
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.world import SUBSCRIPTION, Collected, World, world
+
+
+@pytest.fixture
+def here() -> Iterator[World]:
+    with world(enable_exactly_once_delivery=True) as here:
+        yield here
+        here.emulator.faults.clear()
+
+
+def test_a_transient_failure_of_each_ack_id_is_mended(here: World) -> None:
+    """The user's future succeeds after another attempt."""
+
+    def fail(request: Any) -> RpcError:
+        metadata = dict.fromkeys(request.ack_ids, "TRANSIENT_FAILURE_UNORDERED_ACK_ID")
+        return Aborted("again", reason="EXACTLY_ONCE_ACKID_FAILURE", metadata=metadata)
+
+    fault = here.emulator.faults.error("Acknowledge", fail, times=1)
+    futures = []
+
+    def acknowledge(message: Message) -> None:
+        futures.append(message.ack_with_response())
+
+    collected = Collected(then=acknowledge)
+    here.client.subscribe(SUBSCRIPTION, collected)
+    here.publish(b"a")
+    collected.wait_for(1)
+    futures[0].result(timeout=PATIENCE)
+    assert fault.hits == 1
+    assert here.backlog == 0
+
+
+def test_a_lost_acknowledgement_is_sent_again(here: World) -> None:
+    """The message is acknowledged, whatever the second answer says."""
+    fault = here.emulator.faults.lose_reply("Acknowledge", times=1)
+    collected = Collected()
+    here.client.subscribe(SUBSCRIPTION, collected)
+    here.publish(b"a")
+    fault.wait_for_hits()
+    eventually(lambda: here.backlog == 0)
+    assert collected.data == [b"a"]
+
+
+@pytest.mark.parametrize("how", ["abort", "close", "after"])
+def test_a_stream_that_ends_is_opened_again(here: World, how: str) -> None:
+    """The stream may end with an error, with OK, or while messages are handled."""
+    faults = here.emulator.faults
+    collected = Collected()
+    future = here.client.subscribe(SUBSCRIPTION, collected, FlowControl(max_messages=1))
+    here.publish(b"a")
+    collected.wait_for(1)
+    eventually(lambda: here.backlog == 0)
+    if how == "abort":
+        assert faults.abort_streams(Unavailable("away")).hits == 1
+    elif how == "close":
+        assert faults.close_streams().hits == 1
+    else:
+        fault = faults.abort_streams_after(1, Unavailable("away"), times=1)
+    for data in (b"b", b"c"):
+        here.publish(data)
+        eventually(lambda: here.backlog == 0)
+    assert how != "after" or fault.hits == 1
+    assert set(collected.data) == {b"a", b"b", b"c"}
+    assert future.running()
+
+
+def test_a_terminal_error_ends_the_subscription(here: World) -> None:
+    """The subscription's future has that error."""
+    here.emulator.faults.error("StreamingPull", PermissionDenied("not yours"))
+    future = here.client.subscribe(SUBSCRIPTION, Collected())
+    assert isinstance(future.exception(PATIENCE), PermissionDenied)

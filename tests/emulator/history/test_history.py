@@ -1,0 +1,309 @@
+"""The history of a broker, for assertions in tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.engine.delivery.delivery_state import Delivery
+from pullstream_emulator.engine.observer import Observer, ReturnReason
+from pullstream_emulator.engine.record import Record
+from pullstream_emulator.history import History, Kind
+from pullstream_emulator.observer_fanout import ObserverFanout
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import NotFound
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
+from tests.emulator.wire import PATIENCE, Wire
+
+DEAD = f"{PROJECT}/topics/dead"
+
+
+@pytest.fixture
+def history(emulator: Emulator, wire: Wire) -> History:
+    """Return the history of a broker with a topic and a subscription."""
+    wire.create()
+    return emulator.history
+
+
+# ---- events --------------------------------------------------------------------------------------
+
+
+def test_a_publish_is_told(history: History, emulator: Emulator, clock: ManualClock) -> None:
+    """The event has its topic, its time on the broker's clock, and the message."""
+    clock.advance(5)
+    message_id = emulator.publish(TOPIC, "a", ordering_key="k", colour="red")
+    (event,) = history.publishes()
+    assert (event.kind, event.resource, event.time) == (Kind.PUBLISH, TOPIC, clock.now())
+    assert (event.message_id, event.data) == (message_id, b"a")
+    assert (event.message.ordering_key, dict(event.message.attributes)) == ("k", {"colour": "red"})
+
+
+def test_each_outcome_is_told(history: History, wire: Wire, clock: ManualClock) -> None:
+    """The event has the lease and the delivery attempt."""
+    wire.publish("a")
+    (first,) = wire.pull()
+    wire.modify(30, first.ack_id)
+    wire.modify(0, first.ack_id)
+    (second,) = wire.pull()
+    clock.advance(10)
+    (third,) = wire.pull()
+    wire.acknowledge(third.ack_id)
+    told = [(e.kind, e.ack_id, e.attempt, e.seconds) for e in history.events()[1:]]
+    assert told == [
+        (Kind.DELIVERY, first.ack_id, 1, 0),
+        (Kind.DEADLINE_CHANGE, first.ack_id, 1, 30),
+        (Kind.NACK, first.ack_id, 1, 0),
+        (Kind.DELIVERY, second.ack_id, 2, 0),
+        (Kind.EXPIRY, second.ack_id, 2, 0),
+        (Kind.DELIVERY, third.ack_id, 3, 0),
+        (Kind.ACK, third.ack_id, 3, 0),
+    ]
+    assert {event.resource for event in history.events()[1:]} == {SUBSCRIPTION}
+
+
+def test_what_a_closed_stream_gives_back_is_no_nack(
+    history: History, wire: Wire, emulator: Emulator
+) -> None:
+    """It is a separate kind of event, and no attempt is counted."""
+    wire.publish("a")
+    stream = wire.stream()
+    stream.messages(1)
+    emulator.faults.close_streams()
+    stream.end()
+    assert [event.attempt for event in history.returns("billing")] == [1]
+    assert history.nacks() == history.expiries() == []
+    wire.pull()
+    assert [event.attempt for event in history.deliveries()] == [1, 1]
+
+
+def test_events_are_found_by_kind_and_resource(history: History, wire: Wire) -> None:
+    """A resource is given by its full name, its ID, or a pattern."""
+    second = f"{SUBSCRIPTION}-2"
+    wire.call("CreateSubscription", pubsub.Subscription(name=second, topic=TOPIC))
+    wire.publish("a", "b")
+    wire.acknowledge(*(m.ack_id for m in wire.pull()))
+    for pattern in ("billing", SUBSCRIPTION, "bill?ng"):
+        assert len(history.deliveries(pattern)) == len(history.acks(pattern)) == 2
+    assert history.deliveries(second) == []
+    assert len(history.events(Kind.PUBLISH, Kind.ACK)) == 4
+    assert len(history.events(resource="o*")) == 2
+
+
+def test_events_do_not_change(history: History, wire: Wire) -> None:
+    """Neither later events nor readers change them."""
+    wire.publish("a")
+    (received,) = wire.pull()
+    (delivery,) = history.deliveries()
+    before = tuple(delivery)
+    wire.modify(0, received.ack_id)
+    wire.pull()
+    delivery.message.data = b"b"
+    assert (tuple(delivery), delivery.data) == (before, b"a")
+    with pytest.raises(AttributeError):
+        delivery.attempt = 7  # type: ignore[misc]
+
+
+# ---- one message ---------------------------------------------------------------------------------
+
+
+def test_a_message_knows_what_happened_to_it(
+    history: History, emulator: Emulator, wire: Wire, clock: ManualClock
+) -> None:
+    """It has no events of other messages."""
+    wire.publish("other")
+    message_id = emulator.publish(TOPIC, b"a")
+    other, a = wire.pull()
+    wire.acknowledge(other.ack_id)
+    wire.modify(20, a.ack_id)
+    clock.advance(20)
+    (a,) = wire.pull()
+    wire.modify(0, a.ack_id)
+    (a,) = wire.pull()
+    wire.acknowledge(a.ack_id)
+    told = emulator.message(message_id)
+    assert (told.id, told.topic, told.message.data) == (message_id, TOPIC, b"a")
+    assert [event.attempt for event in told.deliveries] == [1, 2, 3]
+    assert [len(told.acks), len(told.nacks), len(told.expiries)] == [1, 1, 1]
+    assert [event.seconds for event in told.deadline_changes] == [20]
+
+
+def test_an_id_of_several_topics_needs_the_topic(emulator: Emulator, wire: Wire) -> None:
+    """Each topic counts from 1."""
+    wire.create()
+    wire.call("CreateTopic", pubsub.Topic(name=DEAD))
+    first, second = emulator.publish(TOPIC, "a"), emulator.publish(DEAD, "b")
+    assert first == second
+    with pytest.raises(LookupError, match=f"several topics have a message '{first}': .*{DEAD}"):
+        emulator.message(first)
+    assert emulator.message(first, "dead").message.data == b"b"
+    assert emulator.message(first, TOPIC).message.data == b"a"
+
+
+def test_an_unknown_message_is_an_error(emulator: Emulator) -> None:
+    """The error names the message."""
+    with pytest.raises(LookupError, match="no message '7'"):
+        emulator.message("7")
+
+
+def test_a_topics_messages_are_there_in_order(emulator: Emulator, wire: Wire) -> None:
+    """This holds without subscriptions and after all acknowledgements."""
+    wire.create()
+    wire.publish("a", "b")
+    wire.acknowledge(*(m.ack_id for m in wire.pull()))
+    wire.publish("c")
+    assert [message.data for message in emulator.messages(TOPIC)] == [b"a", b"b", b"c"]
+    assert emulator.messages(DEAD) == []
+
+
+# ---- limits --------------------------------------------------------------------------------------
+
+
+def records(*sizes: int) -> list[Record]:
+    return [Record(seq, "", b"x" * size, 0) for seq, size in enumerate(sizes, start=1)]
+
+
+def test_the_oldest_events_make_room() -> None:
+    """The history keeps a maximum number of events."""
+    history = History(ManualClock(), limit=3)
+    history.published(TOPIC, records(1, 1, 1, 1, 1))
+    assert [event.message_id for event in history.events()] == ["3", "4", "5"]
+
+
+def test_large_messages_make_room_sooner() -> None:
+    """The memory of events is limited as well."""
+    history = History(ManualClock(), max_bytes=100)
+    history.published(TOPIC, records(60, 30, 60))
+    assert [event.message_id for event in history.events()] == ["2", "3"]
+    history.published(TOPIC, records(101))
+    assert history.events() == []
+    history.published(TOPIC, records(100))
+    assert len(history.events()) == 1
+
+
+def test_a_cleared_history_begins_anew(history: History, wire: Wire) -> None:
+    """A test does this between two of its parts."""
+    wire.publish("a")
+    history.clear()
+    assert history.events() == []
+    wire.publish("b")
+    assert [event.data for event in history.publishes()] == [b"b"]
+
+
+def test_no_history_is_kept_where_none_is_wanted() -> None:
+    """Waiting for events still works."""
+    with Emulator(history=0) as emulator:
+        wire = Wire(emulator.endpoint)
+        wire.create()
+        wire.publish("a")
+        with acknowledging(wire):
+            emulator.wait_until_acked(SUBSCRIPTION, PATIENCE)
+        assert emulator.history.events() == []
+        wire.close()
+
+
+def test_a_negative_limit_makes_no_sense() -> None:
+    """The error names the argument."""
+    with pytest.raises(ValueError, match="limit must be 0 or more: -1"):
+        History(limit=-1)
+
+
+# ---- waiting -------------------------------------------------------------------------------------
+
+
+class acknowledging:  # noqa: N801 - it reads as a function
+    """Acknowledges one message in the background when it arrives."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._thread = threading.Thread(target=self._run, args=[wire])
+
+    def _run(self, wire: Wire) -> None:
+        wire.acknowledge(wire.pull(1)[0].ack_id)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._thread.join()
+
+
+def test_one_can_wait_until_all_is_acknowledged(
+    history: History, emulator: Emulator, wire: Wire
+) -> None:
+    """The wait returns at once without messages, and otherwise with the last acknowledgement."""
+    emulator.wait_until_acked(SUBSCRIPTION, 0)
+    wire.publish("a")
+    with acknowledging(wire):
+        emulator.wait_until_acked(SUBSCRIPTION, PATIENCE)
+        assert len(history.acks()) == 1
+
+
+def test_waiting_in_vain_tells_how_much_is_left(emulator: Emulator, wire: Wire) -> None:
+    """The timeout is in seconds of real time, independent of the broker's clock."""
+    wire.create()
+    wire.publish("a", "b")
+    with pytest.raises(TimeoutError, match=f"{SUBSCRIPTION} has 2 messages .* within 0.01 s"):
+        emulator.wait_until_acked(SUBSCRIPTION, 0.01)
+
+
+def test_nobody_waits_for_a_subscription_that_is_deleted(
+    history: History, emulator: Emulator, wire: Wire
+) -> None:
+    """The error is the same as for every call that names the subscription."""
+    wire.publish("a")
+    deleting = threading.Timer(0.05, wire.delete_subscription)
+    deleting.start()
+    with pytest.raises(NotFound):
+        emulator.wait_until_acked(SUBSCRIPTION, PATIENCE)
+    deleting.join()
+
+
+def test_one_can_wait_for_any_event(history: History, wire: Wire) -> None:
+    """The condition is evaluated after each event."""
+    publishing = threading.Timer(0.05, wire.publish, ["a", "b"])
+    publishing.start()
+    history.wait_until(lambda: len(history.publishes()) == 2, PATIENCE)
+    publishing.join()
+    with pytest.raises(TimeoutError, match=r"did not become true within 0\.01 s"):
+        history.wait_until(lambda: len(history.publishes()) == 3, 0.01)
+
+
+def test_one_can_wait_for_what_no_event_tells_of(history: History) -> None:
+    """An example is a future of the test. The condition is also evaluated periodically."""
+    answers = iter([False, False, False, True])
+    history.wait_until(lambda: next(answers), PATIENCE)
+
+
+# ---- several observers ---------------------------------------------------------------------------
+
+
+class Told(Observer):
+    """Records the observer and the event. Implements returns and discards only."""
+
+    def __init__(self, name: str, log: list[tuple[str, str]]) -> None:
+        self._note: Callable[[str], None] = lambda what: log.append((name, what))
+
+    def returned(self, subscription: str, deliveries: object, why: ReturnReason) -> None:
+        self._note(f"{subscription} {why.value}")
+
+    def discarded(self, topic: str, up_to: int) -> None:
+        self._note(f"{topic} {up_to}")
+
+
+def test_every_observer_is_told_in_order() -> None:
+    """Each receives the events it implements. A history keeps its own kinds."""
+    log: list[tuple[str, str]] = []
+    history = History(ManualClock())
+    observers = ObserverFanout(Told("first", log), history, Told("second", log))
+    (record,) = records(1)
+    delivery = Delivery(record, None)
+    delivery.attempts = 1
+    observers.returned("s", [delivery], ReturnReason.NACK)
+    observers.discarded("t", 7)
+    observers.acknowledged("s", [delivery])
+    observers.finished("s", [1])
+    assert log == [("first", "s nack"), ("second", "s nack"), ("first", "t 7"), ("second", "t 7")]
+    assert [event.kind for event in history.events()] == [Kind.NACK, Kind.ACK]

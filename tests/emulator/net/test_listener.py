@@ -1,0 +1,409 @@
+"""One port for gRPC and HTTP: routing of connections, and their end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.access import Tls
+from pullstream_emulator.net import protocol_sniffer
+from pullstream_emulator.rest.server import Rest
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import BY_METHOD
+from tests.emulator.broker import PROJECT, TOPIC
+from tests.emulator.certificates import Identity, new_identity
+from tests.emulator.program import running
+from tests.emulator.rest_client import V1_SUBSCRIPTION, V1_TOPIC, RestClient, wait_for_pulls
+from tests.emulator.wire import PATIENCE, Wire
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    """Yield a broker with both protocols on one port."""
+    with Emulator(rest=True) as emulator:
+        yield emulator
+
+
+def is_ok(emulator: Emulator) -> bool:
+    return RestClient(emulator.endpoint).raw("GET", "/") == (
+        200,
+        "text/plain; charset=utf-8",
+        "Ok\n",
+    )
+
+
+def test_calls_and_streams_go_through(wire: Wire, emulator: Emulator) -> None:
+    """HTTP requests run at the same time."""
+    wire.create()
+    stream = wire.stream()
+    for round_ in range(3):
+        assert is_ok(emulator)
+        wire.publish(f"message {round_}")
+        assert stream.data(1) == [f"message {round_}"]
+    assert stream.is_quiet()
+    stream.half_close()
+    assert stream.end() is grpc.StatusCode.OK
+
+
+def test_much_goes_through_at_once(wire: Wire) -> None:
+    """The data exceed the buffers of a connection in both directions."""
+    wire.create()
+    data = bytes(range(256)) * 12_000
+    requests = [
+        wire.start("Publish", pubsub.PublishRequest(topic=TOPIC, messages=[{"data": data}]))
+        for _ in range(6)
+    ]
+    for request in requests:
+        request.result()
+    received = [wire.pull(1)[0].message.data for _ in requests]
+    assert received == [data] * 6
+
+
+def test_many_clients_come_and_go(emulator: Emulator) -> None:
+    """Each client has its own connection. The clients come first one by one, then all together."""
+    request = pubsub.ListTopicsRequest(project=PROJECT)
+    for _ in range(50):
+        wire = Wire(emulator.endpoint)
+        assert wire.call("ListTopics", request) == pubsub.ListTopicsResponse()
+        wire.close()
+    wires = [Wire(emulator.endpoint) for _ in range(50)]
+    calls = [wire.start("ListTopics", request) for wire in wires]
+    for call in calls:
+        assert call.result() == pubsub.ListTopicsResponse()
+    for wire in wires:
+        wire.close()
+    assert is_ok(emulator)
+
+
+def test_a_client_that_leaves_is_noticed(wire: Wire, emulator: Emulator) -> None:
+    """The messages of its stream go to the next one."""
+    wire.create()
+    other = Wire(emulator.endpoint)
+    gone = other.stream()
+    wire.publish("hello")
+    assert gone.data(1) == ["hello"]
+    other.close()
+    assert wire.stream().data(1) == ["hello"]
+
+
+def test_when_the_broker_stops_streams_end_and_the_port_is_free(emulator: Emulator) -> None:
+    """Streams end with UNAVAILABLE, so that clients reconnect.
+
+    A waiting HTTP request is answered.
+    """
+    wire = Wire(emulator.endpoint)
+    wire.create()
+    stream = wire.stream()
+    assert stream.is_quiet()
+    with closing(HTTPConnection(emulator.endpoint, timeout=PATIENCE)) as connection:
+        connection.request("POST", f"{V1_SUBSCRIPTION}:pull", b'{"maxMessages": 1}')
+        wait_for_pulls(emulator, 1)
+        emulator.stop()
+        assert connection.getresponse().status == 503
+    assert stream.end() is grpc.StatusCode.UNAVAILABLE
+    wire.close()
+    with socket.create_server((emulator.host, emulator.port)):
+        pass
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"P", b"PR", b"\0\0\0\0", b"PRIVATE\r\n\r\n", b"\x16\x03\x01"]
+)
+def test_a_connection_that_makes_no_sense_disturbs_nobody(emulator: Emulator, said: bytes) -> None:
+    """The connections are silent, cut short, or speak another protocol."""
+    address = (emulator.host, emulator.port)
+    with socket.create_connection(address, PATIENCE) as silent:
+        silent.sendall(said)
+        assert is_ok(emulator)
+        silent.shutdown(socket.SHUT_WR)
+        # It is closed, possibly by a reset because of unread bytes.
+        with contextlib.suppress(ConnectionResetError):
+            while silent.recv(4096):
+                pass
+        assert is_ok(emulator)
+
+
+@pytest.mark.parametrize("verb", ["PUT", "PATCH", "POST", "PROPFIND"])
+def test_verbs_that_begin_like_the_preface_are_http(emulator: Emulator, verb: str) -> None:
+    """This also holds if they arrive byte by byte."""
+    with socket.create_connection((emulator.host, emulator.port), PATIENCE) as slow:
+        slow.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in f"{verb} /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode():
+            slow.sendall(bytes([byte]))
+        assert slow.recv(12) == b"HTTP/1.1 404"
+
+
+def test_both_go_through_the_relay_of_faults() -> None:
+    """This is necessary for black holes, which block all connections."""
+    with Emulator(rest=True, relay=True) as emulator:
+        wire = Wire(emulator.endpoint)
+        wire.create()
+        assert is_ok(emulator)
+        with (
+            emulator.faults.black_hole() as hole,
+            closing(RestClient(emulator.endpoint).connect()) as http,
+        ):
+            http.request("GET", "/")
+            hole.wait_for_hits()
+            call = wire.start("GetTopic", pubsub.GetTopicRequest(topic=TOPIC))
+            hole.wait_for_hits(2)
+            assert not call.done()
+            hole.lift()
+            assert http.getresponse().status == 200
+            assert call.result() == pubsub.Topic(name=TOPIC)
+        wire.close()
+
+
+# ---- many connections --------------------------------------------------------------------------
+
+
+def test_silent_connections_do_not_stop_an_existing_client() -> None:
+    """A thousand connections send only `PRI`. The bench measures how long the client waits."""
+    request = pubsub.ListTopicsRequest(project=PROJECT)
+    with running() as (_, endpoint), contextlib.ExitStack() as stack:
+        wire = Wire(endpoint)
+        wire.call("ListTopics", request)
+        host, _, port = endpoint.rpartition(":")
+        longest = 0.0
+        for number in range(1000):
+            connection = socket.create_connection((host, int(port)), PATIENCE)
+            stack.enter_context(connection).sendall(b"PRI")
+            if number % 20 == 0:
+                began = time.perf_counter()
+                wire.call("ListTopics", request)
+                longest = max(longest, time.perf_counter() - began)
+        began = time.perf_counter()
+        wire.call("ListTopics", request)
+        assert max(longest, time.perf_counter() - began) < 1
+        wire.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are listed in /proc")
+def test_a_client_takes_three_descriptors_and_gives_them_back(emulator: Emulator) -> None:
+    """It takes one for its connection, and two for the relay's connection to gRPC."""
+    request = pubsub.ListTopicsRequest(project=PROJECT)
+    first = Wire(emulator.endpoint)
+    first.call("ListTopics", request)
+    before = descriptors()
+    wires = [Wire(emulator.endpoint) for _ in range(20)]
+    for wire in wires:
+        wire.call("ListTopics", request)
+    # The clients are in this process, too.
+    assert descriptors() - before >= 4 * len(wires)
+    for wire in wires:
+        wire.close()
+    wait_until(lambda: descriptors() < before + len(wires))
+    first.close()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.perf_counter() + PATIENCE
+    while not is_so():
+        assert time.perf_counter() < end
+        threading.Event().wait(0.01)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+# ---- connections that take too long ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"PRI",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r",
+        # gRPC itself waits for the first settings.
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n",
+        b"POST /v1/projects/p/topics/t:publish HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{",
+        b"POST /v0/topics/t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+        b"\x16\x03\x01\x02\x00\x01",
+    ],
+)
+@pytest.mark.parametrize("port", ["shared", "of their own"])
+def test_what_is_half_sent_is_closed_after_a_timeout(said: bytes, port: str) -> None:
+    """This covers the start of a connection, the head of a request, and its body.
+
+    It holds on every kind of port.
+    """
+    http_port = free_port()
+    rest = Rest() if port == "shared" else Rest(port=http_port)
+    with Emulator(rest=rest, receive_timeout=0.3) as emulator:
+        for number in {emulator.port, emulator.port if port == "shared" else http_port}:
+            with socket.create_connection((emulator.host, number), PATIENCE) as connection:
+                began = time.perf_counter()
+                connection.sendall(said)
+                end_of(connection)
+                assert time.perf_counter() - began < PATIENCE / 2
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def end_of(connection: socket.socket) -> None:
+    """Wait until the other side has closed the connection. Fail after PATIENCE."""
+    with contextlib.suppress(ConnectionResetError):
+        while connection.recv(4096):
+            pass
+
+
+def test_an_idle_http_connection_is_closed_after_the_timeout() -> None:
+    """It is not closed while a request waits for its answer."""
+    with (
+        Emulator(rest=True, receive_timeout=0.3) as emulator,
+        closing(HTTPConnection(emulator.endpoint, timeout=PATIENCE)) as connection,
+    ):
+        RestClient(emulator.endpoint).create()
+        began = time.perf_counter()
+        connection.request("POST", f"{V1_SUBSCRIPTION}:pull", b'{"maxMessages": 1}')
+        wait_for_pulls(emulator, 1)
+        wait_until(lambda: time.perf_counter() > began + 0.6)
+        RestClient(emulator.endpoint).ok(
+            "POST", f"{V1_TOPIC}:publish", {"messages": [{"data": "aGk="}]}
+        )
+        answer = connection.getresponse()
+        assert answer.status == 200
+        answer.read()
+        assert connection.sock is not None
+        end_of(connection.sock)
+
+
+def test_an_idle_grpc_channel_stays_open() -> None:
+    """An idle channel is legal for any time. Its first call may come late, too."""
+    with Emulator(rest=True, receive_timeout=0.3) as emulator:
+        wire = Wire(emulator.endpoint)
+        request = pubsub.ListTopicsRequest(project=PROJECT)
+        wire.call("ListTopics", request)
+        before = connections_of(emulator)
+        began = time.perf_counter()
+        wait_until(lambda: time.perf_counter() > began + 0.9)
+        assert connections_of(emulator) == before
+        wire.call("ListTopics", request)
+        assert connections_of(emulator) == before
+        wire.close()
+
+
+def connections_of(emulator: Emulator) -> set[str]:
+    """Return the open TCP connections of the broker's port, by their addresses."""
+    port = f":{emulator.port:04X}"
+    lines = Path("/proc/net/tcp").read_text(encoding="utf-8").splitlines()[1:]
+    fields = [line.split() for line in lines]
+    return {" ".join(one[1:3]) for one in fields if one[1].endswith(port) and one[3] == "01"}
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_timeout_must_be_positive(timeout: float) -> None:
+    """The error names the value."""
+    with pytest.raises(ValueError, match=f"receive_timeout is {timeout}; it must be above 0"):
+        Emulator(receive_timeout=timeout)
+
+
+# ---- malformed requests ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET / HTTP/1.1\r\nA B: c\r\n\r\n",
+        b"NO HTTP AT ALL\r\n\r\n",
+        b"\0\0\0\0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nA: " + b"x" * 100_000 + b"\r\n\r\n",
+    ],
+)
+def test_a_malformed_request_is_one_line_in_the_log(
+    emulator: Emulator, said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The line has the sender and the problem, without a traceback."""
+    with socket.create_connection((emulator.host, emulator.port), PATIENCE) as connection:
+        connection.sendall(said)
+        assert connection.recv(12).endswith(b" 400")
+        end_of(connection)
+    (record,) = caplog.records
+    line = record.getMessage()
+    assert line.startswith("malformed HTTP request from 127.0.0.1: ")
+    assert record.levelname == "WARNING"
+    assert not record.exc_info
+    assert "\n" not in line
+    assert len(line) < 300
+
+
+# ---- TLS ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def identity() -> Identity:
+    return new_identity("broker")
+
+
+def test_tls_is_told_apart_as_well(identity: Identity, tmp_path: Path) -> None:
+    """The ALPN protocols of a client's first message decide."""
+    tls = Tls(*identity.write(tmp_path))
+    with Emulator(server_credentials=tls.credentials(), rest=Rest(tls=tls.context())) as emulator:
+        trusted = ssl.create_default_context(cadata=identity.certificate.decode())
+        RestClient(emulator.endpoint, trusted).ok("PUT", V1_TOPIC)
+        trusted.set_alpn_protocols(["h2", "http/1.1"])
+        assert RestClient(emulator.endpoint, trusted).ok("GET", V1_TOPIC) == {"name": TOPIC}
+        credentials = grpc.ssl_channel_credentials(identity.certificate)
+        with grpc.secure_channel(emulator.endpoint, credentials) as channel:
+            rpc = BY_METHOD["GetTopic"]
+            get: Any = channel.unary_unary(rpc.path, response_deserializer=rpc.response.FromString)
+            request = pubsub.GetTopicRequest(topic=TOPIC).SerializeToString()
+            assert get(request, timeout=PATIENCE) == pubsub.Topic(name=TOPIC)
+
+
+@pytest.mark.parametrize(
+    ("offered", "expected"),
+    [
+        (["h2"], True),
+        (["grpc-exp", "h2"], True),
+        (["h2", "http/1.1"], False),
+        (["http/1.1"], False),
+    ],
+)
+def test_a_client_that_offers_http2_alone_is_grpcs(offered: list[str], expected: bool) -> None:
+    """The first TLS message has the list of protocols."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(offered)
+    hello = client_hello(context)
+    assert protocol_sniffer.needed(hello[:1]) == protocol_sniffer.TLS_HEAD
+    assert protocol_sniffer.needed(hello[: protocol_sniffer.TLS_HEAD]) == len(hello)
+    assert protocol_sniffer.is_grpc(hello) is expected
+
+
+def test_a_client_that_offers_nothing_is_https() -> None:
+    """A client whose first message is cut at any point causes no error either."""
+    hello = client_hello(ssl.create_default_context())
+    assert not protocol_sniffer.wants_grpc(hello)
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    hello = client_hello(context)
+    assert not any(protocol_sniffer.wants_grpc(hello[:size]) for size in range(len(hello)))
+
+
+def client_hello(context: ssl.SSLContext) -> bytes:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    connection = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        connection.do_handshake()
+    return outgoing.read()

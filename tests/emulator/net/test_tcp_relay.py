@@ -1,0 +1,128 @@
+"""A TCP relay in both directions, with back pressure, half-close and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+from pullstream_emulator.net.tcp_relay import CHUNK, TcpRelay
+from tests.emulator.wire import PATIENCE
+
+LINGER = 0.05
+
+
+class Joined:
+    """A client and a server with a relay between them."""
+
+    def __init__(self) -> None:
+        self.pipes = TcpRelay(LINGER)
+        self.pipes.start()
+        self.client, one = socket.socketpair()
+        self.server, other = socket.socketpair()
+        for each in (self.client, one, self.server, other):
+            each.setblocking(False)
+        self.pipes.add(one, other)
+
+    async def send(self, connection: socket.socket, data: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.wait_for(loop.sock_sendall(connection, data), PATIENCE)
+
+    async def receive(self, connection: socket.socket) -> bytes:
+        loop = asyncio.get_running_loop()
+        return await asyncio.wait_for(loop.sock_recv(connection, CHUNK), PATIENCE)
+
+    async def receive_all(self, connection: socket.socket) -> bytes:
+        """Read until the other side has closed."""
+        received = bytearray()
+        while data := await self.receive(connection):
+            received += data
+        return bytes(received)
+
+    async def has_ended(self) -> None:
+        while len(self.pipes):
+            await asyncio.sleep(0.001)
+
+
+def run(behaviour: Callable[[Joined], Awaitable[None]]) -> None:
+    async def joined() -> None:
+        both = Joined()
+        try:
+            await asyncio.wait_for(behaviour(both), PATIENCE)
+        finally:
+            both.pipes.stop()
+            both.client.close()
+            both.server.close()
+
+    asyncio.run(joined())
+
+
+def test_both_directions_pass() -> None:
+    """The server may send first."""
+
+    async def behaviour(both: Joined) -> None:
+        await both.send(both.server, b"greeting")
+        assert await both.receive(both.client) == b"greeting"
+        await both.send(both.client, b"request")
+        assert await both.receive(both.server) == b"request"
+        assert len(both.pipes) == 1
+
+    run(behaviour)
+
+
+def test_nothing_is_read_while_the_other_side_takes_nothing() -> None:
+    """The sender is held back. All bytes arrive in order when the other side reads."""
+    data = bytes(range(256)) * (64 * CHUNK // 256)
+
+    async def behaviour(both: Joined) -> None:
+        sending = asyncio.ensure_future(both.send(both.client, data))
+        done, _ = await asyncio.wait([sending], timeout=0.2)
+        assert not done
+        received = bytearray()
+        while len(received) < len(data):
+            received += await both.receive(both.server)
+        assert received == data
+        await sending
+
+    run(behaviour)
+
+
+def test_one_slow_side_does_not_hold_up_the_other_direction() -> None:
+    """Answers pass while requests wait."""
+
+    async def behaviour(both: Joined) -> None:
+        sending = asyncio.ensure_future(both.send(both.client, bytes(64 * CHUNK)))
+        await asyncio.sleep(0.05)
+        await both.send(both.server, b"answer")
+        assert await both.receive(both.client) == b"answer"
+        sending.cancel()
+
+    run(behaviour)
+
+
+def test_the_end_of_requests_leaves_answers_open() -> None:
+    """A half-close is passed on after the last byte."""
+
+    async def behaviour(both: Joined) -> None:
+        await both.send(both.client, b"x" * CHUNK)
+        both.client.shutdown(socket.SHUT_WR)
+        assert await both.receive_all(both.server) == b"x" * CHUNK
+        await both.send(both.server, b"answer")
+        assert await both.receive(both.client) == b"answer"
+        both.server.close()
+        assert await both.receive(both.client) == b""
+        await both.has_ended()
+
+    run(behaviour)
+
+
+def test_when_the_server_has_closed_a_client_may_not_stay() -> None:
+    """It receives the last bytes, and then has some time to close its side."""
+
+    async def behaviour(both: Joined) -> None:
+        await both.send(both.server, b"last")
+        both.server.close()
+        assert await both.receive_all(both.client) == b"last"
+        await both.has_ended()
+
+    run(behaviour)

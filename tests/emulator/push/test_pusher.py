@@ -1,0 +1,488 @@
+"""One push subscription on an event loop. The test plays the endpoint and moves the time."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import sys
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pullstream_emulator.push.delivery import PushDelivery
+from pullstream_emulator.push.envelope import PushRequest
+from pullstream_emulator.push.slow_start import FIRST_WINDOW
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import SUBSCRIPTION, TOPIC, Broker, new_engine
+
+URL = "http://127.0.0.1:1/push"
+
+
+class Post:
+    """A request in progress. `answer` ends it."""
+
+    def __init__(self, request: PushRequest) -> None:
+        self.request = request
+        self.outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    @property
+    def data(self) -> str:
+        return base64.b64decode(json.loads(self.request.body)["message"]["data"]).decode()
+
+    @property
+    def attempt(self) -> int:
+        told: int = json.loads(self.request.body)["deliveryAttempt"]
+        return told
+
+    def answer(self, taken: bool) -> None:
+        self.outcome.set_result(taken)
+
+
+class Endpoint:
+    """Plays the HTTP client. Holds every request until the test answers it."""
+
+    def __init__(self) -> None:
+        self.posts: deque[Post] = deque()
+        self.cut_off = 0
+
+    async def post(self, request: PushRequest) -> bool:
+        post = Post(request)
+        self.posts.append(post)
+        try:
+            return await post.outcome
+        except asyncio.CancelledError:
+            self.cut_off += 1
+            raise
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+    @property
+    def data(self) -> list[str]:
+        return [post.data for post in self.posts]
+
+    def next(self) -> Post:
+        return self.posts.popleft()
+
+
+class World:
+    """A broker with a push subscription, and its endpoint."""
+
+    def __init__(self, **subscription: Any) -> None:
+        config = pubsub.PushConfig(push_endpoint=URL)
+        self.clock = ManualClock()
+        self.endpoint = Endpoint()
+        self.follows = False
+        engine = new_engine(self.clock, on_push=self._on_push)
+        self.broker = Broker(self.clock, engine=engine, push_config=config, **subscription)
+        self.delivery = PushDelivery(self.broker.engine, self.clock, sender=self.endpoint)
+
+    def start(self) -> None:
+        """Push, and follow changes of the push configs."""
+        self.follows = True
+        self.delivery.start()
+
+    async def stop(self) -> None:
+        self.follows = False
+        await self.delivery.stop()
+
+    def _on_push(self, name: str) -> None:
+        if self.follows:
+            self.delivery.follow_config(name)
+
+    async def publish(self, *data: str, key: str = "") -> None:
+        self.broker.publish(*data, key=key)
+        await settled()
+
+    async def answer(self, taken: bool) -> str:
+        """Answer the oldest request, and return its message."""
+        post = self.endpoint.next()
+        post.answer(taken)
+        await settled()
+        return post.data
+
+    async def advance(self, seconds: float) -> None:
+        self.broker.advance(seconds)
+        await settled()
+
+    async def push_to(self, endpoint: str) -> None:
+        """Set the endpoint. An empty one makes it a pull subscription."""
+        self.broker.engine.modify_push_config(
+            pubsub.ModifyPushConfigRequest(
+                subscription=SUBSCRIPTION, push_config=pubsub.PushConfig(push_endpoint=endpoint)
+            )
+        )
+        await settled()
+
+
+async def settled() -> None:
+    """Let every task run until it waits."""
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+Scenario = Callable[[World], Awaitable[None]]
+
+
+def pushing(**settings: Any) -> Callable[[Scenario], Callable[[], None]]:
+    """Run a test on an event loop, with push delivery of a subscription with these settings."""
+
+    async def play(scenario: Scenario) -> None:
+        world = World(**settings)
+        world.start()
+        await settled()
+        try:
+            await scenario(world)
+        finally:
+            await world.stop()
+
+    def decorate(scenario: Scenario) -> Callable[[], None]:
+        # functools.wraps is unsuitable: pytest would look for a fixture named like the argument.
+        def test() -> None:
+            asyncio.run(play(scenario))
+
+        test.__doc__ = scenario.__doc__
+        return test
+
+    return decorate
+
+
+# ---- outcomes ------------------------------------------------------------------------------------
+
+
+@pushing()
+async def test_a_taken_message_is_acknowledged(world: World) -> None:
+    """It is not acknowledged before the answer."""
+    await world.publish("a")
+    assert world.broker.backlog == 1
+    await world.answer(True)
+    assert world.broker.backlog == 0
+    assert not world.endpoint.posts
+
+
+@pushing()
+async def test_a_refused_message_comes_again_after_a_pause(world: World) -> None:
+    """The pause is 100 ms, and doubles with each further failure."""
+    await world.publish("a")
+    for pause in (0.1, 0.2, 0.4):
+        assert await world.answer(False) == "a"
+        await world.advance(pause - 0.001)
+        assert world.endpoint.data == []
+        await world.advance(0.001)
+        assert world.endpoint.data == ["a"]
+    await world.answer(True)
+    assert world.broker.backlog == 0
+
+
+@pushing()
+async def test_a_pause_holds_for_all_messages(world: World) -> None:
+    """The failure probably concerns the endpoint, not the message."""
+    await world.publish("a")
+    await world.answer(False)
+    await world.publish("b", "c")
+    assert world.endpoint.data == []
+    await world.advance(0.1)
+    assert sorted(world.endpoint.data) == ["a", "b"]
+
+
+@pushing(ack_deadline_seconds=20)
+async def test_an_endpoint_has_the_ack_deadline_to_answer(world: World) -> None:
+    """The request is cancelled after that, and the message is redelivered."""
+    await world.publish("a")
+    await world.advance(19.9)
+    assert world.endpoint.cut_off == 0
+    await world.advance(0.1)
+    assert world.endpoint.cut_off == 1
+    world.endpoint.posts.clear()
+    await world.advance(0.1)
+    assert world.endpoint.data == ["a"]
+    await world.answer(True)
+    assert world.broker.backlog == 0
+
+
+@pushing(
+    dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=TOPIC, max_delivery_attempts=5)
+)
+async def test_each_failure_is_an_attempt(world: World) -> None:
+    """A bad answer and a timeout count as one attempt each."""
+    await world.publish("a")
+    assert world.endpoint.posts[0].attempt == 1
+    await world.answer(False)
+    await world.advance(0.1)
+    assert world.endpoint.posts[0].attempt == 2
+    await world.advance(10)
+    world.endpoint.posts.clear()
+    await world.advance(0.2)
+    assert world.endpoint.posts[0].attempt == 3
+
+
+@pushing(dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=TOPIC))
+async def test_what_fails_too_often_is_a_dead_letter(world: World) -> None:
+    """After five requests it is not posted again.
+
+    Its copy is posted, because the topic is the same.
+    """
+    await world.publish("a")
+    for pause in (0.1, 0.2, 0.4, 0.8, 1.6):
+        post = world.endpoint.posts[0]
+        await world.answer(False)
+        await world.advance(pause)
+    assert post.attempt == 5
+    (copy,) = world.endpoint.posts
+    assert (copy.data, copy.attempt) == ("a", 1)
+    attributes = json.loads(copy.request.body)["message"]["attributes"]
+    assert attributes["CloudPubSubDeadLetterSourceDeliveryCount"] == "5"
+
+
+@pushing(retry_policy=pubsub.RetryPolicy(minimum_backoff={"seconds": 20}))
+async def test_with_a_retry_policy_each_message_waits_by_itself(world: World) -> None:
+    """The endpoint is not paused, and other messages are sent."""
+    await world.publish("a")
+    await world.answer(False)
+    await world.publish("b")
+    assert await world.answer(True) == "b"
+    await world.advance(19.9)
+    assert world.endpoint.data == []
+    await world.advance(0.1)
+    assert world.endpoint.data == ["a"]
+
+
+# ---- number of concurrent requests ---------------------------------------------------------------
+
+
+@pushing()
+async def test_a_few_at_first_and_more_with_success(world: World) -> None:
+    """The window grows with successes."""
+    await world.publish(*map(str, range(100)))
+    assert len(world.endpoint.posts) == FIRST_WINDOW
+    for _ in range(FIRST_WINDOW):
+        await world.answer(True)
+    assert len(world.endpoint.posts) == 2 * FIRST_WINDOW
+
+
+@pushing()
+async def test_after_failures_one_at_a_time(world: World) -> None:
+    """The window stays one until there is a success."""
+    await world.publish(*map(str, range(100)))
+    for pause in (0.1, 0.2, 0.4):
+        while world.endpoint.posts:
+            await world.answer(False)
+        await world.advance(pause)
+    assert len(world.endpoint.posts) == 1
+    await world.answer(True)
+    assert len(world.endpoint.posts) == 2
+
+
+@pushing()
+async def test_every_message_is_posted_once_while_all_goes_well(world: World) -> None:
+    """The order of the answers does not matter."""
+    sent = [str(number) for number in range(300)]
+    await world.publish(*sent)
+    got = []
+    while world.endpoint.posts:
+        # Answer the youngest request first.
+        world.endpoint.posts.rotate(1)
+        got.append(await world.answer(True))
+    assert sorted(got, key=int) == sent
+    assert world.broker.backlog == 0
+
+
+# ---- ordering keys -------------------------------------------------------------------------------
+
+
+@pushing(enable_message_ordering=True)
+async def test_of_a_key_one_message_is_under_way(world: World) -> None:
+    """The next message is sent after the acknowledgement. Other keys continue."""
+    await world.publish("a1", "a2", "a3", key="a")
+    await world.publish("b1", "b2", key="b")
+    assert world.endpoint.data == ["a1", "b1"]
+    await world.answer(True)
+    assert world.endpoint.data == ["b1", "a2"]
+    await world.answer(True)
+    assert sorted(world.endpoint.data) == ["a2", "b2"]
+
+
+@pushing(enable_message_ordering=True)
+async def test_a_key_stays_in_order_over_failures(world: World) -> None:
+    """No later message is posted before the failed one is accepted."""
+    await world.publish("a1", "a2", "a3", key="a")
+    order = []
+    for taken in (True, False, False, True, False, True):
+        order.append(await world.answer(taken))
+        if not taken:
+            await world.advance(0.2)
+    assert order == ["a1", "a2", "a2", "a2", "a3", "a3"]
+    assert world.broker.backlog == 0
+
+
+# ---- changes -------------------------------------------------------------------------------------
+
+
+@pushing()
+async def test_without_endpoint_it_is_a_pull_subscription(world: World) -> None:
+    """Open requests may still be answered. The remaining messages can be pulled."""
+    await world.publish(*map(str, range(6)))
+    await world.push_to("")
+    puller = world.broker.join()
+    assert sorted(puller.take_data()) == ["4", "5"]
+    for _ in range(4):
+        await world.answer(True)
+    assert world.broker.backlog == 2
+    await world.publish("6")
+    assert puller.take_data() == ["6"]
+
+
+@pushing()
+async def test_a_pull_subscription_can_be_given_an_endpoint(world: World) -> None:
+    """Its backlog is pushed."""
+    await world.push_to("")
+    await world.publish("a")
+    assert world.endpoint.data == []
+    await world.push_to(URL)
+    assert world.endpoint.data == ["a"]
+
+
+@pushing()
+async def test_another_endpoint_begins_without_a_pause(world: World) -> None:
+    """The failures belong to the other endpoint, and so does the end of its pause."""
+    await world.publish("a")
+    for pause in (0.1, 0.2):
+        await world.answer(False)
+        await world.advance(pause)
+    await world.answer(False)
+    await world.push_to(URL + "/other")
+    (post,) = world.endpoint.posts
+    assert post.request.url == URL + "/other"
+    for pause in (0.1, 0.2):
+        await world.answer(False)
+        await world.advance(pause)
+        assert world.endpoint.data == ["a"]
+    await world.answer(False)
+    await world.advance(0.2)
+    assert world.endpoint.data == []
+
+
+@pushing()
+async def test_the_same_endpoint_stays_paused(world: World) -> None:
+    """Other changes of the push config take effect with the next request."""
+    await world.publish("a")
+    await world.answer(False)
+    config = pubsub.PushConfig(push_endpoint=URL, no_wrapper={})
+    request = pubsub.ModifyPushConfigRequest(subscription=SUBSCRIPTION, push_config=config)
+    world.broker.engine.modify_push_config(request)
+    await settled()
+    assert not world.endpoint.posts
+    await world.advance(0.1)
+    assert world.endpoint.next().request.body == b"a"
+
+
+@pushing()
+async def test_an_export_in_place_of_the_endpoint_ends_the_pushing(world: World) -> None:
+    """It does not become a pull subscription."""
+    config = pubsub.Subscription(name=SUBSCRIPTION, bigquery_config={"table": "p.d.t"})
+    request = pubsub.UpdateSubscriptionRequest(
+        subscription=config, update_mask={"paths": ["push_config", "bigquery_config"]}
+    )
+    world.broker.engine.update_subscription(request)
+    await world.publish("a")
+    assert not world.endpoint.posts
+
+
+@pushing()
+async def test_a_late_answer_of_the_old_endpoint_does_not_hold_up_the_new_one(world: World) -> None:
+    """A failure of the old endpoint does not count.
+
+    The message is posted to the new one at once.
+    """
+    await world.publish("a")
+    await world.push_to(URL + "/other")
+    await world.answer(False)
+    (post,) = world.endpoint.posts
+    assert post.request.url == URL + "/other"
+
+
+@pushing()
+async def test_a_deleted_subscription_is_not_pushed(world: World) -> None:
+    """A later answer is ignored."""
+    await world.publish("a")
+    world.broker.engine.delete_subscription(SUBSCRIPTION)
+    await settled()
+    await world.answer(True)
+    assert world.endpoint.data == []
+
+
+@pushing()
+async def test_a_subscription_made_again_is_pushed_again(world: World) -> None:
+    """This holds even if requests of the former subscription are still open."""
+    await world.publish("a")
+    world.broker.engine.delete_subscription(SUBSCRIPTION)
+    world.broker.engine.create_subscription(
+        pubsub.Subscription(
+            name=SUBSCRIPTION, topic=TOPIC, push_config=pubsub.PushConfig(push_endpoint=URL)
+        )
+    )
+    await world.publish("b")
+    assert world.endpoint.data == ["a", "b"]
+    await world.answer(False)
+    await world.answer(True)
+    assert world.broker.backlog == 0
+
+
+@pushing()
+async def test_what_is_under_way_at_the_end_is_given_back(world: World) -> None:
+    """No attempt is counted. The next broker with this engine pushes the message."""
+    await world.publish("a")
+    await world.stop()
+    assert world.endpoint.cut_off == 1
+    world.endpoint.posts.clear()
+    await world.push_to(URL + "/other")
+    assert world.endpoint.data == []
+    world.start()
+    await settled()
+    assert world.endpoint.data == ["a"]
+
+
+@pushing()
+async def test_the_end_cuts_off_what_an_old_endpoint_has_not_answered(world: World) -> None:
+    """The message can be pulled."""
+    await world.publish("a")
+    await world.push_to("")
+    await world.stop()
+    assert world.endpoint.cut_off == 1
+    assert world.broker.join().take_data() == ["a"]
+
+
+@pushing()
+async def test_a_fault_of_the_client_is_logged_and_the_message_comes_again(world: World) -> None:
+    """Pushing continues."""
+    await world.publish("a")
+    world.endpoint.next().outcome.set_exception(ZeroDivisionError())
+    await settled()
+    await world.advance(0.1)
+    assert world.endpoint.data == ["a"]
+
+
+def test_without_the_extra_a_warning_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The subscription exists and keeps its messages."""
+
+    async def scenario() -> int:
+        broker = Broker(push_config=pubsub.PushConfig(push_endpoint=URL))
+        delivery = PushDelivery(broker.engine, broker.clock)
+        delivery.start()
+        broker.publish("a")
+        await settled()
+        await delivery.stop()
+        return broker.backlog
+
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    with caplog.at_level(logging.WARNING, "pullstream.emulator"):
+        assert asyncio.run(scenario()) == 1
+    assert f"cannot push to {URL}" in caplog.text
+    assert "pullstream[http]" in caplog.text

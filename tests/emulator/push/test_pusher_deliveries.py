@@ -1,0 +1,325 @@
+"""Push delivery end to end: a broker on one side, an HTTP server on the other."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, RpcError, from_rpc_error
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.push_endpoint import Endpoint, Pushed
+from tests.emulator.wire import Wire, data_of
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with Endpoint() as endpoint:
+        yield endpoint
+
+
+def to(url: str, **config: Any) -> pubsub.PushConfig:
+    return pubsub.PushConfig(push_endpoint=url, **config)
+
+
+def modify(wire: Wire, config: pubsub.PushConfig) -> None:
+    request = pubsub.ModifyPushConfigRequest(subscription=SUBSCRIPTION, push_config=config)
+    wire.call("ModifyPushConfig", request)
+
+
+def failure(wire: Wire, method: str, request: Any) -> RpcError:
+    error = wire.start(method, request).exception()
+    assert error is not None, f"{method} succeeded"
+    return from_rpc_error(error)
+
+
+def await_acknowledged(emulator: Emulator) -> None:
+    """Wait until the broker has processed the endpoint's answer."""
+    while emulator.backlog(SUBSCRIPTION):
+        pass
+
+
+def await_retry(endpoint: Endpoint, clock: ManualClock) -> Pushed:
+    """Advance the clock until the next request arrives."""
+    while endpoint.is_quiet:
+        clock.advance(0.1)
+    return endpoint.next()
+
+
+# ---- requests ------------------------------------------------------------------------------------
+
+
+def test_a_message_is_posted_and_its_answer_acknowledges_it(
+    emulator: Emulator, wire: Wire, endpoint: Endpoint
+) -> None:
+    """The body is Google's JSON."""
+    wire.create(push_config=to(endpoint.url("/orders?token=1")))
+    wire.publish("a")
+    pushed = endpoint.next()
+    assert pushed.path == "/orders"
+    assert pushed.data == "a"
+    assert pushed.json["subscription"] == SUBSCRIPTION
+    assert pushed.headers["Content-Type"] == "application/json"
+    assert int(pushed.headers["Content-Length"]) == len(pushed.body)
+    await_acknowledged(emulator)
+
+
+def test_without_wrapper_the_data_is_posted(
+    emulator: Emulator, wire: Wire, endpoint: Endpoint
+) -> None:
+    """The headers have the metadata on request."""
+    wire.create(push_config=to(endpoint.url(), no_wrapper={"write_metadata": True}))
+    wire.publish("a")
+    pushed = endpoint.next()
+    assert pushed.body == b"a"
+    assert pushed.headers["x-goog-pubsub-message-id"] == "1"
+    assert pushed.headers["x-goog-pubsub-subscription-name"] == SUBSCRIPTION
+    await_acknowledged(emulator)
+
+
+def test_a_publisher_sets_no_header_that_an_endpoint_trusts(
+    emulator: Emulator, wire: Wire, endpoint: Endpoint
+) -> None:
+    """Only the broker and proxies set headers that identify the sender. Other headers are sent."""
+    wire.create(push_config=to(endpoint.url(), no_wrapper={"write_metadata": True}))
+    wire.publish("plain")
+    plain = endpoint.next()
+    forged = (
+        *("Connection", "Keep-Alive", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Expect"),
+        *("Host", "Content-Length", "User-Agent", "Via", "Forwarded", "X-Real-IP"),
+        *("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Anything"),
+        *("Authorization", "Proxy-Authorization", "Proxy-Connection", "Cookie", "Set-Cookie"),
+        *("X-Goog-Authenticated-User-Email", "X-Goog-Pubsub-Message-Id", "X-Api-Key"),
+    )
+    attributes = {
+        variant: "forged"
+        for name in forged
+        for variant in (name, name.lower(), name.upper().replace("-", "_"))
+    }
+    request = pubsub.PublishRequest(topic=TOPIC)
+    request.messages.add(data=b"plain", attributes={"Content-Language": "de", "x-mine": "1"})
+    request.messages.add(data=b"plain", attributes=attributes)
+    wire.call("Publish", request)
+    wanted = endpoint.next()
+    assert (wanted.headers.pop("Content-Language"), wanted.headers.pop("x-mine")) == ("de", "1")
+    for pushed in (wanted, endpoint.next()):
+        assert pushed.body == b"plain"
+        assert pushed.headers.keys() == plain.headers.keys()
+        assert "forged" not in pushed.headers.values()
+    await_acknowledged(emulator)
+
+
+def test_keys_arrive_in_order(emulator: Emulator, wire: Wire, endpoint: Endpoint) -> None:
+    """Each message is sent after the answer to the previous one."""
+    wire.create(push_config=to(endpoint.url()), enable_message_ordering=True)
+    sent = [str(number) for number in range(50)]
+    wire.publish(*sent, key="k")
+    assert [endpoint.next().data for _ in sent] == sent
+    await_acknowledged(emulator)
+
+
+def test_a_backlog_is_pushed_whole(emulator: Emulator, wire: Wire, endpoint: Endpoint) -> None:
+    """Each message is sent once if there are no failures."""
+    wire.create(push_config=to(endpoint.url()))
+    sent = [str(number) for number in range(500)]
+    wire.publish(*sent)
+    assert sorted((endpoint.next().data for _ in sent), key=int) == sent
+    await_acknowledged(emulator)
+    assert endpoint.is_quiet
+
+
+# ---- answers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [102, 200, 201, 202, 204])
+def test_these_answers_acknowledge(
+    emulator: Emulator, wire: Wire, endpoint: Endpoint, status: int
+) -> None:
+    """They are the statuses that count as success in the production service."""
+    endpoint.answer = lambda pushed: status
+    wire.create(push_config=to(endpoint.url()))
+    wire.publish("a", "b", "c")
+    assert {endpoint.next().data for _ in range(3)} == {"a", "b", "c"}
+    await_acknowledged(emulator)
+
+
+@pytest.mark.parametrize("status", [203, 206, 301, 307, 400, 401, 404, 429, 500, 503])
+def test_every_other_answer_is_a_failure(
+    emulator: Emulator, wire: Wire, endpoint: Endpoint, clock: ManualClock, status: int
+) -> None:
+    """The message is redelivered. Redirects are not followed."""
+    statuses = iter([status, 200])
+    endpoint.answer = lambda pushed: next(statuses)
+    wire.create(push_config=to(endpoint.url()))
+    wire.publish("a")
+    assert endpoint.next().path == "/push"
+    again = await_retry(endpoint, clock)
+    assert (again.path, again.data) == ("/push", "a")
+    await_acknowledged(emulator)
+
+
+def test_no_answer_within_the_ack_deadline_is_a_failure(
+    emulator: Emulator, wire: Wire, endpoint: Endpoint, clock: ManualClock
+) -> None:
+    """The deadline is on the broker's clock."""
+    statuses = iter([0, 200])
+    endpoint.answer = lambda pushed: next(statuses)
+    wire.create(push_config=to(endpoint.url()), ack_deadline_seconds=600)
+    wire.publish("a")
+    assert endpoint.next().data == "a"
+    clock.advance(599.9)
+    assert endpoint.is_quiet
+    assert emulator.backlog(SUBSCRIPTION) == 1
+    assert await_retry(endpoint, clock).data == "a"
+    await_acknowledged(emulator)
+
+
+def test_an_endpoint_that_is_not_there_yet_gets_its_messages_later(
+    emulator: Emulator, wire: Wire, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """First nothing listens, then a server hangs up or speaks no HTTP, then the endpoint starts."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    wire.create(push_config=to(f"http://127.0.0.1:{port}/push"))
+    wire.publish("a")
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        came = threading.Event()
+
+        def talk_nonsense() -> None:
+            for words in (b"", b"220 mail.example ESMTP\r\n"):
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(words)
+            came.set()
+
+        thread = threading.Thread(target=talk_nonsense)
+        thread.start()
+        while not came.is_set():
+            clock.advance(1)
+        thread.join()
+    assert emulator.backlog(SUBSCRIPTION) == 1
+    with Endpoint() as endpoint:
+        modify(wire, to(endpoint.url()))
+        assert await_retry(endpoint, clock).data == "a"
+        await_acknowledged(emulator)
+    # These failures are not errors of the broker.
+    assert caplog.messages == []
+
+
+# ---- settings ------------------------------------------------------------------------------------
+
+
+def test_push_and_pull_are_changed_at_run_time(
+    emulator: Emulator, wire: Wire, endpoint: Endpoint
+) -> None:
+    """Both ModifyPushConfig and an update work. A pull is refused while there is an endpoint."""
+    wire.create()
+    wire.publish("a")
+    pull = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=1)
+    modify(wire, to(endpoint.url("/first")))
+    assert endpoint.next().path == "/first"
+    await_acknowledged(emulator)
+    refused = failure(wire, "Pull", pull)
+    assert isinstance(refused, FailedPrecondition)
+    assert refused.message == "This method is not supported for this subscription type."
+    update = pubsub.UpdateSubscriptionRequest(
+        subscription=pubsub.Subscription(
+            name=SUBSCRIPTION, push_config=to(endpoint.url("/second"))
+        ),
+        update_mask={"paths": ["push_config"]},
+    )
+    wire.call("UpdateSubscription", update)
+    wire.publish("b")
+    assert endpoint.next().path == "/second"
+    await_acknowledged(emulator)
+    modify(wire, pubsub.PushConfig())
+    wire.publish("c")
+    assert data_of(wire.pull()) == ["c"]
+    assert endpoint.is_quiet
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "orders",
+        "ftp://127.0.0.1/x",
+        "http://",
+        "http:///x",
+        "http://a:99999/",
+        "http://a b/",
+        "http://a/\n",
+    ],
+)
+def test_an_endpoint_must_be_a_url(wire: Wire, url: str) -> None:
+    """This holds for every call. Nothing changes."""
+    wire.create()
+    before = wire.call("GetSubscription", pubsub.GetSubscriptionRequest(subscription=SUBSCRIPTION))
+    config = to(url)
+    named = pubsub.Subscription(name=SUBSCRIPTION, push_config=config)
+    update = pubsub.UpdateSubscriptionRequest(
+        subscription=named, update_mask={"paths": ["push_config"]}
+    )
+    other = pubsub.Subscription(name=f"{SUBSCRIPTION}-2", topic=before.topic, push_config=config)
+    change = pubsub.ModifyPushConfigRequest(subscription=SUBSCRIPTION, push_config=config)
+    for method, request in (
+        ("CreateSubscription", other),
+        ("UpdateSubscription", update),
+        ("ModifyPushConfig", change),
+    ):
+        refused = failure(wire, method, request)
+        assert isinstance(refused, InvalidArgument)
+        assert refused.message.startswith(f"Invalid push endpoint given (endpoint={url}).")
+    listed = wire.call(
+        "ListSubscriptions", pubsub.ListSubscriptionsRequest(project="projects/test")
+    )
+    assert list(listed.subscriptions) == [before]
+
+
+def test_a_version_must_be_known(wire: Wire) -> None:
+    """The version is an attribute that formerly selected the envelope."""
+    wire.create()
+    config = to("http://127.0.0.1:1/", attributes={"x-goog-version": "v3"})
+    request = pubsub.ModifyPushConfigRequest(subscription=SUBSCRIPTION, push_config=config)
+    refused = failure(wire, "ModifyPushConfig", request)
+    assert isinstance(refused, InvalidArgument)
+    assert refused.message == "Invalid push endpoint version given in push config (version=v3)."
+
+
+# ---- life cycle of the broker --------------------------------------------------------------------
+
+
+def test_a_broker_that_stops_keeps_what_was_not_answered(
+    clock: ManualClock, endpoint: Endpoint
+) -> None:
+    """The next broker with this engine pushes it."""
+    endpoint.answer = lambda pushed: 0
+    with Emulator(clock=clock) as first:
+        wire = Wire(first.endpoint)
+        wire.create(push_config=to(endpoint.url()))
+        wire.publish("a")
+        assert endpoint.next().data == "a"
+        wire.close()
+    endpoint.answer = lambda pushed: 200
+    with Emulator(clock=clock, broker=first.broker) as second:
+        assert endpoint.next().data == "a"
+        await_acknowledged(second)
+
+
+def test_real_time_ends_a_pause_too(endpoint: Endpoint) -> None:
+    """A timer of the broker ends the pause without any call."""
+    statuses = iter([500, 200])
+    endpoint.answer = lambda pushed: next(statuses)
+    with Emulator() as emulator:
+        wire = Wire(emulator.endpoint)
+        wire.create(push_config=to(endpoint.url()))
+        wire.publish("a")
+        assert [endpoint.next().data for _ in range(2)] == ["a", "a"]
+        await_acknowledged(emulator)
+        wire.close()

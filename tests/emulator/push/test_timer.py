@@ -1,0 +1,101 @@
+"""Callbacks on the broker's clock."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from pullstream_emulator.push.timer import Timer
+from pullstream_protocol.clock import ManualClock, SystemClock
+from tests.emulator.wire import PATIENCE
+
+
+class Patient(SystemClock):
+    """Real time with long waits, so that nothing reads the clock before a deadline."""
+
+    def timeout(self, deadline: float | None) -> float | None:
+        return None if deadline is None else max(deadline - self.monotonic(), 0.0)
+
+
+def test_alarms_come_in_the_order_of_their_times() -> None:
+    """Each alarm runs at its own time, unless it was cancelled."""
+    clock = ManualClock()
+    came: list[str] = []
+
+    async def scenario() -> None:
+        timer = Timer(clock)
+        timer.call_after(3, lambda: came.append("three"))
+        timer.call_after(1, lambda: came.append("one"))
+        forgotten = timer.call_after(2, lambda: came.append("two"))
+        timer.cancel(forgotten)
+        clock.advance(0.9)
+        assert came == []
+        clock.advance(0.1)
+        assert came == ["one"]
+        clock.advance(5)
+        assert came == ["one", "three"]
+        timer.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_advance_from_another_thread_returns_when_all_is_called() -> None:
+    """This is the same as for the rest of the broker."""
+    clock = ManualClock()
+    came: list[int] = []
+
+    async def scenario() -> None:
+        timer = Timer(clock)
+        loop_thread = threading.get_ident()
+        timer.call_after(1, lambda: came.append(threading.get_ident()))
+        await asyncio.to_thread(clock.advance, 1)
+        assert came == [loop_thread]
+        timer.close()
+
+    asyncio.run(scenario())
+
+
+def test_on_real_time_a_nearer_alarm_comes_before_one_that_was_set_earlier() -> None:
+    """The later alarm does not keep the loop waiting."""
+
+    async def scenario() -> None:
+        timer = Timer(Patient())
+        came = asyncio.Event()
+        timer.call_after(600, came.clear)
+        timer.call_after(0.01, came.set)
+        await asyncio.wait_for(came.wait(), PATIENCE)
+        timer.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_alarm_may_set_the_next_one() -> None:
+    """So one pause can follow another."""
+
+    async def scenario() -> None:
+        timer = Timer(Patient())
+        came = asyncio.Event()
+
+        def set_the_next() -> None:
+            timer.call_after(0.01, came.set)
+
+        timer.call_after(0.01, set_the_next)
+        await asyncio.wait_for(came.wait(), PATIENCE)
+        timer.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_closed_timer_has_nothing_to_do_with_its_clock() -> None:
+    """The clock may outlive the event loop."""
+    clock = ManualClock()
+    came: list[str] = []
+
+    async def scenario() -> None:
+        timer = Timer(clock)
+        timer.call_after(1, lambda: came.append("late"))
+        timer.close()
+
+    asyncio.run(scenario())
+    clock.advance(1)
+    assert came == []

@@ -1,0 +1,102 @@
+"""JSON of many megabytes over HTTP, while others use the broker."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+
+import pytest
+
+from pullstream_emulator import Emulator
+from tests.emulator.loop_steps import measured_steps
+from tests.emulator.rest_client import V1_SUBSCRIPTION, V1_TOPIC, RestClient
+from tests.emulator.v0_client import V0
+
+# Limit of one step, in CPU seconds. Copies of 9 MB take most of it.
+LONGEST_STEP = 0.2
+
+ATTRIBUTES = {f"k{number}": "v" for number in range(100)}
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    with Emulator(rest=True) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def rest(emulator: Emulator) -> RestClient:
+    rest = RestClient(emulator.endpoint)
+    rest.create()
+    return rest
+
+
+def test_many_messages_in_and_out(emulator: Emulator, rest: RestClient) -> None:
+    """With 100,000 attributes, each a value to convert."""
+    data = b64encode(b"x" * 500).decode()
+    messages = [{"data": data, "attributes": ATTRIBUTES, "orderingKey": "k"}] * 1000
+    with measured_steps() as steps:
+        published = rest.ok("POST", f"{V1_TOPIC}:publish", {"messages": messages})
+        pulled = rest.ok("POST", f"{V1_SUBSCRIPTION}:pull", {"maxMessages": 1000})
+    assert len(published["messageIds"]) == 1000
+    received = [each["message"] for each in pulled["receivedMessages"]]
+    assert len(received) == 1000
+    assert received[-1]["data"] == data
+    assert received[-1]["attributes"] == ATTRIBUTES
+    assert steps.longest < LONGEST_STEP
+
+
+def test_a_request_with_a_million_values_is_refused_by_its_limit(rest: RestClient) -> None:
+    body = b'{"messages":[' + b"{}," * 300_000 + b"{}]}"
+    with measured_steps() as steps:
+        status, _, text = rest.raw("POST", f"{V1_TOPIC}:publish", body)
+    assert status == 400
+    assert "message_count" in text
+    assert steps.longest < LONGEST_STEP
+
+
+def test_what_is_wrong_with_a_large_body_is_told_as_ever(rest: RestClient) -> None:
+    body = json.dumps({"messages": [{"data": "eA=="}] * 20_000 + [{"date": ""}]}).encode()
+    status, _, text = rest.raw("POST", f"{V1_TOPIC}:publish", body)
+    assert status == 400
+    assert "Unknown name \\\"date\\\" at 'messages[20000]': Cannot find field." in text
+
+
+def test_a_message_of_9_mb(emulator: Emulator, rest: RestClient) -> None:
+    data = bytes(range(256)) * 28_000
+    body = {"messages": [{"data": b64encode(data).decode()}]}
+    with measured_steps() as steps:
+        rest.ok("POST", f"{V1_TOPIC}:publish", body)
+        pulled = rest.ok("POST", f"{V1_SUBSCRIPTION}:pull", {"maxMessages": 1})
+    assert b64decode(pulled["receivedMessages"][0]["message"]["data"]) == data
+    assert steps.longest < LONGEST_STEP
+
+
+def test_small_requests_and_answers_start_no_process(
+    emulator: Emulator, rest: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    for _ in range(10):
+        rest.ok("POST", f"{V1_TOPIC}:publish", {"messages": [{"data": "eA=="}] * 100})
+    assert len(rest.ok("POST", f"{V1_SUBSCRIPTION}:pull", {"maxMessages": 1000})) == 1
+    assert rest.raw("POST", f"{V1_TOPIC}:publish", b'{"messages":[' + b"{}," * 9999)[0] == 503
+
+
+def test_records_of_v0(emulator: Emulator) -> None:
+    v0 = V0(emulator.endpoint)
+    numbers = list(range(100_000))
+    with measured_steps() as steps:
+        v0.append(*[numbers] * 10)
+        assert v0.data(max_batch_bytes=8_000_000) == [numbers] * 10
+        with v0.stream(v0.watch(max_batch_bytes=8_000_000)) as stream:
+            assert len(stream.next().data["records"]) == 10
+    assert steps.longest < LONGEST_STEP
+
+
+def test_a_request_of_v0_that_appends_nothing_is_not_large(emulator: Emulator) -> None:
+    v0 = V0(emulator.endpoint)
+    v0.append(1)
+    status, _, text = v0.rest.raw("POST", "/v0/topics/orders/diff", b" " * 600_000 + b"{}")
+    assert status == 400
+    assert "this endpoint accepts 524288" in text

@@ -1,0 +1,231 @@
+"""Translation of path, query and body into requests, and of messages into JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pullstream_emulator.rest import proto_json
+from pullstream_emulator.rest.request_binding import read
+from pullstream_emulator.rest.routes import ROUTES
+from pullstream_protocol.errors import InvalidArgument
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.messages import schema_pb2 as schema
+
+ROUTE = {route.method: route for route in ROUTES}
+TOPIC = "projects/p/topics/t"
+SUBSCRIPTION = "projects/p/subscriptions/s"
+
+
+def request(method: str, name: str, content: Any = None, **query: str) -> Message:
+    body = b"" if content is None else json.dumps(content).encode()
+    return read(ROUTE[method], name, query.items(), body)
+
+
+def refusal(method: str, name: str, content: Any = None, **query: str) -> str:
+    with pytest.raises(InvalidArgument) as caught:
+        request(method, name, content, **query)
+    text: str = caught.value.message
+    return text
+
+
+# ---- requests ----------------------------------------------------------------------------------
+
+
+def test_the_body_is_the_request_and_the_path_its_name() -> None:
+    """A name in the body is ignored."""
+    content = {"name": "projects/p/topics/other", "labels": {"a": "b"}}
+    assert request("CreateTopic", TOPIC, content) == pubsub.Topic(name=TOPIC, labels={"a": "b"})
+
+
+def test_the_path_may_name_a_part_of_the_request() -> None:
+    """The two updates do so. The body may have a field mask; Terraform omits it."""
+    expected = pubsub.UpdateTopicRequest(topic=pubsub.Topic(name=TOPIC, labels={"a": "b"}))
+    expected.update_mask.paths.extend(["labels", "schema_settings.first_revision_id"])
+    topic = {"topic": {"labels": {"a": "b"}}}
+    mask = "labels,schemaSettings.firstRevisionId"
+    assert request("UpdateTopic", TOPIC, {**topic, "updateMask": mask}) == expected
+    assert request("UpdateTopic", TOPIC, topic, updateMask=mask) == expected
+    snake = "labels,schema_settings.first_revision_id"
+    assert request("UpdateTopic", TOPIC, {**topic, "update_mask": snake}) == expected
+
+
+def test_the_body_may_be_one_field() -> None:
+    """Creating a schema does so. The schema's ID is in the query."""
+    content = {"type": "AVRO", "definition": "{}"}
+    assert request("CreateSchema", "projects/p", content, schemaId="s") == (
+        schema.CreateSchemaRequest(
+            parent="projects/p",
+            schema=schema.Schema(type=schema.Schema.Type.AVRO, definition="{}"),
+            schema_id="s",
+        )
+    )
+
+
+def test_without_a_body_the_query_has_the_fields() -> None:
+    """This covers numbers, enums by name or number, and nested fields, in both spellings."""
+    listed = pubsub.ListTopicsRequest(project="projects/p", page_size=3, page_token="x")
+    assert request("ListTopics", "projects/p", pageSize="3", pageToken="x") == listed
+    assert request("ListTopics", "projects/p", page_size="3", page_token="x") == listed
+    basic = schema.ListSchemasRequest(parent="projects/p", view=schema.SchemaView.BASIC)
+    assert request("ListSchemas", "projects/p", view="BASIC") == basic
+    assert request("ListSchemas", "projects/p", view="1") == basic
+    policy = request("GetIamPolicy", TOPIC, **{"options.requestedPolicyVersion": "3"})
+    assert getattr(policy, "options").requested_policy_version == 3  # noqa: B009
+    pull = request("Pull", SUBSCRIPTION, {"maxMessages": 1}, returnImmediately="true")
+    assert getattr(pull, "return_immediately") is True  # noqa: B009
+
+
+def test_parameters_of_googles_front_end_fill_no_field() -> None:
+    """`key` is an example. All Google APIs have them."""
+    query = {"key": "x", "alt": "json", "$alt": "json", "prettyPrint": "false", "fields": "a"}
+    assert request("GetTopic", TOPIC, **query) == pubsub.GetTopicRequest(topic=TOPIC)
+
+
+@pytest.mark.parametrize("body", [b"", b"  \n", b"{}", b'{"labels": null}'])
+def test_an_empty_body_is_an_empty_request(body: bytes) -> None:
+    """A request whose fields are all null is empty, too."""
+    assert read(ROUTE["CreateTopic"], TOPIC, (), body) == pubsub.Topic(name=TOPIC)
+
+
+# ---- refusals ----------------------------------------------------------------------------------
+
+
+def test_an_unknown_field_is_named_with_its_place() -> None:
+    """The error has the text of the production service."""
+    text = 'Invalid JSON payload received. Unknown name "foo"'
+    assert refusal("CreateTopic", TOPIC, {"foo": 1}) == f"{text}: Cannot find field."
+    messages = {"messages": [{"data": ""}, {"foo": 1}]}
+    assert refusal("Publish", TOPIC, messages) == f"{text} at 'messages[1]': Cannot find field."
+    schema_at = f"{text} at 'schema': Cannot find field."
+    assert refusal("CreateSchema", "projects/p", {"foo": 1}) == schema_at
+    # The request messages of these calls have no fields in their bodies.
+    assert refusal("DetachSubscription", SUBSCRIPTION, {"foo": 1}) == f"{text}: Cannot find field."
+    assert refusal("GetTopic", TOPIC, foo="1") == (
+        f"{text}: Cannot bind query parameter. Field 'foo' could not be found in request message."
+    )
+
+
+@pytest.mark.parametrize("data", ["a", "aGVsbG8=!", "a b=", "äöüß", "====a", 1, {}, [], True])
+def test_data_that_is_not_base64_is_refused(data: Any) -> None:
+    """This includes characters that Python's decoder would skip."""
+    text = refusal("Publish", TOPIC, {"messages": [{"data": data}]})
+    assert text.startswith("Invalid value at 'messages[0].data' (TYPE_BYTES), ")
+
+
+@pytest.mark.parametrize(
+    ("method", "content"),
+    [
+        ("Pull", {"maxMessages": "many"}),
+        ("Pull", {"maxMessages": 1.5}),
+        ("Pull", {"maxMessages": 1 << 40}),
+        ("Pull", {"maxMessages": {}}),
+        ("Acknowledge", {"ackIds": [1]}),
+        ("Acknowledge", {"ackIds": [None]}),
+        ("Acknowledge", {"ackIds": "1"}),
+        ("Acknowledge", {"ackIds": ["\ud800"]}),
+        ("Seek", {"time": "yesterday"}),
+        ("Seek", {"time": "2026-01-01T00:00:00Z", "snapshot": "projects/p/snapshots/s"}),
+        ("CreateSubscription", {"messageRetentionDuration": 600}),
+        ("CreateSubscription", {"labels": ["a"]}),
+        ("CreateSubscription", {"labels": {"a": {}}}),
+        ("CreateSubscription", {"pushConfig": "x"}),
+        ("CreateSubscription", {"state": "SLEEPY"}),
+        ("UpdateSubscription", {"updateMask": ["labels"]}),
+        ("CreateSubscription", []),
+        ("CreateSubscription", "x"),
+        ("CreateSubscription", None),
+    ],
+)
+def test_a_value_of_a_wrong_kind_is_refused(method: str, content: Any) -> None:
+    """The error does not mention the package of the message classes."""
+    body = json.dumps(content).encode()
+    with pytest.raises(InvalidArgument) as caught:
+        read(ROUTE[method], SUBSCRIPTION, (), body)
+    assert caught.value.message.startswith("Invalid ")
+    assert "pullstream" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"nonsense",
+        b"\xff\xfe\xfd",
+        b'{"maxMessages": NaN}',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"pushConfig":' * 50 + b"{}" + b"}" * 50,
+    ],
+)
+def test_what_is_not_json_is_refused(body: bytes) -> None:
+    """The body is broken, has no known encoding, or is nested too deeply."""
+    with pytest.raises(InvalidArgument, match="400 Invalid JSON payload received\\. "):
+        read(ROUTE["CreateSubscription"], SUBSCRIPTION, (), body)
+
+
+def test_a_long_bad_value_is_not_quoted_whole() -> None:
+    """The error quotes only a part."""
+    assert len(refusal("CreateTopic", TOPIC, {"x" * 100_000: 1})) < 300
+    assert len(refusal("Publish", TOPIC, {"messages": [{"data": "?" * 100_000}]})) < 300
+    assert len(refusal("Pull", SUBSCRIPTION, {"maxMessages": "x" * 100_000})) < 300
+    assert len(refusal("GetTopic", TOPIC, **{"x" * 100_000: "1"})) < 400
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+names = st.sampled_from([*(f.json_name for f in pubsub.Subscription.DESCRIPTOR.fields), "nothing"])
+
+
+@given(st.dictionaries(names, json_values))
+def test_any_json_is_a_request_or_refused(content: dict[str, Any]) -> None:
+    """There is no other exception, whatever is in the fields."""
+    body = json.dumps(content).encode()
+    try:
+        made = read(ROUTE["CreateSubscription"], SUBSCRIPTION, (), body)
+    except InvalidArgument:
+        return
+    assert isinstance(made, pubsub.Subscription)
+    assert "nothing" not in content or content["nothing"] is None
+
+
+# ---- messages ----------------------------------------------------------------------------------
+
+
+@given(st.binary(), st.booleans(), st.booleans())
+def test_data_may_be_of_either_base64_and_unpadded(data: bytes, safe: bool, padded: bool) -> None:
+    """JSON of proto3 allows these forms."""
+    encode = base64.urlsafe_b64encode if safe else base64.b64encode
+    text = encode(data).decode()
+    message = {"data": text if padded else text.rstrip("=")}
+    published = request("Publish", TOPIC, {"messages": [message]})
+    assert published == pubsub.PublishRequest(
+        topic=TOPIC, messages=[pubsub.PubsubMessage(data=data)]
+    )
+
+
+messages = st.builds(
+    pubsub.PubsubMessage,
+    data=st.binary(),
+    attributes=st.dictionaries(st.text(), st.text()),
+    message_id=st.text(),
+    ordering_key=st.text(),
+)
+
+
+@given(st.lists(messages), st.booleans())
+def test_what_was_written_can_be_read(sent: list[pubsub.PubsubMessage], pretty: bool) -> None:
+    """This covers bytes, text of all scripts, and maps."""
+    written = pubsub.PublishRequest(messages=sent)
+    again = pubsub.PublishRequest()
+    proto_json.merge(again, proto_json.loads(proto_json.dumps(written, pretty=pretty).encode()))
+    assert again == written

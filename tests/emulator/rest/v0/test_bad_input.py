@@ -1,0 +1,322 @@
+"""Bad requests to /v0: each field is refused by name, without any effect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.rest.v0.json_text import loads_records
+from pullstream_protocol.errors import InvalidArgument
+from tests.emulator.v0_client import TOPIC, V0
+
+ROUTER = "/v0/routers/copies"
+WATCH = "/v0/watch"
+
+
+def nested(depth: int) -> Any:
+    """Return arrays within arrays."""
+    value: Any = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    with Emulator(rest=True) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def v0(emulator: Emulator) -> V0:
+    """Return a client of an empty broker.
+
+    All tests share the broker, because none of them may change it.
+    """
+    emulator.reset()
+    return V0(emulator.endpoint)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ([], "The body must be an object"),
+        ({"ttl": 1}, 'no field "ttl"'),
+        ({"ttl_ms": -1}, "ttl_ms must be from 0"),
+        ({"ttl_ms": 10**15}, "ttl_ms must be from 0"),
+        ({"ttl_ms": 1.5}, "ttl_ms must be a whole number: 1.5"),
+        ({"ttl_ms": "5s"}, 'ttl_ms must be a whole number: "5s"'),
+        ({"cap_records": True}, "cap_records must be a whole number: true"),
+        ({"cap_records": 2**63}, "cap_records must be from 0"),
+        ({"cap_bytes": [1]}, "cap_bytes must be a whole number: an array"),
+        ({"discard": "new"}, 'discard must be one of old, reject: "new"'),
+        ({"discard": ["old"]}, "discard must be one of old, reject: an array"),
+        ({"durable": "no"}, 'durable must be true or false: "no"'),
+        ({"durability": "ephemeral"}, "durability must be one of memory, disk, fsync"),
+        ({"auto_create": False}, "auto_create must be true"),
+        ({"idempotency_window_ms": 10**9}, "idempotency_window_ms must be from 0 to 86400000"),
+        ({"dedupe_node": 0}, "dedupe_node must be true or false: 0"),
+    ],
+)
+def test_bad_settings(v0: V0, content: Any, told: str) -> None:
+    assert told in v0.message("PUT", TOPIC, content)
+    assert v0.ok("GET", "/v0/topics")["topics"] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({}, "records is missing"),
+        ({"records": {"data": 1}}, "records must be an array"),
+        ({"records": []}, "records must have at least one element"),
+        ({"records": [1]}, "records[0] must be an object: 1"),
+        ({"records": [{"data": 1}, {}]}, "records[1].data is missing"),
+        ({"records": [{"data": 1, "dat": 1}]}, 'no field "records[0].dat"'),
+        ({"records": [{"data": 1, "tag": 5}]}, "records[0].tag must be text: 5"),
+        ({"records": [{"data": 1, "tag": "x" * 257}]}, "tag_size"),
+        ({"records": [{"data": 1, "tag": "\ud800"}]}, "records[0].tag must be text in Unicode"),
+        ({"records": [{"data": 1, "node": []}]}, "records[0].node must be text: an array"),
+        ({"records": [{"data": 1, "node": "x" * 129}]}, "node_size"),
+        ({"records": [{"data": 1, "key": {}}]}, "records[0].key must be text: an object"),
+        ({"records": [{"data": 1, "meta": []}]}, "records[0].meta must be an object"),
+        ({"records": [{"data": 1, "meta": {"a": 1}}]}, "records[0].meta.a must be text: 1"),
+        ({"records": [{"data": 1, "meta": {"a" * 1000: 1}}]}, f"meta.{'a' * 100} must be text"),
+        ({"records": [{"data": 1, "meta": {"\udfff": ""}}]}, "records[0].meta must be text"),
+        ({"records": [{"data": 1, "meta": {"tag": "x"}}]}, "records[0].meta must not have tag"),
+        ({"records": [{"data": 1, "meta": {"": "x"}}]}, "attribute key"),
+        ({"records": [{"data": 1, "meta": {f"a{n}": "" for n in range(101)}}]}, "at most 100 "),
+        ({"records": [{"data": "x" * 2**20}]}, "data must have at most 1048576 bytes"),
+        ({"records": [{"data": nested(501)}]}, "data must not be nested deeper than 500"),
+        ({"records": [{"data": {"a": [nested(499)]}}]}, "not be nested deeper than 500"),
+        ({"records": [{"data": 1}] * 10_001}, "records must have at most 10000 elements"),
+        ({"records": [{"data": 1}], "node": 1}, "node must be text: 1"),
+        ({"records": [{"data": 1}], "idempotency_key": 1}, "idempotency_key must be text: 1"),
+        ({"records": [{"data": 1}], "idempotency_key": "x" * 257}, "idempotency_key_size"),
+        ({"records": [{"data": 1}], "create": "no"}, "create must be true or false"),
+    ],
+)
+def test_bad_records(v0: V0, content: Any, told: str) -> None:
+    v0.ok("PUT", TOPIC)
+    assert told in v0.message("POST", TOPIC, content)
+    assert v0.ok("GET", TOPIC)["head_seq"] == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({"from_seq": -1}, "from_seq must be from 0"),
+        ({"from_seq": "1"}, 'from_seq must be a whole number: "1"'),
+        ({"from_seq": 2**63}, "from_seq must be from 0"),
+        ({"tail": 1}, "tail must be true or false: 1"),
+        ({"epoch": 5}, "epoch must be text: 5"),
+        ({"epoch": "x"}, "epoch must be the text of a topic's epoch"),
+        ({"filter": "x"}, 'filter must be ["tag", "Eq", TEXT]'),
+        ({"filter": ["node", "Eq", "x"]}, "filter must be"),
+        ({"filter": ["tag", "Like", "x"]}, "filter must be"),
+        ({"filter": ["tag", "Glob", "x"]}, "filter must be"),
+        ({"filter": ["tag", "Glob", "*x*"]}, "filter must be"),
+        ({"filter": ["tag", "Eq", 1]}, "filter must be"),
+        ({"filter": ["tag", "Eq", "\ud800"]}, "filter must be text in Unicode"),
+        ({"filter": ["tag", "Eq", "x" * 300]}, "filter"),
+        ({"limit": -1}, "limit must be from 0"),
+        ({"max_batch_bytes": "8"}, "max_batch_bytes must be a whole number"),
+        ({"wait_ms": -1}, "wait_ms must be from 0"),
+        ({"wait_ms": None, "node": ["a"]}, "node must be text: an array"),
+        ({"include_data": 1}, "include_data must be true or false"),
+        ({"include_tags": 1}, "include_tags must be true or false"),
+        ({"include_meta": 1}, "include_meta must be true or false"),
+        ({"cursor": 1}, 'no field "cursor"'),
+    ],
+)
+def test_bad_reads(v0: V0, content: Any, told: str) -> None:
+    v0.append(1)
+    assert told in v0.message("POST", f"{TOPIC}/diff", content)
+
+
+@pytest.mark.parametrize("content", [{"limit": 10**12}, {"max_batch_bytes": 2**62}, {"limit": 0}])
+def test_what_is_too_much_is_brought_down(v0: V0, content: Any) -> None:
+    """A limit is a maximum, so a lower one is no error."""
+    v0.append(1)
+    assert v0.data(**content) == [1]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({}, "before_seq or match is missing"),
+        ({"before_seq": 0}, "before_seq or match is missing"),
+        ({"before_seq": -1}, "before_seq must be from 0"),
+        ({"match": "x"}, 'match must be ["tag", "Eq", TEXT]'),
+        ({"filter": ["tag", "Eq", "x"]}, 'no field "filter"'),
+    ],
+)
+def test_bad_deletes(v0: V0, content: Any, told: str) -> None:
+    v0.append(1)
+    assert told in v0.message("POST", f"{TOPIC}/delete", content)
+    assert v0.data() == [1]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({"dest": "others"}, "source is missing"),
+        ({"source": "orders"}, "dest is missing"),
+        ({"source": 1, "dest": "others"}, "source must be text: 1"),
+        ({"source": "orders", "dest": None}, "dest is missing"),
+        ({"source": "orders", "dest": "orders"}, "must differ"),
+        ({"source": "orders", "dest": "x"}, '"x" cannot name a topic'),
+        ({"source": "orders", "dest": "others", "filter": "x"}, "filter must be"),
+        ({"source": "orders", "dest": "others", "preserve_node": 1}, "preserve_node must be"),
+        ({"source": "orders", "dest": "others", "preserve_tag": 1}, "preserve_tag must be"),
+        ({"source": "orders", "dest": "others", "create_dest": 1}, "create_dest must be"),
+        ({"source": "orders", "dest": "others", "allow_cycle": 1}, "allow_cycle must be"),
+        ({"source": "orders", "dest": "others", "to": 1}, 'no field "to"'),
+    ],
+)
+def test_bad_routers(v0: V0, content: Any, told: str) -> None:
+    v0.ok("PUT", TOPIC)
+    assert told in v0.message("PUT", ROUTER, content)
+    assert v0.ok("GET", "/v0/routers")["routers"] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({}, "topics is missing"),
+        ({"topics": {}}, "topics"),
+        ({"topics": ["orders"]}, "topics must be an object"),
+        ({"topics": {"orders": 1}}, "topics[orders] must be an object: 1"),
+        ({"topics": {"orders": {"from": 1}}}, 'no field "topics[orders].from"'),
+        ({"topics": {"orders": {"from_seq": -1}}}, "topics[orders].from_seq must be from 0"),
+        ({"topics": {"orders": {"tail": "yes"}}}, "topics[orders].tail must be true or false"),
+        ({"topics": {"orders": {"epoch": -1}}}, "topics[orders].epoch must be text"),
+        ({"topics": {"orders": {"filter": 1}}}, "topics[orders].filter must be"),
+        ({"topics": {"\ud800": {}}}, "A name in topics must be text in Unicode"),
+        ({"topics": {"orders:eu": {}, "orders%3Aeu": {}}}, "topics contains orders%3Aeu twice"),
+        ({"topics": {f"orders{n}": {} for n in range(257)}}, "topics must have from 1 to 256"),
+        ({"topics": {"orders": {}}, "cursor": 1}, "cursor must be text: 1"),
+        ({"topics": {"orders": {}}, "cursor": "made up"}, "cursor must be the id of an event"),
+        ({"topics": {"orders": {}}, "cursor": "\ud800"}, "cursor must be text in Unicode"),
+        ({"topics": {"orders": {}}, "node": 1}, "node must be text: 1"),
+        ({"topics": {"orders": {}}, "limit": "all"}, "limit must be a whole number"),
+        ({"topics": {"orders": {}}, "max_batch_bytes": -1}, "max_batch_bytes must be from 0"),
+        ({"topics": {"orders": {}}, "heartbeat_ms": "1s"}, "heartbeat_ms must be a whole number"),
+        ({"topics": {"orders": {}}, "include_data": 0}, "include_data must be true or false"),
+    ],
+)
+def test_bad_watches(v0: V0, content: Any, told: str) -> None:
+    v0.append(1)
+    assert told in v0.message("POST", WATCH, content)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{", b"{}}", b'{"a" 1}', b"{'a': 1}", b'{"a": NaN}', b"\xff", b"{1: 2}",
+        b'{"records": [1 2]}', b'{"records": [{"data": }]}', b'{"records": [{"data": 1}',
+        b'{"records": ' + b"[" * 100_000, b'{"records": [{"data": ' + b"[" * 100_000,
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("path", [TOPIC, f"{TOPIC}/diff"])
+def test_a_body_that_is_no_json(v0: V0, path: str, body: bytes) -> None:
+    v0.append(1)
+    with closing(v0.rest.connect()) as connection:
+        connection.request("POST", path, body)
+        answer = connection.getresponse()
+        assert answer.status == 400
+        assert b"The body is not JSON" in answer.read()
+    assert v0.data() == [1]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b'{"records":[' + b"{}," * 10_000 + b"!", "records must have at most 10000 elements"),
+        (b'{"records":[{' + b'"tag":"",' * 20 + b"!", "A record must have at most 20 elements"),
+        (b"{" + b'"node":"",' * 20 + b"!", "The body must have at most 20 elements"),
+    ],
+)
+def test_what_is_too_much_is_not_read_to_its_end(body: bytes, told: str) -> None:
+    """To read 10 MB would take ten seconds, in which the broker would do nothing else."""
+    with pytest.raises(InvalidArgument, match=told):
+        loads_records(body)
+
+
+def test_a_body_that_is_not_encoded_as_it_says(v0: V0) -> None:
+    v0.append(1)
+    status, _, text = v0.rest.raw("POST", TOPIC, b'{"records": []}', **{"Content-Encoding": "gzip"})
+    assert (status, json.loads(text)["error"]["code"]) == (400, "invalid_request")
+    assert v0.data() == [1]
+
+
+def test_a_body_that_is_too_large(v0: V0) -> None:
+    v0.append(1)
+    with closing(v0.rest.connect()) as connection:
+        connection.request("POST", TOPIC, b" " * (10 * 1024 * 1024 + 1))
+        answer = connection.getresponse()
+        assert (answer.status, b"payload size" in answer.read()) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "told"),
+    [
+        ("GET", "/v0/topics?page_size=x", "page_size must be a whole number"),
+        ("GET", "/v0/topics?page_size=-1", "page_size must be a whole number"),
+        ("GET", "/v0/topics?cursor=x", "page_token"),
+        ("GET", "/v0/topics?prefix=x", "There is no parameter 'prefix'"),
+        ("GET", f"{TOPIC}?touch=false", "There is no parameter 'touch'"),
+        ("GET", f"{TOPIC}?project=a/b", "Invalid resource name"),
+        ("GET", f"{TOPIC}?project=", "Invalid resource name"),
+        ("GET", "/v0/topics/1", '"1" cannot name a topic'),
+        ("GET", "/v0/topics/goog", '"goog" cannot name a topic'),
+        ("PUT", "/v0/topics/" + "x" * 256, "cannot name a topic"),
+        ("PUT", "/v0/topics/" + "%3A" * 100, "cannot name a topic"),
+        ("PUT", "/v0/topics/%0A", '"\\n" cannot name a topic'),
+        ("POST", "/v0/topics/1/diff", "cannot name a topic"),
+        ("GET", "/v0/routers/1", '"1" cannot name a router'),
+        ("DELETE", "/v0/routers/1", "cannot name a router"),
+        ("PUT", "/v0/topics/caf%E9", "The name in the path must be percent-encoded UTF-8"),
+        ("PUT", "/v0/topics/cafe?project=caf%E9", "The query must be percent-encoded UTF-8"),
+    ],
+)
+def test_bad_names_and_parameters(v0: V0, verb: str, path: str, told: str) -> None:
+    assert told in v0.message(verb, path)
+
+
+@pytest.mark.parametrize("verb", ["GET", "DELETE"])
+def test_a_body_where_none_says_anything(v0: V0, verb: str) -> None:
+    v0.ok("PUT", TOPIC)
+    told = v0.message(verb, TOPIC, {"if_empty": True})
+    assert told == 'There is no field "if_empty"; there are none.'
+    assert v0.ok("GET", TOPIC)
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "refusal"),
+    [
+        ("GET", TOPIC, (404, "not_found")),
+        ("POST", f"{TOPIC}/diff", (404, "not_found")),
+        ("POST", f"{TOPIC}/delete", (404, "not_found")),
+        ("GET", ROUTER, (404, "not_found")),
+        ("GET", f"{WATCH}/wid_x", (404, "not_found")),
+        ("GET", "/v0", (404, "not_found")),
+        ("GET", "/v0/", (404, "not_found")),
+        ("GET", "/v0/%0A", (404, "not_found")),
+        ("GET", "/v0/topics/", (404, "not_found")),
+        ("GET", "/v0/topic", (404, "not_found")),
+        ("POST", f"{TOPIC}/claim", (404, "not_found")),
+        ("PATCH", TOPIC, (405, "method_not_allowed")),
+        ("GET", f"{TOPIC}/diff", (405, "method_not_allowed")),
+        ("GET", WATCH, (405, "method_not_allowed")),
+        ("POST", "/v0/topics", (405, "method_not_allowed")),
+    ],
+)
+def test_what_is_not_there(v0: V0, verb: str, path: str, refusal: tuple[int, str]) -> None:
+    content = {"before_seq": 1} if path.endswith("/delete") else None
+    assert v0.refused(verb, path, content) == refusal
+    assert v0.ok("GET", "/v0/topics")["topics"] == []

@@ -1,0 +1,75 @@
+"""Faults on /v0, with the same effect as on gRPC, and internal errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from pullstream_emulator import Emulator
+from pullstream_protocol.errors import Unavailable
+from tests.emulator.v0_client import TOPIC, V0
+
+RECORDS = {"records": [{"data": 1}]}
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    with Emulator(rest=True) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def v0(emulator: Emulator) -> V0:
+    return V0(emulator.endpoint)
+
+
+def test_an_rpc_that_fails_on_request_fails_here(v0: V0, emulator: Emulator) -> None:
+    """The status is the one that corresponds to the gRPC code, with a Retry-After header."""
+    with emulator.faults.error("Append", Unavailable("Not now."), times=1):
+        with closing(v0.rest.connect()) as connection:
+            connection.request("POST", TOPIC, b'{"records": [{"data": 1}]}')
+            answer = connection.getresponse()
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+            assert answer.read() == b'{"error":{"code":"unavailable","message":"Not now."}}\n'
+        assert v0.append(2)["head_seq"] == 1
+
+
+def test_an_answer_that_is_lost_has_had_its_effect(v0: V0, emulator: Emulator) -> None:
+    """A second attempt with the same key has no further effect."""
+    keyed: Any = {**RECORDS, "idempotency_key": "k"}
+    with emulator.faults.lose_reply("Append", times=1):
+        assert v0.refused("POST", TOPIC, keyed) == (503, "unavailable")
+    assert v0.ok("POST", TOPIC, keyed)["deduped"] is True
+    assert v0.data() == [1]
+
+
+def test_a_stream_that_fails_at_once_is_none(v0: V0, emulator: Emulator) -> None:
+    """It is refused like any call. A stream that fails later reports the error in an event."""
+    v0.append(1)
+    path = v0.watch()
+    with emulator.faults.error("Watch", Unavailable("Not now."), times=1):
+        assert v0.refused("GET", path) == (503, "unavailable")
+    with v0.stream(path) as stream:
+        stream.next_of("caught-up")
+        reason = Unavailable("Not any more.")
+        emulator.inspect(lambda engine: emulator.faults.end_calls(reason))
+        v0.append(2)
+        assert stream.rest()[-1].data == {"code": "unavailable", "message": "Not any more."}
+
+
+def test_an_error_of_our_own_says_so(
+    v0: V0, emulator: Emulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The caller gets one sentence, and the log has the traceback."""
+
+    def fail(request: Any) -> None:
+        raise ValueError("a mistake of ours")
+
+    with emulator.faults.error("GetFeed", fail):
+        status, told = v0.rest.call("GET", TOPIC)
+    assert status == 500
+    assert told == {"error": {"code": "internal", "message": "GetFeed failed inside the broker."}}
+    assert "a mistake of ours" in caplog.text

@@ -1,0 +1,308 @@
+"""Records of /v0: append, read and delete."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from contextlib import closing
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pullstream_protocol.clock import ManualClock
+from tests.emulator.v0_client import TOPIC, V0
+
+V1_TOPIC = "/v1/projects/default/topics/orders"
+
+
+def publish(v0: V0, data: bytes, **fields: Any) -> None:
+    """Publish as a client of google.pubsub.v1."""
+    message = {"data": b64encode(data).decode(), **fields}
+    v0.rest.ok("POST", f"{V1_TOPIC}:publish", {"messages": [message]})
+
+
+# ---- appending ---------------------------------------------------------------------------------
+
+
+def test_an_append_tells_the_numbers_that_it_gave(v0: V0) -> None:
+    """Numbers start at 1 and have no holes. The first append creates the topic."""
+    assert v0.append("a", "b") == {
+        "topic": "orders", "first_seq": 1, "last_seq": 2, "seqs": [1, 2], "head_seq": 2,
+        "count": 2, "created": True, "deduped": False,
+    }  # fmt: skip
+    assert v0.append("c") == {
+        "topic": "orders", "first_seq": 3, "last_seq": 3, "seqs": [3], "head_seq": 3,
+        "count": 1, "created": False, "deduped": False,
+    }  # fmt: skip
+
+
+def test_a_topic_is_made_only_if_it_may_be(v0: V0) -> None:
+    """An append can require that the topic exists."""
+    content = {"records": [{"data": 1}], "create": False}
+    assert v0.refused("POST", TOPIC, content) == (404, "not_found")
+    assert v0.ok("GET", "/v0/topics")["topics"] == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "headers"), [({"idempotency_key": "k"}, {}), ({}, {"Idempotency-Key": "k"})]
+)
+def test_an_append_with_a_key_is_done_once(
+    v0: V0, fields: dict[str, str], headers: dict[str, str]
+) -> None:
+    """The key is in the body or in the usual header. The repetition gets the first answer."""
+    content = {"records": [{"data": 1}], **fields}
+    first = v0.ok("POST", TOPIC, content, **headers)
+    again = v0.ok("POST", TOPIC, content, **headers)
+    assert again == {**first, "created": False, "deduped": True}
+    assert v0.data() == [1]
+
+
+def test_a_form_is_read_as_json(v0: V0) -> None:
+    """By default curl sends this content type."""
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    v0.ok("POST", TOPIC, {"records": [{"data": "a=1&b=2"}]}, **form)
+    assert v0.data() == ["a=1&b=2"]
+
+
+# ---- content of a record -----------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)  # fmt: skip
+
+
+@given(data=st.lists(JSON, min_size=1, max_size=5))
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_data_is_any_json_value(v0: V0, data: list[Any]) -> None:
+    """It is read as it was written."""
+    appended = v0.append(*data)
+    assert v0.data(from_seq=appended["first_seq"] - 1) == data
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1.00",
+        "1e400",
+        "-0.0",
+        "123456789012345678901234567890",
+        '{"a":1,"a":2}',
+        '"\\u0041\\ud800"',
+        "9" * 5000,
+        "[" * 500 + "]" * 500,
+        f'"{"[" * 1000}"',
+    ],
+)
+def test_data_keeps_its_text(v0: V0, text: str) -> None:
+    """Its text is unchanged, even if a JSON parser would change it."""
+    assert raw_append(v0, f' {{"records": [ {{"data": {text} }}]}}') == 201
+    assert f'"data":{text}}}' in raw_diff(v0)
+    with closing(v0.rest.connect()) as connection:
+        connection.request("GET", v0.watch(limit=1))
+        stream = connection.getresponse()
+        lines = [stream.readline().decode() for _ in range(5)]
+    assert f'"data":{text}}}' in lines[-1]
+
+
+def test_space_between_the_parts_of_data_is_none_of_it(v0: V0) -> None:
+    """Line breaks would split an event. Strings keep their space."""
+    raw_append(v0, '{"records": [{"data": {\n "a b\\n" :\t[1,\r\n 2] } }]}')
+    assert '"data":{"a b\\n":[1,2]}}' in raw_diff(v0)
+
+
+def raw_append(v0: V0, body: str) -> int:
+    with closing(v0.rest.connect()) as connection:
+        connection.request("POST", TOPIC, body.encode())
+        return connection.getresponse().status
+
+
+def raw_diff(v0: V0) -> str:
+    with closing(v0.rest.connect()) as connection:
+        connection.request("POST", f"{TOPIC}/diff", b'{"limit": 1}')
+        return connection.getresponse().read().decode()
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"plain", b"NaN", b"[" * 5000])
+def test_data_that_is_no_json_comes_as_bytes(v0: V0, data: bytes) -> None:
+    """Another client published it."""
+    v0.ok("PUT", TOPIC)
+    publish(v0, data, attributes={"a": "b"})
+    assert v0.data() == [{"$bytes": b64encode(data).decode()}]
+
+
+def test_json_that_others_publish_is_data(v0: V0) -> None:
+    """Their attributes and ordering key are included.
+
+    Google clients read appended records likewise.
+    """
+    v0.ok("PUT", TOPIC)
+    subscription = "/v1/projects/default/subscriptions/billing"
+    v0.rest.ok("PUT", subscription, {"topic": V1_TOPIC.removeprefix("/v1/")})
+    publish(v0, b'{"n": 1}', attributes={"tag": "t", "color": "red"}, orderingKey="k")
+    v0.append({"n": 2}, tag="u", node="here", key="l", meta={"color": "blue"})
+    records = v0.diff(include_tags=True)["records"]
+    assert [{k: v for k, v in record.items() if k != "$ts"} for record in records] == [
+        {"$seq": 1, "$tag": "t", "$key": "k", "data": {"n": 1}, "meta": {"color": "red"}},
+        {
+            "$seq": 2, "$tag": "u", "$node": "here", "$key": "l", "data": {"n": 2},
+            "meta": {"color": "blue"},
+        },
+    ]  # fmt: skip
+    content = {"maxMessages": 10, "returnImmediately": True}
+    pulled = v0.rest.ok("POST", f"{subscription}:pull", content)["receivedMessages"][1]["message"]
+    assert pulled["attributes"] == {"tag": "u", "node": "here", "color": "blue"}
+    assert (pulled["data"], pulled["orderingKey"]) == (b64encode(b'{"n":2}').decode(), "l")
+
+
+def test_a_record_has_the_time_at_which_it_came(v0: V0, clock: ManualClock) -> None:
+    """The time is in milliseconds since the epoch."""
+    v0.append("a")
+    first = v0.diff()["records"][0]["$ts"]
+    clock.advance(1.5)
+    v0.append("b")
+    assert v0.diff()["records"][1]["$ts"] == first + 1500
+    assert abs(first - clock.now() * 1000 + 1500) < 2
+
+
+def test_a_node_may_be_said_once_for_all(v0: V0) -> None:
+    """A record with its own node keeps that."""
+    v0.ok("POST", TOPIC, {"records": [{"data": 1}, {"data": 2, "node": "b"}], "node": "a"})
+    assert [record["$node"] for record in v0.diff()["records"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({}, {"$node", "data", "meta"}),
+        ({"include_tags": True}, {"$tag", "$node", "data", "meta"}),
+        ({"include_meta": False}, {"$node", "data"}),
+        ({"include_data": False}, {"$tag", "$node"}),
+        ({"include_data": False, "include_tags": False}, {"$node"}),
+    ],
+)
+def test_a_reader_says_how_much_of_records_it_wants(
+    v0: V0, wanted: dict[str, Any], told: set[str]
+) -> None:
+    """Number and time are always included.
+
+    The tag is included on request, or if the data are not.
+    """
+    v0.append("a", tag="t", node="n", meta={"m": "1"})
+    (record,) = v0.diff(**wanted)["records"]
+    assert set(record) == {"$seq", "$ts", *told}
+
+
+# ---- reading -----------------------------------------------------------------------------------
+
+
+def test_a_diff_says_where_to_read_on(v0: V0) -> None:
+    """It also has the position of the end."""
+    v0.append("a", "b", "c")
+    first = v0.diff(limit=2)
+    assert first.pop("epoch") == v0.ok("GET", TOPIC)["epoch"]
+    assert [record["data"] for record in first.pop("records")] == ["a", "b"]
+    assert first == {
+        "topic": "orders", "next_from_seq": 2, "head_seq": 3, "earliest_seq": 1,
+        "caught_up": False, "lag": 1, "tombstone": None,
+    }  # fmt: skip
+    second = v0.diff(from_seq=2)
+    assert [record["data"] for record in second["records"]] == ["c"]
+    assert (second["caught_up"], second["lag"]) == (True, 0)
+
+
+def test_a_diff_tells_what_is_lost(v0: V0) -> None:
+    """The gap has the first and last number, the reason, and the range that still exists."""
+    v0.ok("PUT", TOPIC, {"cap_records": 2})
+    v0.append("a", "b", "c", "d")
+    told = v0.diff(from_seq=1)
+    assert told["tombstone"] == {
+        "reason": "cap", "gap_from": 2, "gap_to": 2, "earliest_seq": 3, "head_seq": 4
+    }  # fmt: skip
+    assert [record["data"] for record in told["records"]] == ["c", "d"]
+
+
+def test_a_diff_of_another_life_is_told(v0: V0) -> None:
+    """The reader sends its number with the epoch."""
+    v0.append("a")
+    epoch = v0.diff()["epoch"]
+    assert v0.diff(from_seq=1, epoch=epoch)["tombstone"] is None
+    v0.ok("DELETE", TOPIC)
+    v0.append("b")
+    told = v0.diff(from_seq=1, epoch=epoch)
+    assert told["tombstone"]["reason"] == "recreated"
+    assert [record["data"] for record in told["records"]] == ["b"]
+
+
+def test_a_diff_reads_what_a_filter_lets_pass(v0: V0) -> None:
+    """The excluded records are examined only once."""
+    for tag in ("public:1", "private", "public:2"):
+        v0.append(tag, tag=tag)
+    assert v0.data(filter=["tag", "Glob", "public:*"]) == ["public:1", "public:2"]
+    told = v0.diff(filter=["tag", "Eq", "private"])
+    assert (len(told["records"]), told["next_from_seq"]) == (1, 3)
+
+
+def test_a_diff_spares_a_node_its_own(v0: V0) -> None:
+    """Its position still moves."""
+    v0.append("mine", node="a")
+    v0.append("yours", node="b")
+    v0.append("mine", node="a")
+    told = v0.diff(node="a")
+    assert [record["data"] for record in told["records"]] == ["yours"]
+    assert (told["next_from_seq"], told["caught_up"]) == (3, True)
+
+
+def test_a_diff_of_the_tail_has_only_what_comes(v0: V0) -> None:
+    """It has no existing records."""
+    v0.append("a")
+    told = v0.diff(tail=True)
+    assert (told["records"], told["next_from_seq"]) == ([], 1)
+
+
+def test_a_diff_waits_for_a_record(v0: V0) -> None:
+    """It waits for the requested time at most, and returns with the first record."""
+    v0.append("a")
+    assert v0.diff(from_seq=1, wait_ms=10)["records"] == []
+    with closing(v0.rest.connect()) as connection:
+        connection.request("POST", f"{TOPIC}/diff", b'{"from_seq": 1, "wait_ms": 20000}')
+        v0.append("b")
+        told = json.loads(connection.getresponse().read())
+    assert [record["data"] for record in told["records"]] == ["b"]
+
+
+# ---- deleting ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "left"),
+    [
+        ({"before_seq": 3}, ["c", "d"]),
+        ({"match": ["tag", "Eq", "x:1"]}, ["b", "d"]),
+        ({"match": ["tag", "Glob", "x:*"]}, ["d"]),
+        ({"match": ["tag", "Glob", "x:*"], "before_seq": 3}, ["c", "d"]),
+        ({"match": ["tag", "Eq", "none"]}, ["a", "b", "c", "d"]),
+    ],
+)
+def test_records_are_deleted_by_number_or_tag(
+    v0: V0, asked: dict[str, Any], left: list[str]
+) -> None:
+    """Both can be combined. The answer is the state afterwards."""
+    for data, tag in {"a": "x:1", "b": "x:2", "c": "x:1", "d": ""}.items():
+        v0.append(data, tag=tag)
+    told = v0.ok("POST", f"{TOPIC}/delete", asked)
+    state = v0.ok("GET", TOPIC)
+    assert told == {
+        "topic": "orders",
+        "deleted": 4 - len(left),
+        **{name: state[name] for name in ("earliest_seq", "head_seq", "count", "bytes")},
+    }
+    read = v0.diff()
+    assert [record["data"] for record in read["records"]] == left
+    assert read["tombstone"] is None

@@ -1,0 +1,167 @@
+"""Topics of /v0: their settings and states as JSON."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
+from tests.emulator.v0_client import TOPIC, V0
+
+SETTINGS = {
+    "ttl_ms": 5000,
+    "cap_records": 10000,
+    "cap_bytes": 0,
+    "discard": "old",
+    "durable": False,
+    "durability": "disk",
+    "auto_create": True,
+    "idempotency_window_ms": 120000,
+    "dedupe_node": True,
+}
+OTHERS = {
+    "ttl_ms": 0,
+    "cap_records": 0,
+    "cap_bytes": 1_000_000,
+    "discard": "reject",
+    "durable": True,
+    "durability": "fsync",
+    "auto_create": True,
+    "idempotency_window_ms": 0,
+    "dedupe_node": False,
+}
+
+
+def test_a_topic_is_made_with_the_settings_that_it_is_given(v0: V0) -> None:
+    """The other settings have their defaults, as the answer shows."""
+    asked = {"ttl_ms": 5000, "cap_records": 10000, "discard": "old", "durable": False}
+    assert v0.ok("PUT", TOPIC, asked) == {"topic": "orders", "created": True, "config": SETTINGS}
+
+
+def test_a_topic_made_again_is_as_it_was(v0: V0) -> None:
+    """A put with the same settings changes nothing and reports no creation."""
+    v0.ok("PUT", TOPIC, OTHERS)
+    assert v0.ok("PUT", TOPIC, OTHERS) == {"topic": "orders", "created": False, "config": OTHERS}
+
+
+def test_settings_left_out_are_those_by_default(v0: V0) -> None:
+    """This also holds for an existing topic. Only the durability class stays."""
+    v0.ok("PUT", TOPIC, OTHERS)
+    config = v0.ok("PUT", TOPIC, {})["config"]
+    assert config == {
+        **SETTINGS, "ttl_ms": 0, "cap_records": 0, "durable": True, "durability": "fsync"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "durability"),
+    [
+        ({"durable": True}, "fsync"),
+        ({"durable": False}, "disk"),
+        ({"durability": "memory"}, "memory"),
+        ({"durable": True, "durability": "disk"}, "disk"),
+    ],
+)
+def test_durable_is_short_for_a_class(v0: V0, asked: dict[str, object], durability: str) -> None:
+    """An explicit class takes precedence."""
+    config = v0.ok("PUT", TOPIC, asked)["config"]
+    assert (config["durability"], config["durable"]) == (durability, durability == "fsync")
+
+
+def test_null_is_as_good_as_nothing(v0: V0) -> None:
+    """This holds for every setting."""
+    assert v0.ok("PUT", TOPIC, dict.fromkeys(SETTINGS)) == v0.ok("PUT", TOPIC) | {"created": True}
+
+
+def test_a_state_tells_where_a_topic_stands(v0: V0) -> None:
+    """The state has its size, its range of numbers, and the number of watchers."""
+    v0.ok("PUT", TOPIC, {"cap_records": 2})
+    v0.append("a", "b", "c")
+    state = v0.ok("GET", TOPIC)
+    assert state.pop("epoch").isdigit()
+    assert state.pop("bytes") > 0
+    assert state.pop("config")["cap_records"] == 2
+    assert state == {
+        "topic": "orders", "head_seq": 3, "earliest_seq": 2, "next_seq": 4, "count": 2,
+        "watchers": 0,
+    }  # fmt: skip
+
+
+def test_topics_are_listed_in_pages(v0: V0) -> None:
+    """They are ordered by name. Each page has the start of the next one."""
+    for name in ("aaa", "bbb:1", "ccc"):
+        v0.ok("PUT", f"/v0/topics/{name}")
+    first = v0.ok("GET", "/v0/topics?page_size=2")
+    assert [topic["topic"] for topic in first["topics"]] == ["aaa", "bbb:1"]
+    rest = v0.ok("GET", f"/v0/topics?page_size=2&cursor={first['next_cursor']}")
+    assert [topic["topic"] for topic in rest["topics"]] == ["ccc"]
+    assert "next_cursor" not in rest
+    assert rest["topics"][0] == v0.ok("GET", "/v0/topics/ccc")
+
+
+def test_a_topic_is_deleted_once(v0: V0) -> None:
+    """A second delete reports that there was nothing to delete."""
+    v0.ok("PUT", TOPIC)
+    assert v0.ok("DELETE", TOPIC) == {"topic": "orders", "deleted": True}
+    assert v0.ok("DELETE", TOPIC) == {"topic": "orders", "deleted": False}
+    assert v0.refused("GET", TOPIC) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("written", "name", "topic_id"),
+    [
+        ("notifications:web", "notifications:web", "notifications%3Aweb"),
+        ("notifications%3Aweb", "notifications:web", "notifications%3Aweb"),
+        ("caf%C3%A9s", "cafés", "caf%C3%A9s"),
+        ("a%2Fb", "a/b", "a%2Fb"),
+    ],
+)
+def test_a_name_may_have_what_ids_may_not(v0: V0, written: str, name: str, topic_id: str) -> None:
+    """It is percent-encoded in the topic's ID. Answers have the plain name."""
+    assert v0.ok("PUT", f"/v0/topics/{written}")["topic"] == name
+    assert v0.ok("GET", "/v0/topics")["topics"][0]["topic"] == name
+    listed = v0.rest.ok("GET", "/v1/projects/default/topics")["topics"]
+    assert [topic["name"] for topic in listed] == [f"projects/default/topics/{topic_id}"]
+
+
+def test_a_percent_sign_of_somebody_elses_id_stays(v0: V0) -> None:
+    """Such an ID was not created by /v0. The topic is found by the name that a list shows."""
+    v0.rest.ok("PUT", "/v1/projects/default/topics/per%2541")
+    v0.append(1, topic="/v0/topics/per%2541")
+    assert [topic["topic"] for topic in v0.ok("GET", "/v0/topics")["topics"]] == ["per%41"]
+    assert v0.ok("GET", "/v0/topics/per%2541")["topic"] == "per%41"
+
+
+def test_a_project_is_named_in_the_query(v0: V0) -> None:
+    """Other projects do not see it. The default is the project `default`."""
+    v0.ok("PUT", f"{TOPIC}?project=test")
+    assert v0.refused("GET", TOPIC) == (404, "not_found")
+    assert v0.ok("GET", f"{TOPIC}?project=test")["topic"] == "orders"
+    assert v0.ok("GET", "/v0/topics")["topics"] == []
+    assert v0.rest.ok("GET", "/v1/projects/test/topics/orders")
+
+
+def test_a_full_topic_that_rejects_says_so(v0: V0) -> None:
+    """The status is a separate one, and nothing is appended."""
+    v0.ok("PUT", TOPIC, {"cap_records": 2, "discard": "reject"})
+    v0.append(1)
+    records = {"records": [{"data": 2}, {"data": 3}]}
+    assert v0.refused("POST", TOPIC, records) == (422, "topic_full")
+    assert v0.data() == [1]
+
+
+def test_a_full_broker_says_when_to_come_again(clock: ManualClock) -> None:
+    """The answer has the header Retry-After."""
+    with Emulator(clock=clock, rest=True, max_bytes=150) as emulator:
+        v0 = V0(emulator.endpoint)
+        v0.append("x" * 80)
+        with closing(v0.rest.connect()) as connection:
+            connection.request(
+                "POST", TOPIC, b'{"records": [{"data": "yyyyyyyyyyyyyyyyyyyyyyyy"}]}'
+            )
+            answer = connection.getresponse()
+            assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
+            assert b'"code":"throttled"' in answer.read()
+        assert v0.data() == ["x" * 80]

@@ -1,0 +1,564 @@
+"""Watches of /v0: sessions, and their streams of server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import socket
+import threading
+import tracemalloc
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.rest.v0.event_stream import EventStream
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import encoded_pb2 as encoded
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.rpcs import BY_METHOD
+from tests.emulator.event_reader import Event
+from tests.emulator.v0_client import TOPIC, V0
+from tests.emulator.wire import PATIENCE
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Iterator[Emulator]:
+    with Emulator(clock=clock, rest=True) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def v0(emulator: Emulator) -> V0:
+    return V0(emulator.endpoint)
+
+
+def wait_for_watchers(v0: V0, count: int, topic: str = TOPIC) -> None:
+    """Wait for this number of watchers. The broker notices a closed connection a moment later."""
+    for _ in range(1000):
+        if v0.ok("GET", topic)["watchers"] == count:
+            return
+    raise AssertionError(f"there are not {count} watchers")
+
+
+@contextmanager
+def stalled(v0: V0, path: str) -> Iterator[socket.socket]:
+    """Yield a connection that opens a stream and reads nothing of it."""
+    host, port = v0.endpoint.split(":")
+    with socket.socket() as connection:
+        # A small buffer, which is soon full.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(PATIENCE)
+        connection.connect((host, int(port)))
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        wait_for_watchers(v0, 1)
+        yield connection
+
+
+# ---- sessions ----------------------------------------------------------------------------------
+
+
+def test_a_session_tells_where_it_begins(v0: V0) -> None:
+    """It does so for each topic, with the name that the creator used."""
+    v0.append("a", "b")
+    v0.append("c", topic="/v0/topics/orders:eu")
+    topics = {"orders": {"from_seq": 1}, "orders:eu": {"tail": True}}
+    told = v0.ok("POST", "/v0/watch", {"topics": topics})
+    for name in topics:
+        assert told["topics"][name].pop("epoch") == v0.ok("GET", f"/v0/topics/{name}")["epoch"]
+    assert told["wid"].startswith("wid_")
+    assert told == {
+        "wid": told["wid"],
+        "stream_url": f"/v0/watch/{told['wid']}",
+        "session_ttl_ms": 300_000,
+        "topics": {
+            "orders": {"from_seq": 1, "head_seq": 2, "earliest_seq": 1},
+            "orders:eu": {"from_seq": 1, "head_seq": 1, "earliest_seq": 1},
+        },
+    }
+
+
+def test_a_session_of_a_topic_that_is_missing_is_refused(v0: V0) -> None:
+    """The topic is not created."""
+    content: Any = {"topics": {"orders": {}, "missing": {}}}
+    v0.append("a")
+    assert v0.refused("POST", "/v0/watch", content) == (404, "not_found")
+    assert v0.refused("GET", "/v0/topics/missing") == (404, "not_found")
+
+
+def test_a_session_that_was_ended_is_over(v0: V0) -> None:
+    """Its stream ends with the reason. A second end is no error."""
+    v0.append("a")
+    path = v0.watch()
+    wid = path.rpartition("/")[2]
+    with v0.stream(path) as stream:
+        stream.next_of("caught-up")
+        assert v0.ok("DELETE", path) == {"wid": wid, "deleted": True}
+        (event,) = stream.rest()
+        assert (event.name, event.id, event.data["code"]) == ("error", None, "not_found")
+    assert v0.ok("DELETE", path) == {"wid": wid, "deleted": False}
+    assert v0.refused("GET", path) == (404, "not_found")
+
+
+def test_a_session_outlives_its_stream_for_its_time(v0: V0, clock: ManualClock) -> None:
+    """It expires exactly after its time. An open stream keeps it for ever."""
+    v0.append("a")
+    path = v0.watch()
+    with v0.stream(path) as stream:
+        stream.next_of("caught-up")
+        for _ in range(10):
+            clock.advance(60)
+            stream.next_of("hb")
+    wait_for_watchers(v0, 0)
+    clock.advance(299)
+    with v0.stream(path) as stream:
+        v0.append("b")
+        assert stream.next_of("record").data["records"][0]["data"] == "b"
+    wait_for_watchers(v0, 0)
+    clock.advance(300)
+    assert v0.refused("GET", path) == (404, "not_found")
+
+
+# ---- streams -----------------------------------------------------------------------------------
+
+
+def test_a_stream_begins_with_how_to_come_back(v0: V0) -> None:
+    """Its headers prevent proxies from storing or buffering it."""
+    v0.append("a")
+    with v0.stream(v0.watch()) as stream:
+        assert stream.answer.headers["Content-Type"] == "text/event-stream; charset=UTF-8"
+        assert stream.answer.headers["Cache-Control"] == "no-store"
+        assert stream.answer.headers["X-Accel-Buffering"] == "no"
+        stream.next()
+        assert stream.retry == 2000
+
+
+def test_a_stream_brings_what_there_is_and_what_comes(v0: V0) -> None:
+    """Each event has all its fields and an ID."""
+    v0.append("a", "b", node="n", tag="t")
+    with v0.stream(v0.watch()) as stream:
+        name, event_id, content = stream.next()
+        assert (name, bool(event_id)) == ("record", True)
+        times = [record.pop("$ts") for record in content["records"]]
+        assert times == sorted(times)
+        assert content == {
+            "topic": "orders",
+            "records": [
+                {"$seq": 1, "$node": "n", "data": "a"}, {"$seq": 2, "$node": "n", "data": "b"}
+            ],
+            "from_seq": 0, "to_seq": 2, "head_seq": 2,
+        }  # fmt: skip
+        assert stream.next() == Event("caught-up", event_id, {"topic": "orders", "head_seq": 2})
+        v0.append("c")
+        told = stream.next()
+        assert (told.name, told.data["from_seq"], told.data["to_seq"]) == ("record", 2, 3)
+        assert told.id != event_id
+
+
+def test_the_lines_of_an_event_are_those_that_the_guide_shows(v0: V0) -> None:
+    """They are equal byte by byte, except for number and time."""
+    v0.append({"type": "comment"}, tag="t")
+    path = v0.watch(heartbeat_ms=1000)
+    host, port = v0.endpoint.split(":")
+    with socket.create_connection((host, int(port)), PATIENCE) as connection:
+        connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+        text = b""
+        while b"caught-up" not in text:
+            text += connection.recv(65536)
+    lines = text.decode().partition("\r\n\r\n")[2].split("\n")
+    time = json.loads(lines[4].removeprefix("data: "))["records"][0]["$ts"]
+    assert lines[:3] == ["retry: 2000", "", lines[2]]
+    assert lines[2].startswith("id: ")
+    assert lines[3:6] == [
+        "event: record",
+        f'data: {{"topic":"orders","records":[{{"$seq":1,"$ts":{time},'
+        '"data":{"type":"comment"}}],"from_seq":0,"to_seq":1,"head_seq":1}',
+        "",
+    ]
+
+
+def test_a_silent_stream_has_heartbeats(v0: V0, clock: ManualClock) -> None:
+    """They are comments without an ID, and are sent only while there is no other event."""
+    v0.append("a")
+    with v0.stream(v0.watch(heartbeat_ms=2000)) as stream:
+        stream.next_of("caught-up")
+        clock.advance(1.9)
+        v0.append("b")
+        assert stream.next().name == "record"
+        clock.advance(1.9)
+        v0.append("c")
+        assert stream.next().name == "record"
+        clock.advance(2)
+        assert stream.next() == Event("hb")
+
+
+def test_a_loss_is_told_before_what_follows(v0: V0) -> None:
+    """The ID of the tombstone is a position after the gap."""
+    v0.ok("PUT", TOPIC, {"cap_records": 2})
+    v0.append("a", "b")
+    path = v0.watch()
+    with v0.stream(path) as stream:
+        stream.next_of("caught-up")
+    wait_for_watchers(v0, 0)
+    v0.append("c", "d", "e")
+    with v0.stream(path) as stream:
+        name, event_id, content = stream.next()
+        assert (name, content) == (
+            "tombstone",
+            {
+                "topic": "orders", "reason": "cap", "gap_from": 3, "gap_to": 3, "earliest_seq": 4,
+                "head_seq": 5,
+            },
+        )  # fmt: skip
+        assert [record["data"] for record in stream.next().data["records"]] == ["d", "e"]
+    wait_for_watchers(v0, 0)
+    assert event_id is not None
+    with v0.stream(path, **{"Last-Event-ID": event_id}) as stream:
+        assert [record["data"] for record in stream.next().data["records"]] == ["d", "e"]
+
+
+def test_a_position_that_came_too_late_says_why(v0: V0) -> None:
+    """The event has the original reason in addition."""
+    v0.ok("PUT", TOPIC, {"cap_records": 1})
+    v0.append("a", "b")
+    with v0.stream(v0.watch()) as stream:
+        content = stream.next_of("tombstone").data
+    assert (content["reason"], content["cause"]) == ("from_seq_too_old", "cap")
+
+
+def test_a_stream_resumes_where_its_client_was(v0: V0) -> None:
+    """An ID can move the session back, but never ahead of the sent events."""
+    v0.append("a")
+    path = v0.watch(limit=1)
+    with v0.stream(path) as stream:
+        first = stream.next_of("record").id
+        v0.append("b", "c")
+        assert stream.next_of("record").data["to_seq"] == 2
+        third = stream.next_of("record")
+        assert third.data["to_seq"] == 3
+    assert first is not None
+    assert third.id is not None
+    wait_for_watchers(v0, 0)
+    with v0.stream(path, **{"Last-Event-ID": first}) as stream:
+        assert stream.next_of("record").data["from_seq"] == 1
+    wait_for_watchers(v0, 0)
+    other = v0.watch()
+    with v0.stream(other, **{"Last-Event-ID": third.id}) as stream:
+        assert stream.next_of("record").data["from_seq"] == 0
+
+
+def test_another_session_may_go_on_where_one_was(v0: V0) -> None:
+    """The last ID sets the positions of its topics. Others begin where the request says."""
+    v0.append("a", "b")
+    with v0.stream(v0.watch(limit=1)) as stream:
+        cursor = stream.next().id
+    v0.append("c", topic="/v0/topics/others")
+    topics = {"orders": {"tail": True}, "others": {"from_seq": 0}}
+    with v0.stream(v0.watch(topics=topics, cursor=cursor)) as stream:
+        came = [stream.next_of("record").data["records"][0]["data"] for _ in topics]
+    assert sorted(came) == ["b", "c"]
+
+
+def test_c2_18_an_id_of_as_many_topics_as_there_may_be_is_taken_back(v0: V0) -> None:
+    """An EventSource sends it in a header, which is long in this case."""
+    topics: Any = {f"notifications:{number}{'x' * 200}": {} for number in range(256)}
+    for name in topics:
+        v0.append("a", topic=f"/v0/topics/{name}")
+    path = v0.watch(topics=topics)
+    with v0.stream(path) as stream:
+        first = stream.next_of("record").id
+        # Read to the end, because a closed connection with much unsent data is noticed late.
+        for _ in topics:
+            stream.next_of("caught-up")
+    assert first is not None
+    assert len(first) > 64 * 1024
+    wait_for_watchers(v0, 0, f"/v0/topics/{next(iter(topics))}")
+    with v0.stream(path, **{"Last-Event-ID": first}) as stream:
+        # The first topic is already past that ID.
+        again = {stream.next_of("record").data["topic"] for _ in range(255)}
+    assert len(again) == 255
+
+
+def test_an_id_that_no_stream_has_sent_is_refused(v0: V0) -> None:
+    """The refusal comes before anything is sent."""
+    v0.append("a")
+    headers = {"Last-Event-ID": "made up"}
+    assert v0.refused("GET", v0.watch(), **headers) == (400, "invalid_request")
+
+
+def test_there_is_one_stream_at_a_time(v0: V0) -> None:
+    """A new stream ends the previous one, which reports the reason."""
+    v0.append("a")
+    path = v0.watch()
+    with v0.stream(path) as first, v0.stream(path) as second:
+        assert first.rest()[-1].data["code"] == "conflict"
+        v0.append("b")
+        assert second.next_of("record").data["records"][-1]["data"] == "b"
+
+
+def test_a_deleted_topic_ends_for_itself_only(v0: V0) -> None:
+    """The stream continues with the other topics."""
+    v0.append("a")
+    v0.append("b", topic="/v0/topics/others")
+    with v0.stream(v0.watch(topics={"orders": {}, "others": {}})) as stream:
+        v0.ok("DELETE", "/v0/topics/orders")
+        event = stream.next_of("topic-deleted")
+        assert event.data == {"topic": "orders"}
+        v0.append("c", topic="/v0/topics/others")
+        while [record["data"] for record in stream.next_of("record").data["records"]] != ["c"]:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({}, {"$node", "data", "meta"}),
+        ({"include_tags": True, "include_meta": False}, {"$tag", "$node", "data"}),
+        ({"include_data": False}, {"$tag", "$node"}),
+    ],
+)
+def test_a_watch_says_how_much_of_records_it_wants(
+    v0: V0, wanted: dict[str, bool], told: set[str]
+) -> None:
+    """A diff has the same options."""
+    v0.append("a", tag="t", node="n", key="k", meta={"m": "1"})
+    with v0.stream(v0.watch(**wanted)) as stream:
+        (record,) = stream.next().data["records"]
+    assert set(record) - {"$key"} == {"$seq", "$ts", *told}
+    assert ("$key" in record) == ("data" in told)
+
+
+def test_a_watch_filters_by_topic_and_node(v0: V0) -> None:
+    """It does not receive other records."""
+    v0.append("mine", node="me", tag="x:1")
+    v0.append("yours", node="you", tag="x:1")
+    v0.append("other", tag="y")
+    topics = {"orders": {"filter": ["tag", "Glob", "x:*"]}}
+    with v0.stream(v0.watch(topics=topics, node="me")) as stream:
+        content = stream.next_of("record").data
+    assert [record["data"] for record in content["records"]] == ["yours"]
+    assert content["to_seq"] == 3
+
+
+# ---- clients that may have a stream ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "accept", ["text/event-stream", "*/*", "text/*", "application/json, text/event-stream;q=0.5"]
+)
+def test_a_client_that_accepts_events_gets_them(v0: V0, accept: str) -> None:
+    """Every form of the Accept header works."""
+    v0.append("a")
+    with v0.stream(v0.watch(), Accept=accept) as stream:
+        assert stream.next().name == "record"
+
+
+@pytest.mark.parametrize(
+    "accept", ["application/json", "text/html", "text/event-stream;q=0, application/json", ";;,"]
+)
+def test_a_client_that_accepts_no_events_is_refused(v0: V0, accept: str) -> None:
+    """Otherwise it would wait for the end of the stream."""
+    v0.append("a")
+    assert v0.refused("GET", v0.watch(), Accept=accept) == (406, "not_acceptable")
+
+
+def test_a_client_that_hangs_up_leaves_its_session(v0: V0) -> None:
+    """It no longer counts as a watcher."""
+    v0.append("a")
+    with v0.stream(v0.watch()) as stream:
+        stream.next_of("caught-up")
+        assert v0.ok("GET", TOPIC)["watchers"] == 1
+    wait_for_watchers(v0, 0)
+
+
+def test_a_reader_that_stands_still_is_given_up(
+    v0: V0, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its connection is closed. When it reconnects, it receives the records that still exist."""
+    v0.ok("PUT", TOPIC, {"cap_records": 100})
+    path = v0.watch()
+    with stalled(v0, path) as connection:
+        for _ in range(20):
+            v0.append("x" * 100_000)
+        clock.advance(5)
+        clock.advance(25)
+        wait_for_watchers(v0, 0)
+        received = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert len(received) < 1_000_000
+    # The connection was cut, without an orderly end that the reader would have to read first.
+    assert not received.endswith(b"0\r\n\r\n")
+    assert "has taken nothing for 5 s" in caplog.text
+    with v0.stream(path) as stream:
+        assert stream.next().data["to_seq"] > 0
+
+
+def test_c2_23_a_stalled_reader_costs_one_event_and_what_is_on_its_way(
+    v0: V0, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker keeps only one form of the event, which may have 8 MiB."""
+    v0.ok("PUT", TOPIC)
+    size = 4 * 2**20
+    for _ in range(20):
+        v0.append("x" * (size // 8))
+    path = v0.watch(max_batch_bytes=size)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        with stalled(v0, path) as connection:
+            begun = b""
+            # The event is being written, so its source is not needed any more.
+            while b"event: record" not in begun:
+                begun += connection.recv(100)
+            while "has taken nothing for 5 s" not in caplog.text:
+                clock.advance(1)
+            gc.collect()
+            cost, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert cost < 1.5 * size
+
+
+def test_streams_end_with_the_broker(clock: ManualClock) -> None:
+    """They report the reason, and the broker does not wait for their clients."""
+    with Emulator(clock=clock, rest=True) as emulator:
+        v0 = V0(emulator.endpoint)
+        v0.append("a")
+        with v0.stream(v0.watch()) as stream:
+            stream.next_of("caught-up")
+            emulator.stop()
+            assert [event.data["code"] for event in stream.rest()] == ["unavailable"]
+
+
+def test_a_session_of_grpc_does_not_open_here(emulator: Emulator, v0: V0) -> None:
+    """It has no options for the content of records, because it was created over gRPC."""
+    v0.append("a")
+    spec = feeds.WatchSpec()
+    spec.topics["projects/default/topics/orders"].SetInParent()
+    rpc = BY_METHOD["Watch"]
+    with grpc.insecure_channel(emulator.endpoint) as channel:
+        watch: Any = channel.unary_stream(
+            rpc.path, rpc.request.SerializeToString, rpc.response.FromString
+        )
+        call = watch(feeds.WatchRequest(spec=spec), timeout=PATIENCE)
+        watch_id = next(call).opened.watch_id
+        assert v0.refused("GET", f"/v0/watch/{watch_id}") == (404, "not_found")
+        call.cancel()
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b'{\r\n"a":\n[1]}', {"a": [1]}),
+        (b"\xff\n", {"$bytes": b64encode(b"\xff\n").decode()}),
+    ],
+)
+def test_no_data_breaks_the_lines_of_an_event(v0: V0, data: bytes, told: Any) -> None:
+    """This includes data of publishers that do not know of events."""
+    v0.ok("PUT", TOPIC)
+    messages = [{"data": b64encode(data).decode()}]
+    v0.rest.ok("POST", "/v1/projects/default/topics/orders:publish", {"messages": messages})
+    with v0.stream(v0.watch()) as stream:
+        (record,) = stream.next().data["records"]
+    assert record["data"] == told
+
+
+def test_between_two_events_others_have_their_turn() -> None:
+    """This also holds if the client reads fast, so that no write has to wait."""
+
+    class Greedy(web.StreamResponse):
+        async def write(self, data: bytes | bytearray | memoryview) -> None:
+            pass
+
+    async def told(frame: encoded.EncodedFrame) -> str:
+        return ""
+
+    async def others_have_their_turn() -> bool:
+        stream = EventStream(make_mocked_request("GET", "/"), told)
+        stream.response = Greedy()
+        other = asyncio.create_task(asyncio.sleep(0))
+        await stream.write(encoded.EncodedFrame())
+        await stream.write(encoded.EncodedFrame())
+        return other.done()
+
+    assert asyncio.run(others_have_their_turn())
+
+
+# ---- memory ------------------------------------------------------------------------------------
+
+
+def wait_for_memory(emulator: Emulator, least: int) -> int:
+    """Wait until the memory of watches is at least this number of bytes, and return it."""
+    for _ in range(1000):
+        taken = emulator.inspect(lambda engine: engine.registry.usage.watches)
+        if taken >= least:
+            return taken
+        threading.Event().wait(0.01)
+    raise AssertionError(f"watches take {taken} bytes, and not {least}")
+
+
+def test_sessions_are_refused_where_there_is_no_room_for_them() -> None:
+    """The error has the limit and the remedy. The end of a session makes room."""
+    with Emulator(rest=True, max_bytes=100_000) as emulator:
+        v0 = V0(emulator.endpoint)
+        topics: Any = {f"topic-{number}": {} for number in range(20)}
+        for name in topics:
+            v0.append("a", topic=f"/v0/topics/{name}")
+        paths = [v0.watch(topics=topics) for _ in range(3)]
+        reply = v0.rest.call("POST", "/v0/watch", {"topics": topics})
+        assert (reply.status, reply.content["error"]["code"]) == (429, "throttled")
+        assert "may keep 100000 (--max-bytes)" in reply.content["error"]["message"]
+        assert "end watches" in reply.content["error"]["message"]
+        large = {"records": [{"data": "x" * 30_000}]}
+        assert v0.refused("POST", "/v0/topics/topic-0", large) == (429, "throttled")
+        v0.ok("DELETE", paths[0])
+        v0.watch(topics=topics)
+
+
+def test_readers_that_take_nothing_have_a_share_of_the_memory(clock: ManualClock) -> None:
+    """This holds for events of any size. Other readers still receive theirs."""
+    megabyte, room = "x" * 1_000_000, 40_000_000
+    with Emulator(clock=clock, rest=True, max_bytes=8_100_000 + room) as emulator:
+        v0 = V0(emulator.endpoint)
+        for _ in range(8):
+            v0.append(megabyte)
+        paths = [v0.watch(max_batch_bytes=8 * 1024 * 1024) for _ in range(12)]
+        healthy = v0.watch(max_batch_bytes=8 * 1024 * 1024)
+        host, port = v0.endpoint.split(":")
+        with contextlib.ExitStack() as connections:
+            for path in paths:
+                connection = connections.enter_context(socket.socket())
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                connection.connect((host, int(port)))
+                connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            wait_for_watchers(v0, len(paths))
+            # Without the limit there would be 12 events of 16 MB.
+            assert wait_for_memory(emulator, room) < room + 17_000_000
+            with v0.stream(healthy) as stream:
+                event = Event("")
+                while event.name != "record":
+                    try:
+                        event = stream.next(timeout=0.5)
+                    except TimeoutError:
+                        # The readers before it are slow by then, and end.
+                        clock.advance(5)
+                assert len(event.data["records"]) == 8
+
+
+def test_the_text_of_an_event_counts_where_it_is_longer_than_the_frame(
+    v0: V0, emulator: Emulator
+) -> None:
+    """JSON uses six bytes for a control character."""
+    meta = {f"m{number}": "\x01" * 1000 for number in range(100)}
+    for _ in range(10):
+        v0.append("a", meta=meta)
+    with stalled(v0, v0.watch(max_batch_bytes=8 * 1024 * 1024)):
+        # The size as a frame plus the size as text.
+        wait_for_memory(emulator, 1_000_000 + 6_000_000)

@@ -1,0 +1,362 @@
+"""Validation of messages that would take too long for one step of the event loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.offload import LOOP_BUDGET, Budget, BudgetExceeded
+from pullstream_emulator.schemas.compiling import compile_schema
+from pullstream_emulator.schemas.protoc import compile_source
+from pullstream_protocol import errors
+from pullstream_protocol.clock import SystemClock
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.messages import schema_pb2 as pb
+from tests.bench import stalls
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
+from tests.emulator.loop_steps import measured_steps, young_heap
+from tests.emulator.wire import PATIENCE, Wire
+
+SCHEMA = f"{PROJECT}/schemas/large"
+INTS = json.dumps({"type": "array", "items": "int"})
+LONGS = json.dumps({"type": "array", "items": "long"})
+
+# In JSON. Its validation takes a second.
+LARGE = b"[" + b"1," * 1_500_000 + b"1]"
+SMALL = b"[1]"
+
+# Limit of one step, in CPU seconds. Copies of 9 MB take most of it.
+LONGEST_STEP = 0.2
+
+# Messages with few values are validated at once.
+LARGE_CASES = [
+    case
+    for case in stalls.CASES
+    if case.definition and case.name not in ("Avro: 5,000 ints", "Avro: string")
+]
+
+
+def pids(emulator: Emulator) -> list[int]:
+    return emulator.inspect(lambda engine: emulator.broker.processes.pids)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = SystemClock().monotonic() + PATIENCE
+    while not condition():
+        assert SystemClock().monotonic() < deadline
+
+
+def create(wire: Wire, definition: str = INTS, encoding: pb.Encoding = pb.JSON) -> str:
+    kind = pb.Schema.PROTOCOL_BUFFER if definition is stalls.PROTO else pb.Schema.AVRO
+    request = pb.CreateSchemaRequest(
+        parent=PROJECT, schema_id="large", schema=pb.Schema(type=kind, definition=definition)
+    )
+    revision_id: str = wire.call("CreateSchema", request).revision_id
+    settings = pubsub.SchemaSettings(schema=SCHEMA, encoding=encoding)
+    wire.call("CreateTopic", pubsub.Topic(name=TOPIC, schema_settings=settings))
+    wire.call(
+        "CreateSubscription",
+        pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC, enable_message_ordering=True),
+    )
+    return revision_id
+
+
+def publish(wire: Wire, data: bytes, key: str = "") -> Any:
+    """Start a publish and return its future."""
+    message = pubsub.PubsubMessage(data=data, ordering_key=key)
+    request = pubsub.PublishRequest(topic=TOPIC, messages=[message])
+    return wire.start("Publish", request, timeout=60)
+
+
+def begun(emulator: Emulator, wire: Wire, data: bytes = LARGE, key: str = "") -> Any:
+    """Start a publish, and return when another process validates it."""
+    future = publish(wire, data, key)
+    until(lambda: bool(pids(emulator)))
+    return future
+
+
+def refusal(call: Any) -> errors.RpcError:
+    failed = call.exception()
+    assert isinstance(failed, grpc.RpcError)
+    return errors.from_rpc_error(failed)
+
+
+def set_schema(wire: Wire, settings: pubsub.SchemaSettings | None) -> None:
+    topic = pubsub.Topic(name=TOPIC, schema_settings=settings)
+    wire.call(
+        "UpdateTopic",
+        pubsub.UpdateTopicRequest(topic=topic, update_mask={"paths": ["schema_settings"]}),
+    )
+
+
+# ---- length of event-loop steps ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", LARGE_CASES, ids=lambda case: case.name)
+def test_a_check_stays_within_the_budget_of_a_step(case: stalls.Case) -> None:
+    """It stops at the budget, and then the other processes do it."""
+    kind = pb.Schema.PROTOCOL_BUFFER if case.definition is stalls.PROTO else pb.Schema.AVRO
+    definition = compile_schema(pb.Schema(type=kind, definition=case.definition))
+    body = case.body()
+    with young_heap():
+        started = time.thread_time()
+        with pytest.raises(BudgetExceeded):
+            definition.check(body, case.encoding, Budget(LOOP_BUDGET))
+        assert time.thread_time() - started < LONGEST_STEP
+
+
+@pytest.mark.parametrize("size", [0, 10])
+def test_few_bytes_that_are_many_values(size: int) -> None:
+    """Fields of the type null take no byte, and one step each."""
+    fields = [{"name": f"f{number}", "type": "null"} for number in range(5000)]
+    fields.append({"name": "last", "type": "int"})
+    record = {"type": "record", "name": "r", "fields": fields}
+    schema = json.dumps({"type": "array", "items": record})
+    definition = compile_schema(pb.Schema(type=pb.Schema.AVRO, definition=schema))
+    budget = Budget(LOOP_BUDGET)
+    if size:
+        with pytest.raises(BudgetExceeded):
+            definition.check(stalls.block(size, b"\2" * size), pb.BINARY, budget)
+    else:
+        definition.check(b"\0", pb.BINARY, budget)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        {"type": "enum", "name": "e", "symbols": [f"s{number}" for number in range(20_000)]},
+        [{"type": "fixed", "size": 1, "name": f"s{number}"} for number in range(4000)],
+    ],
+    ids=["enum", "union"],
+)
+def test_a_schema_with_many_names_does_not_slow_down_each_value(items: Any) -> None:
+    """Neither its definition nor its messages are searched for each name."""
+    count = 20_000
+    is_enum = isinstance(items, dict)
+    value = '"s19999"' if is_enum else '{"s3999": "x"}'
+    started = time.thread_time()
+    schema = json.dumps({"type": "array", "items": items})
+    definition = compile_schema(pb.Schema(type=pb.Schema.AVRO, definition=schema))
+    definition.check(f"[{','.join([value] * count)}]".encode(), pb.JSON, Budget())
+    assert time.thread_time() - started < 1.0
+
+
+@pytest.mark.parametrize(
+    "name", ["Avro: ints", "Avro JSON: map", "Protobuf: nested", "Protobuf JSON: map"]
+)
+def test_a_large_publish_takes_short_steps(
+    emulator: Emulator, wire: Wire, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The messages are published like any others."""
+    monkeypatch.setattr(stalls, "SIZE", 3_000_000)
+    case = next(case for case in stalls.CASES if case.name == name)
+    revision_id = create(wire, case.definition, case.encoding)
+    body = case.body()
+    with measured_steps() as steps:
+        publish(wire, body).result()
+    assert steps.longest < LONGEST_STEP
+    history = emulator.messages(TOPIC)
+    (message,) = history
+    assert message.data == body
+    assert message.attributes["googclient_schemarevisionid"] == revision_id
+
+
+def test_a_large_append_and_validate_message_take_short_steps(wire: Wire) -> None:
+    create(wire)
+    data = LARGE[:900_000] + b"1]"
+    messages = [pubsub.PubsubMessage(data=data)] * 3
+    with measured_steps() as steps:
+        appended = wire.call("Append", feeds.AppendRequest(topic=TOPIC, messages=messages))
+        wire.call(
+            "ValidateMessage",
+            pb.ValidateMessageRequest(parent=PROJECT, name=SCHEMA, message=LARGE, encoding=pb.JSON),
+        )
+    assert appended.last_seq == 3
+    assert steps.longest < LONGEST_STEP
+
+
+def test_small_messages_start_no_process(emulator: Emulator, wire: Wire) -> None:
+    create(wire)
+    publish(wire, b"[" + b"1," * 1000 + b"1]").result()
+    assert pids(emulator) == []
+
+
+# ---- outcomes ----------------------------------------------------------------------------------
+
+
+def test_a_large_message_that_does_not_fit_is_refused_as_a_small_one(wire: Wire) -> None:
+    revision_id = create(wire)
+    refused = refusal(publish(wire, LARGE[:-1] + b',"x"]'))
+    assert isinstance(refused, errors.InvalidArgument)
+    assert refused.reason == "INVALID_JSON_AVRO_MESSAGE"
+    assert refused.metadata is not None
+    assert (
+        f"revision_id={revision_id} failed with status: JSON object with type string"
+        in (refused.metadata["revisionInfo"])
+    )
+    validate = pb.ValidateMessageRequest(
+        parent=PROJECT, name=SCHEMA, message=LARGE[:-1], encoding=pb.JSON
+    )
+    refused = refusal(wire.start("ValidateMessage", validate))
+    assert isinstance(refused, errors.InvalidArgument)
+    assert wire.pull(wait=False) == []
+
+
+def test_messages_of_a_key_stay_in_order_and_others_do_not_wait(
+    emulator: Emulator, wire: Wire
+) -> None:
+    create(wire)
+    large = begun(emulator, wire, key="a")
+    later = [publish(wire, SMALL, key="a") for _ in range(3)]
+    publish(wire, SMALL, key="b").result()
+    publish(wire, SMALL).result()
+    assert not large.done()
+    assert not any(future.done() for future in later)
+    ids = [future.result().message_ids[0] for future in (large, *later)]
+    assert ids == ["3", "4", "5", "6"]
+
+
+def test_an_append_with_an_idempotency_key_is_applied_once(wire: Wire) -> None:
+    create(wire)
+    message = pubsub.PubsubMessage(data=LARGE[:900_000] + b"1]", ordering_key="a")
+    request = feeds.AppendRequest(topic=TOPIC, messages=[message], idempotency_key="k")
+    both = [wire.start("Append", request) for _ in range(2)]
+    answers = [future.result() for future in both]
+    assert [(answer.last_seq, answer.head_seq) for answer in answers] == [(1, 1), (1, 1)]
+    assert sorted(answer.deduped for answer in answers) == [False, True]
+
+
+def test_a_schema_that_is_taken_away_meanwhile_is_not_demanded(
+    emulator: Emulator, wire: Wire
+) -> None:
+    create(wire)
+    large = begun(emulator, wire)
+    set_schema(wire, None)
+    large.result()
+    (message,) = emulator.messages(TOPIC)
+    assert message.attributes == {}
+
+
+def test_a_revision_that_comes_meanwhile_is_what_is_published(
+    emulator: Emulator, wire: Wire
+) -> None:
+    create(wire, LONGS)
+    large = begun(emulator, wire)
+    commit = pb.CommitSchemaRequest(
+        name=SCHEMA, schema=pb.Schema(type=pb.Schema.AVRO, definition=LONGS, name=SCHEMA)
+    )
+    revision_id = wire.call("CommitSchema", commit).revision_id
+    large.result()
+    (message,) = emulator.messages(TOPIC)
+    assert message.attributes["googclient_schemarevisionid"] == revision_id
+
+
+def test_a_topic_or_schema_that_is_deleted_meanwhile_ends_the_publish(
+    emulator: Emulator, wire: Wire
+) -> None:
+    create(wire)
+    large = begun(emulator, wire)
+    wire.call("DeleteSchema", pb.DeleteSchemaRequest(name=SCHEMA))
+    refused = refusal(large)
+    assert isinstance(refused, errors.NotFound)
+    assert refused.message == "Schema associated with topic deleted."
+    wire.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=TOPIC))
+    wire.call("DeleteSubscription", pubsub.DeleteSubscriptionRequest(subscription=SUBSCRIPTION))
+    create(wire)
+    large = publish(wire, LARGE)
+    wire.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=TOPIC))
+    assert isinstance(refusal(large), errors.NotFound)
+
+
+def test_a_killed_process_is_replaced_and_the_call_answered(emulator: Emulator, wire: Wire) -> None:
+    create(wire)
+    large = begun(emulator, wire)
+    (pid,) = pids(emulator)
+    os.kill(pid, signal.SIGKILL)
+    assert large.result().message_ids == ["1"]
+    assert pid not in pids(emulator)
+
+
+def test_a_publish_that_is_cancelled_ends_its_process_and_blocks_nothing(
+    emulator: Emulator, wire: Wire
+) -> None:
+    create(wire)
+    large = begun(emulator, wire, key="a")
+    large.cancel()
+    until(lambda: not pids(emulator))
+    assert publish(wire, SMALL, key="a").result().message_ids == ["1"]
+
+
+def test_a_broker_that_stops_ends_the_check(emulator: Emulator, wire: Wire) -> None:
+    create(wire)
+    large = begun(emulator, wire)
+    (pid,) = pids(emulator)
+    emulator.stop()
+    assert isinstance(refusal(large), errors.Unavailable)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_what_is_being_checked_counts_towards_the_limit() -> None:
+    with Emulator(max_bytes=5_000_000) as emulator:
+        wire = Wire(emulator.endpoint)
+        create(wire)
+        first = begun(emulator, wire)
+        refused = refusal(publish(wire, LARGE))
+        assert isinstance(refused, errors.ResourceExhausted)
+        first.result()
+        wire.close()
+
+
+def test_a_definition_is_not_compiled_on_the_event_loop_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compilation takes a separate process and 0.1 s, when the first message needs it."""
+    compiling: list[str] = []
+
+    def noting_the_thread(definition: str) -> FileDescriptorProto:
+        compiling.append(threading.current_thread().name)
+        return compile_source(definition)
+
+    with Emulator(data_dir=tmp_path) as emulator:
+        wire = Wire(emulator.endpoint)
+        create(wire, stalls.PROTO)
+        wire.close()
+    monkeypatch.setattr("pullstream_emulator.schemas.protobuf.compile_source", noting_the_thread)
+    with Emulator(data_dir=tmp_path) as emulator:
+        wire = Wire(emulator.endpoint)
+        publish(wire, b'{"i": [1]}').result()
+        wire.close()
+    assert compiling
+    assert "pullstream-emulator" not in compiling
+
+
+def test_a_commit_of_a_large_definition_takes_short_steps(wire: Wire) -> None:
+    """It is compared with every revision, and each branch of a union with every other."""
+
+    def union(*more: str) -> pb.Schema:
+        names = [*(f"e{number}" for number in range(3000)), *more]
+        branches = [{"type": "enum", "name": name, "symbols": ["A"]} for name in names]
+        return pb.Schema(type=pb.Schema.AVRO, definition=json.dumps(branches), name=SCHEMA)
+
+    first = create(wire, union().definition)
+    with measured_steps() as steps:
+        committed = wire.call("CommitSchema", pb.CommitSchemaRequest(name=SCHEMA, schema=union()))
+        larger = pb.CommitSchemaRequest(name=SCHEMA, schema=union("other"))
+        refused = refusal(wire.start("CommitSchema", larger))
+    assert committed.revision_id != first
+    assert isinstance(refused, errors.InvalidArgument)
+    assert f"incompatible with previous revision: {committed.revision_id}" in refused.message
+    assert steps.longest < LONGEST_STEP

@@ -1,0 +1,306 @@
+"""Protocol Buffers schemas: valid definitions, valid messages, and compatible revisions."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from typing import Any
+
+import pytest
+from google.protobuf import timestamp_pb2
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pullstream_emulator.offload import Budget
+from pullstream_emulator.schemas import protoc
+from pullstream_emulator.schemas.avro import AvroDefinition
+from pullstream_emulator.schemas.definition import BadDefinition, Incompatible, Mismatch
+from pullstream_emulator.schemas.protobuf import ProtobufDefinition
+from pullstream_protocol.errors import FailedPrecondition
+from pullstream_protocol.messages import schema_pb2 as pb
+
+ORDER = """
+    syntax = "proto3";
+    package shop;
+    message Order {
+      string id = 1;
+      int64 cents = 2;
+      Address to = 3;
+      repeated string tags = 4;
+      enum Status { UNKNOWN = 0; PAID = 1; }
+      Status status = 5;
+      message Address { string city = 1; Address other = 2; }
+    }
+"""
+
+
+@functools.cache
+def compiled(source: str) -> ProtobufDefinition:
+    """Return the compiled schema. Compilation takes 0.1 s."""
+    return ProtobufDefinition.from_source(source)
+
+
+def proto3(body: str) -> ProtobufDefinition:
+    return compiled(f'syntax = "proto3"; message M {{ {body} }}')
+
+
+def proto2(body: str) -> ProtobufDefinition:
+    return compiled(f'syntax = "proto2"; message M {{ {body} }}')
+
+
+def takes(definition: ProtobufDefinition, data: bytes, encoding: pb.Encoding) -> bool:
+    try:
+        definition.check(data, encoding, Budget())
+    except Mismatch:
+        return False
+    return True
+
+
+# ---- definitions -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        ORDER,
+        'syntax = "proto2"; message M { required string a = 1; }',
+        'edition = "2023"; message M { string a = 1; }',
+        "message M { optional string a = 1; }",
+        'syntax = "proto3"; enum E { X = 0; } message M { E e = 1; }',
+    ],
+)
+def test_what_is_a_schema(source: str) -> None:
+    """Every syntax and edition that the compiler knows is valid."""
+    compiled(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("", "exactly one top-level message type is allowed, not 0"),
+        ("message A {} message B {}", "not 2"),
+        ("nonsense", "1:1: Expected top-level statement"),
+        ('syntax = "proto3"; message M { N n = 1; }', '1:32: "N" is not defined'),
+        ('import "other.proto"; message M {}', 'Import "other.proto" was not found'),
+        ('import "google/protobuf/timestamp.proto"; message M {}', "is not supported"),
+        ('import "/etc/passwd"; message M {}', "was not found"),
+    ],
+)
+def test_what_is_no_schema(source: str, problem: str) -> None:
+    """The error has the compiler's text without the name of a temporary file."""
+    with pytest.raises(BadDefinition, match=problem) as refused:
+        ProtobufDefinition.from_source(source)
+    assert "tmp" not in str(refused.value)
+
+
+def test_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says how to install it."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(FailedPrecondition, match=r"pip install 'pullstream\[schemas\]'"):
+        ProtobufDefinition.from_source("message M {}")
+
+
+def test_a_compiler_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is killed, and its definition is refused."""
+    monkeypatch.setattr(protoc, "PATIENCE", 1e-6)
+    with pytest.raises(BadDefinition, match="compiling it takes more than"):
+        ProtobufDefinition.from_source("message M {}")
+
+
+def from_files(root: str, *files: FileDescriptorProto) -> ProtobufDefinition:
+    compiled_bytes = FileDescriptorSet(file=files).SerializeToString()
+    return ProtobufDefinition.from_compiled(
+        pb.CompiledProtoSchema(root_message=root, compiled_bytes=compiled_bytes)
+    )
+
+
+def test_a_compiled_schema_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have several messages and imported files."""
+    source = protoc.compile_source("message A { optional string a = 1; } message B {}")
+    imported = FileDescriptorProto.FromString(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    source.dependency.append(imported.name)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    definition = from_files("A", imported, source)
+    assert takes(definition, b'{"a": "x"}', pb.JSON)
+    assert not takes(definition, b'{"b": "x"}', pb.JSON)
+    assert not takes(from_files("B", imported, source), b'{"a": "x"}', pb.JSON)
+
+
+def test_what_is_no_compiled_schema() -> None:
+    """Examples are other bytes, an unknown root, and a missing import."""
+    with pytest.raises(BadDefinition, match="not a FileDescriptorSet"):
+        ProtobufDefinition.from_compiled(pb.CompiledProtoSchema(compiled_bytes=b"nonsense"))
+    with pytest.raises(BadDefinition, match="message type M is not in the FileDescriptorSet"):
+        from_files("M", FileDescriptorProto(name="a.proto"))
+    with pytest.raises(BadDefinition, match=r"Depends on file 'b.proto'"):
+        from_files("M", FileDescriptorProto(name="a.proto", dependency=["b.proto"]))
+
+
+# ---- messages ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "fits"),
+    [
+        (b"{}", True),
+        (b'{"id": "1", "cents": "5", "to": {"city": "Rome"}, "tags": ["a"]}', True),
+        (b'{"cents": 5, "status": "PAID"}', True),
+        (b'{"status": 1}', True),
+        (b'{"id": 1}', False),
+        (b'{"status": "LOST"}', False),
+        (b'{"name": "x"}', False),
+        (b'{"to": {"street": "x"}}', False),
+        (b"[]", False),
+        (b"3", False),
+        (b"", False),
+        (b"\xff", False),
+        (b'{"to": {"other": ' * 1000 + b"{}" + b"}}" * 1000, False),
+    ],
+)
+def test_json_messages(data: bytes, fits: bool) -> None:
+    """The rules of Protocol Buffers' JSON apply. Unknown fields are refused."""
+    assert takes(compiled(ORDER), data, pb.JSON) is fits
+
+
+@pytest.mark.parametrize(
+    ("data", "fits"),
+    [
+        (b"", True),
+        (b"\x0a\x01x\x10\x05", True),
+        (b"\x1a\x06\x0a\x04Rome", True),
+        (b"\x0a\x05x", False),
+        (b"\xff\xff", False),
+        (b"\x0a\x01\xff", False),
+        # Fields that the schema does not have, at the top level and nested.
+        (b"\x32\x01x", False),
+        (b"\x1a\x03\x1a\x01x", False),
+    ],
+)
+def test_binary_messages(data: bytes, fits: bool) -> None:
+    """Like the service, the broker refuses messages with unknown fields."""
+    assert takes(compiled(ORDER), data, pb.BINARY) is fits
+
+
+@pytest.mark.parametrize(("data", "encoding"), [(b"{}", pb.JSON), (b"", pb.BINARY)])
+def test_a_required_field(data: bytes, encoding: pb.Encoding) -> None:
+    """It is required in both encodings."""
+    definition = proto2("required string a = 1;")
+    with pytest.raises(Mismatch, match="required"):
+        definition.check(data, encoding, Budget())
+
+
+@given(data=st.binary(), encoding=st.sampled_from([1, 2]))
+def test_any_bytes_are_taken_or_refused(data: bytes, encoding: pb.Encoding) -> None:
+    """Invalid bytes are refused without another exception."""
+    assert takes(compiled(ORDER), data, encoding) in (True, False)
+
+
+def test_two_schemas_may_use_one_name() -> None:
+    """Each schema has its own namespace."""
+    text, number = proto3("string a = 1;"), proto3("int32 a = 1;")
+    assert takes(text, b'{"a": "x"}', pb.JSON)
+    assert not takes(number, b'{"a": "x"}', pb.JSON)
+
+
+# ---- the next revision -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("syntax", "before", "after"),
+    [
+        (proto3, "string a = 1;", "string a = 1;"),
+        (proto3, "string a = 1;", "string a = 1; optional int32 b = 2;"),
+        (proto3, "string a = 1; int32 b = 2;", "string a = 1;"),
+        (proto3, "string a = 1; int32 b = 2;", "int32 b = 2; string a = 1;"),
+        (proto3, "string a = 1;", "optional string a = 1;"),
+        (proto2, "required string a = 1;", "required string a = 1; optional int32 b = 2;"),
+        (proto3, "M m = 1;", "M m = 1; optional string a = 2;"),
+        (proto3, "string a = 1;", "string a = 1; oneof c { string d = 2; int32 e = 3; }"),
+    ],
+)
+def test_what_may_follow(syntax: Any, before: str, after: str) -> None:
+    """Optional fields may be added and removed."""
+    syntax(after).check_follows(syntax(before))
+
+
+@pytest.mark.parametrize(
+    ("syntax", "before", "after", "problem"),
+    [
+        (
+            proto3,
+            "int64 at = 3;",
+            "string at = 3;",
+            "at of type string is not compatible with at of type int64",
+        ),
+        (
+            proto3,
+            "string device = 4;",
+            "int64 device_id = 4;",
+            "device_id of type int64 is not compatible with device of type string",
+        ),
+        (proto3, "string a = 1;", "string b = 1;", "b = 1 is not compatible with a = 1"),
+        (
+            proto3,
+            "string a = 1;",
+            "repeated string a = 1;",
+            "a of type repeated string is not compatible with a of type string",
+        ),
+        (
+            proto3,
+            "string a = 1;",
+            "string a = 1; repeated string b = 2;",
+            "b of type repeated string is missing in M",
+        ),
+        (
+            proto3,
+            "string a = 1; map<string, string> b = 2;",
+            "string a = 1;",
+            "b of type repeated message is missing in M",
+        ),
+        (
+            proto2,
+            "optional string a = 1;",
+            "optional string a = 1; required string b = 2;",
+            "b of type required string is missing in M",
+        ),
+        (
+            proto3,
+            "enum E { X = 0; } E e = 1;",
+            "enum E { X = 0; Y = 5; } E e = 1;",
+            r"M.Y = 5 is missing in M.E",
+        ),
+        (
+            proto3,
+            "enum E { X = 0; Y = 5; } E e = 1;",
+            "enum E { X = 0; } E e = 1;",
+            r"M.Y = 5 is missing in M.E",
+        ),
+        (
+            proto3,
+            "enum E { X = 0; Y = 5; } E e = 1;",
+            "enum E { X = 0; Y = 6; } E e = 1;",
+            r"M.Y = 6 is missing in M.E",
+        ),
+        (
+            proto3,
+            "message N { string a = 1; } N n = 1;",
+            "message N { int32 a = 1; } N n = 1;",
+            "a of type int32 is not compatible with a of type string",
+        ),
+        (proto3, "string a = 1;", "oneof c { string a = 1; }", "a cannot move into or out of"),
+    ],
+)
+def test_what_must_not_follow(syntax: Any, before: str, after: str, problem: str) -> None:
+    """The error has the text of the production service, where that is known."""
+    with pytest.raises(Incompatible, match=problem):
+        syntax(after).check_follows(syntax(before))
+
+
+def test_the_type_of_a_schema_stays() -> None:
+    """Avro cannot follow Protocol Buffers, and vice versa."""
+    avro = AvroDefinition('"string"')
+    with pytest.raises(Incompatible, match="the type of a schema cannot change"):
+        proto3("string a = 1;").check_follows(avro)
+    with pytest.raises(Incompatible, match="the type of a schema cannot change"):
+        avro.check_follows(proto3("string a = 1;"))

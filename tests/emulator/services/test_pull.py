@@ -1,0 +1,253 @@
+"""Pull over gRPC: waiting, immediate return, cancellation, and the order of callers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import closing
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.engine import Engine
+from pullstream_emulator.engine.delivery.consumers import MAX_WAITING
+from pullstream_emulator.services.subscriber import SubscriberService
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.relay import Relay
+from tests.emulator.wire import PATIENCE, Wire
+
+
+def start_pull(wire: Wire, emulator: Emulator, timeout: float = PATIENCE) -> Any:
+    """Start a pull of one message, and return when it waits."""
+    waiting = emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION))
+    request = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=1)
+    call = wire.start("Pull", request, timeout)
+    wait_until_pulls_wait(emulator, waiting + 1)
+    return call
+
+
+def wait_until_pulls_wait(emulator: Emulator, count: int) -> None:
+    while emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)) != count:
+        # Each check is a turn of the broker's event loop, so the call makes progress.
+        pass
+
+
+def data(response: Any) -> list[bytes]:
+    return [m.message.data for m in response.received_messages]
+
+
+@pytest.fixture(autouse=True)
+def subscription(wire: Wire) -> None:
+    wire.create()
+
+
+def test_a_pull_takes_what_is_there(wire: Wire) -> None:
+    """It takes as many as requested, in the order of publishing."""
+    wire.publish("a", "b", "c")
+    assert [m.message.data for m in wire.pull(2)] == [b"a", b"b"]
+    assert [m.message.data for m in wire.pull(2)] == [b"c"]
+
+
+def test_a_pull_gets_a_thousand_at_most(wire: Wire) -> None:
+    """This holds for any larger maximum."""
+    for _ in range(2):
+        wire.publish(*["x"] * 1000)
+    assert len(wire.pull(5000)) == 1000
+
+
+def test_an_answer_is_smaller_than_the_clients_limit(wire: Wire) -> None:
+    """The official client in emulator mode refuses more than 4 MiB."""
+    for _ in range(3):
+        wire.publish("x" * 1_900_000)
+    assert [len(wire.pull()) for _ in range(3)] == [1, 1, 1]
+
+
+def test_return_immediately_does_not_wait(wire: Wire) -> None:
+    """The answer is empty if there is no message."""
+    assert wire.pull(wait=False) == []
+    wire.publish("a")
+    assert [m.message.data for m in wire.pull(wait=False)] == [b"a"]
+
+
+def test_a_pull_waits_for_a_message(wire: Wire, emulator: Emulator) -> None:
+    """It is answered as soon as a message is published."""
+    call = start_pull(wire, emulator)
+    wire.publish("a")
+    assert data(call.result()) == [b"a"]
+
+
+def test_a_pull_waits_for_a_redelivery(wire: Wire, emulator: Emulator, clock: ManualClock) -> None:
+    """The end of a lease answers it, too."""
+    wire.publish("a")
+    wire.pull()
+    call = start_pull(wire, emulator)
+    clock.advance(10)
+    assert data(call.result()) == [b"a"]
+
+
+def test_a_pull_without_messages_is_answered_before_its_deadline(
+    wire: Wire, emulator: Emulator
+) -> None:
+    """The answer is an empty list with OK, so that the caller need not handle an error."""
+    call = start_pull(wire, emulator, timeout=2)
+    assert data(call.result()) == []
+    assert call.code() is grpc.StatusCode.OK
+
+
+def test_who_waits_longest_is_served_first(wire: Wire, emulator: Emulator) -> None:
+    """Messages that come one by one go to the pulls in the order of their arrival."""
+    calls = [start_pull(wire, emulator) for _ in range(4)]
+    for call, text in zip(calls, "abcd", strict=True):
+        wire.publish(text)
+        assert data(call.result()) == [text.encode()]
+
+
+def test_one_publish_serves_several_pulls(wire: Wire, emulator: Emulator) -> None:
+    """A pull that leaves messages wakes the next one."""
+    calls = [start_pull(wire, emulator) for _ in range(3)]
+    wire.publish("a", "b", "c")
+    assert sorted(data(call.result())[0] for call in calls) == [b"a", b"b", b"c"]
+
+
+def test_a_cancelled_pull_takes_nothing(wire: Wire, emulator: Emulator) -> None:
+    """The message goes to the next one."""
+    cancelled, next_one = start_pull(wire, emulator), start_pull(wire, emulator)
+    cancelled.cancel()
+    wait_until_pulls_wait(emulator, 1)
+    wire.publish("a")
+    assert data(next_one.result()) == [b"a"]
+
+
+def test_a_pull_whose_caller_is_gone_when_it_is_served_gives_back(
+    wire: Wire, emulator: Emulator
+) -> None:
+    """The message is available at once and has no lease of a dead caller.
+
+    The test keeps the broker busy, with a message for the pull, until the pull's connection has
+    ended.
+    """
+    busy, go_on = threading.Event(), threading.Event()
+
+    def publish_and_stay_busy(engine: Engine) -> None:
+        message = pubsub.PubsubMessage(data=b"a")
+        engine.publish(pubsub.PublishRequest(topic=TOPIC, messages=[message]))
+        busy.set()
+        go_on.wait(PATIENCE)
+
+    with Relay(emulator.port) as relay:
+        gone = Wire(relay.endpoint)
+        call = start_pull(gone, emulator)
+        owner = threading.Thread(target=emulator.inspect, args=[publish_and_stay_busy])
+        owner.start()
+        assert busy.wait(PATIENCE)
+        relay.cut()
+        go_on.set()
+        owner.join()
+        assert [m.message.data for m in wire.pull()] == [b"a"]
+        call.cancel()
+        gone.close()
+
+
+class BrokenContext:
+    """The context of a call whose connection breaks while the answer is written."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    async def write(self, _response: Any) -> None:
+        # grpc raises this error when a part of a call cannot be carried out.
+        raise grpc.aio.InternalError("Failed write")
+
+
+def test_an_answer_that_cannot_be_written_ends_quietly(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its messages are available to others at once, and no attempt is counted."""
+    pull = SubscriberService.pull
+    left = threading.Event()
+
+    async def broken_once(self: SubscriberService, request: Any, context: Any) -> None:
+        if left.is_set():
+            return await pull(self, request, context)
+        left.set()
+        return await pull(self, request, BrokenContext(context))
+
+    monkeypatch.setattr(SubscriberService, "pull", broken_once)
+    with Emulator() as emulator, closing(Wire(emulator.endpoint)) as wire:
+        dead = pubsub.Topic(name=f"{TOPIC}-dead")
+        wire.call("CreateTopic", dead)
+        wire.create(dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=dead.name))
+        wire.publish("a")
+        request = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=1)
+        lost = wire.start("Pull", request)
+        emulator.history.wait_until(lambda: bool(emulator.history.returns()), PATIENCE)
+        (again,) = wire.pull()
+        assert (again.message.data, again.delivery_attempt) == (b"a", 1)
+        lost.cancel()
+        emulator.stop()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_deleting_the_subscription_ends_waiting_pulls(wire: Wire, emulator: Emulator) -> None:
+    """They end with NOT_FOUND."""
+    call = start_pull(wire, emulator)
+    wire.delete_subscription()
+    assert call.exception().code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_a_broker_that_stops_ends_waiting_pulls(wire: Wire, emulator: Emulator) -> None:
+    """They end with UNAVAILABLE, which clients retry."""
+    call = start_pull(wire, emulator)
+    emulator.stop()
+    assert call.exception().code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_only_so_many_pulls_may_wait(wire: Wire, emulator: Emulator) -> None:
+    """Another waiting pull is refused. A pull that does not wait or finds messages is accepted."""
+    request = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=1)
+    calls = [wire.start("Pull", request) for _ in range(MAX_WAITING)]
+    wait_until_pulls_wait(emulator, MAX_WAITING)
+    refused = wire.start("Pull", request).exception()
+    assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert refused.details() == (
+        f"Too many pull requests wait on billing; the maximum is {MAX_WAITING}."
+    )
+    assert wire.pull(wait=False) == []
+    for call in calls:
+        call.cancel()
+
+
+def test_streams_do_not_count_as_waiting_pulls(wire: Wire, emulator: Emulator) -> None:
+    """Their number is not limited."""
+    streams = [wire.stream() for _ in range(3)]
+    assert all(stream.is_quiet() for stream in streams)
+    assert emulator.inspect(lambda engine: engine.waiting_pulls(SUBSCRIPTION)) == 0
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_pull_must_ask_for_something(wire: Wire, count: int) -> None:
+    """The error names the field."""
+    request = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=count)
+    refused = wire.start("Pull", request).exception()
+    assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.details() == (
+        "You have passed an invalid argument to the service (argument=max_messages)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("billing", "INVALID_ARGUMENT"), ("projects/test/subscriptions/missing", "NOT_FOUND")],
+)
+def test_a_pull_needs_a_subscription(wire: Wire, name: str, code: str) -> None:
+    """A malformed name and a missing subscription give different errors."""
+    request = pubsub.PullRequest(subscription=name, max_messages=1)
+    assert wire.start("Pull", request).exception().code().name == code

@@ -1,0 +1,128 @@
+"""A client that publishes and subscribes on one connection gets a message ID before the message."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from pullstream_emulator.engine import Consumer
+from pullstream_emulator.faults import Faults
+from pullstream_emulator.offload import ProcessPool
+from pullstream_emulator.schemas import SchemaRegistry
+from pullstream_emulator.services.handlers import method_handlers
+from pullstream_emulator.services.publisher import PublisherService
+from pullstream_emulator.services.reply_first import HEAD_START, RECENT, ReplyFirst
+from pullstream_emulator.services.schema_checks import SchemaChecks
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import Unavailable
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import SUBSCRIPTION, TOPIC, Broker
+from tests.emulator.wire import PATIENCE, Wire
+
+# Timers may fire early by the resolution of the loop's clock.
+RESOLUTION = 0.0001
+
+
+def test_the_publisher_itself_waits() -> None:
+    """The next message for the publisher may be the one that it has just published."""
+
+    async def turn() -> float:
+        loop = asyncio.get_running_loop()
+        head_start = ReplyFirst()
+        head_start.published("a")
+        began = loop.time()
+        await head_start.give("a")
+        return loop.time() - began
+
+    assert asyncio.run(turn()) >= HEAD_START - RESOLUTION
+
+
+@pytest.mark.parametrize(
+    ("published", "peer", "later"),
+    [("a", "b", 0.0), ("", "", 0.0), ("a", "a", RECENT)],
+    ids=["another connection", "connections that cannot be told", "long after"],
+)
+def test_nobody_else_waits(published: str, peer: str, later: float) -> None:
+    """Other clients do not wait for a single turn of the loop."""
+
+    async def turn() -> None:
+        head_start = ReplyFirst()
+        head_start.published(published)
+        await asyncio.sleep(later)
+        with pytest.raises(StopIteration):
+            head_start.give(peer).send(None)
+
+    asyncio.run(turn())
+
+
+def test_the_head_start_begins_when_the_disk_is_done() -> None:
+    """A Publish that waits for its barrier is answered after it, also when the barrier fails."""
+
+    async def turn(failure: Unavailable | None) -> None:
+        written = asyncio.get_running_loop().create_future()
+        head_start = ReplyFirst(lambda: written)
+        head_start.published("a")
+        giving = asyncio.ensure_future(head_start.give("a"))
+        await asyncio.sleep(2 * HEAD_START)
+        assert not giving.done()
+        if failure is None:
+            written.set_result(None)
+        else:
+            written.set_exception(failure)
+        await giving
+
+    for failure in (None, Unavailable("The disk is full.")):
+        asyncio.run(turn(failure))
+
+
+def test_an_idle_stream_of_the_publishers_is_told_later(wire: Wire) -> None:
+    """The delay is at least the head start, counted from the call, on any machine."""
+    wire.create()
+    stream = wire.stream()
+    assert stream.is_quiet()
+    request = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=b"x")])
+    for _ in range(20):
+        began = time.perf_counter()
+        call = wire.start("Publish", request)
+        (message,) = stream.messages(1)
+        assert time.perf_counter() - began >= HEAD_START
+        assert call.result().message_ids == [message.message.message_id]
+        wire.acknowledge(message.ack_id)
+
+
+def test_what_a_publish_wakes_on_other_connections_writes_before_it_is_answered() -> None:
+    """A waiting client receives the message earlier by the time to write the answer."""
+    clock = ManualClock()
+    broker = Broker(clock)
+    checks = SchemaChecks(broker.engine, SchemaRegistry(wall=clock.now), ProcessPool())
+    service = PublisherService(broker.engine, ReplyFirst(), checks)
+    handlers = method_handlers(service, faults=Faults(clock))
+    # Any, because handler and context are more general than the part that is called here.
+    publish: Any = handlers["google.pubsub.v1.Publisher"]["Publish"].unary_unary
+    order: list[str] = []
+
+    class Caller:
+        def peer(self) -> str:
+            return "publisher"
+
+    async def turn() -> None:
+        woken = asyncio.Event()
+
+        async def stream() -> None:
+            await woken.wait()
+            order.append("message")
+
+        consumer = Consumer(ack_deadline=10, wake=woken.set)
+        assert broker.engine.take(broker.engine.join(SUBSCRIPTION, consumer), consumer) == []
+        writer = asyncio.ensure_future(stream())
+        await asyncio.sleep(0)
+        request = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=b"x")])
+        await publish(request, Caller())
+        order.append("answer")
+        await asyncio.wait_for(writer, PATIENCE)
+
+    asyncio.run(turn())
+    assert order == ["message", "answer"]

@@ -1,0 +1,284 @@
+"""StreamingPull over gRPC: content and size of responses, flow control, and the end of a stream."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.broker import Broker
+from pullstream_emulator.engine import Consumer, Delivery
+from pullstream_emulator.engine.delivery.subscription import Subscription
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.wire import Wire
+
+# The default limit of Python's gRPC, also in the official client.
+RECEIVE_LIMIT = 4 * 1024 * 1024
+
+
+@pytest.fixture
+def other(emulator: Emulator) -> Iterator[Wire]:
+    """Yield a second client with its own connection."""
+    wire = Wire(emulator.endpoint)
+    yield wire
+    wire.close()
+
+
+def test_the_stream_stands_before_there_is_a_message(wire: Wire) -> None:
+    """Its initial metadata show this to the client."""
+    wire.create()
+    assert wire.stream().call.initial_metadata() is not None
+
+
+def test_messages_come_several_to_a_response(wire: Wire) -> None:
+    """A response has all waiting messages, in the order of publishing."""
+    wire.create()
+    wire.publish("a", "b", "c")
+    response = wire.stream().next()
+    assert [m.message.data for m in response.received_messages] == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+@pytest.mark.parametrize("ordering", [False, True])
+def test_every_response_tells_the_subscriptions_properties(
+    wire: Wire, exactly_once: bool, ordering: bool
+) -> None:
+    """This holds with and without messages, also if both properties are off."""
+    wire.create(enable_exactly_once_delivery=exactly_once, enable_message_ordering=ordering)
+    wire.publish("a")
+    stream = wire.stream()
+    with_message = stream.next()
+    stream.send()
+    pong = stream.next()
+    assert (len(with_message.received_messages), len(pong.received_messages)) == (1, 0)
+    for response in (with_message, pong):
+        assert response.HasField("subscription_properties")
+        properties = response.subscription_properties
+        assert properties.exactly_once_delivery_enabled is exactly_once
+        assert properties.message_ordering_enabled is ordering
+
+
+def test_a_change_of_the_subscription_is_told_with_the_next_response(wire: Wire) -> None:
+    """Clients raise their deadlines when exactly-once delivery is switched on."""
+    wire.create()
+    stream = wire.stream()
+    assert stream.is_quiet()
+    request = pubsub.UpdateSubscriptionRequest(
+        subscription=pubsub.Subscription(name=SUBSCRIPTION, enable_exactly_once_delivery=True)
+    )
+    request.update_mask.paths.append("enable_exactly_once_delivery")
+    wire.call("UpdateSubscription", request)
+    stream.send()
+    assert stream.next().subscription_properties.exactly_once_delivery_enabled
+
+
+def test_no_more_messages_are_outstanding_than_the_client_wants(wire: Wire) -> None:
+    """An acknowledgement or a nack makes room for the next message."""
+    wire.create()
+    wire.publish("a", "b", "c", "d")
+    stream = wire.stream(max_outstanding_messages=2)
+    a, b = stream.messages(2)
+    assert stream.is_quiet()
+    wire.acknowledge(a.ack_id)
+    assert stream.data(1) == ["c"]
+    assert stream.is_quiet()
+    wire.modify(0, b.ack_id)
+    assert stream.data(1)[0] in {"b", "d"}
+    assert stream.is_quiet()
+
+
+def test_bytes_stop_after_the_message_that_crosses_the_limit(wire: Wire) -> None:
+    """So a message larger than the limit is delivered, too."""
+    wire.create()
+    wire.publish("x" * 500, "y" * 500, "z" * 500)
+    stream = wire.stream(max_outstanding_bytes=600)
+    x, _ = stream.messages(2)
+    assert stream.is_quiet()
+    wire.acknowledge(x.ack_id)
+    assert stream.data(1) == ["z" * 500]
+
+
+def test_a_lease_that_ends_makes_room(wire: Wire, clock: ManualClock) -> None:
+    """A client that lost its messages receives others."""
+    wire.create()
+    wire.publish("a")
+    stream = wire.stream(max_outstanding_messages=1, stream_ack_deadline_seconds=10)
+    assert stream.data(1) == ["a"]
+    clock.advance(10)
+    assert stream.data(1) == ["a"]
+
+
+def test_limits_of_zero_and_less_are_none(wire: Wire) -> None:
+    """The API defines this."""
+    wire.create()
+    wire.publish(*"abcdef")
+    stream = wire.stream(max_outstanding_messages=-1, max_outstanding_bytes=0)
+    assert stream.data(6) == list("abcdef")
+
+
+def test_two_streams_share_what_there_is(wire: Wire, other: Wire) -> None:
+    """Each message goes to one of them. Messages that do not fit into one go to the other."""
+    wire.create()
+    streams = [wire.stream(max_outstanding_messages=3), other.stream(max_outstanding_messages=3)]
+    assert all(stream.is_quiet() for stream in streams)
+    wire.publish(*"abcdef")
+    first, second = (stream.data(3) for stream in streams)
+    assert sorted(first + second) == list("abcdef")
+
+
+def test_two_idle_streams_get_about_as_much(wire: Wire, other: Wire) -> None:
+    """This also holds without limits."""
+    wire.create()
+    streams = [wire.stream(), other.stream()]
+    assert all(stream.is_quiet() for stream in streams)
+    wire.publish(*(str(i) for i in range(100)))
+    for stream in streams:
+        assert len(stream.next().received_messages) == 50
+
+
+def test_responses_are_smaller_than_the_clients_limit(wire: Wire) -> None:
+    """The official client in emulator mode refuses more than 4 MiB."""
+    wire.create()
+    for _ in range(5):
+        wire.publish("x" * 1_900_000)
+    wire.publish(*["y" * 5_000] * 1000)
+    stream = wire.stream()
+    count = 0
+    while count < 1005:
+        response = stream.next()
+        assert response.ByteSize() < RECEIVE_LIMIT
+        count += len(response.received_messages)
+    assert count == 1005
+
+
+def test_a_response_holds_a_thousand_messages_at_most(wire: Wire) -> None:
+    """The production service has the same limit."""
+    wire.create()
+    for _ in range(2):
+        wire.publish(*["x"] * 1000)
+    stream = wire.stream()
+    assert [len(stream.next().received_messages) for _ in range(2)] == [1000, 1000]
+
+
+@pytest.mark.parametrize("how", ["cancel", "disconnect"])
+def test_a_cut_stream_gives_back_at_once(wire: Wire, other: Wire, how: str) -> None:
+    """Its messages are available without waiting for a deadline, and no attempt is counted."""
+    wire.call("CreateTopic", pubsub.Topic(name=f"{TOPIC}-dead"))
+    policy = pubsub.DeadLetterPolicy(dead_letter_topic=f"{TOPIC}-dead")
+    wire.create(dead_letter_policy=policy)
+    wire.publish("a", "b")
+    stream = other.stream(stream_ack_deadline_seconds=600)
+    assert stream.data(2) == ["a", "b"]
+    if how == "cancel":
+        stream.cancel()
+    else:
+        other.close()
+    pulled = wire.pull()
+    pulled += wire.pull() if len(pulled) < 2 else []
+    assert [(m.message.data, m.delivery_attempt) for m in pulled] == [(b"a", 1), (b"b", 1)]
+
+
+def test_streams_cut_again_and_again_never_keep_anything(wire: Wire) -> None:
+    """A cancelled stream first looks like a half-closed one, whose leases continue."""
+    wire.create()
+    wire.publish("a")
+    for _ in range(100):
+        stream = wire.stream(stream_ack_deadline_seconds=600)
+        assert stream.data(1) == ["a"]
+        stream.cancel()
+
+
+def test_a_half_closed_stream_ends_well_and_keeps_its_leases(
+    wire: Wire, clock: ManualClock
+) -> None:
+    """The client wants no more messages, and completes those it has."""
+    wire.create()
+    wire.publish("a", "b")
+    stream = wire.stream(stream_ack_deadline_seconds=20)
+    a, _ = stream.messages(2)
+    stream.half_close()
+    assert stream.end() is grpc.StatusCode.OK
+    assert wire.pull(wait=False) == []
+    wire.acknowledge(a.ack_id)
+    clock.advance(20)
+    assert [m.message.data for m in wire.pull()] == [b"b"]
+
+
+def test_deleting_the_subscription_ends_its_streams(wire: Wire, other: Wire) -> None:
+    """They end with NOT_FOUND, so that clients do not reconnect."""
+    wire.create()
+    wire.publish("a")
+    streams = [wire.stream(), other.stream()]
+    streams[0].call.initial_metadata()
+    streams[1].call.initial_metadata()
+    wire.delete_subscription()
+    for stream in streams:
+        assert stream.end() is grpc.StatusCode.NOT_FOUND
+        assert stream.details() == "Resource not found (resource=billing)."
+
+
+def test_a_broker_that_stops_sends_its_clients_away_for_now(emulator: Emulator, wire: Wire) -> None:
+    """They end with UNAVAILABLE, so that clients reconnect."""
+    wire.create()
+    stream = wire.stream()
+    assert stream.is_quiet()
+    emulator.stop()
+    assert stream.end() is grpc.StatusCode.UNAVAILABLE
+    assert stream.details() == "The broker is shutting down."
+
+
+def test_nobody_consumes_when_the_stream_has_ended(emulator: Emulator, wire: Wire) -> None:
+    """Messages that are published later go to other consumers."""
+    wire.create()
+    stream = wire.stream()
+    assert stream.is_quiet()
+    stream.half_close()
+    assert stream.end() is grpc.StatusCode.OK
+    wire.publish("a")
+    assert [m.message.data for m in wire.pull()] == [b"a"]
+
+
+def broken_take(
+    subscription: Subscription, consumer: Consumer, limit: int = 0
+) -> list[tuple[str, Delivery]]:
+    """Stand in for a method of the engine that has a fault."""
+    raise RuntimeError("a fault of ours")
+
+
+@pytest.mark.parametrize("method", ["StreamingPull", "Pull"])
+def test_a_fault_of_the_broker_is_logged_and_told(
+    method: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """INTERNAL for the caller, without the details; the trace in the broker's log."""
+    broker = Broker(ManualClock())
+    monkeypatch.setattr(broker.engine, "take", broken_take)
+    with caplog.at_level(logging.ERROR, "pullstream"), Emulator(broker=broker) as emulator:
+        wire = Wire(emulator.endpoint)
+        wire.create()
+        if method == "Pull":
+            request = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=1)
+            call = wire.start("Pull", request)
+            code, details = call.exception().code(), call.exception().details()
+        else:
+            stream = wire.stream()
+            code, details = stream.end(), stream.details()
+        wire.close()
+    assert (code, details) == (grpc.StatusCode.INTERNAL, f"{method} failed inside the broker.")
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert "a fault of ours" in str(record.exc_info[1])
+
+
+def test_a_broker_can_be_replaced(clock: ManualClock) -> None:
+    """The state that a broker serves is an argument."""
+    broker = Broker(clock)
+    broker.engine.create_topic(pubsub.Topic(name=TOPIC))
+    with Emulator(broker=broker) as emulator:
+        wire = Wire(emulator.endpoint)
+        assert wire.call("GetTopic", pubsub.GetTopicRequest(topic=TOPIC)).name == TOPIC
+        wire.close()

@@ -1,0 +1,336 @@
+"""Storage on a slow disk: the writes that a call waits for, and the order of visible effects."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+from urllib.request import urlopen
+
+import pytest
+from google.protobuf.message import Message
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.broker import Broker
+from pullstream_emulator.engine import Consumer
+from pullstream_emulator.engine.settings.durability import Durability
+from pullstream_emulator.storage import storage as module
+from pullstream_emulator.storage.sql_writer import Change, SqlWriter
+from pullstream_emulator.storage.storage import Storage
+from pullstream_emulator.storage.writer import Writer
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.crash import copy_running
+from tests.emulator.wire import PATIENCE, Wire
+
+
+class SlowDisk:
+    """While it is slow, it writes each group of changes when the test allows it."""
+
+    def __init__(self) -> None:
+        self.is_slow = False
+        self._begun = threading.Semaphore(0)
+        self._let = threading.Semaphore(0)
+
+    def ledger(self) -> type[SqlWriter]:
+        """Return a class of SQL writers that write to this disk."""
+        disk = self
+
+        class SlowLedger(SqlWriter):
+            def write(self, changes: Sequence[Change]) -> None:
+                if disk.is_slow:
+                    disk._begun.release()
+                    assert disk._let.acquire(timeout=PATIENCE)
+                super().write(changes)
+
+        return SlowLedger
+
+    def wait_until_busy(self) -> None:
+        """Wait until it writes the next group. The groups before it are written."""
+        assert self._begun.acquire(timeout=PATIENCE)
+
+    def finish_one(self) -> None:
+        self._let.release()
+
+    def recover(self) -> None:
+        self.is_slow = False
+        self._let.release()
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
+    disk = SlowDisk()
+    monkeypatch.setattr(module, "SqlWriter", disk.ledger())
+    return disk
+
+
+@pytest.fixture
+def broker(tmp_path: Path, disk: SlowDisk) -> Iterator[Broker]:
+    broker = start(tmp_path / "data")
+    yield broker
+    disk.recover()
+    broker.close()
+
+
+def start(directory: Path, durability: Durability = Durability.FSYNC, **settings: Any) -> Broker:
+    return Broker(storage=Storage(directory, durability, **settings))
+
+
+PUBLISH = pubsub.PublishRequest(topic=TOPIC, messages=[pubsub.PubsubMessage(data=b"data")])
+
+
+def publish(broker: Broker) -> int:
+    (message_id,) = broker.engine.publish(PUBLISH)
+    return int(message_id)
+
+
+def answer(broker: Broker, request: Message) -> asyncio.Future[None]:
+    """Return the future for which the answer to this request waits. The request was carried out."""
+    assert broker.storage is not None
+    barrier = broker.storage.barrier(request)
+    assert barrier is not None
+    return asyncio.ensure_future(barrier)
+
+
+def test_a_publish_waits_until_it_is_written_itself(broker: Broker, disk: SlowDisk) -> None:
+    """It does not only wait for a write in progress, such as the one that reserves its number."""
+
+    async def run() -> None:
+        disk.is_slow = True
+        topic = pubsub.Topic(name=TOPIC)
+        broker.engine.create_topic(topic)
+        newest = answer(broker, topic)
+        for _ in range(3):
+            disk.wait_until_busy()
+            # All waits for earlier writes have been notified by now.
+            await asyncio.sleep(0)
+            assert not newest.done()
+            publish(broker)
+            before, newest = newest, answer(broker, PUBLISH)
+            disk.finish_one()
+            await before
+        disk.recover()
+        await newest
+
+    asyncio.run(run())
+
+
+def test_a_call_waits_for_nothing_that_others_brought(broker: Broker, disk: SlowDisk) -> None:
+    """Acknowledgements on streams and timers are examples. No call waits for their writes."""
+    storage = broker.storage
+    assert storage is not None
+    broker.engine.create_topic(pubsub.Topic(name=TOPIC))
+    disk.is_slow = True
+    publish(broker)
+    request = pubsub.GetTopicRequest(topic=TOPIC)
+    storage.check(request)
+    assert storage.barrier(request) is None
+
+
+def test_an_ack_that_is_tried_again_waits_for_the_first(broker: Broker, disk: SlowDisk) -> None:
+    """It finds the message acknowledged, but the acknowledgement must be on disk first."""
+    engine = broker.engine
+    engine.create_topic(pubsub.Topic(name=TOPIC))
+    engine.create_subscription(pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC))
+    publish(broker)
+    consumer = Consumer(ack_deadline=60, wake=lambda: None)
+    ((ack_id, _),) = engine.take(engine.join(SUBSCRIPTION, consumer), consumer)
+    assert broker.storage is not None
+    broker.storage.flush()
+    request = pubsub.AcknowledgeRequest(subscription=SUBSCRIPTION, ack_ids=[ack_id])
+
+    async def run() -> None:
+        disk.is_slow = True
+        engine.acknowledge(SUBSCRIPTION, [ack_id])
+        first = answer(broker, request)
+        engine.acknowledge(SUBSCRIPTION, [ack_id])
+        second = answer(broker, request)
+        disk.wait_until_busy()
+        await asyncio.sleep(0)
+        assert not second.done()
+        disk.recover()
+        await first
+        await second
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["new", "after a restart"])
+def test_a_number_that_was_seen_is_not_used_again(
+    tmp_path: Path, disk: SlowDisk, restarted: bool
+) -> None:
+    """This holds even if the broker crashed before the first publish was on disk."""
+    directory, crashed = tmp_path / "data", tmp_path / "crashed"
+    broker = start(directory)
+    broker.engine.create_topic(pubsub.Topic(name=TOPIC))
+    if restarted:
+        broker.close()
+        broker = start(directory)
+    assert broker.storage is not None
+    broker.storage.flush()
+    disk.is_slow = True
+    seen = publish(broker)
+    copy_running(directory, crashed)
+    disk.recover()
+    broker.close()
+    broker = start(crashed)
+    assert publish(broker) > seen
+    broker.close()
+
+
+# ---- exactly-once delivery ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_an_exactly_once_ack_is_confirmed_when_it_is_on_disk(
+    tmp_path: Path, disk: SlowDisk, durability: str
+) -> None:
+    """This covers a unary call and a stream. A confirmed client never gets the message again."""
+    with (
+        Emulator(data_dir=tmp_path, durability=durability) as emulator,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        wire = Wire(emulator.endpoint)
+        wire.create(enable_exactly_once_delivery=True)
+        wire.publish("first", "second")
+        stream = wire.stream()
+        first, second = stream.messages(2)
+        storage = emulator.broker.storage
+        assert storage is not None
+        storage.flush()
+        disk.is_slow = True
+        stream.send(ack_ids=[first.ack_id])
+        response = pool.submit(stream.next)
+        disk.wait_until_busy()
+        with pytest.raises(FutureTimeout):
+            response.result(0.2)
+        disk.finish_one()
+        confirmed = response.result(PATIENCE).acknowledge_confirmation
+        assert confirmed.ack_ids == [first.ack_id]
+        request = pubsub.AcknowledgeRequest(subscription=SUBSCRIPTION, ack_ids=[second.ack_id])
+        call = wire.start("Acknowledge", request)
+        disk.wait_until_busy()
+        assert not call.done()
+        disk.recover()
+        call.result(PATIENCE)
+        stream.cancel()
+        wire.close()
+
+
+def test_an_ack_at_class_disk_is_answered_at_once(tmp_path: Path, disk: SlowDisk) -> None:
+    """This holds without exactly-once delivery."""
+    with Emulator(data_dir=tmp_path, durability="disk") as emulator:
+        wire = Wire(emulator.endpoint)
+        wire.create()
+        wire.publish("data")
+        (received,) = wire.pull()
+        disk.is_slow = True
+        wire.acknowledge(received.ack_id)
+        disk.recover()
+        wire.close()
+
+
+# ---- the administration ------------------------------------------------------------------------
+
+
+def test_a_reset_is_answered_when_it_is_on_disk(tmp_path: Path, disk: SlowDisk) -> None:
+    """Otherwise the removed data could reappear after a crash."""
+    answer_when_on_disk(tmp_path, disk, "/reset", b"")
+
+
+def test_a_step_of_the_clock_is_answered_when_its_effects_are_on_disk(
+    tmp_path: Path, disk: SlowDisk
+) -> None:
+    """Here the effect is the end of a subscription that was unused for a day."""
+    answer_when_on_disk(tmp_path, disk, "/v0/admin/clock:advance", b'{"seconds": 172800}')
+
+
+def answer_when_on_disk(directory: Path, disk: SlowDisk, path: str, body: bytes) -> None:
+    with (
+        Emulator(data_dir=directory, durability="disk", rest=True) as emulator,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        wire = Wire(emulator.endpoint)
+        expiration = pubsub.ExpirationPolicy()
+        expiration.ttl.FromSeconds(86400)
+        wire.create(expiration_policy=expiration)
+        wire.close()
+        disk.is_slow = True
+        url = f"http://{emulator.endpoint}{path}"
+        answer = pool.submit(urlopen, url, body, PATIENCE)
+        disk.wait_until_busy()
+        with pytest.raises(FutureTimeout):
+            answer.result(0.2)
+        disk.recover()
+        assert answer.result(PATIENCE).status == 200
+
+
+def test_a_program_s_own_publish_is_durable_when_it_returns(tmp_path: Path) -> None:
+    """The publish of a client has the same guarantee."""
+    with Emulator(data_dir=tmp_path / "running", durability="fsync") as emulator:
+        wire = Wire(emulator.endpoint)
+        wire.create()
+        emulator.publish(TOPIC, "data")
+        copy_running(tmp_path / "running", tmp_path / "killed")
+        wire.close()
+    with Emulator(data_dir=tmp_path / "killed") as emulator:
+        assert emulator.backlog(SUBSCRIPTION) == 1
+
+
+# ---- the limit of the loss ---------------------------------------------------------------------
+
+
+def test_a_publish_waits_when_the_oldest_change_is_older_than_the_bound() -> None:
+    """It does not wait earlier. So a crash costs at most the data of this period."""
+    clock = ManualClock()
+    may_write = threading.Event()
+    begun = threading.Semaphore(0)
+
+    def write(changes: Sequence[Change]) -> None:
+        begun.release()
+        assert may_write.wait(PATIENCE)
+
+    def add() -> bool:
+        return writer.add(lambda ledger: None)[1]
+
+    nothing = Mock()
+    writer = Writer(write, nothing, nothing, "the database", 0.25, clock=clock)
+    assert not add()
+    assert begun.acquire(timeout=PATIENCE)
+    clock.advance(0.25)
+    assert not add()
+    clock.advance(0.01)
+    assert add()
+    may_write.set()
+    writer.flush()
+    assert not add()
+    writer.close()
+
+
+def test_a_publisher_is_held_up_by_the_bound(tmp_path: Path, disk: SlowDisk) -> None:
+    """The topic has class disk, where a publish is otherwise answered at once."""
+    for max_loss, waits in ((3600.0, False), (1e-9, True)):
+        broker = start(tmp_path / str(waits), Durability.DISK, max_loss=max_loss)
+        assert broker.storage is not None
+        broker.engine.create_topic(pubsub.Topic(name=TOPIC))
+        broker.storage.flush()
+        disk.is_slow = True
+        broker.storage.check(PUBLISH)
+        publish(broker)
+
+        async def run(storage: Storage) -> bool:
+            barrier = storage.barrier(PUBLISH)
+            disk.recover()
+            if barrier is not None:
+                await barrier
+            return barrier is not None
+
+        publish(broker)
+        assert asyncio.run(run(broker.storage)) is waits
+        broker.close()

@@ -1,0 +1,86 @@
+"""`python -m pullstream_emulator`: its first line, its end, and its errors at the start."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.program import COMMAND, error_of, refusal, running
+from tests.emulator.wire import PATIENCE, Wire
+
+# Seconds from the signal to the end of the process, on any machine.
+STOPS_WITHIN = 2.0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_listens_and_stops_when_told(number: signal.Signals) -> None:
+    """It prints exactly one line.
+
+    SIGTERM and Ctrl-C end it with success, also with a connected client.
+    """
+    with running() as (process, endpoint):
+        wire = Wire(endpoint)
+        wire.create()
+        stream = wire.stream()
+        assert stream.is_quiet()
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=STOPS_WITHIN)
+        assert (process.returncode, output, errors) == (0, "", "")
+        assert stream.end().name == "UNAVAILABLE"
+        wire.close()
+
+
+def test_it_listens_on_the_port_that_is_asked_for() -> None:
+    """Another broker can start on the same port at once."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    for _ in range(2):
+        with running("--port", str(port)) as (process, endpoint):
+            assert endpoint == f"127.0.0.1:{port}"
+            wire = Wire(endpoint)
+            request = pubsub.ListTopicsRequest(project="projects/test")
+            assert wire.call("ListTopics", request) == pubsub.ListTopicsResponse()
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
+            wire.close()
+
+
+def test_one_line_says_why_it_cannot_start() -> None:
+    """The exit code is 1."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        busy = str(taken.getsockname()[1])
+        ran = subprocess.run(
+            [*COMMAND, "--port", busy],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == f"Error: cannot listen on 127.0.0.1:{busy}: the port is in use\n"
+
+
+def test_a_port_that_is_taken_at_one_address_is_taken() -> None:
+    """`localhost` has two addresses. A broker at the second one would get some of the clients."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        busy = str(taken.getsockname()[1])
+        error = error_of("--host", "localhost", "--port", busy)
+    assert error == f"Error: cannot listen on localhost:{busy}: the port is in use\n"
+
+
+def test_a_host_that_there_is_not_is_named() -> None:
+    """The error contains the system's message."""
+    error = error_of("--host", "nowhere.invalid")
+    assert error.startswith("Error: cannot listen on nowhere.invalid: ")
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "http"])
+def test_a_bad_port_is_a_usage_error(port: str) -> None:
+    """It has exit code 2 and names the option, as for every bad option."""
+    code, text = refusal("--port", port)
+    assert code == 2
+    assert "--port" in text

@@ -1,0 +1,230 @@
+"""`Emulator` in a test's own process, and the pytest fixture."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.wire import Wire
+
+ROOT = Path(__file__).parents[2]
+THREAD = "pullstream-emulator"
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate()]
+
+
+@pytest.fixture
+def wires() -> Iterator[list[Wire]]:
+    """Yield a list for clients, which are closed at the end."""
+    made: list[Wire] = []
+    yield made
+    for wire in made:
+        wire.close()
+
+
+def connect(wires: list[Wire], emulator: Emulator) -> Wire:
+    wires.append(Wire(emulator.endpoint))
+    return wires[-1]
+
+
+def test_it_serves_inside_the_with_block_and_no_longer(wires: list[Wire]) -> None:
+    """Afterwards nothing listens, and no thread is left."""
+    with Emulator() as emulator:
+        wire = connect(wires, emulator)
+        wire.create()
+        assert THREAD in threads()
+    request = pubsub.GetSubscriptionRequest(subscription=SUBSCRIPTION)
+    refused = wire.start("GetSubscription", request).exception()
+    assert refused.code() is grpc.StatusCode.UNAVAILABLE
+    assert THREAD not in threads()
+
+
+def test_the_endpoint_is_what_clients_take() -> None:
+    """The endpoint is an address with the chosen port."""
+    with Emulator() as emulator:
+        assert emulator.endpoint == f"127.0.0.1:{emulator.port}"
+        assert emulator.port > 0
+
+
+def test_advance_returns_when_the_broker_has_acted(wires: list[Wire]) -> None:
+    """The next immediate pull finds the message without waiting or polling."""
+    clock = ManualClock()
+    with Emulator(clock=clock) as emulator:
+        assert emulator.clock is clock
+        wire = connect(wires, emulator)
+        wire.create()
+        wire.publish("a")
+        for _ in range(50):
+            assert len(wire.pull(wait=False)) == 1
+            assert wire.pull(wait=False) == []
+            clock.advance(10)
+
+
+def test_the_real_clock_ends_leases_too(wires: list[Wire]) -> None:
+    """A timer of the broker ends them without any call."""
+    with Emulator() as emulator:
+        wire = connect(wires, emulator)
+        wire.create()
+        wire.publish("a")
+        stream = wire.stream()
+        (a,) = stream.messages(1)
+        wire.modify(1, a.ack_id)
+        assert stream.data(1) == ["a"]
+
+
+def test_a_broker_started_again_where_another_stopped_goes_on(wires: list[Wire]) -> None:
+    """It has the same port and engine, so topics, backlog and leases are kept."""
+    clock = ManualClock()
+    with Emulator(clock=clock) as first:
+        wire = connect(wires, first)
+        wire.create()
+        wire.publish("a", "b")
+        (a,) = wire.pull(1)
+        stream = wire.stream()
+        assert stream.data(1) == ["b"]
+    with Emulator(clock=clock, port=first.port, broker=first.broker) as second:
+        assert second.endpoint == first.endpoint
+        wire = connect(wires, second)
+        # The stream was cut, so its message is available again. The pull's lease continues.
+        assert [m.message.data for m in wire.pull()] == [b"b"]
+        assert second.backlog(SUBSCRIPTION) == 2
+        wire.acknowledge(a.ack_id)
+        assert second.backlog(SUBSCRIPTION) == 1
+        clock.advance(10)
+        assert [m.message.data for m in wire.pull()] == [b"b"]
+
+
+def test_a_client_that_reads_nothing_cannot_keep_the_broker(wires: list[Wire]) -> None:
+    """The broker stops, and the messages that it could not send are still in the engine."""
+    with Emulator() as emulator:
+        wire = connect(wires, emulator)
+        wire.create()
+        wire.publish(*["x" * 9_000] * 1000)
+        wire.stream().call.initial_metadata()
+        emulator.history.wait_until(lambda: bool(emulator.history.deliveries()))
+    assert emulator.engine.backlog(SUBSCRIPTION) == 1000
+    with Emulator(broker=emulator.broker) as again:
+        wire = connect(wires, again)
+        assert len(wire.pull(1000) + wire.pull(1000) + wire.pull(1000)) == 1000
+
+
+def test_start_and_stop_may_be_called_by_hand_and_twice() -> None:
+    """Frameworks with their own set-up and tear-down do so."""
+    emulator = Emulator()
+    assert emulator.start() is emulator.start()
+    port = emulator.port
+    emulator.stop()
+    emulator.stop()
+    assert THREAD not in threads()
+    assert emulator.start().port == port
+    emulator.stop()
+
+
+def test_two_emulators_know_nothing_of_each_other(wires: list[Wire]) -> None:
+    """They share a thread and no state. Each may stop first."""
+    with Emulator() as first:
+        with Emulator() as second:
+            connect(wires, first).create()
+            connect(wires, second).create()
+            wires[0].publish("a")
+            assert (first.backlog(SUBSCRIPTION), second.backlog(SUBSCRIPTION)) == (1, 0)
+            assert threads().count(THREAD) == 1
+        assert [m.message.data for m in wires[0].pull()] == [b"a"]
+    assert THREAD not in threads()
+
+
+def test_a_port_in_use_is_refused() -> None:
+    """The error names the address, nothing is left behind, and the other broker continues."""
+    with Emulator() as first:
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{first.port}: .* in use"):
+            Emulator(port=first.port).start()
+        assert first.inspect(lambda engine: engine.next_due()) is None
+    assert THREAD not in threads()
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_number_that_is_no_port_is_refused(port: int) -> None:
+    """Otherwise the system would use its lowest sixteen bits."""
+    with pytest.raises(ValueError, match=f"port is {port}; it must be between 0 .* and 65535"):
+        Emulator(port=port)
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"data": 3}, "data is 3; it must be bytes or a str"),
+        ({"data": "x", "customer": 7}, "customer is 7; it must be a str"),
+        ({"data": "x", "ordering_key": 3}, "ordering_key is 3; it must be a str"),
+    ],
+)
+def test_what_cannot_be_published_is_named(
+    emulator: Emulator, message: dict[str, Any], text: str
+) -> None:
+    """Protobuf's error would mention a built-in operation."""
+    with pytest.raises(TypeError, match=text):
+        emulator.publish("projects/p/topics/topic", **message)
+
+
+def test_an_address_that_is_not_ours_is_refused() -> None:
+    """This includes an address shared with another broker, as both would get clients."""
+    with pytest.raises(OSError, match=r"cannot listen on nowhere\.invalid: "):
+        Emulator(host="nowhere.invalid").start()
+    with (
+        Emulator() as first,
+        pytest.raises(OSError, match=f"cannot listen on localhost:{first.port}: .* in use"),
+    ):
+        Emulator(host="localhost", port=first.port).start()
+
+
+def test_the_engine_can_be_looked_at_after_the_end(wires: list[Wire]) -> None:
+    """A test may examine the broker after its end."""
+    with Emulator() as emulator:
+        connect(wires, emulator).create()
+        wires[0].publish("a")
+    assert emulator.backlog(SUBSCRIPTION) == 1
+    assert emulator.inspect(lambda engine: engine.backlog(SUBSCRIPTION)) == 1
+
+
+def test_an_error_of_a_look_inside_is_the_callers(emulator: Emulator) -> None:
+    """It does not harm the broker."""
+    with pytest.raises(ZeroDivisionError):
+        emulator.inspect(lambda engine: 1 / 0)
+    assert emulator.inspect(lambda engine: engine.next_due()) is None
+
+
+def test_the_fixture_points_clients_at_a_fresh_broker(
+    pubsub_emulator: Emulator, wires: list[Wire]
+) -> None:
+    """It sets the variables that Google's clients and pullstream read."""
+    assert os.environ["PUBSUB_EMULATOR_HOST"] == pubsub_emulator.endpoint
+    assert os.environ["PUBSUB_PROJECT_ID"] == "test-project"
+    listed = connect(wires, pubsub_emulator).call(
+        "ListTopics", pubsub.ListTopicsRequest(project="projects/test-project")
+    )
+    assert listed == pubsub.ListTopicsResponse()
+
+
+def test_a_fault_may_look_inside(emulator: Emulator, wire: Wire) -> None:
+    """Its function runs on the thread that owns the engine, and does not wait."""
+    wire.create()
+    seen: list[int] = []
+
+    def look(request: pubsub.GetTopicRequest) -> None:
+        emulator.publish(request.topic, "a")
+        seen.append(emulator.backlog(SUBSCRIPTION))
+
+    emulator.faults.error("GetTopic", look)
+    wire.call("GetTopic", pubsub.GetTopicRequest(topic=TOPIC))
+    assert seen == [1]

@@ -1,0 +1,192 @@
+"""A thread acts when something is due or it is woken, until it is stopped, in spite of errors."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.due_thread import PAUSE_AFTER_ERROR, DueThread
+from tests.subscriber.streaming.fakes import PATIENCE
+from tests.threads import started_since
+
+NAME = "pullstream-test-due"
+
+
+class Due:
+    """A time at which something is due, once, and the times at which the thread acted."""
+
+    def __init__(self, act: Callable[[], None] = lambda: None) -> None:
+        self.clock = ManualClock()
+        self.at: float | None = None
+        self.acted: queue.SimpleQueue[float] = queue.SimpleQueue()
+        self._act = act
+        self.thread = DueThread(self.clock, lambda: self.at, self._note, name=NAME)
+
+    def _note(self) -> None:
+        if self.at is not None and self.at <= self.clock.monotonic():
+            self.at = None
+        self.acted.put(self.clock.monotonic())
+        self._act()
+
+    def next_act(self) -> float:
+        return self.acted.get(timeout=PATIENCE)
+
+
+@contextmanager
+def running(due: Due) -> Iterator[Due]:
+    due.thread.start()
+    try:
+        yield due
+    finally:
+        due.thread.stop()
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> "queue.SimpleQueue[threading.ExceptHookArgs]":
+    """The errors that `threading.excepthook` receives."""
+    errors: queue.SimpleQueue[threading.ExceptHookArgs] = queue.SimpleQueue()
+    monkeypatch.setattr(threading, "excepthook", errors.put)
+    return errors
+
+
+def test_it_acts_when_the_time_has_come() -> None:
+    """A jump of the clock makes it look, and it acts also if the time has not come."""
+    due = Due()
+    due.at = 10.0
+    with running(due):
+        due.clock.advance(4)
+        assert due.next_act() == 4
+        due.clock.advance(6)
+        assert due.next_act() == 10
+
+
+def test_what_is_already_due_needs_no_wake_up() -> None:
+    """Also if it is due when the thread starts."""
+    due = Due()
+    due.at = 0.0
+    with running(due):
+        assert due.next_act() == 0
+
+
+def test_a_wake_up_before_the_start_counts() -> None:
+    """The owner may have work before it starts the thread."""
+    due = Due()
+    due.thread.wake()
+    with running(due):
+        assert due.next_act() == 0
+
+
+def test_events_run_on_the_thread_before_it_acts() -> None:
+    """In the order in which they were posted."""
+    ran: list[str] = []
+    due = Due(lambda: ran.append("act"))
+    due.thread.post(lambda: ran.append(threading.current_thread().name))
+    due.thread.post(lambda: ran.append("second"))
+    with running(due):
+        due.next_act()
+    assert ran[:3] == [NAME, "second", "act"]
+
+
+def test_an_error_is_reported_and_ends_nothing(
+    reported: "queue.SimpleQueue[threading.ExceptHookArgs]",
+) -> None:
+    """The next wake-up has its effect."""
+    due = Due(lambda: [][0])
+    with running(due):
+        for _ in range(2):
+            due.thread.wake()
+            due.next_act()
+            error = reported.get(timeout=PATIENCE)
+            assert error.exc_type is IndexError
+            assert error.thread is not None
+            assert error.thread.name == NAME
+
+
+def test_an_event_that_fails_takes_no_other_with_it(
+    reported: "queue.SimpleQueue[threading.ExceptHookArgs]",
+) -> None:
+    """The other events run, and the thread acts."""
+    ran: list[str] = []
+    due = Due()
+    due.thread.post(lambda: [][0])
+    due.thread.post(lambda: ran.append("second"))
+    with running(due):
+        due.next_act()
+    assert ran == ["second"]
+    assert reported.get(timeout=PATIENCE).exc_type is IndexError
+
+
+def test_work_that_fails_and_stays_due_is_tried_again_after_a_pause(
+    reported: "queue.SimpleQueue[threading.ExceptHookArgs]",
+) -> None:
+    """Without one, the thread would spin."""
+
+    def fail() -> None:
+        due.at = 0.0
+        raise OSError
+
+    due = Due(fail)
+    due.at = 0.0
+    with running(due):
+        assert due.next_act() == 0
+        assert reported.get(timeout=PATIENCE).exc_type is OSError
+        assert due.acted.empty()
+        due.clock.advance(PAUSE_AFTER_ERROR)
+        assert due.next_act() == PAUSE_AFTER_ERROR
+
+
+def test_stopping_ends_the_thread_and_leaves_the_clock() -> None:
+    """Twice is once. Later events and wake-ups have no effect."""
+    before, due = set(threading.enumerate()), Due()
+    with running(due):
+        due.thread.stop()
+        assert not started_since(before, named=NAME)
+        assert due.clock._wakers == []
+        due.thread.post(lambda: due.acted.put(0.0))
+        due.thread.wake()
+    assert due.acted.empty()
+
+
+def test_its_own_work_may_stop_it() -> None:
+    """It cannot wait for itself; it ends after this work."""
+    before = set(threading.enumerate())
+    due = Due(lambda: due.thread.stop())
+    with running(due):
+        due.thread.wake()
+        due.next_act()
+        for thread in started_since(before, named=NAME):
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+
+
+def test_a_thread_that_never_started_can_be_stopped() -> None:
+    """It leaves the clock, and does not start any more work."""
+    due = Due()
+    due.thread.stop()
+    assert due.clock._wakers == []
+
+
+def test_a_refused_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller gets the error."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    due = Due()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start"):
+        due.thread.start()
+    assert due.clock._wakers == []
+
+
+def test_runs_here_is_true_on_the_thread_only() -> None:
+    """Its owner uses it to detect calls from its own work."""
+    here: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    due = Due()
+    with running(due):
+        due.thread.post(lambda: here.put(due.thread.runs_here()))
+        assert here.get(timeout=PATIENCE)
+        assert not due.thread.runs_here()

@@ -1,0 +1,101 @@
+"""FileLock: one holder at a time, in one process or several."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pullstream_protocol.file_lock import FileLock, holder_of
+from tests.subscriber.streaming.fakes import PATIENCE
+
+TRY = """
+import sys, pathlib, pullstream_protocol.file_lock as m
+try:
+    m.FileLock(pathlib.Path(sys.argv[1]))
+except BlockingIOError:
+    print("taken")
+else:
+    print("free")
+"""
+
+
+def elsewhere(path: Path) -> str:
+    """Return whether another process finds the lock taken or free."""
+    ran = subprocess.run(
+        [sys.executable, "-c", TRY, str(path)], capture_output=True, text=True, check=True
+    )
+    return ran.stdout.strip()
+
+
+def test_a_lock_has_one_holder(tmp_path: Path) -> None:
+    """This holds in this process and in others, until the lock is released."""
+    path = tmp_path / "a.lock"
+    lock = FileLock(path)
+    with pytest.raises(BlockingIOError):
+        FileLock(path)
+    assert elsewhere(path) == "taken"
+    lock.release()
+    assert elsewhere(path) == "free"
+
+
+def test_a_lock_can_be_waited_for(tmp_path: Path) -> None:
+    """The wait ends when the holder releases it, and the lock has one holder again."""
+    path = tmp_path / "a.lock"
+    held, taken = FileLock(path), queue.SimpleQueue[FileLock]()
+    waiting = threading.Thread(target=lambda: taken.put(FileLock(path, wait=True)))
+    waiting.start()
+    with pytest.raises(queue.Empty):
+        taken.get(timeout=0.2)
+    held.release()
+    lock = taken.get(timeout=PATIENCE)
+    waiting.join(PATIENCE)
+    assert elsewhere(path) == "taken"
+    lock.release()
+
+
+def test_opening_and_closing_the_file_does_not_release_it(tmp_path: Path) -> None:
+    """A POSIX lock would be released."""
+    path = tmp_path / "a.lock"
+    lock = FileLock(path)
+    path.open().close()
+    assert elsewhere(path) == "taken"
+    lock.release()
+
+
+def test_the_file_names_its_holder_and_is_private(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    assert holder_of(path) is None
+    lock = FileLock(path)
+    assert holder_of(path) == os.getpid()
+    assert path.stat().st_mode & 0o777 == 0o600
+    lock.release()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
+def test_a_forked_child_does_not_hold_it(tmp_path: Path) -> None:
+    """The lock ends with its holder, even if a child of that continues to run."""
+    program = f"""
+import os, pathlib, time, pullstream_protocol.file_lock as m
+lock = m.FileLock(pathlib.Path({str(tmp_path / "a.lock")!r}))
+if os.fork():
+    os._exit(0)
+print("child", flush=True)
+os.close(1)
+time.sleep(60)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == "child\n"
+        process.wait()
+        try:
+            assert elsewhere(tmp_path / "a.lock") == "free"
+        finally:
+            os.killpg(process.pid, 9)

@@ -1,0 +1,103 @@
+"""The queue of an actor: no earlier event is lost at its end, and no thread waits after it."""
+
+import threading
+from datetime import timedelta
+
+from freezegun import freeze_time
+
+from pullstream_protocol.clock import ManualClock, SystemClock
+from pullstream_protocol.inbox import Inbox
+from tests.subscriber.streaming.fakes import PATIENCE
+
+
+def test_take_returns_all_there_is_in_order() -> None:
+    """The owner works in batches."""
+    inbox: Inbox[int] = Inbox(ManualClock())
+    for number in range(5):
+        inbox.put(number)
+    assert inbox.take(None) == [0, 1, 2, 3, 4]
+    assert inbox.drain() == []
+
+
+def test_take_does_not_wait_for_a_deadline_that_has_come() -> None:
+    """Without an event, the list is empty."""
+    inbox: Inbox[int] = Inbox(ManualClock())
+    assert inbox.take(0.0) == []
+
+
+def test_take_returns_when_time_jumps() -> None:
+    """The owner looks at the clock again, and at the events of the meantime."""
+    clock = ManualClock()
+    inbox: Inbox[int] = Inbox(clock)
+    taken: list[list[int]] = []
+    owner = threading.Thread(target=lambda: taken.append(inbox.take(10.0)))
+    owner.start()
+    clock.advance(10)
+    owner.join(PATIENCE)
+    assert taken == [[]]
+
+
+def test_take_notices_that_frozen_time_passed_its_deadline() -> None:
+    """Waits on the real clock are short, because freezegun does not wake waiting threads."""
+    with freeze_time("2030-01-01") as frozen:
+        clock = SystemClock()
+        inbox: Inbox[int] = Inbox(clock)
+        deadline = clock.monotonic() + 3600
+        late = threading.Event()
+
+        def own() -> None:
+            while clock.monotonic() < deadline:
+                inbox.take(deadline)
+            late.set()
+
+        owner = threading.Thread(target=own, daemon=True)
+        owner.start()
+        frozen.tick(timedelta(hours=1))
+        assert late.wait(PATIENCE)
+        owner.join()
+
+
+def test_wake_returns_take_with_nothing() -> None:
+    """A wake-up is no event."""
+    inbox: Inbox[int] = Inbox(ManualClock())
+    inbox.wake()
+    inbox.put(1)
+    inbox.wake()
+    assert inbox.take(None) == [1]
+    inbox.wake()
+    assert inbox.take(None) == []
+
+
+def test_closing_hands_out_what_is_left_and_refuses_the_rest() -> None:
+    """An accepted event is always handed out."""
+    clock = ManualClock()
+    inbox: Inbox[int] = Inbox(clock)
+    assert inbox.offer(1)
+    inbox.put(2)
+    assert inbox.close() == [1, 2]
+    assert not inbox.offer(3)
+    assert inbox.close() == []
+    assert clock._wakers == []
+
+
+def test_an_offer_is_either_handed_out_at_the_close_or_refused() -> None:
+    """Any number of threads may offer events during the close."""
+    inbox: Inbox[int] = Inbox(ManualClock())
+    accepted: list[int] = []
+    begin = threading.Barrier(5)
+
+    def offer(start: int) -> None:
+        begin.wait()
+        for number in range(start, start + 2000):
+            if not inbox.offer(number):
+                return
+            accepted.append(number)
+
+    threads = [threading.Thread(target=offer, args=(start * 10_000,)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    begin.wait()
+    handed_out = inbox.take(None) + inbox.close()
+    for thread in threads:
+        thread.join()
+    assert sorted(handed_out) == sorted(accepted)

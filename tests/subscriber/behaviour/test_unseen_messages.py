@@ -1,0 +1,120 @@
+"""A message that no callback has seen uses no delivery attempt, however it is returned."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pullstream import FlowControl, Message
+from pullstream_protocol.errors import Unavailable
+from tests.subscriber.behaviour.test_poison import SUBSCRIPTION, World, leases
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.managed import Gate
+
+COUNT = 5
+
+
+@pytest.fixture(params=[False, True], ids=["at-least-once", "exactly-once"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    world = World(enable_exactly_once_delivery=request.param)
+    with world.stack:
+        world.publish(COUNT)
+        yield world
+
+
+def attempts(world: World) -> list[int]:
+    """Return the delivery attempt of each message at its next delivery."""
+    response = world.client.pull(subscription=SUBSCRIPTION, max_messages=100)
+    found = {int(one.message.data): one.delivery_attempt for one in response.received_messages}
+    assert sorted(found) == list(range(COUNT))
+    return [found[number] for number in range(COUNT)]
+
+
+def test_a_shutdown_returns_what_waits_behind_a_running_callback(world: World) -> None:
+    """The running callback has seen its message. It may finish, and its nack counts."""
+    gate = Gate(Message.nack)
+    future = world.client.subscribe(SUBSCRIPTION, gate, await_callbacks_on_shutdown=True)
+    gate.wait_for()
+    eventually(lambda: future.statistics().received == COUNT)
+    future.cancel()
+    gate.open()
+    future.result(PATIENCE)
+    assert future.statistics().returned == COUNT - 1
+    assert attempts(world) == [2, 1, 1, 1, 1]
+
+
+def test_a_shutdown_returns_what_a_full_window_has_left_unread(world: World) -> None:
+    """The server has sent the messages, but the client has not read them from the stream."""
+    gate = Gate()
+    limits = FlowControl(max_messages=1)
+    future = world.client.subscribe(
+        SUBSCRIPTION, gate, flow_control=limits, await_callbacks_on_shutdown=True
+    )
+    gate.wait_for()
+    future.cancel()
+    gate.open()
+    future.result(PATIENCE)
+    eventually(lambda: world.broker.inspect(leases) == 0)
+    response = world.client.pull(subscription=SUBSCRIPTION, max_messages=100)
+    assert {one.delivery_attempt for one in response.received_messages} == {1}
+
+
+def test_one_warning_explains_what_a_shutdown_means_for_the_attempts(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There is one warning for each run, not for each message."""
+    gate = Gate()
+    future = world.client.subscribe(SUBSCRIPTION, gate, await_callbacks_on_shutdown=True)
+    gate.wait_for()
+    eventually(lambda: future.statistics().received == COUNT)
+    with caplog.at_level(logging.WARNING, "pullstream.subscriber"):
+        future.cancel()
+        gate.open()
+        future.result(PATIENCE)
+    (text,) = [record.getMessage() for record in caplog.records]
+    assert text.startswith(f"the shutdown returned {COUNT - 1} messages")
+    assert "dead-letter policy" in text
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda world: world.broker.faults.close_streams(),
+        lambda world: world.broker.faults.abort_streams(Unavailable("on purpose")),
+    ],
+    ids=["closed", "aborted"],
+)
+def test_a_reconnect_costs_no_attempt(world: World, end: Callable[[World], object]) -> None:
+    """This holds if the server ended the stream with OK, and if it did not."""
+    gate = Gate()
+    future = world.client.subscribe(SUBSCRIPTION, gate, await_callbacks_on_shutdown=True)
+    gate.wait_for()
+    eventually(lambda: future.statistics().received == COUNT)
+    end(world)
+    eventually(lambda: future.statistics().reopened == 1)
+    future.cancel()
+    gate.open()
+    future.result(PATIENCE)
+    response = world.client.pull(subscription=SUBSCRIPTION, max_messages=100)
+    assert {one.delivery_attempt for one in response.received_messages} == {1}
+
+
+def test_the_end_of_a_fetch_block_returns_what_is_not_settled(world: World) -> None:
+    """Without an error no message has failed."""
+    with world.client.fetch(SUBSCRIPTION, COUNT) as messages:
+        assert len(messages) == COUNT
+    assert attempts(world) == [1, 1, 1, 1, 1]
+
+
+def test_a_fetch_block_that_raises_nacks_only_the_first_unsettled_message(world: World) -> None:
+    """It is the message that the block would have handled next."""
+
+    def work() -> None:
+        with world.client.fetch(SUBSCRIPTION, COUNT):
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        work()
+    assert attempts(world) == [2, 1, 1, 1, 1]

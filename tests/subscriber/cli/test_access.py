@@ -1,0 +1,235 @@
+"""Every command on a broker with TLS, client certificates and tokens (docs/security.md)."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from pullstream import SubscriberClient, TopicAdminClient
+from pullstream.cli.program import program
+from pullstream_protocol import names
+from tests.emulator.certificates import new_identity
+from tests.emulator.program import running
+from tests.subscriber.command_line import pullstream
+from tests.subscriber.worker.program import python_path
+
+TOKEN = "b81e55c09d23"
+PROJECT = "test"
+PATIENCE = 60
+
+# The arguments of each command. T, S, F and R are an existing topic, a subscription with a message,
+# a feed and a router; N is a name that does not exist.
+ARGUMENTS = {
+    "clock advance": ["0"],
+    "clock show": [],
+    "faults add": ["delay:GetSnapshot:0.1"],
+    "faults clear": [],
+    "faults list": [],
+    "feeds append": ["F", "one", "two"],
+    "feeds delete": ["F", "--before-seq", "1"],
+    "feeds get": ["F"],
+    "feeds list": [],
+    "feeds put": ["N"],
+    "feeds read": ["F"],
+    "fetch": ["S"],
+    "follow": ["F", "--until-caught-up"],
+    "listen": ["T", "--idle-exit", "0.1"],
+    "publish": ["T", "one"],
+    "pull": ["S"],
+    "routers delete": ["R"],
+    "routers get": ["R"],
+    "routers list": [],
+    "routers put": ["N", "--source", "F", "--dest", "N"],
+    "subscribe": ["S", "--max-messages", "1"],
+    "subscriptions create": ["N", "--topic", "T"],
+    "subscriptions delete": ["S"],
+    "subscriptions describe": ["S"],
+    "subscriptions list": [],
+    "subscriptions state": ["S"],
+    "topics create": ["N"],
+    "topics delete": ["T"],
+    "topics describe": ["T"],
+    "topics list": [],
+    "watch": ["F", "--idle-exit", "0.1"],
+}
+# `emulator` connects to no broker. `worker` is tested below, `ingest` in
+# tests/subscriber/spark/datasource/test_broker_access.py.
+OTHERS = {"emulator", "worker", "ingest"}
+
+
+def commands(group: click.Group, *path: str) -> Iterator[str]:
+    """Yield the paths of all commands."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
+        else:
+            yield " ".join((*path, name))
+
+
+class Secured:
+    """A running broker, and the options to reach it."""
+
+    def __init__(self, address: str, folder: Path) -> None:
+        port = address.rpartition(":")[2]
+        self.endpoint = f"127.0.0.1:{port}"
+        self.certificate, self.key = folder / "cert.pem", folder / "key.pem"
+        self.token_file = folder / "token"
+        self.token_file.write_text(f"{TOKEN}\n", encoding="ascii")
+        self._numbers = itertools.count()
+
+    @property
+    def client(self) -> dict[str, Any]:
+        return {
+            "endpoint": self.endpoint,
+            "token": TOKEN,
+            "ca": self.certificate,
+            "cert": self.certificate,
+            "key": self.key,
+        }
+
+    @property
+    def address(self) -> list[str]:
+        return ["--endpoint", self.endpoint, "--project", PROJECT]
+
+    @property
+    def trust(self) -> list[str]:
+        certificate = str(self.certificate)
+        return ["--ca", certificate, "--cert", certificate, "--key", str(self.key)]
+
+    def arguments(self, texts: Sequence[str]) -> list[str]:
+        """Create the resources that a command needs, and fill in their names."""
+        number = next(self._numbers)
+        made = {name: f"{name}-{number}-name" for name in "TSFRN"}
+        topic, feed = (names.topic_path(PROJECT, made[name]) for name in "TF")
+        subscription = names.subscription_path(PROJECT, made["S"])
+        with TopicAdminClient(**self.client) as topics, SubscriberClient(**self.client) as client:
+            topics.create_topic(name=topic)
+            client.create_subscription(name=subscription, topic=topic)
+            topics.publish(topic, [{"data": b"one"}])
+            client.feeds.put(feed)
+            router = f"projects/{PROJECT}/routers/{made['R']}"
+            client.routers.put({"name": router, "source": feed, "dest": topic})
+        return [made.get(text, text) for text in texts]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("broker")
+    certificate, key = new_identity("broker").write(folder)
+    options = [f"--tls-cert={certificate}", f"--tls-key={key}", f"--tls-client-ca={certificate}"]
+    with running(*options, PULLSTREAM_AUTH_TOKEN=TOKEN) as (_, address):
+        yield Secured(address, folder)
+
+
+def test_every_command_is_tried() -> None:
+    """A new one needs a line in ARGUMENTS."""
+    assert set(commands(program)) == ARGUMENTS.keys() | OTHERS
+
+
+@pytest.mark.parametrize("command", ARGUMENTS)
+def test_options_may_stand_before_and_after_the_command(command: str, broker: Secured) -> None:
+    """The token is text before the command, and in a file after it."""
+    before = [*broker.address, *broker.trust, "--token", TOKEN]
+    result = pullstream(*before, *command.split(), *broker.arguments(ARGUMENTS[command]))
+    assert result.code == 0, result.stderr
+    after = [*broker.address, *broker.trust, "--token-file", str(broker.token_file)]
+    result = pullstream(*command.split(), *broker.arguments(ARGUMENTS[command]), *after)
+    assert result.code == 0, result.stderr
+
+
+@pytest.mark.parametrize("command", ARGUMENTS)
+def test_the_environment_has_token_and_ca(
+    command: str, broker: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PULLSTREAM_CA asks for TLS without a scheme. No client reads the broker's own variable."""
+    arguments = [*command.split(), *broker.arguments(ARGUMENTS[command]), *broker.trust[2:]]
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", broker.endpoint)
+    monkeypatch.setenv("PUBSUB_PROJECT_ID", PROJECT)
+    monkeypatch.setenv("PULLSTREAM_CA", str(broker.certificate))
+    monkeypatch.setenv("PULLSTREAM_AUTH_TOKEN", TOKEN)
+    result = pullstream(*arguments)
+    assert result.code == 1
+    assert "missing required authentication" in result.stderr
+    monkeypatch.setenv("PULLSTREAM_TOKEN", TOKEN)
+    result = pullstream(*arguments)
+    assert result.code == 0, result.stderr
+
+
+APP = """
+import os, signal
+from pathlib import Path
+
+def handle(message):
+    shown = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (os.getpid(), os.getppid())]
+    Path("shown").write_bytes(b"\\n".join(shown))
+    message.ack()
+    os.kill(os.getppid(), signal.SIGTERM)
+"""
+
+
+def test_worker_processes_have_the_token_and_show_it_to_nobody(
+    broker: Secured, tmp_path: Path
+) -> None:
+    """The parent sends it over a socket, not as an argument."""
+    (subscription,) = broker.arguments("S")
+    (tmp_path / "app.py").write_text(APP, encoding="utf-8")
+    command = [
+        *(sys.executable, "-m", "pullstream", "worker", "app:handle", "--processes", "1"),
+        *("--subscription", subscription, *broker.address, *broker.trust),
+        *("--token-file", str(broker.token_file)),
+    ]
+    environment = {**os.environ, "PYTHONPATH": python_path()}
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, timeout=PATIENCE, check=False
+    )
+    assert ran.returncode == 0, ran.stderr.decode()
+    shown = (tmp_path / "shown").read_bytes()
+    assert b"pullstream.worker" in shown
+    assert TOKEN.encode() not in shown
+
+
+# ---- mistakes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["--token", "--token-file", "--ca", "--cert", "--key"])
+def test_an_empty_option_is_wrong_usage(option: str) -> None:
+    """The variable of a script may be unset."""
+    result = pullstream("topics", "list", option, "")
+    assert result.code == 2
+    assert f"'{option}': it must not be empty." in result.stderr
+
+
+@pytest.mark.parametrize("command", [["topics", "list"], ["clock", "show"]])
+@pytest.mark.parametrize("before", [True, False])
+def test_no_token_is_sent_in_plain_text_to_another_machine(
+    command: list[str], before: bool
+) -> None:
+    """The error has the remedy but not the token."""
+    options = ["--endpoint", "http://broker.example:8085", "--token", TOKEN, "--project", "p"]
+    result = pullstream(*(options + command if before else command + options))
+    assert result.code == 2
+    assert "token would be sent in plain text to broker.example:8085" in result.stderr
+    assert "--ca" in result.stderr
+    assert TOKEN not in result.stderr
+
+
+def test_a_token_and_a_file_with_one_exclude_each_other(tmp_path: Path) -> None:
+    """The intended token would be unclear."""
+    result = pullstream("--token", "one", "topics", "list", "--token-file", "two")
+    assert result.code == 2
+    assert "--token and --token-file exclude each other" in result.stderr
+    empty = tmp_path / "token"
+    empty.touch()
+    result = pullstream("topics", "list", "--token-file", str(empty))
+    assert result.code == 2
+    assert f"--token-file {str(empty)!r} contains no token" in result.stderr

@@ -1,0 +1,164 @@
+"""`pullstream faults` and `pullstream clock`: commands for a running broker."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import click
+import pytest
+
+from pullstream import SubscriberClient, TopicAdminClient
+from pullstream_emulator import Emulator
+from pullstream_emulator.access import Access, Principal
+from pullstream_protocol.clock import ManualClock
+
+pytest.importorskip("click")
+pytest.importorskip("aiohttp")
+
+from click.testing import CliRunner, Result
+
+from pullstream.cli.clock import clock as clock_command
+from pullstream.cli.faults import faults as faults_command
+
+TOPIC = "projects/p/topics/orders"
+SUBSCRIPTION = "projects/p/subscriptions/billing"
+START = "2023-11-14T22:13:20Z"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_700_000_000)
+
+
+@pytest.fixture
+def emulator(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
+    """Yield a broker that the commands find in the environment."""
+    with Emulator(clock=clock, rest=True) as emulator:
+        monkeypatch.setenv("PUBSUB_EMULATOR_HOST", emulator.endpoint)
+        yield emulator
+
+
+def run(command: click.Command, *arguments: str) -> Result:
+    return CliRunner().invoke(command, arguments)
+
+
+def output(command: click.Command, *arguments: str) -> str:
+    ran = run(command, *arguments)
+    assert ran.exit_code == 0, ran.output
+    return ran.output
+
+
+def test_faults_are_added_listed_and_cleared(emulator: Emulator) -> None:
+    """`clear` takes the ids that `add` prints, or removes all faults."""
+    ids = [output(faults_command, "add", f"drop:Pull:times={n}").strip() for n in (1, 2, 3)]
+    assert [fault.scope.times for fault in emulator.faults.active] == [1, 2, 3]
+    lines = output(faults_command, "list").splitlines()
+    assert [json.loads(line)["times"] for line in lines] == [1, 2, 3]
+    output(faults_command, "clear", ids[0], ids[2])
+    assert [fault.scope.times for fault in emulator.faults.active] == [2]
+    output(faults_command, "clear")
+    assert emulator.faults.active == ()
+    assert output(faults_command, "list") == ""
+
+
+def test_the_clock_is_shown_and_moved(emulator: Emulator) -> None:
+    """The command ends after all due events have happened."""
+    with TopicAdminClient() as topics, SubscriberClient() as client:
+        topics.create_topic(name=TOPIC)
+        client.create_subscription(name=SUBSCRIPTION, topic=TOPIC, ack_deadline_seconds=10)
+        topics.publish(TOPIC, [{"data": b"a"}])
+        assert len(client.pull(subscription=SUBSCRIPTION, max_messages=1).received_messages) == 1
+        assert output(clock_command, "show") == f"{START}\n"
+        assert output(clock_command, "advance", "10") == "2023-11-14T22:13:30Z\n"
+        assert len(client.pull(subscription=SUBSCRIPTION, max_messages=1).received_messages) == 1
+
+
+def test_no_proxy_is_asked(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker is local, so a web proxy does not apply."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    assert output(clock_command, "show") == f"{START}\n"
+
+
+@pytest.mark.parametrize("arguments", [["add", "explode:Pull"], ["add"], ["clear", "first"]])
+def test_bad_words_are_an_error_of_usage(emulator: Emulator, arguments: list[str]) -> None:
+    """The broker decides which faults are valid."""
+    assert run(faults_command, *arguments).exit_code == 2
+    assert run(clock_command, "advance", "--", "-1").exit_code == 2
+
+
+def test_a_token_follows_no_redirect() -> None:
+    """On a redirect, urllib would send the token to another server."""
+    with redirecting() as (endpoint, headers):
+        ran = run(clock_command, "show", "--endpoint", endpoint, "--token", "secret")
+    assert (ran.exit_code, ran.output) == (1, "Error: the broker returned HTTP status 302\n")
+    assert headers == ["Bearer secret"]
+
+
+@contextmanager
+def redirecting() -> Iterator[tuple[str, list[str | None]]]:
+    """The error has the broker's text, and the exit code is 1."""
+    shown: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            shown.append(self.headers["Authorization"])
+            self.send_response(302)
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}", shown
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_refusal_is_told_in_one_line(emulator: Emulator) -> None:
+    """The error has the address."""
+    ran = run(faults_command, "clear", "7")
+    assert (ran.exit_code, ran.output) == (1, "Error: There is no fault with the id 7 in force.\n")
+
+
+def test_a_broker_that_is_not_there_is_named() -> None:
+    """In this test, the port is of a broker without HTTP."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    ran = run(faults_command, "list", "--endpoint", f"127.0.0.1:{port}")
+    assert ran.exit_code == 1
+    assert ran.output.startswith(f"Error: http://127.0.0.1:{port} does not answer: ")
+    assert ran.output.count("\n") == 1
+
+
+def test_a_port_of_another_kind_is_told_from_a_broker(emulator: Emulator) -> None:
+    """Yield a server that redirects to itself, and the tokens that it gets."""
+    with Emulator() as other:
+        ran = run(faults_command, "list", "--endpoint", other.endpoint)
+    assert ran.exit_code == 1
+    assert "does not answer in HTTP" in ran.output
+    assert "pullstream[http]" in ran.output
+    assert ran.output.isprintable() or ran.output.strip().isprintable()
+
+
+def test_a_broker_with_tokens_wants_to_see_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token comes from an option or the client's variable.
+
+    The broker's own variable is not read.
+    """
+    with Emulator(rest=True, access=Access({"secret": Principal("tester")})) as emulator:
+        monkeypatch.setenv("PUBSUB_EMULATOR_HOST", emulator.endpoint)
+        monkeypatch.setenv("PULLSTREAM_AUTH_TOKEN", "secret")
+        assert run(faults_command, "list").exit_code == 1
+        assert output(faults_command, "list", "--token", "secret") == ""
+        monkeypatch.setenv("PULLSTREAM_TOKEN", "secret")
+        assert output(clock_command, "show")

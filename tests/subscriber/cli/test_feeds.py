@@ -1,0 +1,138 @@
+"""`pullstream feeds` and `pullstream routers`, for people, pipes and machines."""
+
+from __future__ import annotations
+
+import pytest
+
+from pullstream_protocol import names
+from tests.subscriber.command_line import pullstream
+
+pytestmark = pytest.mark.usefixtures("pubsub_emulator")
+
+NEWS = names.topic_path("test-project", "news")
+WEB = names.topic_path("test-project", "news-web")
+ROUTER = names.router_path("test-project", "to-web")
+
+
+def test_a_feed_is_put_and_shown_with_its_settings() -> None:
+    """A second put replaces the settings, and settings that it does not name get their defaults."""
+    put = pullstream(
+        *("feeds", "put", "news", "--ttl", "5s", "--cap-records", "10", "--discard", "reject"),
+        *("--durability", "memory", "--idempotency-window", "1m"),
+    )
+    assert (put.code, put.lines) == (0, [f"{NEWS} created"])
+    (feed,) = pullstream("feeds", "get", "news", "--json").objects
+    assert feed["config"] == {
+        "ttl": "5s",
+        "capRecords": "10",
+        "discard": "REJECT",
+        "durability": "MEMORY",
+        "idempotencyWindow": "60s",
+        "dedupeNode": True,
+    }
+    assert pullstream("feeds", "put", "news").lines == [f"{NEWS} updated"]
+    assert "config.capRecords: 100000" in pullstream("feeds", "get", "news").lines
+
+
+def test_what_was_appended_is_read() -> None:
+    """`append` prints numbers, and `read` prints data."""
+    appended = pullstream("feeds", "append", "news", "a", "b", "--tag", "t", "--attribute", "k=v")
+    assert (appended.code, appended.lines) == (0, ["1", "2"])
+    assert pullstream("feeds", "read", "news").lines == ["a", "b"]
+    assert pullstream("feeds", "read", "news", "--after", "1").lines == ["b"]
+    assert pullstream("feeds", "read", "news", "--after", "tail").lines == []
+    (first, _) = pullstream("feeds", "read", "news", "--json").objects
+    assert first.pop("publishTime").endswith("Z")
+    assert first == {
+        "event": "record",
+        "topic": NEWS,
+        "messageId": "1",
+        "orderingKey": "",
+        "attributes": {"k": "v", "tag": "t"},
+        "data": "a",
+    }
+
+
+def test_a_read_goes_on_until_there_is_no_more_or_enough() -> None:
+    """The command makes as many calls as necessary."""
+    for _ in range(2):
+        pullstream("feeds", "append", "news", *("x" for _ in range(700)))
+    assert len(pullstream("feeds", "read", "news").lines) == 1400
+    assert len(pullstream("feeds", "read", "news", "--max-messages", "1100").lines) == 1100
+
+
+def test_a_read_tells_what_was_lost() -> None:
+    """The gap is a note or a separate object."""
+    pullstream("feeds", "put", "news", "--cap-records", "2")
+    pullstream("feeds", "append", "news", "a", "b", "c")
+    read = pullstream("feeds", "read", "news")
+    assert (read.lines, read.stderr) == (["b", "c"], f"{NEWS}: lost 1 to 1 (cap)\n")
+    gap, *records = pullstream("feeds", "read", "news", "--json").objects
+    assert gap == {
+        "event": "gap",
+        "topic": NEWS,
+        "reason": "cap",
+        "fromSeq": 1,
+        "toSeq": 1,
+        "earliestSeq": 2,
+        "headSeq": 3,
+    }
+    assert [record["messageId"] for record in records] == ["2", "3"]
+
+
+def test_an_idempotency_key_appends_once() -> None:
+    """The same numbers are printed again."""
+    for _ in range(2):
+        appended = pullstream("feeds", "append", "news", "a", "b", "--idempotency-key", "k")
+        assert appended.lines == ["1", "2"]
+    assert pullstream("feeds", "read", "news").lines == ["a", "b"]
+
+
+def test_messages_are_deleted_on_purpose() -> None:
+    """Messages are deleted by number or filter. A call without either is wrong usage."""
+    pullstream("feeds", "append", "news", "a", "b", "c", "--tag", "t")
+    assert pullstream("feeds", "delete", "news", "--before-seq", "2").lines == [
+        f"{NEWS} deleted: 1"
+    ]
+    deleted = pullstream(
+        "feeds", "delete", "news", "--message-filter", 'attributes.tag = "t"', "--json"
+    )
+    assert deleted.objects == [{"name": NEWS, "deleted": 2}]
+    assert pullstream("feeds", "delete", "news").code == 2
+    read = pullstream("feeds", "read", "news")
+    assert (read.lines, read.stderr) == ([], "")
+
+
+def test_feeds_are_listed() -> None:
+    """A pipe gets tabs, and people get a table with short names."""
+    pullstream("feeds", "append", "news", "a")
+    (line,) = pullstream("feeds", "list").lines
+    assert line.split("\t")[:4] == [NEWS, "1", "1", "1"]
+    head, row = pullstream("feeds", "list", terminal=True).lines
+    assert head.split()[:2] == ["topic", "headSeq"]
+    assert row.split()[:2] == ["news", "1"]
+
+
+def test_routers_live_from_put_to_delete() -> None:
+    """Records appended in between are copied."""
+    pullstream("feeds", "put", "news")
+    options = ("--source", "news", "--dest", "news-web", "--message-filter", 'attributes.tag = "t"')
+    assert pullstream("routers", "put", "to-web", *options).lines == [f"{ROUTER} created"]
+    assert pullstream("routers", "put", "to-web", *options).lines == [f"{ROUTER} updated"]
+    pullstream("feeds", "append", "news", "a", "--tag", "t")
+    pullstream("feeds", "append", "news", "b")
+    assert pullstream("feeds", "read", "news-web").lines == ["a"]
+    (router,) = pullstream("routers", "list", "--source", "news", "--json").objects
+    assert (router["name"], router["source"], router["dest"]) == (ROUTER, NEWS, WEB)
+    assert pullstream("routers", "list", "--dest", "news").lines == []
+    assert "forwarded: 1" in pullstream("routers", "get", "to-web").lines
+    assert pullstream("routers", "delete", "to-web").lines == [f"{ROUTER} deleted"]
+    assert pullstream("routers", "get", "to-web").code == 1
+
+
+@pytest.mark.parametrize("after", ["-1", "soon"])
+def test_a_start_that_is_none_is_wrong_usage(after: str) -> None:
+    """The error names the value."""
+    read = pullstream("feeds", "read", "news", "--after", after)
+    assert read.code == 2
+    assert after in read.stderr

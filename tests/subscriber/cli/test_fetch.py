@@ -1,0 +1,126 @@
+"""`pullstream fetch` and `pullstream subscriptions state`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pullstream.topics import TopicAdminClient
+from pullstream_emulator import Emulator
+from pullstream_protocol import names
+from pullstream_protocol.errors import Unavailable
+from tests.subscriber.command_line import pullstream
+
+TOPIC = names.topic_path("test-project", "orders")
+SUBSCRIPTION = names.subscription_path("test-project", "billing")
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def billing(pubsub_emulator: Emulator) -> None:
+    pullstream("topics", "create", "orders")
+    pullstream("subscriptions", "create", "billing", "--topic", "orders")
+
+
+def publish(*messages: bytes) -> list[str]:
+    with TopicAdminClient() as client:
+        return client.publish(TOPIC, [{"data": data} for data in messages])
+
+
+def test_a_pipe_gets_the_data_and_a_person_the_reason(pubsub_emulator: Emulator) -> None:
+    """Each message is one line, and the note is on stderr. Without --ack none is acknowledged."""
+    publish(b"one", b"\xff\xfe")
+    result = pullstream("fetch", "billing")
+    assert (result.code, result.stdout) == (0, b"one\n\xff\xfe\n")
+    assert result.stderr == "2 messages (drained)\n"
+    assert pubsub_emulator.backlog(SUBSCRIPTION) == 2
+
+
+def test_what_was_printed_is_acknowledged_when_asked_for(pubsub_emulator: Emulator) -> None:
+    """The command stops at the requested number, and the rest stays."""
+    publish(b"one", b"two", b"three")
+    result = pullstream("fetch", "billing", "--ack", "--max-messages", "2")
+    assert (result.stdout, result.stderr) == (b"one\ntwo\n", "2 messages (filled)\n")
+    assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
+
+
+def test_fewer_than_asked_for_come_when_the_time_is_up() -> None:
+    """The note gives the reason."""
+    publish(b"one")
+    result = pullstream("fetch", "billing", "--min-messages", "2", "--timeout", "0.1")
+    assert (result.stdout, result.stderr) == (b"one\n", "1 message (timed out)\n")
+
+
+def test_machines_get_all_there_is_to_know() -> None:
+    """The ack id is included only if it is still valid."""
+    (message_id,) = publish(b"one")
+    (record,) = pullstream("fetch", "billing", "--json").objects
+    assert (record["messageId"], record["data"]) == (message_id, "one")
+    assert record["ackId"]
+    publish(b"two")
+    (record,) = pullstream("fetch", "billing", "--json", "--ack").objects
+    assert "ackId" not in record
+
+
+@pytest.mark.parametrize("options", [["--no-wait"], ["--timeout", "0.05"]])
+def test_no_messages_in_time_is_no_failure(options: list[str]) -> None:
+    """A note says so, and stdout stays empty."""
+    result = pullstream("fetch", "billing", *options)
+    assert (result.code, result.stdout, result.stderr) == (0, b"", "no messages\n")
+
+
+def test_a_server_that_says_nothing_is_a_failure(pubsub_emulator: Emulator) -> None:
+    """A server that refuses is a failure too."""
+    with pubsub_emulator.faults.drop("Pull"):
+        silent = pullstream("fetch", "billing", "--timeout", "0.1")
+    assert silent.code == 1
+    assert silent.stderr.startswith("Error: the server did not answer ")
+    with pubsub_emulator.faults.error("Pull", Unavailable("away")):
+        away = pullstream("fetch", "billing")
+    assert (away.code, away.stderr) == (1, "Error: UNAVAILABLE: away\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--min-messages", "11"], "--min-messages must be no more than --max-messages"),
+        (["--repeat", "--no-wait"], "--repeat waits for messages"),
+        (["--timeout", "0"], "0.0 is not in the range x>0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: list[str], text: str) -> None:
+    """The exit code is 2, and no request is sent."""
+    result = pullstream("fetch", "billing", *options)
+    assert result.code == 2
+    assert text in result.stderr
+
+
+def test_it_goes_on_until_ctrl_c(pubsub_emulator: Emulator) -> None:
+    """With --repeat, each message is printed as soon as it comes."""
+    command = ["-m", "pullstream", "fetch", SUBSCRIPTION, "--repeat", "--ack"]
+    with subprocess.Popen(
+        [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout is not None
+        for text in ("one", "two"):
+            publish(text.encode())
+            assert program.stdout.readline() == f"{text}\n"
+            pubsub_emulator.wait_until_acked(SUBSCRIPTION)
+        program.send_signal(signal.SIGINT)
+        assert program.wait(20) == 130
+
+
+def test_the_state_of_a_subscription_is_told() -> None:
+    """The same command can set the limit of the subscription."""
+    publish(b"one", b"two")
+    pullstream("fetch", "billing", "--max-messages", "1")
+    lines = pullstream("subscriptions", "state", "billing").lines
+    assert {"maxWaiting: 512", "numPending: 1", "numAckPending: 1", "ackWait: 10s"} <= set(lines)
+    assert "delivered.streamSeq: 1" in lines
+    set_to = pullstream("subscriptions", "state", "billing", "--max-waiting", "7", "--json")
+    assert json.loads(set_to.stdout)["maxWaiting"] == 7

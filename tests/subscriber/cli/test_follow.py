@@ -1,0 +1,175 @@
+"""`pullstream follow`: prints a topic from a stored position."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pullstream import SubscriberClient
+from pullstream_emulator import Emulator
+from pullstream_protocol import names
+from tests.contract.following import kept_in
+from tests.subscriber.command_line import pullstream
+
+TOPIC = names.topic_path("test-project", "orders")
+CURSOR = "projects/test-project/cursors/billing"
+
+
+@pytest.fixture(autouse=True)
+def orders(pubsub_emulator: Emulator) -> None:
+    append("one", "two")
+
+
+def append(*records: str) -> None:
+    with SubscriberClient() as client:
+        client.feeds.append(TOPIC, records)
+
+
+def until_caught_up(*options: str) -> list[str]:
+    result = pullstream("follow", "orders", "--until-caught-up", *options)
+    assert result.code == 0
+    return result.lines
+
+
+def test_each_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+    """Positions are in a file, under the topic's name or another."""
+    file = str(tmp_path / "positions.db")
+    assert until_caught_up("--checkpoint", file) == ["one", "two"]
+    append("three")
+    assert until_caught_up("--checkpoint", file) == ["three"]
+    assert until_caught_up("--checkpoint", file, "--name", "b") == ["one", "two", "three"]
+    assert kept_in(Path(file)) == {TOPIC: 3, "b": 3}
+
+
+def test_the_broker_keeps_the_position_as_a_cursor() -> None:
+    """The cursor has a name."""
+    assert until_caught_up("--cursor", "billing") == ["one", "two"]
+    append("three")
+    assert until_caught_up("--cursor", "billing") == ["three"]
+    with SubscriberClient() as client:
+        assert client.cursors.get(CURSOR).seq == 3
+
+
+def test_it_stops_at_the_number_asked_for(tmp_path: Path) -> None:
+    """The next run has the rest."""
+    file = str(tmp_path / "positions.db")
+    result = pullstream("follow", "orders", "--max-messages", "1", "--checkpoint", file)
+    assert (result.code, result.lines, result.stderr) == (0, ["one"], "stopped after 1\n")
+    assert until_caught_up("--checkpoint", file) == ["two"]
+
+
+def test_people_are_told_on_the_side() -> None:
+    """Notes on stderr give the position and the gaps."""
+    with SubscriberClient() as client:
+        client.feeds.put(TOPIC, {"cap_records": 1})
+    result = pullstream("follow", "orders", "--until-caught-up")
+    gap, caught_up, stopped = result.stderr.splitlines()
+    assert gap == f"{TOPIC}: lost 1 to 1 (cap)"
+    assert caught_up.startswith("caught up at 2, 20")
+    assert stopped == "stopped after 2"
+
+
+def test_a_topic_made_anew_is_told_as_such(tmp_path: Path) -> None:
+    """The topic is read from its beginning."""
+    file = str(tmp_path / "positions.db")
+    until_caught_up("--checkpoint", file)
+    assert pullstream("topics", "delete", "orders").code == 0
+    append("anew")
+    result = pullstream("follow", "orders", "--until-caught-up", "--checkpoint", file)
+    assert result.lines == ["anew"]
+    assert f"{TOPIC}: deleted and recreated; its numbers start again\n" in result.stderr
+
+
+def test_machines_get_an_object_for_each_record_and_event() -> None:
+    """All objects are on stdout, in order."""
+    result = pullstream("follow", "orders", "--until-caught-up", "--after", "1", "--json")
+    record, caught_up, closed = result.objects
+    assert (record["event"], record["topic"]) == ("record", TOPIC)
+    assert (record["messageId"], record["data"]) == ("2", "two")
+    assert (caught_up["event"], caught_up["seq"]) == ("caught-up", 2)
+    assert (closed["event"], closed["reason"], closed["seq"]) == ("closed", "stopped", 2)
+    assert result.stderr == ""
+
+
+def test_a_filter_and_a_node_leave_records_out() -> None:
+    """The options work as for every reader."""
+    with SubscriberClient() as client:
+        client.feeds.append(TOPIC, [{"data": b"mine", "attributes": {"node": "a"}}])
+    assert until_caught_up("--exclude-node", "a") == ["one", "two"]
+    assert until_caught_up("--message-filter", 'attributes.node = "a"') == ["mine"]
+
+
+def test_a_topic_that_does_not_exist() -> None:
+    """The error is one line, or `--create` makes the topic."""
+    result = pullstream("follow", "nothing", "--until-caught-up")
+    assert result.code == 1
+    assert "Error: NOT_FOUND: " in result.stderr
+    result = pullstream("follow", "nothing", "--until-caught-up", "--create")
+    assert (result.code, result.stdout) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--checkpoint", "a", "--cursor", "b"], "not both"),
+        (["--name", "a"], "--checkpoint"),
+        (["--after", "soon"], "tail"),
+        (["--after", "9" * 20], "it must be between 0 and"),
+        (["--after", "9" * 5000], "--after"),
+    ],
+)
+def test_options_that_do_not_fit(options: list[str], complaint: str) -> None:
+    """The error comes before any action."""
+    result = pullstream("follow", "orders", *options)
+    assert result.code == 2
+    assert complaint in result.stderr
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Yield the program as a separate process."""
+    options = ["--checkpoint", str(tmp_path / "positions.db")]
+    command = [sys.executable, "-m", "pullstream", "follow", "orders", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        yield running
+        running.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_in_good_order(
+    number: int, code: int, process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    """The position after the printed records is stored, and there is no traceback."""
+    assert process.stdout is not None
+    assert [process.stdout.readline(), process.stdout.readline()] == [b"one\n", b"two\n"]
+    process.send_signal(number)
+    _, stderr = process.communicate()
+    assert process.returncode == code
+    assert stderr.decode().splitlines()[-1] == "stopped after 2"
+    assert kept_in(tmp_path / "positions.db")[TOPIC] == 2
+
+
+def test_a_reader_that_leaves_ends_it(process: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    """As in `pullstream follow | head -1`, the position stays before unread records."""
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.readline()
+    process.stdout.close()
+    append("three")
+    assert process.wait() == 1
+    assert process.stderr is not None
+    assert b"Traceback" not in process.stderr.read()
+    assert kept_in(tmp_path / "positions.db")[TOPIC] == 2
+
+
+def test_an_error_is_told_once_and_is_no_end_in_good_order() -> None:
+    """The topic does not exist."""
+    result = pullstream("follow", "nothing")
+    assert result.code == 1
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1

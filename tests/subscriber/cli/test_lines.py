@@ -1,0 +1,81 @@
+"""Lines from a stream as they come, and batches that fit into a request."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pullstream.cli.lines import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES, batches, line_groups
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+
+
+class Chunks:
+    """A stream that gives these pieces, one per read."""
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self._pieces = list(pieces)
+
+    def read1(self, size: int, /) -> bytes:
+        return self._pieces.pop(0) if self._pieces else b""
+
+
+@pytest.mark.parametrize(
+    ("pieces", "groups"),
+    [
+        ([], []),
+        ([b"a\nb\n"], [[b"a", b"b"]]),
+        ([b"a\r\nb"], [[b"a"], [b"b"]]),
+        ([b"a\n", b"b\n"], [[b"a"], [b"b"]]),
+        ([b"lo", b"ng", b" one\nnext\nun", b"done"], [[b"long one", b"next"], [b"undone"]]),
+        ([b"a\n\nb\n"], [[b"a", b"", b"b"]]),
+    ],
+)
+def test_lines_come_as_soon_as_they_are_complete(
+    pieces: list[bytes], groups: list[list[bytes]]
+) -> None:
+    """The lines that one read completes are one group, and the last line needs no end."""
+    assert list(line_groups(Chunks(pieces))) == groups
+
+
+@given(
+    text=st.binary(max_size=200).map(lambda data: data.replace(b"\r", b"\n")),
+    cuts=st.lists(st.integers(0, 200)),
+)
+def test_lines_are_the_same_however_the_stream_is_cut(text: bytes, cuts: list[int]) -> None:
+    """They equal the split of the whole text."""
+    bounds = [0, *sorted(cuts), len(text)]
+    pieces = [text[a:b] for a, b in itertools.pairwise(bounds)]
+    lines = [line for group in line_groups(Chunks([p for p in pieces if p])) for line in group]
+    expected = text.split(b"\n")
+    assert lines == (expected[:-1] if expected[-1] == b"" else expected)
+
+
+def test_a_file_is_a_stream() -> None:
+    """Everything else from which Python reads bytes works as well."""
+    assert list(line_groups(io.BytesIO(b"a\nb\n"))) == [[b"a", b"b"]]
+
+
+def messages(count: int, size: int) -> list[pubsub.PubsubMessage]:
+    return [pubsub.PubsubMessage(data=bytes(size))] * count
+
+
+def test_a_batch_has_a_thousand_messages_at_most() -> None:
+    """The server refuses more."""
+    assert [len(batch) for batch in batches(messages(2500, 1))] == [
+        MAX_BATCH_MESSAGES,
+        MAX_BATCH_MESSAGES,
+        500,
+    ]
+
+
+def test_a_batch_has_nine_megabytes_at_most() -> None:
+    """The encoded size counts. A larger message goes alone, and the server refuses it."""
+    cut = list(batches([*messages(7, 2_000_000), *messages(1, 9_500_000), *messages(1, 10)]))
+    assert [len(batch) for batch in cut] == [4, 3, 1, 1]
+    for batch in (cut[0], cut[1], cut[3]):
+        assert pubsub.PublishRequest(messages=batch).ByteSize() <= MAX_BATCH_BYTES

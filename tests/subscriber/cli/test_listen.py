@@ -1,0 +1,121 @@
+"""`pullstream listen`: prints messages that are published from now on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from pullstream import ChannelPublisher
+from pullstream_emulator import Emulator
+from pullstream_protocol import names
+from tests.contract.channel_peers import statistics
+from tests.contract.channel_servers import served
+from tests.subscriber.command_line import Result, pullstream
+from tests.subscriber.streaming.fakes import eventually
+
+TOPIC = names.topic_path("test-project", "orders")
+
+
+@pytest.fixture(autouse=True)
+def orders(pubsub_emulator: Emulator) -> None:
+    pullstream("topics", "create", "orders")
+
+
+def run_beside(emulator: Emulator, interests: int, act: Callable[[], object], *args: str) -> Result:
+    """Run `pullstream listen ARGS`, and call `act` as soon as it listens."""
+
+    def wait_and_act() -> None:
+        eventually(lambda: statistics(emulator).interests == interests)
+        act()
+
+    thread = threading.Thread(target=wait_and_act)
+    thread.start()
+    result = pullstream("listen", *args)
+    thread.join()
+    return result
+
+
+def test_what_is_published_is_printed(pubsub_emulator: Emulator) -> None:
+    """All new messages of the topic are printed, but no earlier ones."""
+    pubsub_emulator.publish(TOPIC, "before")
+
+    def publish() -> None:
+        for data in ("one", "two", "three"):
+            pubsub_emulator.publish(TOPIC, data)
+
+    result = run_beside(pubsub_emulator, 1, publish, "orders", "--max-messages", "2")
+    assert (result.code, result.stdout, result.stderr) == (0, b"one\ntwo\n", "listening\n")
+
+
+def test_keys_are_chosen(pubsub_emulator: Emulator) -> None:
+    """Any number of keys may be given, and `--json` prints an object for each message."""
+
+    def publish() -> None:
+        for key in "abc":
+            pubsub_emulator.publish(TOPIC, f"of {key}", ordering_key=key)
+
+    args = ("orders", "--ordering-key", "a", "--ordering-key", "c", "--max-messages", "2", "--json")
+    result = run_beside(pubsub_emulator, 2, publish, *args)
+    assert [(each["orderingKey"], each["data"]) for each in result.objects] == [
+        ("a", "of a"),
+        ("c", "of c"),
+    ]
+
+
+def test_a_key_that_is_given_twice_counts_once() -> None:
+    """The failure of the only key ends the command."""
+    result = pullstream("listen", "nothing", "--ordering-key", "a", "--ordering-key", "a")
+    assert result.code == 1
+
+
+def test_it_stops_when_nothing_comes_for_too_long() -> None:
+    """The exit code is 0."""
+    result = pullstream("listen", "orders", "--idle-exit", "0.05")
+    assert (result.code, result.stdout) == (0, b"")
+
+
+def test_a_topic_that_is_not_there_is_a_failure() -> None:
+    """The error is one line."""
+    result = pullstream("listen", "nothing")
+    assert result.code == 1
+    assert result.stderr.startswith("Error: INVALID_ARGUMENT: channel: the channel ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_topic_that_is_deleted_ends_it(pubsub_emulator: Emulator) -> None:
+    """The error has the reason."""
+
+    def delete() -> None:
+        pubsub_emulator.inspect(lambda engine: engine.delete_topic(TOPIC))
+
+    result = run_beside(pubsub_emulator, 1, delete, "orders")
+    assert result.code == 1
+    assert result.stderr.endswith("Error: The topic was deleted.\n")
+
+
+def test_a_publisher_without_a_broker_is_listened_to_directly() -> None:
+    """The publisher's channels are no topics."""
+    publisher = ChannelPublisher()
+    with served(publisher) as endpoint:
+
+        def publish() -> None:
+            eventually(lambda: publisher.statistics().interests == 1)
+            publisher.publish("jobs", "7", "done")
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        args = (
+            "jobs",
+            "--direct",
+            "--ordering-key",
+            "7",
+            "--endpoint",
+            endpoint,
+            "--max-messages",
+            "1",
+        )
+        result = pullstream("listen", *args)
+        thread.join()
+    assert (result.code, result.stdout) == (0, b"done\n")

@@ -1,0 +1,31 @@
+"""Times on the command line: invalid ones are refused before any request."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.subscriber.command_line import pullstream
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("fetch", "billing", "--timeout"),
+        ("pull", "billing", "--wait"),
+        ("subscribe", "billing", "--idle-exit"),
+        ("worker", "module:callback", "--subscription", "billing", "--shutdown-timeout"),
+    ],
+)
+def test_seconds_are_a_number(command: tuple[str, ...], value: str) -> None:
+    """Python would accept these values as numbers."""
+    result = pullstream(*command, value)
+    assert result.code == 2
+    assert f"'{value}' is not a number of seconds." in result.stderr
+
+
+def test_a_duration_is_one_that_there_can_be() -> None:
+    """Longer ones cannot be represented."""
+    result = pullstream("feeds", "put", "orders", "--ttl", "9999999999d")
+    assert result.code == 2
+    assert "'9999999999d' is too long; it must be less than 1e9 days." in result.stderr

@@ -1,0 +1,176 @@
+"""The program as a whole: sources of commands, exit codes, and global options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pullstream import cli
+from pullstream_emulator import Emulator
+from tests.subscriber.command_line import pullstream
+
+OWN = ["publish", "pull", "subscribe", "subscriptions", "topics", "worker"]
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Return a function that installs a package with one module and its commands."""
+
+    def install(module: str, text: str, **commands: str) -> None:
+        info = tmp_path / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+        entries = "".join(f"{name} = {module}:{target}\n" for name, target in commands.items())
+        (info / "entry_points.txt").write_text(f"[pullstream.commands]\n{entries}")
+        (tmp_path / f"{module}.py").write_text(text)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+    return install
+
+
+def test_help_lists_the_commands() -> None:
+    """The SDK's own commands need no installation."""
+    result = pullstream("--help")
+    assert result.code == 0
+    listed = [line.split()[0] for line in result.lines if line.startswith("  ") and line.strip()]
+    assert set(OWN) <= set(listed)
+
+
+def test_no_command_shows_the_help() -> None:
+    """The help is on stdout or, since click 8.2, on stderr."""
+    result = pullstream()
+    assert "Commands:" in result.stdout.decode() + result.stderr
+
+
+def test_an_unknown_command_is_wrong_usage() -> None:
+    """The error names it."""
+    result = pullstream("tropics")
+    assert result.code == 2
+    assert "No such command 'tropics'" in result.stderr
+
+
+def test_version_is_that_of_the_package() -> None:
+    """In a source tree, it says that there is no version."""
+    result = pullstream("--version")
+    assert result.code == 0
+    assert result.lines[0].startswith("pullstream ")
+
+
+def test_other_packages_add_commands(install: Install) -> None:
+    """Commands are found by entry points, as the emulator's command is."""
+    text = "import click\n@click.command('hello')\ndef command():\n    'Greets.'\n    print('hi')\n"
+    install("greeter", text, hello="command")
+    assert pullstream("hello").stdout == b"hi\n"
+    assert any(line.split() == ["hello", "Greets."] for line in pullstream("--help").lines)
+
+
+def test_a_command_that_cannot_be_loaded_says_why_and_harms_no_other(install: Install) -> None:
+    """Its package may lack one of its dependencies."""
+    install("broken", "import a_module_that_is_missing\n", broken="command")
+    result = pullstream("broken", "--some", "thing")
+    assert result.code == 1
+    assert "broken cannot be loaded: No module named 'a_module_that_is_missing'" in result.stderr
+    listing = pullstream("--help")
+    assert listing.code == 0
+    assert "topics" in listing.stdout.decode()
+
+
+def test_ctrl_c_ends_with_130(install: Install) -> None:
+    """Shells expect this code of an interrupted program."""
+    text = "import click\n@click.command('wait')\ndef command():\n    raise KeyboardInterrupt\n"
+    install("waiter", text, wait="command")
+    assert pullstream("wait").code == 130
+
+
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_without_its_extra_it_says_what_to_install(
+    missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error is one line without a traceback."""
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert cli.main() == 1
+    line = f"pullstream's command line needs {missing}: pip install 'pullstream[cli]'\n"
+    assert capsys.readouterr().err == line
+
+
+def test_a_failed_operation_is_one_line_and_1(pubsub_emulator: Emulator) -> None:
+    """The line has the status and the server's text."""
+    result = pullstream("topics", "describe", "orders")
+    assert result.code == 1
+    assert result.stdout == b""
+    assert result.stderr.startswith("Error: NOT_FOUND: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_server_that_is_not_there_is_one_line_and_1() -> None:
+    """The error comes at once, because a person waits for it."""
+    result = pullstream("topics", "list", "--endpoint", "localhost:1", "--project", "p")
+    assert result.code == 1
+    assert result.stderr.startswith("Error: UNAVAILABLE: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_endpoint_of_another_form_is_wrong_usage() -> None:
+    """The error has the required form."""
+    result = pullstream("topics", "list", "--endpoint", "here there", "--project", "p")
+    assert result.code == 2
+    assert "endpoint must have the form host:port, got 'here there'" in result.stderr
+
+
+def test_a_short_name_needs_a_project(
+    pubsub_emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full name does not."""
+    monkeypatch.delenv("PUBSUB_PROJECT_ID")
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
+    result = pullstream("topics", "create", "orders")
+    assert result.code == 2
+    assert "Pass --project, set PUBSUB_PROJECT_ID, or give the full name" in result.stderr
+    assert pullstream("topics", "create", "projects/p/topics/orders").code == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "environment", "project"),
+    [
+        ([], {"GOOGLE_CLOUD_PROJECT": "google"}, "google"),
+        ([], {"GOOGLE_CLOUD_PROJECT": "google", "PUBSUB_PROJECT_ID": "mine"}, "mine"),
+        (["--project", "said"], {"PUBSUB_PROJECT_ID": "mine"}, "said"),
+        (["--project", "projects/said"], {}, "said"),
+    ],
+)
+def test_the_project_is_the_one_said_or_the_environments(
+    args: list[str],
+    environment: dict[str, str],
+    project: str,
+    pubsub_emulator: Emulator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The order is: option, PUBSUB_PROJECT_ID, GOOGLE_CLOUD_PROJECT."""
+    monkeypatch.delenv("PUBSUB_PROJECT_ID")
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    created = pullstream("topics", "create", "orders", *args)
+    assert created.lines == [f"projects/{project}/topics/orders created"]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_options_of_the_session_may_stand_anywhere(place: int, pubsub_emulator: Emulator) -> None:
+    """They may be before the command, between its parts, and after it."""
+    args = ["topics", "create", "orders"]
+    args[place:place] = ["--project", "said", "--json"]
+    assert pullstream(*args).objects == [{"name": "projects/said/topics/orders", "created": True}]
+
+
+def test_an_option_after_the_command_goes_before_one_in_front_of_it(
+    pubsub_emulator: Emulator,
+) -> None:
+    """The option closer to the command's end wins."""
+    result = pullstream("--project", "far", "topics", "create", "orders", "--project", "near")
+    assert result.lines == ["projects/near/topics/orders created"]

@@ -1,0 +1,127 @@
+"""Waiting for a subscription: by number, by silence, or until it is stopped."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from pullstream.cli.progress import Progress
+from pullstream_protocol.clock import ManualClock
+
+Run = Callable[..., "Future[Any]"]
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """Yield a function that calls another one on a thread."""
+    with ThreadPoolExecutor() as pool:
+        yield pool.submit
+
+
+class WatchedClock(ManualClock):
+    """A clock that reports when something begins to wait on it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watched = threading.Event()
+
+    def timeout(self, deadline: float | None) -> float | None:
+        self.watched.set()
+        return super().timeout(deadline)
+
+
+def test_it_is_over_when_the_last_message_of_the_limit_has_ended(run: Run) -> None:
+    """A begun message is not enough."""
+    clock = WatchedClock()
+    progress = Progress(2, clock=clock)
+    assert progress.begin()
+    assert progress.begin()
+    progress.end()
+    waiting = run(progress.wait)
+    clock.watched.wait()
+    assert not waiting.done()
+    progress.end()
+    waiting.result()
+
+
+def test_a_message_beyond_the_limit_waits_and_is_not_taken_on(run: Run) -> None:
+    """The message waits until everything is stopped."""
+    progress = Progress(1)
+    assert progress.begin()
+    beyond = run(progress.begin)
+    progress.end()
+    progress.wait()
+    assert not beyond.done()
+    progress.stop()
+    assert beyond.result() is False
+
+
+def test_silence_ends_it(run: Run) -> None:
+    """The silence counts from the end of the last message."""
+    clock = WatchedClock()
+    progress = Progress(idle=10, clock=clock)
+    clock.advance(8)
+    assert progress.begin()
+    progress.end()
+    waiting = run(progress.wait)
+    clock.watched.wait()
+    clock.advance(9)
+    assert not waiting.done()
+    clock.advance(1)
+    waiting.result()
+
+
+def test_a_message_that_takes_long_is_no_silence(run: Run) -> None:
+    """A running message prevents silence."""
+    clock = WatchedClock()
+    progress = Progress(idle=10, clock=clock)
+    assert progress.begin()
+    waiting = run(progress.wait)
+    clock.watched.wait()
+    clock.advance(100)
+    assert not waiting.done()
+    progress.end()
+    clock.advance(10)
+    waiting.result()
+
+
+def test_once_stopped_nothing_is_taken_on() -> None:
+    """There is nothing to wait for."""
+    progress = Progress()
+    progress.stop()
+    progress.wait()
+    assert not progress.begin()
+
+
+def test_a_signal_that_wakes_nobody_is_seen_all_the_same(run: Run) -> None:
+    """Another thread gets the signal, so the waiting main thread is not woken.
+
+    The same happens when a signal comes between the main thread's last look and its sleep.
+    """
+    clock = WatchedClock()
+    progress = Progress(clock=clock)
+
+    def send() -> None:
+        clock.watched.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    previous = signal.signal(signal.SIGUSR1, lambda *_: progress.interrupt())
+    try:
+        sent = run(send)
+        progress.wait()
+        sent.result()
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+
+
+def test_an_interrupted_wait_still_takes_messages_on() -> None:
+    """Only `stop` refuses messages, because a signal handler may do little."""
+    progress = Progress()
+    progress.interrupt()
+    progress.wait()
+    assert progress.begin()

@@ -1,0 +1,142 @@
+"""`pullstream publish`: from arguments, files and pipes into a topic."""
+
+from __future__ import annotations
+
+import io
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pullstream.client import SubscriberClient
+from pullstream_emulator import Emulator
+from pullstream_protocol import names
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.subscriber.command_line import pullstream
+
+SUBSCRIPTION = names.subscription_path("test-project", "billing")
+
+
+@pytest.fixture(autouse=True)
+def billing(pubsub_emulator: Emulator) -> None:
+    pullstream("topics", "create", "orders")
+    pullstream("subscriptions", "create", "billing", "--topic", "orders")
+
+
+def arrived(count: int) -> list[pubsub.PubsubMessage]:
+    """Return the next messages of the subscription, as many as given."""
+    found: list[pubsub.PubsubMessage] = []
+    with SubscriberClient() as client:
+        while len(found) < count:
+            response = client.pull(subscription=SUBSCRIPTION, max_messages=count - len(found))
+            found.extend(received.message for received in response.received_messages)
+    return found
+
+
+def test_arguments_are_messages() -> None:
+    """Their ids are printed, one per line."""
+    result = pullstream(
+        "publish", "orders", "one", "zwölf", "--attribute", "a=1", "--attribute", "b="
+    )
+    assert result.code == 0
+    messages = arrived(2)
+    assert [message.message_id for message in messages] == result.lines
+    assert [message.data.decode() for message in messages] == ["one", "zwölf"]
+    assert dict(messages[0].attributes) == {"a": "1", "b": ""}
+
+
+def test_machines_get_an_object_for_each_id() -> None:
+    """The field has the name of the REST interface."""
+    (published,) = pullstream("publish", "orders", "one", "--json").objects
+    assert published == {"messageId": arrived(1)[0].message_id}
+
+
+def test_lines_of_a_file_are_messages(tmp_path: Path) -> None:
+    """The data is unchanged without the end of the line. Empty lines are left out and counted."""
+    file = tmp_path / "orders.txt"
+    file.write_bytes(b"one\n\n\xff\x00\r\nthree")
+    result = pullstream("publish", "orders", "--file", str(file))
+    assert [message.data for message in arrived(3)] == [b"one", b"\xff\x00", b"three"]
+    assert result.stderr == "Empty lines skipped: 1\n"
+
+
+def test_lines_of_stdin_are_messages() -> None:
+    """With an attribute an empty line is a message, too."""
+    pullstream("publish", "orders", "--attribute", "a=1", stdin=b"one\n\n")
+    assert [message.data for message in arrived(2)] == [b"one", b""]
+
+
+def test_a_line_is_published_before_the_next_one_is_written() -> None:
+    """The end of stdin may come much later."""
+    reader, writer = os.pipe()
+    with (
+        ThreadPoolExecutor() as pool,
+        open(reader, "rb") as stdin,
+        open(writer, "wb", buffering=0) as pipe,
+    ):
+        running = pool.submit(pullstream, "publish", "orders", stdin=stdin)
+        for line in (b"one", b"two"):
+            pipe.write(line + b"\n")
+            assert arrived(1)[0].data == line
+        pipe.close()
+        assert running.result().code == 0
+
+
+def test_a_large_file_goes_in_batches(tmp_path: Path, pubsub_emulator: Emulator) -> None:
+    """One run publishes more messages than one request can hold."""
+    file = tmp_path / "orders.txt"
+    file.write_text("".join(f"{number}\n" for number in range(2500)))
+    result = pullstream("publish", "orders", "--file", str(file))
+    assert len(set(result.lines)) == 2500
+    assert pubsub_emulator.backlog(SUBSCRIPTION) == 2500
+
+
+def test_all_messages_get_the_ordering_key() -> None:
+    pullstream("publish", "orders", "one", "two", "--ordering-key", "k")
+    assert [message.ordering_key for message in arrived(2)] == ["k", "k"]
+
+
+def test_each_line_brings_its_ordering_key() -> None:
+    """The key is a field of the line, which stays in the data."""
+    stdin = b"eu;1\nus;2\n"
+    pullstream("publish", "orders", "--key-field", "1", "--delimiter", ";", stdin=stdin)
+    assert [(m.ordering_key, m.data) for m in arrived(2)] == [("eu", b"eu;1"), ("us", b"us;2")]
+
+
+def test_a_line_without_its_key_is_named() -> None:
+    """Earlier lines of the same batch are not published either."""
+    result = pullstream("publish", "orders", "--key-field", "2", stdin=b"a,b\nc\n")
+    assert result.code == 1
+    assert result.stderr == "Error: line 2: no field 2 for the ordering key (fields: 1)\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (("one", "--file", "-"), "either MESSAGES or --file"),
+        (
+            ("one", "--ordering-key", "k", "--key-field", "1"),
+            "either --ordering-key or --key-field",
+        ),
+        (("one", "--attribute", "a"), "'a' does not have the form KEY=VALUE"),
+    ],
+)
+def test_arguments_that_exclude_each_other_are_wrong_usage(
+    args: tuple[str, ...], text: str
+) -> None:
+    """The error names them."""
+    result = pullstream("publish", "orders", *args)
+    assert result.code == 2
+    assert text in result.stderr
+
+
+def test_a_failure_on_the_way_says_what_was_published() -> None:
+    """The ids of those messages have been printed."""
+    stdin = io.BufferedReader(io.BytesIO(b"x" * 100 + b"\n" + b"y" * 11_000_000))
+    result = pullstream("publish", "orders", stdin=stdin)
+    assert result.code == 1
+    assert len(result.lines) == 1
+    first, second = result.stderr.splitlines()
+    assert first == "Messages published before the error: 1"
+    assert second.startswith("Error: INVALID_ARGUMENT: ")

@@ -1,0 +1,89 @@
+"""`pullstream pull`: shows or takes the waiting messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from pullstream.topics import TopicAdminClient
+from pullstream_emulator import Emulator
+from pullstream_protocol import names
+from tests.subscriber.command_line import pullstream
+
+TOPIC = names.topic_path("test-project", "orders")
+SUBSCRIPTION = names.subscription_path("test-project", "billing")
+
+
+@pytest.fixture(autouse=True)
+def billing(pubsub_emulator: Emulator) -> None:
+    pullstream("topics", "create", "orders")
+    pullstream("subscriptions", "create", "billing", "--topic", "orders")
+
+
+def publish(*messages: bytes, **fields: object) -> list[str]:
+    with TopicAdminClient() as client:
+        return client.publish(TOPIC, [{"data": data, **fields} for data in messages])
+
+
+def test_a_pipe_gets_the_data_byte_for_byte(pubsub_emulator: Emulator) -> None:
+    """Each message is one line, and without --ack nothing is acknowledged."""
+    publish(b"one", b"\xff\xfe")
+    result = pullstream("pull", "billing")
+    assert (result.code, result.stdout) == (0, b"one\n\xff\xfe\n")
+    assert pubsub_emulator.backlog(SUBSCRIPTION) == 2
+
+
+def test_what_was_printed_is_acknowledged_when_asked_for(pubsub_emulator: Emulator) -> None:
+    """The messages are not redelivered."""
+    publish(b"one", b"two")
+    assert pullstream("pull", "billing", "--ack").stdout == b"one\ntwo\n"
+    assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
+
+
+def test_it_stops_at_the_number_asked_for(pubsub_emulator: Emulator) -> None:
+    """The rest stays."""
+    publish(b"one", b"two", b"three")
+    assert pullstream("pull", "billing", "--ack", "--max-messages", "2").stdout == b"one\ntwo\n"
+    assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
+
+
+def test_machines_get_all_there_is_to_know() -> None:
+    """Text is unchanged, other data is base64 with a flag, and the ack id is there while valid."""
+    ids = publish("Grüße".encode(), b"\xff", attributes={"a": "1"}, ordering_key="k")
+    first, second = pullstream("pull", "billing", "--json").objects
+    assert first.pop("publishTime").endswith("Z")
+    assert first.pop("ackId")
+    assert first == {
+        "messageId": ids[0],
+        "orderingKey": "k",
+        "attributes": {"a": "1"},
+        "data": "Grüße",
+    }
+    assert (second["data"], second["base64"]) == ("/w==", True)
+    publish(b"three")
+    (third,) = pullstream("pull", "billing", "--json", "--ack").objects
+    assert "ackId" not in third
+
+
+def test_people_see_a_head_and_the_data() -> None:
+    """No part of a message can control the terminal."""
+    (message_id,) = publish(b"[bold]\x1b[2Jdata", attributes={"a": "\x07"}, ordering_key="k")
+    head, body = pullstream("pull", "billing", terminal=True).lines
+    assert head.split()[0] == message_id
+    assert head.split()[2:] == ["key=k", "a=\\x07"]
+    assert body == "[bold]\\x1b[2Jdata"
+    publish(b"\xff\xff")
+    assert pullstream("pull", "billing", terminal=True).lines[1] == "(2 bytes, not text)"
+
+
+@pytest.mark.parametrize("wait", ["0", "0.05"])
+def test_no_messages_in_time_is_no_failure(wait: str) -> None:
+    """A note says so, and stdout stays empty."""
+    result = pullstream("pull", "billing", "--wait", wait)
+    assert (result.code, result.stdout, result.stderr) == (0, b"", "no messages\n")
+
+
+def test_a_subscription_that_is_not_there_is_a_failure() -> None:
+    """The error is one line."""
+    result = pullstream("pull", "nothing")
+    assert result.code == 1
+    assert result.stderr.startswith("Error: NOT_FOUND: ")

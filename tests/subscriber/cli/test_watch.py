@@ -1,0 +1,142 @@
+"""`pullstream watch`: prints records appended to feeds, until it is stopped."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from pullstream import SubscriberClient
+from pullstream_emulator import Emulator
+from pullstream_protocol import names
+from tests.subscriber.command_line import pullstream
+
+NEWS = names.topic_path("test-project", "news")
+OLDS = names.topic_path("test-project", "olds")
+
+# The seconds in which all available records come, even on a busy machine.
+IDLE = "1.0"
+
+
+@pytest.fixture(autouse=True)
+def client(pubsub_emulator: Emulator) -> Iterator[SubscriberClient]:
+    with SubscriberClient() as client:
+        client.feeds.put(NEWS, {"cap_records": 2})
+        client.feeds.put(OLDS)
+        yield client
+
+
+def test_it_prints_what_comes_and_stops_at_the_number_asked_for(client: SubscriberClient) -> None:
+    """A pipe gets the data alone."""
+    client.feeds.append(OLDS, ["one", "two", "three"])
+    result = pullstream("watch", "olds", "--after", "0", "--max-messages", "2")
+    assert (result.code, result.stdout, result.stderr) == (0, b"one\ntwo\n", "")
+
+
+def test_it_tells_what_was_lost_and_when_there_is_no_more(client: SubscriberClient) -> None:
+    """Notes report both. The command stops after the idle time with exit code 0."""
+    client.feeds.append(NEWS, ["1", "2", "3"])
+    result = pullstream("watch", "news", "--after", "0", "--idle-exit", IDLE)
+    assert (result.code, result.stdout) == (0, b"2\n3\n")
+    assert result.stderr.splitlines() == [
+        f"{NEWS}: lost 1 to 1 (from_seq_too_old)",
+        f"{NEWS}: caught up at 3",
+    ]
+
+
+def test_machines_get_an_object_for_each_event(client: SubscriberClient) -> None:
+    """Each object has its topic."""
+    client.feeds.append(OLDS, [{"data": b"one", "attributes": {"tag": "t", "x": "y"}}])
+    result = pullstream(
+        *("watch", "news", "olds", "--after", "0", "--no-data", "--json", "--idle-exit", IDLE),
+    )
+    (record,) = [one for one in result.objects if one["event"] == "record"]
+    others = [one for one in result.objects if one["event"] != "record"]
+    assert record.pop("publishTime").endswith("Z")
+    assert record == {
+        "event": "record",
+        "topic": OLDS,
+        "messageId": "1",
+        "orderingKey": "",
+        "attributes": {"tag": "t"},
+        "data": "",
+    }
+    assert sorted(one["topic"] for one in others) == [NEWS, OLDS]
+    assert {one["event"] for one in others} == {"caught-up"}
+
+
+def test_people_see_of_which_topic_a_message_is(client: SubscriberClient) -> None:
+    """The topic is above the data."""
+    client.feeds.append(OLDS, ["one"])
+    result = pullstream("watch", "olds", "--after", "0", "--max-messages", "1", terminal=True)
+    head, body = result.lines
+    assert head.startswith("olds  1  2")
+    assert body == "one"
+
+
+def test_only_what_passes_the_filter_is_printed(client: SubscriberClient) -> None:
+    """Records of the user's own node are left out."""
+    for data, tag, node in (("1", "a", "x"), ("2", "b", "x"), ("3", "a", "y"), ("4", "a", "x")):
+        client.feeds.append(
+            OLDS, [{"data": data.encode(), "attributes": {"tag": tag, "node": node}}]
+        )
+    result = pullstream(
+        *("watch", "olds", "--after", "0", "--message-filter", 'attributes.tag = "a"'),
+        *("--exclude-node", "y", "--max-messages", "2"),
+    )
+    assert result.lines == ["1", "4"]
+
+
+def test_a_topic_that_does_not_exist_is_a_failure() -> None:
+    """The error is one line."""
+    result = pullstream("watch", "nothing")
+    assert result.code == 1
+    assert result.stderr.startswith("Error: NOT_FOUND: ")
+    assert result.stderr.count("\n") == 1
+
+
+# ---- signals -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    """Yield the program as a separate process."""
+    command = [sys.executable, "-m", "pullstream", "watch", "olds", "--after", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        yield running
+        running.kill()
+
+
+def next_line(process: subprocess.Popen[bytes]) -> bytes:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_in_good_order(
+    number: int, code: int, process: subprocess.Popen[bytes], client: SubscriberClient
+) -> None:
+    """There is no traceback and no incomplete line."""
+    client.feeds.append(OLDS, ["one"])
+    assert next_line(process) == b"one\n"
+    process.send_signal(number)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (code, b"")
+    assert err.decode().splitlines() in ([], [f"{OLDS}: caught up at 1"])
+
+
+def test_a_reader_that_leaves_ends_it(
+    process: subprocess.Popen[bytes], client: SubscriberClient
+) -> None:
+    """This happens in `pullstream watch | head -1`."""
+    client.feeds.append(OLDS, ["one"])
+    assert next_line(process) == b"one\n"
+    assert process.stdout is not None
+    process.stdout.close()
+    client.feeds.append(OLDS, ["two"])
+    assert process.wait() == 1
+    assert process.stderr is not None
+    assert b"Traceback" not in process.stderr.read()

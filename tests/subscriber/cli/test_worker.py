@@ -1,0 +1,317 @@
+"""`pullstream worker`: real processes on a real broker, restarted, drained, reloaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pullstream import SubscriberClient, TopicAdminClient
+from pullstream_emulator import Emulator
+from pullstream_protocol import names
+from tests.subscriber.command_line import pullstream
+from tests.subscriber.streaming.fakes import eventually
+from tests.subscriber.worker.program import Program, pids, python_path
+
+TOPIC = names.topic_path("test-project", "orders")
+SUBSCRIPTION = names.subscription_path("test-project", "billing")
+
+Start = Callable[..., Program]
+
+
+@pytest.fixture(autouse=True)
+def billing(pubsub_emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Create a subscription, and change to an empty folder."""
+    pullstream("topics", "create", "orders")
+    pullstream("subscriptions", "create", "billing", "--topic", "orders")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", python_path())
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Yield a function that starts a worker, which ends after the test."""
+    running: list[Program] = []
+
+    def start(*args: str, app: str = "", elsewhere: Path | None = None) -> Program:
+        running.append(Program(tmp_path, *args, app=app, elsewhere=elsewhere))
+        return running[-1]
+
+    yield start
+    for program in running:
+        program.close()
+
+
+def publish(*messages: str) -> None:
+    with TopicAdminClient() as client:
+        client.publish(TOPIC, [{"data": data.encode()} for data in messages])
+
+
+def free() -> list[str]:
+    """Return the messages that another subscriber would get now."""
+    with SubscriberClient() as client:
+        response = client.pull(subscription=SUBSCRIPTION, max_messages=100, return_immediately=True)
+    return sorted(one.message.data.decode() for one in response.received_messages)
+
+
+# ---- handling ------------------------------------------------------------------------------------
+
+
+def test_messages_are_handled_by_all_processes(start: Start, pubsub_emulator: Emulator) -> None:
+    """Each of the two processes has one message at the same time."""
+    publish("a", "b")
+    program = start("--processes", "2", "--threads", "1", "--max-messages", "1", "--json")
+    begun = program.begun(2)
+    assert sorted(data for data, _ in begun) == ["a", "b"]
+    assert len(pids(begun)) == 2
+    program.open_gate()
+    eventually(lambda: pubsub_emulator.backlog(SUBSCRIPTION) == 0)
+    program.stop()
+    assert program.end() == 0
+    (last,) = [json.loads(line) for line in program.stdout.splitlines()]
+    assert [one["state"] for one in last["processes"]] == ["ended", "ended"]
+    assert [one["acked"] for one in last["processes"]] == [1, 1]
+    assert (last["total"]["acked"], last["total"]["restarts"]) == (2, 0)
+
+
+def test_the_callback_may_be_async(start: Start, pubsub_emulator: Emulator) -> None:
+    """The coroutine is awaited."""
+    publish("a")
+    program = start(
+        "--processes",
+        "1",
+        app="async def handle(message):\n    say('begun', 'a', 1)\n    message.ack()\n",
+    )
+    program.begun(1)
+    eventually(lambda: pubsub_emulator.backlog(SUBSCRIPTION) == 0)
+
+
+def test_the_callback_may_take_batches(start: Start, pubsub_emulator: Emulator) -> None:
+    """Batches have at most the requested size."""
+    publish("a", "b", "c")
+    program = start(
+        *("--processes", "1", "--batch", "2", "--max-latency", "0.1"),
+        app="def handle(messages):\n"
+        "    say('begun', type(messages).__name__, len(messages))\n"
+        "    for message in messages: message.ack()\n",
+    )
+    sizes: list[int] = []
+    while sum(sizes) < 3:
+        ((_, size),) = program.begun(1)
+        sizes.append(size)
+    assert max(sizes) <= 2
+    eventually(lambda: pubsub_emulator.backlog(SUBSCRIPTION) == 0)
+
+
+# ---- signals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_drains(number: int, code: int, start: Start, pubsub_emulator: Emulator) -> None:
+    """Messages that have not begun are free, and running ones are finished and acknowledged."""
+    publish("a", "b", "c")
+    program = start("--processes", "1", "--threads", "1")
+    ((handled, _),) = program.begun(1)
+    program.stop(number)
+    left: list[str] = []
+
+    def the_others_are_free() -> bool:
+        left.extend(free())
+        return len(left) == 2
+
+    eventually(the_others_are_free)
+    assert sorted([handled, *left]) == ["a", "b", "c"]
+    program.open_gate()
+    assert program.end() == code
+    assert pubsub_emulator.backlog(SUBSCRIPTION) == 2
+
+
+def test_ctrl_c_does_not_reach_what_callbacks_run(start: Start, pubsub_emulator: Emulator) -> None:
+    """A command that a callback has started is finished as well."""
+    publish("a")
+    program = start(
+        "--processes",
+        "1",
+        app="""
+import subprocess
+
+def handle(message):
+    with subprocess.Popen(["sh", "-c", "echo begun a $$ >&2; : < gate"]) as command:
+        pass
+    if command.returncode == 0:
+        message.ack()
+""",
+    )
+    program.begun(1)
+    program.ctrl_c()
+    program.open_gate()
+    assert program.end() == 130
+    assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
+
+
+def test_a_callback_that_takes_too_long_is_cut_short(start: Start) -> None:
+    """Its message is free at once, and the exit code is 1."""
+    publish("a")
+    program = start("--processes", "1", "--shutdown-timeout", "0.5")
+    program.begun(1)
+    program.stop()
+    assert program.end() == 1
+    assert "1 of the processes ended before their callbacks did" in program.said[-1]
+    eventually(lambda: free() == ["a"])
+
+
+def test_a_second_signal_ends_it_at_once(start: Start) -> None:
+    """The exit code is the one of a killed program, and the broker sees the connection end."""
+    publish("a")
+    program = start("--processes", "1")
+    program.begun(1)
+    program.stop()
+    program.process.send_signal(signal.SIGTERM)
+    assert program.end() == 143
+    eventually(lambda: free() == ["a"])
+
+
+def test_processes_whose_parent_is_killed_finish_and_end(
+    start: Start, pubsub_emulator: Emulator
+) -> None:
+    """A killed parent sends no command, but the end of its control pipe is enough."""
+    publish("a")
+    program = start("--processes", "1")
+    program.begun(1)
+    program.process.kill()
+    program.process.wait()
+    program.open_gate()
+    # When the last process that can write to stderr has ended.
+    assert program.end() == -signal.SIGKILL
+    assert pubsub_emulator.backlog(SUBSCRIPTION) == 0
+
+
+# ---- restarts ------------------------------------------------------------------------------------
+
+
+def test_a_process_that_crashes_is_started_again(start: Start, pubsub_emulator: Emulator) -> None:
+    """Its message is redelivered."""
+    publish("a")
+    program = start(
+        "--processes",
+        "1",
+        app="""
+def handle(message):
+    say("begun", message.data.decode(), os.getpid())
+    if not os.path.exists("crashed"):
+        open("crashed", "w").close()
+        os._exit(3)
+    message.ack()
+""",
+    )
+    ((_, first),) = program.begun(1)
+    assert f"process 1 (pid {first}) ended with exit code 3" in program.wait_for("it restarts in")
+    ((data, second),) = program.begun(1)
+    assert (data, second != first) == ("a", True)
+    eventually(lambda: pubsub_emulator.backlog(SUBSCRIPTION) == 0)
+    program.stop()
+    assert program.end() == 0
+    assert " acked=1 " in program.stdout
+    assert " restarts=1 " in program.stdout
+
+
+def test_a_process_that_is_told_to_end_drains_and_is_replaced(start: Start) -> None:
+    """A user may thus get a new process."""
+    publish("a")
+    program = start("--processes", "1")
+    ((_, pid),) = program.begun(1)
+    os.kill(pid, signal.SIGTERM)
+    program.open_gate()
+    assert "ended with exit code 0" in program.wait_for("it restarts in")
+    publish("b")
+    ((data, other),) = program.begun(1)
+    assert (data, other != pid) == ("b", True)
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_a_changed_callback_is_reloaded(
+    is_here: bool,
+    start: Start,
+    pubsub_emulator: Emulator,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """The module is in the current folder or elsewhere, and an edit in between was broken.
+
+    Running callbacks are finished by the old code.
+    """
+    publish("a")
+    elsewhere = None if is_here else tmp_path_factory.mktemp("elsewhere")
+    program = start("--processes", "1", "--reload", elsewhere=elsewhere)
+    ((_, pid),) = program.begun(1)
+    program.write("def handle(:\n")
+    program.wait_for("app.py has changed, reloading")
+    program.open_gate()
+    assert "SyntaxError" in program.wait_for("cannot load the callback")
+    program.write("def handle(message):\n    say('new', os.getpid())\n    message.ack()\n")
+    program.wait_for("reloading")
+    publish("b")
+    assert program.wait_for("new").split()[1] != str(pid)
+    eventually(lambda: pubsub_emulator.backlog(SUBSCRIPTION) == 0)
+
+
+# ---- early errors --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("callback", "says"),
+    [
+        ("no_such_module:handle", "No module named 'no_such_module'. Start the worker in"),
+        ("json:handle", "module 'json' has no attribute 'handle'. Check the name"),
+        ("json:__name__", "json:__name__ is 'json', which cannot be called"),
+    ],
+)
+def test_a_callback_that_is_not_there_is_wrong_usage(callback: str, says: str) -> None:
+    """The error is one line, and nothing is retried."""
+    result = pullstream("worker", callback, "--subscription", "billing", "--processes", "2")
+    assert result.code == 2
+    assert says in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["handle"], "it must be of the form module:function"),
+        (["app:handle", "--max-latency", "1"], "--max-latency needs --batch"),
+        (["app:handle", "--batch", "1001"], "--batch must be no more than --max-messages"),
+        (["app:handle", "--endpoint", "here there"], "endpoint must have the form host:port"),
+        (["app:handle", "--shutdown-timeout", "0"], "--shutdown-timeout"),
+    ],
+)
+def test_wrong_usage_is_told_before_anything_is_started(args: list[str], says: str) -> None:
+    """The exit code is 2."""
+    result = pullstream("worker", "--subscription", "billing", *args)
+    assert (result.code, result.stdout) == (2, b"")
+    assert says in result.stderr
+
+
+def test_a_subscription_that_is_not_there_is_one_error() -> None:
+    """One error is reported for all processes, of which there is one for each core."""
+    result = pullstream("worker", "json:loads", "--subscription", "nothing", "--json")
+    assert result.code == 1
+    assert result.stderr.startswith("Error: NOT_FOUND: ")
+    assert result.stderr.count("\n") == 1
+    (last,) = result.objects
+    if sys.platform == "linux":
+        assert len(last["processes"]) == len(os.sched_getaffinity(0))
+
+
+def test_on_a_terminal_what_processes_print_stands_above_the_table(tmp_path: Path) -> None:
+    """Output written directly to the terminal would damage the table."""
+    (tmp_path / "app.py").write_text("print('hello')\nraise ValueError('no luck')\n")
+    result = pullstream(
+        *("worker", "app:handle", "--subscription", "billing", "--processes", "1"), terminal=True
+    )
+    assert result.code == 2
+    assert "hello" in result.lines
+    assert "ValueError: no luck" in result.stderr

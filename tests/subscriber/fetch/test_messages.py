@@ -1,0 +1,356 @@
+"""Fetched messages: settled as a list or one by one, with leases kept during the work."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from pullstream import (
+    AcknowledgeError,
+    AcknowledgeStatus,
+    PullTimeout,
+    SubscriberClient,
+    SubscriberClosed,
+)
+from pullstream.fetch.background_settler import (
+    FIRST_HOLD,
+    LONGEST_LEASE,
+    BackgroundSettler,
+    FetchedDispositions,
+)
+from pullstream.message import ResponseBatch
+from pullstream.rpc.rpcs import Rpcs
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import NotFound, RpcError, Unavailable
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.subscriber.fetching import NAME, TOPIC
+from tests.subscriber.scripted_server import Call, ScriptedServer
+from tests.subscriber.streaming.fakes import eventually
+
+PATIENCE = 20.0
+
+
+class Server:
+    """Has three messages, a, b and c. Refuses requests as the test orders."""
+
+    def __init__(self) -> None:
+        self.refusals: list[RpcError] = []
+        self.scripted = ScriptedServer(self._answer)
+
+    def _answer(self, call: Call) -> Any:
+        if call.method == "Pull":
+            return pubsub.PullResponse(
+                received_messages=[
+                    pubsub.ReceivedMessage(
+                        ack_id=each, message=pubsub.PubsubMessage(message_id=each)
+                    )
+                    for each in "abc"
+                ]
+            )
+        if self.refusals:
+            raise self.refusals.pop(0)
+        return None
+
+    @property
+    def settled(self) -> list[tuple[str, int | None]]:
+        """Return ack ids and deadline (None: acknowledged) of each call that settles or extends."""
+        return [
+            ("".join(call.request.ack_ids), getattr(call.request, "ack_deadline_seconds", None))
+            for call in self.scripted.calls
+            if call.method != "Pull"
+        ]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    with server.scripted:
+        yield server
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[SubscriberClient]:
+    with SubscriberClient(endpoint=server.scripted.endpoint) as client:
+        yield client
+
+
+@pytest.fixture
+def no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevent extensions on slow machines, because the work in a block is short."""
+    monkeypatch.setattr("pullstream.fetch.background_settler.FIRST_HOLD", PATIENCE)
+
+
+# ---- as a list -----------------------------------------------------------------------------------
+
+
+def test_a_list_is_acknowledged_by_one_call(client: SubscriberClient, server: Server) -> None:
+    """The server has answered when the call returns, and a second call does nothing."""
+    messages = client.fetch(NAME, 3)
+    messages.ack()
+    assert server.settled == [("abc", None)]
+    assert messages.unsettled == []
+    messages.ack()
+    messages.nack()
+    assert len(server.settled) == 1
+
+
+def test_a_list_is_given_back_or_extended_by_one_call(
+    client: SubscriberClient, server: Server
+) -> None:
+    """An extension does not settle a message."""
+    messages = client.fetch(NAME, 3)
+    messages.modify_ack_deadline(30)
+    messages.nack(delay=2.5)
+    assert server.settled == [("abc", 30), ("abc", 3)]
+    assert messages.unsettled == []
+
+
+@pytest.mark.parametrize(
+    ("method", "seconds", "text"),
+    [
+        ("nack", -1, "delay is -1; it must be between 0 and 600"),
+        ("nack", 601, "delay is 601"),
+        ("modify_ack_deadline", 0, "seconds is 0; it must be between 1 and 600"),
+    ],
+)
+def test_seconds_out_of_their_range_are_an_error(
+    client: SubscriberClient, server: Server, method: str, seconds: int, text: str
+) -> None:
+    messages = client.fetch(NAME, 3)
+    with pytest.raises(ValueError, match=text):
+        getattr(messages, method)(seconds)
+    assert server.settled == []
+
+
+def test_the_server_may_be_away_for_a_moment(client: SubscriberClient, server: Server) -> None:
+    """The call is repeated."""
+    server.refusals = [Unavailable("away"), Unavailable("away")]
+    client.fetch(NAME, 3).ack()
+    assert server.settled == [("abc", None)] * 3
+
+
+def test_an_empty_list_is_like_any_other(broker: Emulator) -> None:
+    """An empty subscription is an error only without `missing_ok`."""
+    with SubscriberClient(endpoint=broker.endpoint) as client:
+        with pytest.raises(PullTimeout):
+            client.fetch(NAME, timeout=0.05)
+        with client.fetch(NAME, timeout=0.05, missing_ok=True) as messages:
+            assert (messages, messages.reason) == ([], "timed_out")
+            messages.ack()
+
+
+def test_those_that_are_not_taken_are_told(broker: Emulator) -> None:
+    """With exactly-once delivery the server names the refused messages. The others are settled."""
+    name = NAME + "-once"
+    with SubscriberClient(endpoint=broker.endpoint) as client:
+        client.create_subscription(
+            request={"name": name, "topic": TOPIC, "enable_exactly_once_delivery": True}
+        )
+        for data in ("a", "b", "c"):
+            broker.publish(TOPIC, data)
+        messages = client.fetch(name, 3)
+        broker.inspect(lambda engine: engine.expire(name, [messages[1].ack_id]))
+        with pytest.raises(AcknowledgeError, match="1 of 3 messages could not") as raised:
+            messages.ack()
+        assert raised.value.error_code is AcknowledgeStatus.INVALID_ACK_ID
+        assert messages.unsettled == [messages[1]]
+
+
+# ---- one by one ----------------------------------------------------------------------------------
+
+
+def test_a_single_verdict_is_sent_in_the_background(
+    client: SubscriberClient, server: Server
+) -> None:
+    """The future of `..._with_response` gets the server's answer."""
+    a, b, c = client.fetch(NAME, 3)
+    a.ack()
+    assert b.nack_with_response().result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert c.modify_ack_deadline_with_response(20).result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    eventually(lambda: sorted(server.settled, key=str) == [("a", None), ("b", 0), ("c", 20)])
+
+
+def test_a_verdict_that_is_refused_says_so(client: SubscriberClient, server: Server) -> None:
+    """The future and the log report the refusal."""
+    server.refusals = [NotFound("gone")]
+    (message, *_) = client.fetch(NAME, 3)
+    with pytest.raises(AcknowledgeError, match="gone"):
+        message.ack_with_response().result(PATIENCE)
+
+
+def test_closing_the_client_sends_what_was_decided(server: Server) -> None:
+    """The caller does not have to wait for the sending."""
+    with SubscriberClient(endpoint=server.scripted.endpoint) as client:
+        for message in client.fetch(NAME, 3):
+            message.ack()
+    assert "".join(sorted("".join(ids for ids, _ in server.settled))) == "abc"
+
+
+def test_a_verdict_after_the_end_is_no_success(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The future reports the failure. Without a future, the log does."""
+    with SubscriberClient(endpoint=server.scripted.endpoint) as client:
+        a, b, _ = messages = client.fetch(NAME, 3)
+    with pytest.raises(AcknowledgeError, match="this client is closed"):
+        a.ack_with_response().result(PATIENCE)
+    with caplog.at_level(logging.WARNING, "pullstream.fetch"):
+        b.ack()
+    assert "ack of b: OTHER: this client is closed" in caplog.text
+    with pytest.raises(SubscriberClosed):
+        messages.ack()
+
+
+# ---- during the work -----------------------------------------------------------------------------
+
+
+def test_a_block_extends_and_gives_back_what_is_not_settled(
+    client: SubscriberClient, server: Server
+) -> None:
+    """The dispositions of a block have been answered at its end."""
+    with client.fetch(NAME, 3) as messages:
+        eventually(lambda: ("abc", 60) in server.settled)
+        messages[1].ack()
+    assert server.settled[0] == ("abc", 60)
+    assert sorted(server.settled[1:], key=str) == [("ac", 0), ("b", None)]
+
+
+def test_a_block_that_raises_gives_back_and_raises_that(
+    client: SubscriberClient, server: Server
+) -> None:
+    """The exception of the block is raised even if the return fails."""
+
+    def work() -> None:
+        with client.fetch(NAME, 3):
+            eventually(lambda: ("abc", 60) in server.settled)
+            server.refusals = [NotFound("gone")]
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        work()
+    # The nack is refused, and the return is still sent.
+    assert server.settled[1:] == [("a", 0), ("bc", 0)]
+
+
+def test_a_block_tells_what_the_server_did_not_take(
+    client: SubscriberClient, server: Server
+) -> None:
+    """A refused acknowledgement is an error at the end of the block."""
+
+    def work() -> None:
+        with client.fetch(NAME, 3) as messages:
+            eventually(lambda: ("abc", 60) in server.settled)
+            server.refusals = [NotFound("gone")]
+            for message in messages:
+                message.ack()
+
+    with pytest.raises(AcknowledgeError, match="gone"):
+        work()
+
+
+def test_a_block_is_not_entered_twice(client: SubscriberClient) -> None:
+    """A block cannot be entered again while it lasts."""
+    with client.fetch(NAME, 3) as messages, pytest.raises(RuntimeError, match="already"):
+        messages.__enter__()
+
+
+def test_leases_are_kept_until_they_are_let_go_or_an_hour_has_passed(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Leases are extended after four fifths of a minute, except those of settled messages."""
+    clock = ManualClock()
+    with grpc.insecure_channel(server.scripted.endpoint) as channel:
+        settler = BackgroundSettler(Rpcs(channel), NAME, clock)
+        received = [pubsub.ReceivedMessage(ack_id=each) for each in "ab"]
+        response = pubsub.PullResponse(received_messages=received)
+        messages = ResponseBatch(FetchedDispositions(lambda: settler), 0, 0, response).messages()
+        settler.hold(messages)
+        clock.advance(FIRST_HOLD)
+        eventually(lambda: server.settled == [("ab", 60)])
+        messages[0].ack_with_response().result(PATIENCE)
+        clock.advance(48)
+        eventually(lambda: server.settled[2:] == [("b", 60)])
+        with caplog.at_level(logging.WARNING, "pullstream.fetch"):
+            clock.advance(LONGEST_LEASE)
+            eventually(lambda: "the leases of 1 fetched messages" in caplog.text)
+        number = settler.hold(messages)
+        eventually(lambda: server.settled[3:] == [("b", 60)])
+        settler.let_go(number)
+        clock.advance(48)
+        settler.begin_close()
+        settler.wait_for_end()
+    assert len(server.settled) == 4
+
+
+def test_short_work_costs_no_call_for_its_leases(
+    client: SubscriberClient, server: Server, no_extension: None
+) -> None:
+    """The extension would come after the acknowledgement and be refused."""
+    with client.fetch(NAME, 3) as messages:
+        messages.ack()
+    client.close()
+    assert server.settled == [("abc", None)]
+
+
+def test_closing_the_client_gives_back_what_a_block_holds(
+    client: SubscriberClient, server: Server, no_extension: None
+) -> None:
+    """Nothing could settle the messages afterwards. The block ends as its own code does."""
+    with client.fetch(NAME, 3) as messages:
+        messages[0].ack_with_response().result(PATIENCE)
+        client.close()
+    assert server.settled == [("a", None), ("bc", 0)]
+    with pytest.raises(SubscriberClosed, match="the leases cannot be extended"):
+        messages.__enter__()
+
+
+def test_a_block_that_cannot_give_back_ends_as_its_code_does(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The channel belongs to the caller and is closed."""
+    channel = grpc.insecure_channel(server.scripted.endpoint)
+    with SubscriberClient(channel=channel) as client:
+
+        def work() -> None:
+            with client.fetch(NAME, 3):
+                channel.close()
+                raise KeyError
+
+        with caplog.at_level(logging.WARNING, "pullstream.fetch"), pytest.raises(KeyError):
+            work()
+    assert "could not return all fetched messages" in caplog.text
+
+
+def test_a_block_does_not_end_well_without_an_answer(
+    client: SubscriberClient, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A missing answer is not a success."""
+    monkeypatch.setattr("pullstream.fetch.messages.PATIENCE", 0.1)
+    server.refusals = [Unavailable("away")] * 100
+
+    def work() -> None:
+        with client.fetch(NAME, 3) as messages:
+            for message in messages:
+                message.ack()
+
+    with pytest.raises(AcknowledgeError, match="has not answered within"):
+        work()
+    server.refusals = []
+
+
+def test_a_refused_extension_is_no_failure_of_a_block(
+    client: SubscriberClient, server: Server, no_extension: None
+) -> None:
+    """Only the final disposition counts."""
+    server.refusals = [NotFound("gone")]
+    with client.fetch(NAME, 3) as messages:
+        extended = messages[0].modify_ack_deadline_with_response(30)
+        with pytest.raises(AcknowledgeError, match="gone"):
+            extended.result(PATIENCE)
+        messages.ack()
+    assert server.settled == [("a", 30), ("abc", None)]

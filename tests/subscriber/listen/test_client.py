@@ -1,0 +1,260 @@
+"""The listener as a whole: its threads, its end, and refused arguments."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from pullstream import ChannelMessage, ChannelSubscriber, ForkedProcess, SubscriberClient
+from pullstream.exceptions import SubscriberClosed
+from pullstream.listen.events import ListenEvent
+from pullstream.listen.settings import ListenSettings
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import ManualClock
+from tests.contract.channel_peers import ORDERS, Heard, Recorder, create_topics, statistics
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+
+@pytest.fixture
+def broker() -> Iterator[Emulator]:
+    with Emulator() as emulator:
+        create_topics(emulator)
+        yield emulator
+
+
+@pytest.fixture
+def client(broker: Emulator) -> Iterator[SubscriberClient]:
+    with SubscriberClient(endpoint=broker.endpoint) as client:
+        yield client
+
+
+@pytest.fixture
+def listener(client: SubscriberClient) -> ChannelSubscriber:
+    return client.listen()
+
+
+def wait_until_heard(broker: Emulator) -> None:
+    """Wait until the broker knows the subscription and a poll waits, in either order."""
+    eventually(lambda: statistics(broker).interests == 1 and statistics(broker).parked == 1)
+
+
+def test_a_callback_that_raises_is_logged_and_the_next_one_runs(
+    broker: Emulator, listener: ChannelSubscriber, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[bytes] = []
+
+    def handle(message: ChannelMessage) -> None:
+        heard.append(message.data)
+        raise RuntimeError("not to my taste")
+
+    done = threading.Event()
+    listener.subscribe(ORDERS, on_message=handle, on_done=lambda error: done.set())
+    assert done.wait(PATIENCE)
+    broker.publish(ORDERS, "1")
+    broker.publish(ORDERS, "2")
+    eventually(lambda: heard == [b"1", b"2"])
+    eventually(lambda: caplog.messages == ["a callback of a listener raised an error"] * 2)
+
+
+def test_a_slow_callback_leaves_messages_with_the_publisher(
+    broker: Emulator, listener: ChannelSubscriber
+) -> None:
+    """At most two answers wait in the client. Everything comes after the callback continues."""
+    go_on, heard = threading.Event(), []
+
+    def handle(message: ChannelMessage) -> None:
+        assert go_on.wait(PATIENCE)
+        heard.append(message.data)
+
+    done = threading.Event()
+    listener.subscribe(ORDERS, on_message=handle, on_done=lambda error: done.set())
+    assert done.wait(PATIENCE)
+    # Under load the two answers may hold many messages, but never most of these.
+    numbers = [str(number).encode() for number in range(500)]
+    for number in numbers:
+        broker.publish(ORDERS, number)
+        eventually(lambda: statistics(broker).parked == 1 or statistics(broker).waiting > 0)
+    assert statistics(broker).waiting >= 250
+    go_on.set()
+    eventually(lambda: heard == numbers)
+    eventually(lambda: statistics(broker).waiting == 0)
+
+
+def test_a_callback_may_take_longer_than_a_silent_subscriber_is_kept() -> None:
+    """The listener does not poll meanwhile, but sends signs of life to the publisher."""
+    clock, go_on = ManualClock(), threading.Event()
+    heard: list[bytes] = []
+
+    def handle(message: ChannelMessage) -> None:
+        assert go_on.wait(PATIENCE)
+        heard.append(message.data)
+
+    recorder, events = Recorder(), list[ListenEvent]()
+    with (
+        Emulator(clock=clock, interceptors=[recorder]) as broker,
+        SubscriberClient(endpoint=broker.endpoint) as client,
+        ChannelSubscriber(client._rpcs, ListenSettings(), events.append, clock) as listener,
+    ):
+        create_topics(broker)
+        listener.subscribe(ORDERS, on_message=handle)
+        wait_until_heard(broker)
+        # One is with the callback and two more wait for it. Then there is no poll.
+        for polls in (2, 3):
+            broker.publish(ORDERS, "x")
+            eventually(lambda polls=polls: len(recorder.polls) == polls)  # type: ignore[misc]
+        broker.publish(ORDERS, "x")
+        broker.publish(ORDERS, "last")
+        eventually(lambda: statistics(broker).parked == 0)
+        for signs in range(2, 14):
+            clock.advance(60)
+            # The broker answers the last poll, the clock moves, and only then the listener sees the
+            # answer: its first sign of life is due a minute after that.
+            with suppress(AssertionError):
+                eventually(lambda signs=signs: len(recorder.batches) >= signs, 2.0)  # type: ignore[misc]
+                continue
+            clock.advance(60)
+            eventually(lambda signs=signs: len(recorder.batches) >= signs)  # type: ignore[misc]
+        go_on.set()
+        eventually(lambda: heard == [b"x", b"x", b"x", b"last"])
+    assert events == []
+
+
+def test_closing_waits_for_the_callback_that_runs(
+    broker: Emulator, listener: ChannelSubscriber
+) -> None:
+    """The close waits within its time limit.
+
+    Nothing begins afterwards, and the publisher is informed.
+    """
+    running, go_on, heard = threading.Event(), threading.Event(), []
+
+    def handle(message: ChannelMessage) -> None:
+        heard.append(message.data)
+        running.set()
+        assert go_on.wait(PATIENCE)
+
+    listener.subscribe(ORDERS, on_message=handle)
+    wait_until_heard(broker)
+    broker.publish(ORDERS, "1")
+    assert running.wait(PATIENCE)
+    broker.publish(ORDERS, "2")
+    listener.begin_close()
+    eventually(lambda: statistics(broker).subscribers == 0)
+    assert not listener.done()
+    go_on.set()
+    assert listener.result(PATIENCE)
+    assert heard == [b"1"]
+    with pytest.raises(SubscriberClosed):
+        listener.subscribe(ORDERS, "a", on_message=print)
+
+
+def test_closing_does_not_wait_longer_than_it_may(
+    broker: Emulator, client: SubscriberClient
+) -> None:
+    go_on, running = threading.Event(), threading.Event()
+
+    def handle(message: ChannelMessage) -> None:
+        running.set()
+        assert go_on.wait(PATIENCE)
+
+    listener = client.listen()
+    listener.subscribe(ORDERS, on_message=handle)
+    wait_until_heard(broker)
+    broker.publish(ORDERS, "1")
+    assert running.wait(PATIENCE)
+    assert listener.close(timeout=0.05)
+    go_on.set()
+
+
+def test_a_callback_may_close(broker: Emulator, client: SubscriberClient) -> None:
+    """A callback may also close the client, which closes the listener."""
+    listener = client.listen()
+    listener.subscribe(ORDERS, on_message=lambda message: client.close())
+    wait_until_heard(broker)
+    broker.publish(ORDERS, "1")
+    assert listener.result(PATIENCE)
+    assert client.closed
+
+
+def test_closing_answers_a_subscribe_that_has_none(
+    broker: Emulator, listener: ChannelSubscriber
+) -> None:
+    """The subscribe is answered before the end."""
+    broker.faults.drop("Commands")
+    heard = Heard()
+    heard.subscribe(listener, ORDERS, "a", wait=False)
+    assert listener.close()
+    assert [str(error) for error in heard.done] == [
+        "499 the listener was closed before the publisher had answered"
+    ]
+    assert heard.failures == []
+
+
+def test_a_poll_without_an_answer_is_made_again(broker: Emulator, client: SubscriberClient) -> None:
+    """The retry comes after the time in which a working publisher would have answered."""
+    broker.faults.drop("Poll", times=1)
+    listener, heard = client.listen(poll_timeout=0.1), Heard()
+    heard.subscribe(listener, ORDERS, "a")
+    broker.publish(ORDERS, "x", ordering_key="a")
+    heard.wait_for("x")
+    assert heard.failures == []
+
+
+def test_no_thread_is_left_behind(broker: Emulator, client: SubscriberClient) -> None:
+    Heard().subscribe(client.listen(), ORDERS, "a")
+    client.close()
+    # The thread reports that it is over, then it ends.
+    eventually(
+        lambda: (
+            not any(thread.name.startswith("pullstream-listen") for thread in threading.enumerate())
+        )
+    )
+
+
+async def a_coroutine(message: ChannelMessage) -> None:
+    """Do nothing: a listener does not run coroutines."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"channel": ""}, "channel"),
+        ({"channel": b"c"}, "channel"),
+        ({"key": 7}, "key"),
+        ({"on_message": None}, "on_message"),
+        ({"on_message": a_coroutine}, "on_message"),
+        ({"on_failure": 1}, "on_failure"),
+        ({"on_done": 1}, "on_done"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(
+    listener: ChannelSubscriber, arguments: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(TypeError, match=f"^{named} is "):
+        listener.subscribe(**{"channel": ORDERS, "on_message": print, **arguments})
+
+
+@pytest.mark.parametrize("settings", [{"give_up_after": 0}, {"poll_timeout": -1}, {"max_batch": 0}])
+def test_settings_out_of_range_are_refused(
+    client: SubscriberClient, settings: dict[str, Any]
+) -> None:
+    (named,) = settings
+    with pytest.raises(ValueError, match=f"^{named} is "):
+        client.listen(**settings)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_in_a_forked_child_it_says_so(
+    listener: ChannelSubscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    with pytest.raises(ForkedProcess):
+        listener.subscribe(ORDERS, on_message=print)
+    with pytest.raises(ForkedProcess):
+        listener.unsubscribe(ORDERS)
+    monkeypatch.undo()

@@ -1,0 +1,275 @@
+"""Two ways to make a streaming pull, with the same behaviour against a gRPC server."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import pytest
+
+from pullstream.rpc.calls import DirectCall, IteratedCall, StreamCall, begin
+from pullstream_protocol.errors import (
+    STATUS_DETAILS_KEY,
+    Cancelled,
+    NotFound,
+    RpcError,
+    rich_status,
+)
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import SUBSCRIBER
+from tests.subscriber.streaming.fakes import PATIENCE
+
+FIRST = pubsub.StreamingPullRequest(client_id="first")
+METADATA = (("x-goog-request-params", "subscription=s"),)
+MOST_STREAMS = 4
+
+
+class Server:
+    """Serves streams as the test orders. `requests` has its requests, and None at their end.
+
+    Streams are numbered from 0 in the order in which they came.
+    """
+
+    def __init__(self) -> None:
+        self.requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self.metadata: dict[str, str | bytes] = {}
+        self._numbers = itertools.count()
+        # One queue for each stream. With a shared queue, a faster stream could take a step that is
+        # meant for another.
+        self._steps: list[queue.SimpleQueue[bytes | RpcError | None]] = [
+            queue.SimpleQueue() for _ in range(MOST_STREAMS)
+        ]
+        self._pool = ThreadPoolExecutor(MOST_STREAMS)
+        self._server = grpc.server(self._pool)
+        handler: Any = grpc.stream_stream_rpc_method_handler(self._serve)
+        self._server.add_generic_rpc_handlers(
+            [grpc.method_handlers_generic_handler(SUBSCRIBER, {"StreamingPull": handler})]
+        )
+        self.endpoint = f"localhost:{self._server.add_insecure_port('localhost:0')}"
+        self._server.start()
+
+    def respond(self, response: bytes, stream: int = 0) -> None:
+        self._steps[stream].put(response)
+
+    def end(self, error: RpcError | None = None, stream: int = 0) -> None:
+        self._steps[stream].put(error)
+
+    def next_request(self) -> str | None:
+        return self.requests.get(timeout=PATIENCE)
+
+    def stop(self) -> None:
+        for stream in range(MOST_STREAMS):
+            self.end(stream=stream)
+        self._server.stop(None).wait()
+        self._pool.shutdown()
+
+    def _serve(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        steps = self._steps[next(self._numbers)]
+        self.metadata = dict(context.invocation_metadata())
+        threading.Thread(target=self._listen, args=(requests,), daemon=True).start()
+        while (step := steps.get()) is not None:
+            if isinstance(step, RpcError):
+                context.set_trailing_metadata(((STATUS_DETAILS_KEY, rich_status(step) or b""),))
+                context.abort(step.grpc_status_code, step.message)
+            yield step
+
+    def _listen(self, requests: Iterator[bytes]) -> None:
+        # gRPC ends the requests of a broken call with an error, if it is asked in time.
+        with contextlib.suppress(Exception):
+            for encoded in requests:
+                self.requests.put(pubsub.StreamingPullRequest.FromString(encoded).client_id)
+        self.requests.put(None)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def channel(server: Server) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(server.endpoint) as channel:
+        yield channel
+
+
+@pytest.fixture(params=[DirectCall, IteratedCall])
+def open_call(request: pytest.FixtureRequest, channel: grpc.Channel) -> Callable[[], StreamCall]:
+    """Begin a call in one of the two ways."""
+    return lambda: request.param(channel, FIRST, METADATA)
+
+
+def ping(number: int) -> pubsub.StreamingPullRequest:
+    return pubsub.StreamingPullRequest(client_id=f"ping {number}")
+
+
+def test_the_first_request_goes_out_with_the_call(
+    server: Server, open_call: Callable[[], StreamCall]
+) -> None:
+    """The metadata, by which Google routes the call, goes out as well."""
+    call = open_call()
+    assert server.next_request() == "first"
+    assert server.metadata["x-goog-request-params"] == "subscription=s"
+    call.cancel()
+
+
+def test_responses_come_until_the_server_is_done(
+    server: Server, open_call: Callable[[], StreamCall]
+) -> None:
+    """Responses are bytes. A heartbeat is an empty response."""
+    call = open_call()
+    for response in (b"one", b"", b"x" * 3_000_000):
+        server.respond(response)
+        assert next(call) == response
+    server.end()
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            next(call)
+
+
+def test_a_status_becomes_our_error(server: Server, open_call: Callable[[], StreamCall]) -> None:
+    """The error has the text in any script and the ErrorInfo, as often as the reader asks."""
+    call = open_call()
+    server.respond(b"one")
+    server.end(NotFound("kein Thema für dich: 主題", reason="GONE", metadata={"topic": "t"}))
+    assert next(call) == b"one"
+    for _ in range(2):
+        with pytest.raises(NotFound, match="kein Thema für dich: 主題") as caught:
+            next(call)
+        assert caught.value.reason == "GONE"
+        assert caught.value.metadata == {"topic": "t"}
+
+
+def test_requests_go_out_in_order_until_the_half_close(
+    server: Server, open_call: Callable[[], StreamCall]
+) -> None:
+    """Later requests have no effect, and the server's last responses are still read."""
+    call = open_call()
+    assert server.next_request() == "first"
+    for number in range(3):
+        call.send(ping(number))
+        server.respond(b"pong")
+        assert next(call) == b"pong"
+        assert server.next_request() == f"ping {number}"
+    call.half_close()
+    call.half_close()
+    call.send(ping(9))
+    server.respond(b"last words")
+    assert next(call) == b"last words"
+    assert server.next_request() is None
+    server.end()
+    with pytest.raises(StopIteration):
+        next(call)
+    call.send(ping(10))
+    call.half_close()
+    call.cancel()
+
+
+def test_the_newest_ping_waits_while_nobody_reads(server: Server, channel: grpc.Channel) -> None:
+    """Pings do not pile up: gRPC sends one message at a time and reports only to the reader."""
+    call = DirectCall(channel, FIRST, METADATA)
+    server.respond(b"one")
+    assert next(call) == b"one"
+    for number in range(5):
+        call.send(ping(number))
+    call.half_close()
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(next, call)
+        got = list(iter(server.next_request, None))
+        server.end()
+        assert isinstance(reading.exception(PATIENCE), StopIteration)
+    assert got[0] == "first"
+    assert got[-1] == "ping 4"
+    assert len(got) <= 4
+
+
+def test_a_cancelled_call_lets_its_reader_go(
+    server: Server, open_call: Callable[[], StreamCall]
+) -> None:
+    """A reader that waits for a missing response gets an error."""
+    call = open_call()
+    assert server.next_request() == "first"
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(next, call)
+        call.cancel()
+        call.cancel()
+        assert isinstance(reading.exception(PATIENCE), Cancelled)
+    assert server.next_request() is None
+
+
+def test_a_closed_channel_ends_its_calls_and_begins_none(
+    server: Server, channel: grpc.Channel, open_call: Callable[[], StreamCall]
+) -> None:
+    """Waiting readers get an error."""
+    call = open_call()
+    assert server.next_request() == "first"
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(next, call)
+        channel.close()
+        assert isinstance(reading.exception(PATIENCE), Cancelled)
+    with pytest.raises(ValueError, match="closed"):
+        open_call()
+
+
+def test_a_call_that_is_not_read_to_its_end_holds_up_nothing(
+    server: Server, channel: grpc.Channel, open_call: Callable[[], StreamCall]
+) -> None:
+    """The channel closes, and the server sees the end of the call."""
+    open_call()
+    assert server.next_request() == "first"
+    channel.close()
+    assert server.next_request() is None
+
+
+def test_many_calls_on_one_channel_do_not_mix(channel: grpc.Channel, server: Server) -> None:
+    """Each reader gets the responses of its own call."""
+    calls = [DirectCall(channel, FIRST, METADATA) for _ in range(3)]
+    for _ in calls:
+        server.next_request()
+    with ThreadPoolExecutor(3) as pool:
+        readings = [pool.submit(next, call) for call in calls]
+        responses = {b"one", b"two", b"three"}
+        for stream, response in enumerate(responses):
+            server.respond(response, stream)
+        assert {reading.result(PATIENCE) for reading in readings} == responses
+    for call in calls:
+        call.cancel()
+
+
+class Passing(grpc.StreamStreamClientInterceptor):
+    """An interceptor that records the calls and changes nothing."""
+
+    def __init__(self) -> None:
+        self.methods: list[str] = []
+
+    def intercept_stream_stream(self, continue_: Any, details: Any, requests: Any) -> Any:
+        self.methods.append(details.method)
+        return continue_(details, requests)
+
+
+def test_interceptors_see_the_call(server: Server, channel: grpc.Channel) -> None:
+    """Users pass their own channel for its interceptors, which the direct way would bypass."""
+    passing = Passing()
+    intercepted = grpc.intercept_channel(channel, passing)
+    call = begin(intercepted, FIRST, METADATA)
+    assert isinstance(call, IteratedCall)
+    assert passing.methods == ["/google.pubsub.v1.Subscriber/StreamingPull"]
+    server.respond(b"one")
+    assert next(call) == b"one"
+
+
+def test_a_plain_channel_is_read_directly(channel: grpc.Channel) -> None:
+    """This holds with every gRPC version in the test matrix.
+
+    A version without the method would only be slower.
+    """
+    call = begin(channel, FIRST, METADATA)
+    assert isinstance(call, DirectCall)
+    call.cancel()

@@ -1,0 +1,300 @@
+"""Tokens and TLS, end to end: application default credentials against a protected broker."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ipaddress
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import grpc
+import grpc.aio
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+from google.auth.credentials import AnonymousCredentials
+
+from pullstream import AsyncSubscriberClient, ChannelMessage, Message, SubscriberClient
+from pullstream.feeds import Frame, Records
+from pullstream.topics import TopicAdminClient
+from pullstream_emulator import Emulator
+from pullstream_emulator.access import Access, Principal
+from pullstream_protocol.clock import SYSTEM_CLOCK
+from pullstream_protocol.errors import Unauthenticated
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+TOPIC = "projects/p/topics/orders"
+TOKEN = "token-of-the-test"
+
+
+def pem(key: rsa.RSAPrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+
+
+@pytest.fixture(scope="module")
+def key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+@pytest.fixture(scope="module")
+def certificate(key: rsa.RSAPrivateKey) -> bytes:
+    """Return a self-signed certificate for 127.0.0.1."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
+    now = datetime.datetime.fromtimestamp(SYSTEM_CLOCK.now(), datetime.timezone.utc)
+    loopback = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([loopback]), critical=False)
+        .sign(key, hashes.SHA256())
+        .public_bytes(serialization.Encoding.PEM)
+    )
+
+
+@dataclass
+class TokenServer:
+    """Issues TOKEN for a signed assertion, as Google's token endpoint does."""
+
+    url: str
+    refuses: bool = False
+    grants: list[dict[str, list[str]]] = field(default_factory=list)
+
+
+@pytest.fixture
+def token_server() -> Iterator[TokenServer]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            state.grants.append(parse_qs(body.decode()))
+            answer = (
+                {"error": "invalid_grant", "error_description": "account is gone"}
+                if state.refuses
+                else {"access_token": TOKEN, "expires_in": 3600, "token_type": "Bearer"}
+            )
+            self.send_response(400 if state.refuses else 200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        state = TokenServer(f"http://127.0.0.1:{server.server_port}/token")
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield state
+        server.shutdown()
+        thread.join()
+
+
+class WantsToken(grpc.aio.ServerInterceptor):
+    """Accepts only calls with the right token."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[
+            [grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]
+        ],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        sent = dict(handler_call_details.invocation_metadata)
+        if sent.get("authorization") == f"Bearer {TOKEN}":
+            return await continuation(handler_call_details)
+
+        async def refuse(request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "a token is needed")
+
+        return grpc.unary_unary_rpc_method_handler(refuse)
+
+
+@pytest.fixture
+def broker(key: rsa.RSAPrivateKey, certificate: bytes) -> Iterator[Emulator]:
+    server = grpc.ssl_server_credentials([(pem(key), certificate)])
+    with Emulator(server_credentials=server, interceptors=[WantsToken()]) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def account(key: rsa.RSAPrivateKey, token_server: TokenServer) -> dict[str, str]:
+    """Return a service account's key, as Google issues it."""
+    return {
+        "type": "service_account",
+        "project_id": "p",
+        "private_key_id": "1",
+        "private_key": pem(key).decode(),
+        "client_email": "tester@p.iam.gserviceaccount.com",
+        "token_uri": token_server.url,
+    }
+
+
+@pytest.fixture
+def roots(certificate: bytes) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(certificate)
+
+
+@pytest.fixture
+def default_account(
+    account: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Make `account` the application default credentials."""
+    file = tmp_path / "account.json"
+    file.write_text(json.dumps(account))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+
+
+@pytest.mark.usefixtures("default_account")
+def test_default_credentials_are_sent_over_tls(
+    broker: Emulator, roots: grpc.ChannelCredentials, token_server: TokenServer
+) -> None:
+    """The token is requested once for all calls."""
+    with TopicAdminClient(endpoint=broker.endpoint, channel_credentials=roots) as client:
+        client.create_topic(name=TOPIC)
+        assert client.get_topic(topic=TOPIC).name == TOPIC
+    (grant,) = token_server.grants
+    assert grant["grant_type"] == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]
+
+
+def test_anonymous_calls_over_tls_send_no_token(
+    broker: Emulator, roots: grpc.ChannelCredentials
+) -> None:
+    """A broker that requires a token refuses them."""
+    nobody: Any = AnonymousCredentials()  # type: ignore[no-untyped-call]
+    with (
+        TopicAdminClient(
+            endpoint=broker.endpoint, channel_credentials=roots, credentials=nobody
+        ) as client,
+        pytest.raises(Unauthenticated, match="a token is needed"),
+    ):
+        client.create_topic(name=TOPIC)
+
+
+@pytest.mark.usefixtures("default_account")
+def test_a_token_that_is_refused_ends_the_call_as_unauthenticated(
+    broker: Emulator, roots: grpc.ChannelCredentials, token_server: TokenServer
+) -> None:
+    """The error comes at once. gRPC calls it UNAVAILABLE, for which this read would be retried."""
+    token_server.refuses = True
+    with (
+        TopicAdminClient(endpoint=broker.endpoint, channel_credentials=roots) as client,
+        pytest.raises(Unauthenticated, match="invalid_grant"),
+    ):
+        client.get_topic(topic=TOPIC)
+
+
+def test_a_client_is_made_from_a_service_account(
+    broker: Emulator, roots: grpc.ChannelCredentials, account: dict[str, str], tmp_path: Path
+) -> None:
+    """The key is parsed or in a file, under both of the official names."""
+    file = tmp_path / "account.json"
+    file.write_text(json.dumps(account))
+    options = {"endpoint": broker.endpoint, "channel_credentials": roots}
+    with TopicAdminClient.from_service_account_info(account, **options) as client:
+        client.create_topic(name=TOPIC)
+    with TopicAdminClient.from_service_account_file(file, **options) as client:
+        assert client.get_topic(topic=TOPIC).name == TOPIC
+    with TopicAdminClient.from_service_account_json(str(file), **options) as client:
+        assert client.get_topic(topic=TOPIC).name == TOPIC
+
+
+def test_missing_default_credentials_are_said_when_the_client_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says how to work without them."""
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+    monkeypatch.delenv("PUBSUB_EMULATOR_HOST", raising=False)
+    with pytest.raises(Unauthenticated, match=r"none.json.* set PUBSUB_EMULATOR_HOST=host:port"):
+        TopicAdminClient()
+
+
+# ---- tokens of a broker on this machine, without TLS ---------------------------------------------
+
+SUBSCRIPTION = "projects/p/subscriptions/billing"
+
+
+@pytest.fixture
+def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
+    """Yield a broker in plain text that requires TOKEN. A proxy is configured, but not used."""
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with Emulator(access=Access({TOKEN: Principal("tester")})) as emulator:
+        with TopicAdminClient(endpoint=emulator.endpoint, token=TOKEN) as topics:
+            topics.create_topic(name=TOPIC)
+        with SubscriberClient(endpoint=emulator.endpoint, token=TOKEN) as client:
+            client.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
+        yield emulator
+
+
+@pytest.fixture
+def publish(guarded: Emulator) -> Iterator[Callable[[], object]]:
+    """Yield a function that publishes one message."""
+    with TopicAdminClient(endpoint=guarded.endpoint, token=TOKEN) as topics:
+        yield lambda: topics.publish(TOPIC, [{"data": b"x"}])
+
+
+def test_every_kind_of_call_shows_the_token(
+    guarded: Emulator, publish: Callable[[], object]
+) -> None:
+    """This includes streams, waiting calls, and background calls."""
+    events: list[Frame] = []
+    heard: list[ChannelMessage] = []
+    listening = threading.Event()
+    received: list[Message] = []
+    with SubscriberClient(endpoint=guarded.endpoint, token=TOKEN) as client:
+        client.feeds.put(TOPIC)
+        client.watch({TOPIC: 0}, events.append)
+        client.listen().subscribe(
+            TOPIC, None, on_message=heard.append, on_done=lambda _: listening.set()
+        )
+        assert listening.wait(PATIENCE)
+        assert client.fetch(SUBSCRIPTION, timeout=0.05, missing_ok=True) == []
+        publish()
+        with client.fetch(SUBSCRIPTION) as messages:
+            messages[0].nack_with_response().result(PATIENCE)
+        future = client.subscribe(SUBSCRIPTION, received.append)
+        eventually(lambda: bool(received and heard))
+        eventually(lambda: any(isinstance(event, Records) for event in events))
+        received[0].ack_with_response().result(PATIENCE)
+        assert guarded.backlog(SUBSCRIPTION) == 0
+        future.cancel()
+        future.result(PATIENCE)
+
+
+def test_an_async_client_takes_the_same(guarded: Emulator, publish: Callable[[], object]) -> None:
+    """A client that finds the token in the environment works too."""
+    publish()
+
+    async def main() -> None:
+        async with AsyncSubscriberClient(endpoint=guarded.endpoint, token=TOKEN) as client:
+            assert len(await client.fetch(SUBSCRIPTION)) == 1
+
+    asyncio.run(main())
+
+
+def test_without_the_token_nothing_is_possible(
+    guarded: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token from the environment is the default."""
+    with SubscriberClient(endpoint=guarded.endpoint) as client, pytest.raises(Unauthenticated):
+        client.get_subscription(subscription=SUBSCRIPTION)
+    monkeypatch.setenv("PULLSTREAM_TOKEN", TOKEN)
+    with SubscriberClient(endpoint=guarded.endpoint) as client:
+        assert client.get_subscription(subscription=SUBSCRIPTION).topic == TOPIC

@@ -1,0 +1,262 @@
+"""The client's endpoint: its address, plain text or TLS, and the token."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.api_core.client_options import ClientOptions
+from google.auth.credentials import AnonymousCredentials
+from google.oauth2.credentials import Credentials
+
+from pullstream.rpc.endpoint import (
+    WINDOW_BYTES,
+    Endpoint,
+    ServerAccess,
+    access_of,
+    channel_options,
+    locate,
+)
+
+GOOGLE = Endpoint("pubsub.googleapis.com:443", plaintext=False)
+# google-auth's constructors have no annotations.
+ANONYMOUS: Any = AnonymousCredentials()  # type: ignore[no-untyped-call]
+TOKEN: Any = Credentials("token")  # type: ignore[no-untyped-call]
+TLS = grpc.ssl_channel_credentials()
+
+
+def plain(address: str) -> Endpoint:
+    return Endpoint(address, plaintext=True)
+
+
+def secure(address: str) -> Endpoint:
+    return Endpoint(address, plaintext=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "target"),
+    [
+        # The address: the argument, then the environment, then Google's.
+        ({}, "", GOOGLE),
+        ({}, "localhost:8085", plain("localhost:8085")),
+        ({"endpoint": "far:1"}, "localhost:8085", secure("far:1")),
+        ({"client_options": {"api_endpoint": "far:1"}}, "localhost:1", secure("far:1")),
+        ({"client_options": ClientOptions(api_endpoint="far")}, "", secure("far:443")),
+        ({"client_options": {}}, "host:1", plain("host:1")),
+        # A scheme decides.
+        ({"endpoint": "http://far:1"}, "", plain("far:1")),
+        ({"endpoint": "http://far"}, "", plain("far:80")),
+        ({"endpoint": "http://far:1", "credentials": TOKEN}, "", plain("far:1")),
+        ({"endpoint": "https://localhost:1/"}, "", secure("localhost:1")),
+        ({"endpoint": "https://far:1", "credentials": ANONYMOUS}, "", secure("far:1")),
+        ({}, "http://host:1", plain("host:1")),
+        ({}, "https://host:1", secure("host:1")),
+        # The environment means a broker in plain text, whatever credentials the code passes.
+        ({"credentials": TOKEN, "channel_credentials": TLS}, "host:1", plain("host:1")),
+        # Plain text for anonymous credentials, or for this machine by default.
+        ({"endpoint": "far:1", "credentials": ANONYMOUS}, "", plain("far:1")),
+        ({"endpoint": "localhost:1"}, "", plain("localhost:1")),
+        ({"endpoint": "127.0.1.1:1"}, "", plain("127.0.1.1:1")),
+        ({"endpoint": "[::1]:1"}, "", plain("[::1]:1")),
+        ({"endpoint": "localhost:1", "credentials": TOKEN}, "", secure("localhost:1")),
+        ({"endpoint": "localhost.evil.com:1"}, "", secure("localhost.evil.com:1")),
+        ({"endpoint": "127.evil.com:1"}, "", secure("127.evil.com:1")),
+        # TLS on request.
+        ({"endpoint": "localhost:1", "channel_credentials": TLS}, "", secure("localhost:1")),
+        (
+            {"endpoint": "far:1", "channel_credentials": TLS, "credentials": ANONYMOUS},
+            "",
+            secure("far:1"),
+        ),
+        ({"credentials": TOKEN}, "", GOOGLE),
+    ],
+)
+def test_address_and_encryption_are_decided(
+    given: dict[str, Any], environment: str, target: Endpoint
+) -> None:
+    """The rules are those in the docstring of `locate`."""
+    assert locate(**given, environ={"PUBSUB_EMULATOR_HOST": environment}) == target
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "text"),
+    [
+        ({"endpoint": "a:b:c"}, "", "endpoint must have the form host:port, got 'a:b:c'"),
+        ({"endpoint": "ftp://a:1"}, "", "endpoint must have the form host:port"),
+        ({"endpoint": "http://a:1/path"}, "", "endpoint must have the form host:port"),
+        ({"endpoint": "localhost"}, "", "endpoint must have the form host:port, got 'localhost'"),
+        ({"endpoint": "127.0.0.1"}, "", "endpoint must have the form host:port"),
+        ({"endpoint": ""}, "", "endpoint must have the form host:port, got ''"),
+        ({}, "localhost", "PUBSUB_EMULATOR_HOST must have the form host:port, got 'localhost'"),
+        ({"endpoint": "a:1", "client_options": {"api_endpoint": "a:1"}}, "", "exclude each other"),
+        ({"client_options": {"quota_project_id": "p"}}, "", "only api_endpoint .* not quota_proj"),
+    ],
+)
+def test_what_cannot_be_an_address_is_refused(
+    given: dict[str, Any], environment: str, text: str
+) -> None:
+    """The error names the source of the address."""
+    with pytest.raises(ValueError, match=text):
+        locate(**given, environ={"PUBSUB_EMULATOR_HOST": environment})
+
+
+def test_a_port_alone_is_no_address() -> None:
+    """The error names the argument, where a regular expression would have raised its own."""
+    port: Any = 8085
+    with pytest.raises(TypeError, match="endpoint is 8085; it must be a str"):
+        locate(endpoint=port, environ={})
+
+
+# ---- tokens and certificates ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> str:
+    path = tmp_path / "ca.pem"
+    path.write_bytes(PEM)
+    return str(path)
+
+
+PEM = b"-----BEGIN CERTIFICATE-----\n"
+
+
+def access(environ: dict[str, str] | None = None, **given: Any) -> ServerAccess:
+    return access_of(**given, environ=environ or {})
+
+
+def test_a_certificate_asks_for_tls(certificate: str) -> None:
+    """TLS is used for every address, even on this machine."""
+    expected = ServerAccess(secure("localhost:1"), ca=PEM)
+    assert access(endpoint="localhost:1", ca=certificate) == expected
+    assert access({"PUBSUB_EMULATOR_HOST": "localhost:1"}, ca=certificate) == expected
+    environ = {"PUBSUB_EMULATOR_HOST": "localhost:1", "PULLSTREAM_CA": certificate}
+    assert access(environ) == expected
+    both = access(endpoint="localhost:1", cert=certificate, key=certificate)
+    assert both == ServerAccess(secure("localhost:1"), cert=PEM, key=PEM)
+
+
+def test_a_token_is_of_the_argument_or_of_the_environment() -> None:
+    """An empty variable does not count, and the broker's own variable is never read."""
+    environ = {"PULLSTREAM_TOKEN": "theirs", "PULLSTREAM_AUTH_TOKEN": "the broker's"}
+    assert access(environ, endpoint="https://far:1").token == "theirs"
+    assert access(environ, endpoint="https://far:1", token="mine").token == "mine"
+    assert access(environ, endpoint="https://far:1", credentials=TOKEN).token is None
+    environ["PULLSTREAM_TOKEN"] = ""
+    assert access(environ, endpoint="https://far:1").token is None
+
+
+def test_google_is_not_shown_a_brokers_token(certificate: str) -> None:
+    """Google gets a token only from an argument, never from the environment.
+
+    Such a token is the text of `gcloud auth print-access-token`.
+    """
+    environ = {"PULLSTREAM_TOKEN": "secret", "PULLSTREAM_CA": certificate}
+    for given in ({}, {"endpoint": "europe-west1-pubsub.googleapis.com"}):
+        assert access(environ, **given).token is None
+        assert access(environ, **given).ca is None
+        assert access(environ, **given, token="mine").token == "mine"
+
+
+@pytest.mark.parametrize(
+    ("environ", "given"),
+    [
+        ({}, {"endpoint": "http://far:1", "token": "s3cret"}),
+        ({"PUBSUB_EMULATOR_HOST": "far:1"}, {"token": "s3cret"}),
+        ({"PUBSUB_EMULATOR_HOST": "far:1", "PULLSTREAM_TOKEN": "s3cret"}, {}),
+        ({"PUBSUB_EMULATOR_HOST": "far:1", "PULLSTREAM_TOKEN": "s3cret"}, {"endpoint": None}),
+    ],
+)
+def test_no_token_goes_in_plain_text_to_another_machine(
+    environ: dict[str, str], given: dict[str, Any]
+) -> None:
+    """The error has the remedies but not the token."""
+    with pytest.raises(ValueError, match="would be sent in plain text to far:1") as refused:
+        access(environ, **given)
+    assert "https://far:1" in str(refused.value)
+    assert "ca, --ca, PULLSTREAM_CA" in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:1", "http://127.0.0.1:1", "[::1]:1"])
+def test_on_this_machine_it_may(endpoint: str) -> None:
+    """No other machine can read it there."""
+    assert access(endpoint=endpoint, token="t") == ServerAccess(
+        plain(endpoint.removeprefix("http://")), token="t"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"token": "t", "credentials": TOKEN}, "token and credentials exclude each other"),
+        ({"ca": "x", "channel_credentials": TLS}, "channel_credentials exclude ca, cert and key"),
+        ({"cert": "x"}, "cert requires key"),
+        ({"key": "x"}, "key requires cert"),
+        ({"endpoint": "http://far:1", "ca": "CA"}, "write https://far:1"),
+        ({"token": "s3cret s3cret"}, "token must consist of visible ASCII"),
+        ({"token": "s3cret\n"}, "token must consist of visible ASCII"),
+        ({"token": ""}, "token must consist of visible ASCII"),
+        ({"token": b"s3cret"}, "token must consist of visible ASCII"),
+        ({"ca": os.devnull}, "ca is '.*', which is not a PEM file"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    given: dict[str, Any], problem: str, certificate: str
+) -> None:
+    """The error names the argument and shows no token."""
+    if given.get("ca") == "CA":
+        given = {**given, "ca": certificate}
+    with pytest.raises(ValueError, match=problem) as refused:
+        access(**given)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """The system's error names the file."""
+    with pytest.raises(FileNotFoundError, match=r"none\.pem"):
+        access(ca=tmp_path / "none.pem")
+
+
+def test_secrets_are_not_shown(certificate: str) -> None:
+    """The contents of the files are not shown either."""
+    shown = repr(access(endpoint="localhost:1", token="s3cret", cert=certificate, key=certificate))
+    assert "s3cret" not in shown
+    assert "BEGIN" not in shown
+
+
+# ---- channels ------------------------------------------------------------------------------------
+
+
+def test_only_remote_connections_are_kept_alive_by_pings() -> None:
+    """All other settings are the same for both."""
+    remote = dict(channel_options(GOOGLE))
+    local = dict(channel_options(plain("localhost:1")))
+    # A proxy is used only for servers on other machines.
+    assert local.pop("grpc.enable_http_proxy") == 0
+    assert remote.pop("grpc.keepalive_time_ms") == 30_000
+    # An idle connection is closed, because pings need a call and a router may forget the
+    # connection.
+    assert remote.pop("grpc.client_idle_timeout_ms") == 30_000
+    assert local == remote
+    assert local == {
+        "grpc.max_send_message_length": -1,
+        "grpc.max_receive_message_length": -1,
+        "grpc.max_metadata_size": 4 * 1024 * 1024,
+        "grpc.use_local_subchannel_pool": 1,
+        "grpc.http2.bdp_probe": 0,
+        "grpc.http2.lookahead_bytes": 4 * 1024 * 1024,
+        "grpc.initial_reconnect_backoff_ms": 200,
+        "grpc.max_reconnect_backoff_ms": 5_000,
+    }
+
+
+def test_a_window_is_as_large_as_its_streams_may_be_behind() -> None:
+    """A stopped reader keeps at most that much in memory, so watches have a small window."""
+    target = plain("localhost:1")
+    assert dict(channel_options(target))["grpc.http2.lookahead_bytes"] == WINDOW_BYTES
+    options = dict(channel_options(target, 65_536))
+    assert options["grpc.http2.lookahead_bytes"] == 65_536
+    assert options["grpc.http2.bdp_probe"] == 0

@@ -1,0 +1,112 @@
+"""Requests are made of messages, dicts or keywords, and errors name the field."""
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+
+from pullstream.rpc.request import build_request, make_message, routing_header
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import BY_METHOD, RPCS
+
+
+def test_keywords_become_fields_and_none_is_left_out() -> None:
+    """A keyword with None does not count as set."""
+    built = build_request(pubsub.Subscription, None, {"name": "s", "push_config": None})
+    assert built.name == "s"
+    assert not built.HasField("push_config")
+
+
+def test_a_dict_becomes_a_message_with_all_its_parts() -> None:
+    """Nested dicts, timedelta and datetime work as in protobuf's own constructor."""
+    built = build_request(
+        pubsub.Subscription,
+        {
+            "name": "s",
+            "push_config": {"push_endpoint": "https://e"},
+            "message_retention_duration": timedelta(hours=1),
+            "labels": {"a": "b"},
+        },
+        {},
+    )
+    assert built.push_config.push_endpoint == "https://e"
+    assert built.message_retention_duration.seconds == 3600
+    assert built.labels["a"] == "b"
+    moment = datetime(2026, 1, 2, tzinfo=timezone.utc)
+    assert (
+        make_message(pubsub.SeekRequest, {"time": moment}).time.ToDatetime(timezone.utc) == moment
+    )
+
+
+def test_a_message_is_the_request_itself() -> None:
+    request = pubsub.GetTopicRequest(topic="t")
+    assert build_request(pubsub.GetTopicRequest, request, {"topic": None}) is request
+
+
+def test_request_and_keywords_together_are_refused() -> None:
+    """Either choice would be a guess."""
+    with pytest.raises(
+        ValueError, match=r"either request= or keywords, .* \(got request= and topic"
+    ):
+        build_request(pubsub.GetTopicRequest, {"topic": "t"}, {"topic": "u"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "text"),
+    [
+        ({"nme": "s"}, ValueError, r"^nme: Subscription has no such field; it has ack_deadline_s"),
+        ({"push_config": {"url": "x"}}, ValueError, r"^push_config.url: PushConfig has no"),
+        ({"ack_deadline_seconds": "ten"}, TypeError, r"^ack_deadline_seconds: 'ten' does not fit"),
+        ({"name": 3}, TypeError, r"^name: 3 does not fit"),
+        ({"push_config": {"push_endpoint": 3}}, TypeError, r"^push_config.push_endpoint: 3 does"),
+        ({"labels": {"a": 1}}, TypeError, r"^labels: \{'a': 1\} does not fit"),
+        ({"retry_policy": pubsub.PushConfig()}, TypeError, r"^retry_policy: a PushConfig does"),
+        ({"message_transforms": "a"}, TypeError, r"^message_transforms must be a list, got 'a'"),
+    ],
+)
+def test_a_field_that_does_not_fit_is_named(
+    fields: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    """The error also has the place in a nested dict and the valid fields."""
+    with pytest.raises(error, match=text):
+        build_request(pubsub.Subscription, fields, {})
+
+
+def test_a_text_is_not_a_list_of_texts() -> None:
+    """Protobuf alone would acknowledge "a", "b" and "c"."""
+    with pytest.raises(TypeError, match="ack_ids must be a list, got 'abc'"):
+        build_request(pubsub.AcknowledgeRequest, None, {"ack_ids": "abc"})
+
+
+def test_another_message_is_refused() -> None:
+    """The error has the expected type and the given one."""
+    wrong: Any = pubsub.Topic()
+    with pytest.raises(TypeError, match="request must be a GetTopicRequest or a dict, got Topic"):
+        build_request(pubsub.GetTopicRequest, wrong, {})
+
+
+@pytest.mark.parametrize(
+    ("request_", "header"),
+    [
+        (pubsub.PullRequest(subscription="projects/p/s"), "subscription=projects/p/s"),
+        (pubsub.Topic(name="projects/p/topics/a%b+c"), "name=projects/p/topics/a%25b%2Bc"),
+        (pubsub.UpdateTopicRequest(topic={"name": "projects/p"}), "topic.name=projects/p"),
+        (pubsub.ListTopicsRequest(project="projects/p"), "project=projects/p"),
+    ],
+)
+def test_calls_are_routed_by_their_resource(request_: Message, header: str) -> None:
+    """The header is percent-encoded except for slashes."""
+    assert routing_header(request_) == ("x-goog-request-params", header)
+
+
+# Only Google's have front ends that route.
+@pytest.mark.parametrize("method", [r.method for r in RPCS if r.service.startswith("google.")])
+def test_every_rpc_has_its_resource_in_field_one(method: str) -> None:
+    """The routing header depends on this property of the wire."""
+    field = BY_METHOD[method].request.DESCRIPTOR.fields_by_number[1]
+    assert field.name in {
+        *("name", "parent", "project", "resource"),
+        *("snapshot", "subscription", "topic"),
+    }
+    assert routing_header(BY_METHOD[method].request())[1].startswith(field.name)

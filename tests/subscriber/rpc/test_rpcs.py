@@ -1,0 +1,185 @@
+"""Unary calls: metadata, errors, retries, and time limits."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+import pytest
+from google.api_core import exceptions as google
+from google.api_core.retry import Retry
+
+from pullstream.exceptions import ForkedProcess
+from pullstream.rpc.rpcs import Rpcs
+from pullstream_protocol import errors
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.subscriber.scripted_server import Call, ScriptedServer
+
+GET = pubsub.GetTopicRequest(topic="projects/p/topics/t")
+DELETE = pubsub.DeleteTopicRequest(topic="projects/p/topics/t")
+
+
+class ImpatientClock(ManualClock):
+    """A clock that jumps to the deadline when something waits on it. It records the pauses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+
+    def timeout(self, deadline: float | None) -> float | None:
+        if deadline is not None and deadline > self.monotonic():
+            self.pauses.append(deadline - self.monotonic())
+            self.advance(self.pauses[-1])
+        return super().timeout(deadline)
+
+
+class Failing:
+    """Raises each of these errors once, then answers."""
+
+    def __init__(self, *failures: errors.RpcError) -> None:
+        self._failures = list(failures)
+
+    def __call__(self, call: Call) -> pubsub.Topic | None:
+        if self._failures:
+            raise self._failures.pop(0)
+        return pubsub.Topic(name="found") if call.method == "GetTopic" else None
+
+
+def always_unavailable(call: Call) -> None:
+    raise errors.Unavailable("down")
+
+
+@contextmanager
+def rpcs_to(server: ScriptedServer, clock: ManualClock) -> Iterator[Rpcs]:
+    with server, grpc.insecure_channel(server.endpoint) as channel:
+        yield Rpcs(channel, clock)
+
+
+def test_a_call_returns_the_response_and_sends_the_routing_header() -> None:
+    """The call sends the caller's metadata and the default timeout too."""
+    server = ScriptedServer(Failing())
+    with rpcs_to(server, ManualClock()) as rpcs:
+        assert rpcs.call("GetTopic", GET, metadata=[("x-mine", "1")]) == pubsub.Topic(name="found")
+    (call,) = server.calls
+    assert call.request == GET
+    assert call.metadata["x-goog-request-params"] == "topic=projects/p/topics/t"
+    assert call.metadata["x-mine"] == "1"
+    assert call.time_remaining == pytest.approx(60, abs=5)
+
+
+def test_a_stub_is_made_once() -> None:
+    with grpc.insecure_channel("localhost:1") as channel:
+        rpcs = Rpcs(channel)
+        assert rpcs.stub("Pull") is rpcs.stub("Pull")
+
+
+def test_a_status_becomes_our_error_and_googles() -> None:
+    """The error of gRPC is the cause."""
+    server = ScriptedServer(Failing(errors.NotFound("no such topic")))
+    with (
+        rpcs_to(server, ManualClock()) as rpcs,
+        pytest.raises(errors.NotFound, match="no such topic") as caught,
+    ):
+        rpcs.call("GetTopic", GET)
+    assert isinstance(caught.value, google.NotFound)
+    assert isinstance(caught.value.__cause__, grpc.RpcError)
+
+
+def test_a_read_is_tried_again_until_it_succeeds() -> None:
+    """The bound of the random pauses doubles."""
+    clock = ImpatientClock()
+    server = ScriptedServer(Failing(*[errors.Unavailable("down"), errors.Aborted("race")] * 3))
+    with rpcs_to(server, clock) as rpcs:
+        assert rpcs.call("GetTopic", GET).name == "found"
+    assert len(server.calls) == 7
+    assert all(
+        0 <= pause <= bound
+        for pause, bound in zip(clock.pauses, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2], strict=True)
+    )
+
+
+def test_a_read_that_keeps_failing_ends_within_its_timeout() -> None:
+    """The error is the one of the last try, and later tries have less time."""
+    clock = ImpatientClock()
+    server = ScriptedServer(always_unavailable)
+    with rpcs_to(server, clock) as rpcs, pytest.raises(errors.Unavailable, match="down"):
+        rpcs.call("GetTopic", GET, timeout=20)
+    assert len(server.calls) > 2
+    assert 10 < clock.monotonic() < 20
+    first, last = (server.calls[i].time_remaining or 0.0 for i in (0, -1))
+    assert first > 10 > last
+
+
+@pytest.mark.parametrize(
+    "failure", [errors.Unknown("?"), errors.Internal("bug"), errors.NotFound("no")]
+)
+def test_a_read_that_failed_for_good_is_not_tried_again(failure: errors.RpcError) -> None:
+    """Only for UNAVAILABLE and ABORTED may another try help."""
+    server = ScriptedServer(Failing(failure))
+    with rpcs_to(server, ImpatientClock()) as rpcs, pytest.raises(type(failure)):
+        rpcs.call("GetTopic", GET)
+    assert len(server.calls) == 1
+
+
+def test_a_write_is_not_tried_again() -> None:
+    """The server may have carried it out although the reply is an error."""
+    server = ScriptedServer(always_unavailable)
+    with rpcs_to(server, ImpatientClock()) as rpcs, pytest.raises(errors.Unavailable):
+        rpcs.call("DeleteTopic", DELETE)
+    assert len(server.calls) == 1
+
+
+def test_without_retry_a_read_is_tried_once() -> None:
+    server = ScriptedServer(always_unavailable)
+    with rpcs_to(server, ImpatientClock()) as rpcs, pytest.raises(errors.Unavailable):
+        rpcs.call("GetTopic", GET, retry=None)
+    assert len(server.calls) == 1
+
+
+def test_a_google_retry_is_honoured_for_writes_too() -> None:
+    """Its predicate accepts our errors because they are subclasses of Google's."""
+    server = ScriptedServer(Failing(errors.Unavailable("down"), errors.Unavailable("down")))
+    retry = Retry(initial=0.001, maximum=0.001)
+    with rpcs_to(server, ImpatientClock()) as rpcs:
+        rpcs.call("DeleteTopic", DELETE, retry=retry)
+    assert len(server.calls) == 3
+
+
+def test_a_timeout_ends_a_call_with_deadline_exceeded() -> None:
+    """This holds however long the server takes."""
+    released = threading.Event()
+
+    def answer(call: Call) -> None:
+        released.wait(30)
+
+    with rpcs_to(ScriptedServer(answer), ManualClock()) as rpcs:
+        try:
+            with pytest.raises(errors.DeadlineExceeded):
+                rpcs.call("DeleteTopic", DELETE, timeout=0.05)
+        finally:
+            released.set()
+
+
+def test_no_timeout_sets_no_deadline() -> None:
+    """`timeout=None` waits for as long as the server takes."""
+    server = ScriptedServer()
+    with rpcs_to(server, ManualClock()) as rpcs:
+        rpcs.call("DeleteTopic", DELETE, timeout=None)
+    # gRPC reports a distant time instead of none.
+    assert (server.calls[0].time_remaining or 1e9) > 1e6
+
+
+def test_a_channel_from_before_a_fork_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The channel's threads stayed in the parent, so a call would wait for ever.
+
+    The error names the remedy.
+    """
+    here = os.getpid()
+    with grpc.insecure_channel("localhost:1") as channel:
+        rpcs = Rpcs(channel)
+        rpcs.stub("Pull")
+        monkeypatch.setattr(os, "getpid", lambda: here + 1)
+        with pytest.raises(ForkedProcess, match=f"made in process {here} .* make a new client"):
+            rpcs.stub("Pull")

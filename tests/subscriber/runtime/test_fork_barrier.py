@@ -1,0 +1,116 @@
+"""ForkBarrier: readers leave gRPC before a fork, and enter it again after it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from pullstream.runtime import fork_barrier
+from pullstream.runtime.fork_barrier import ForkBarrier
+from tests.subscriber.streaming.fakes import PATIENCE
+
+
+class WaitingReader:
+    """Enters repeatedly, and waits inside until it is woken or told to end."""
+
+    def __init__(self, barrier: ForkBarrier) -> None:
+        self._barrier = barrier
+        self._came = threading.Event()
+        self._ended = False
+        self.entered = threading.Semaphore(0)
+        self.is_inside = False
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def rouse(self) -> None:
+        self._came.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self.rouse()
+        self._thread.join(PATIENCE)
+
+    def _run(self) -> None:
+        while not self._ended:
+            self._barrier.enter(self)
+            self.is_inside = True
+            self.entered.release()
+            self._came.wait(PATIENCE)
+            self._came.clear()
+            self.is_inside = False
+            self._barrier.leave(self)
+
+
+class StubbornReader:
+    def rouse(self) -> None:
+        """Do nothing that the reader would notice."""
+
+
+def test_a_fork_waits_for_the_answer_of_a_call_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new call waits for the fork."""
+    monkeypatch.setattr(fork_barrier, "PATIENCE", PATIENCE)
+    barrier = ForkBarrier()
+    answered, closed, second = threading.Event(), threading.Event(), threading.Event()
+
+    def call() -> None:
+        with barrier.waiting():
+            under_way.set()
+            assert answered.wait(PATIENCE)
+        with barrier.waiting():
+            second.set()
+
+    def fork() -> None:
+        barrier.close()
+        closed.set()
+
+    under_way = threading.Event()
+    threads = [threading.Thread(target=call), threading.Thread(target=fork)]
+    threads[0].start()
+    assert under_way.wait(PATIENCE)
+    threads[1].start()
+    assert not closed.wait(0.05)
+    answered.set()
+    assert closed.wait(PATIENCE)
+    assert not barrier._inside
+    barrier.open()
+    assert second.wait(PATIENCE)
+    for thread in threads:
+        thread.join(PATIENCE)
+
+
+def test_readers_are_out_while_it_is_closed_and_in_again_afterwards() -> None:
+    """Two concurrent forks count as one: no reader enters before both are over."""
+    barrier = ForkBarrier()
+    readers = [WaitingReader(barrier) for _ in range(5)]
+    try:
+        for reader in readers:
+            assert reader.entered.acquire(timeout=PATIENCE)
+        barrier.close()
+        assert not any(reader.is_inside for reader in readers)
+        barrier.close()
+        barrier.open()
+        assert not any(reader.entered.acquire(blocking=False) for reader in readers)
+        barrier.open()
+        for reader in readers:
+            assert reader.entered.acquire(timeout=PATIENCE)
+    finally:
+        for reader in readers:
+            reader.end()
+
+
+def test_a_reader_that_cannot_be_roused_holds_up_no_fork() -> None:
+    """The fork waits for it only for a moment."""
+    barrier = ForkBarrier()
+    barrier.enter(StubbornReader())
+    barrier.close()
+    barrier.open()
+
+
+def test_it_is_open_when_nobody_forks() -> None:
+    """Readers enter and leave without waiting."""
+    barrier = ForkBarrier()
+    reader = StubbornReader()
+    for _ in range(3):
+        barrier.enter(reader)
+        barrier.leave(reader)

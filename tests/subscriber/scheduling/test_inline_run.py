@@ -1,0 +1,77 @@
+"""An inline run ends once: by its own thread, or by the thread that relieves it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from pullstream.scheduling.inline_run import InlineRun
+from tests.subscriber.streaming.fakes import PATIENCE
+
+
+class Duties:
+    """Counts how often they were taken over, and may block meanwhile."""
+
+    def __init__(self) -> None:
+        self.taken_over = 0
+        self.asked = threading.Event()
+        self.may = threading.Event()
+        self.may.set()
+
+    def take_over(self) -> None:
+        self.asked.set()
+        assert self.may.wait(PATIENCE)
+        self.taken_over += 1
+
+
+def test_a_guest_that_has_gone_back_is_not_relieved() -> None:
+    """The relief came too late."""
+    duties = Duties()
+    stint = InlineRun(duties.take_over)
+    assert stint.end()
+    assert not stint.relieve()
+    assert duties.taken_over == 0
+
+
+def test_a_relieved_guest_does_not_go_back() -> None:
+    """It is relieved only once."""
+    duties = Duties()
+    stint = InlineRun(duties.take_over)
+    assert stint.relieve()
+    assert stint.is_over
+    assert not stint.relieve()
+    assert not stint.end()
+    assert duties.taken_over == 1
+
+
+def test_a_guest_that_ends_while_it_is_relieved_waits_to_know() -> None:
+    """Its callback returns while the other thread starts. Only one of them may continue."""
+    duties = Duties()
+    duties.may.clear()
+    stint = InlineRun(duties.take_over)
+    goes_back: list[bool] = []
+    relief = threading.Thread(target=stint.relieve)
+    relief.start()
+    assert duties.asked.wait(PATIENCE)
+    guest = threading.Thread(target=lambda: goes_back.append(stint.end()))
+    guest.start()
+    guest.join(0.05)
+    assert goes_back == []
+    duties.may.set()
+    guest.join(PATIENCE)
+    relief.join(PATIENCE)
+    assert goes_back == [False]
+
+
+def test_a_guest_that_nobody_can_relieve_stays() -> None:
+    """The process may have the maximum number of threads."""
+
+    def refuse() -> None:
+        raise RuntimeError("can't start new thread")
+
+    stint = InlineRun(refuse)
+    with pytest.raises(RuntimeError, match="can't start"):
+        stint.relieve()
+    assert not stint.is_over
+    assert stint.end()

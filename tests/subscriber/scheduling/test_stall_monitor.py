@@ -1,0 +1,91 @@
+"""The stall monitor of worker pools: it runs while it is needed, and forgets no pool."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+import pytest
+
+from pullstream.scheduling.stall_monitor import StallMonitor
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+
+class Pool:
+    """Answers each look as the test says, and records it."""
+
+    def __init__(self, *answers: bool) -> None:
+        self.answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        for answer in answers:
+            self.answers.put(answer)
+        self.looks = 0
+        # For each look, whether there was no other pool.
+        self.alone: list[bool] = []
+
+    def look(self, *, is_alone: bool) -> bool:
+        self.looks += 1
+        self.alone.append(is_alone)
+        return self.answers.get(timeout=PATIENCE)
+
+
+def watchers() -> int:
+    return sum(thread.name == "pullstream-watch" for thread in threading.enumerate())
+
+
+def test_a_pool_is_looked_at_until_it_needs_it_no_more() -> None:
+    """One thread looks at all pools and ends with the last of them."""
+    watch, one, other = StallMonitor(), Pool(True, True, False), Pool(True, False)
+    before = watchers()
+    watch.add(one)
+    watch.add(one)
+    watch.add(other)
+    eventually(lambda: (one.looks, other.looks) == (3, 2))
+    eventually(lambda: watchers() == before)
+    again = Pool(False)
+    watch.add(again)
+    eventually(lambda: again.looks == 1)
+
+
+def test_a_pool_is_told_whether_there_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test looks instead of the thread."""
+    monkeypatch.setattr(threading.Thread, "start", lambda self: None)
+    watch, one, other = StallMonitor(), Pool(True, False), Pool(False)
+    assert not watch.is_there
+    watch.add(one)
+    watch.add(other)
+    assert watch.is_there
+    assert watch.look()
+    assert not watch.look()
+    assert not watch.is_there
+    assert one.alone == [False, True]
+    assert other.alone == [False]
+
+
+def test_a_pool_that_asks_while_it_is_let_go_is_not_forgotten() -> None:
+    """Only one thread changes the list at a time, so a new pool is added after the removal."""
+    watch = StallMonitor()
+    adding: list[threading.Thread] = []
+
+    class Asking(Pool):
+        def look(self, *, is_alone: bool) -> bool:
+            if self.looks == 0:
+                adding.append(threading.Thread(target=watch.add, args=(self,)))
+                adding[0].start()
+            return super().look(is_alone=is_alone)
+
+    pool = Asking(False, False)
+    watch.add(pool)
+    eventually(lambda: pool.looks == 2)
+    adding[0].join(PATIENCE)
+
+
+def test_a_forked_child_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread does not exist in the child, and a held lock would never be released."""
+    watch = StallMonitor()
+    monkeypatch.setattr(threading.Thread, "start", lambda self: None)
+    watch.add(Pool())
+    monkeypatch.undo()
+    watch.__init__()  # type: ignore[misc]
+    pool = Pool(False)
+    watch.add(pool)
+    eventually(lambda: pool.looks == 1)

@@ -1,0 +1,464 @@
+"""The pool under the scheduler: no work waits while a worker is idle."""
+
+from __future__ import annotations
+
+import queue
+import random
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import count
+from time import process_time
+
+import pytest
+
+from pullstream.scheduling.worker_pool import FAST_CALLBACK, QUIET_LOOKS, WorkerPool
+from pullstream_protocol.clock import SYSTEM_CLOCK
+from tests.subscriber.pools import Slow, Watched, pool_of, prove_brisk, send_to_sleep
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+# The seconds for which threads race with each other.
+STRESS = 1.0
+
+
+# ---- races, one step at a time -------------------------------------------------------------------
+
+
+class Hooked:
+    """Runs a function once, on the first thread that calls it."""
+
+    def __init__(self) -> None:
+        self._todo: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.done = threading.Event()
+
+    def once(self, action: Callable[[], None]) -> None:
+        self._todo.put(action)
+
+    def run(self) -> None:
+        try:
+            action = self._todo.get_nowait()
+        except queue.Empty:
+            return
+        action()
+        self.done.set()
+
+
+class Sleepers(list[threading.Lock]):
+    """Sleepers with a hook just before a sleeper is added and one just after."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = Hooked(), Hooked()
+
+    def append(self, gate: threading.Lock) -> None:
+        self.before.run()
+        super().append(gate)
+        self.after.run()
+
+
+class WorkQueue(deque[object]):
+    """A queue with a hook just after a worker that goes to sleep has found it empty."""
+
+    def __init__(self, sleepers: Sleepers) -> None:
+        super().__init__()
+        self._sleepers = sleepers
+        self.after = Hooked()
+
+    def __bool__(self) -> bool:
+        there_is = len(self) > 0
+        if not there_is and self._sleepers:
+            self.after.run()
+        return there_is
+
+
+class Rig:
+    """A pool with one worker, which goes to sleep after its work."""
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self.pool = pool
+        self.sleepers = pool._sleepers = Sleepers()
+        self.queue = WorkQueue(self.sleepers)
+        pool._work = self.queue  # type: ignore[assignment]
+        self.done: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def add(self, name: str) -> None:
+        self.pool.add(self.done.put, [name])
+
+    def close(self) -> None:
+        self.pool.close()
+
+    def next_done(self) -> str:
+        return self.done.get(timeout=PATIENCE)
+
+    def sleeps(self) -> bool:
+        """Return whether the worker waits at its gate, and nothing can open the gate by mistake."""
+        sleepers = list(self.pool._sleepers)
+        return len(sleepers) == 1 and sleepers[0].locked() and not self.pool._waking
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with pool_of(1) as pool:
+        yield Rig(pool)
+
+
+@pytest.mark.parametrize("moment", ["before it is known", "when it is known", "after its look"])
+def test_work_that_comes_while_a_worker_lies_down_is_done(rig: Rig, moment: str) -> None:
+    """Work that comes while a worker goes to sleep is done.
+
+    It comes before others can see that the worker sleeps, just after, or after its last look at the
+    queue. The worker sleeps properly afterwards, and more work wakes it.
+    """
+    hook = {
+        "before it is known": rig.sleepers.before,
+        "when it is known": rig.sleepers.after,
+        "after its look": rig.queue.after,
+    }[moment]
+    hook.once(lambda: rig.add("late"))
+    rig.add("first")
+    assert rig.next_done() == "first"
+    assert rig.next_done() == "late"
+    assert hook.done.is_set()
+    eventually(rig.sleeps)
+    rig.add("another")
+    assert rig.next_done() == "another"
+    eventually(rig.sleeps)
+
+
+@pytest.mark.parametrize("moment", ["before it is known", "when it is known", "after its look"])
+def test_a_pool_closed_while_a_worker_lies_down_does_not_leave_it_asleep(
+    rig: Rig, moment: str
+) -> None:
+    """The worker ends, whichever step the closing meets."""
+    hook = {
+        "before it is known": rig.sleepers.before,
+        "when it is known": rig.sleepers.after,
+        "after its look": rig.queue.after,
+    }[moment]
+    hook.once(rig.close)
+    rig.add("first")
+    assert rig.next_done() == "first"
+    assert hook.done.wait(PATIENCE)
+    rig.pool.join(PATIENCE)
+    assert not any(thread.is_alive() for thread in rig.pool._threads)
+
+
+def test_one_sleeper_is_woken_for_a_crowd_and_wakes_the_next(rig: Rig) -> None:
+    """One wake-up in progress prevents others. Afterwards new wake-ups are possible."""
+    with pool_of(3) as pool:
+        send_to_sleep(pool, 3)
+        woken: list[int] = []
+        release = threading.Event()
+
+        def slow(number: int) -> None:
+            woken.append(number)
+            assert release.wait(PATIENCE)
+
+        pool.add(slow, range(3))
+        eventually(lambda: len(woken) == 3)
+        assert (pool.running, pool.waiting) == (3, 0)
+        release.set()
+        eventually(lambda: pool.running == 0)
+        assert not pool._waking
+
+
+# ---- consequences --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asleep", [False, True])
+def test_a_hundred_pieces_on_ten_workers_are_ten_at_a_time(asleep: bool) -> None:
+    """The barrier opens ten times for ten threads, with new threads and with sleeping ones."""
+    together, done = threading.Barrier(10), threading.Semaphore(0)
+
+    def meet(_: int) -> None:
+        together.wait(PATIENCE)
+        done.release()
+
+    with pool_of(10) as pool:
+        if asleep:
+            send_to_sleep(pool, 10)
+        pool.add(meet, range(100))
+        for _ in range(100):
+            assert done.acquire(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("singly", [False, True])
+def test_no_piece_waits_behind_a_slow_one_while_a_worker_is_idle(singly: bool) -> None:
+    """With nine slow pieces on ten workers, the last worker does all the rest."""
+    slow = Slow()
+    done: queue.SimpleQueue[int] = queue.SimpleQueue()
+    with pool_of(10) as pool:
+        send_to_sleep(pool, 10)
+        if singly:
+            for _ in range(9):
+                pool.add(slow, [None])
+            for number in range(50):
+                pool.add(done.put, [number])
+        else:
+            pool.add(slow, [None] * 9)
+            pool.add(done.put, range(50))
+        assert sorted(done.get(timeout=PATIENCE) for _ in range(50)) == list(range(50))
+        assert pool.running >= 9
+        slow.release.set()
+
+
+def test_short_work_does_not_start_every_worker() -> None:
+    """A piece that comes after the last one finds a sleeper, so no second thread is needed."""
+    done = threading.Semaphore(0)
+    with pool_of(10) as pool:
+        for _ in range(50):
+            pool.add(lambda _: done.release(), [None])
+            assert done.acquire(timeout=PATIENCE)
+            eventually(lambda: pool.running == 0)
+        assert len(pool._threads) == 1
+
+
+def test_a_worker_that_finds_nothing_left_computes_nothing() -> None:
+    """A worker that finds no more work uses no CPU time.
+
+    Python lets a computing thread run for a while. The worker that took the last piece would wait
+    for that each time.
+    """
+    rounds = 300
+    before, interval = process_time(), sys.getswitchinterval()
+    # Longer than the default, so that the effect is visible.
+    sys.setswitchinterval(0.05)
+    try:
+        with pool_of(10) as pool:
+            for _ in range(rounds):
+                done = threading.Event()
+                left = list(range(100))
+
+                def callback(_: int, left: list[int] = left, done: threading.Event = done) -> None:
+                    left.pop()
+                    if not left:
+                        done.set()
+
+                pool.add(callback, list(left))
+                assert done.wait(PATIENCE)
+    finally:
+        sys.setswitchinterval(interval)
+    assert process_time() - before < rounds * 2e-3
+
+
+def test_a_finished_piece_is_not_kept() -> None:
+    """A sleeping worker would keep a message, and with it the whole response."""
+
+    class Piece:
+        kept = 0
+
+        def __init__(self) -> None:
+            Piece.kept += 1
+
+        def __del__(self) -> None:
+            Piece.kept -= 1
+
+    with pool_of(3) as pool:
+        pool.add(lambda _: None, (Piece() for _ in range(10)))
+        eventually(lambda: Piece.kept == 0)
+
+
+# ---- short callbacks -----------------------------------------------------------------------------
+
+
+def test_brisk_callbacks_need_one_worker(watch: Watched) -> None:
+    """The worker asks for the monitor and wakes no other worker, even if more work comes."""
+    slow, workers = Slow(), set()
+    with pool_of(5) as pool:
+        send_to_sleep(pool, 5)
+        prove_brisk(pool)
+        pool._watched = False
+        watch.asked = 0
+        done = threading.Semaphore(0)
+
+        def note(_: object) -> None:
+            workers.add(threading.current_thread())
+            done.release()
+
+        pool.add(slow, [None])
+        assert slow.begun.acquire(timeout=PATIENCE)
+        pool._watched = True
+        pool.add(note, range(100))
+        assert pool.running == 1
+        slow.release.set()
+        for _ in range(100):
+            assert done.acquire(timeout=PATIENCE)
+        assert len(workers) == 1
+
+
+def test_a_crowd_of_brisk_callbacks_asks_for_the_watch_once(watch: Watched) -> None:
+    with pool_of(5) as pool:
+        send_to_sleep(pool, 5)
+
+        def ask() -> bool:
+            prove_brisk(pool)
+            return watch.asked == 1
+
+        eventually(ask)
+        assert ask()
+
+
+def test_to_start_a_worker_is_no_time_of_the_callbacks(
+    watch: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start may take long when a hundred subscriptions have just begun."""
+    now = [0.0]
+    with pool_of(2) as pool:
+        monkeypatch.setattr("pullstream.scheduling.worker_pool.perf_counter", lambda: now[0])
+        monkeypatch.setattr(pool, "_share", lambda: now.__setitem__(0, now[0] + 1.0))
+        done = threading.Semaphore(0)
+        pool.add(lambda _: done.release(), range(10))
+        for _ in range(10):
+            assert done.acquire(timeout=PATIENCE)
+        eventually(lambda: pool.running == 0)
+        assert now[0] > 0
+        assert pool._last_pace == 0
+
+
+def test_one_wait_for_the_interpreter_does_not_make_callbacks_slow(watch: Watched) -> None:
+    """One slow measurement among many fast ones changes nothing.
+
+    Two in a row do, and so does one slow callback by itself.
+    """
+    with pool_of(1) as pool:
+        for _ in range(50):
+            pool._learn(100e-6, 100)
+        pool._learn(0.1, 100)
+        pool._learn(100e-6, 100)
+        assert pool._pace < FAST_CALLBACK
+        pool._learn(0.1, 100)
+        pool._learn(0.1, 100)
+        assert pool._pace > FAST_CALLBACK
+        for _ in range(50):
+            pool._learn(100e-6, 100)
+        assert pool._pace < FAST_CALLBACK
+        pool._learn(1e-3, 1)
+        assert pool._pace > FAST_CALLBACK
+
+
+def test_a_slow_callback_among_brisk_ones_gets_help(watch: Watched) -> None:
+    """Help comes at the second look without progress. From then on each worker wakes the next."""
+    slow = Slow()
+    with pool_of(5) as pool:
+        send_to_sleep(pool, 5)
+        prove_brisk(pool)
+        pool._watched = True
+        pool.add(slow, range(20))
+        assert slow.begun.acquire(timeout=PATIENCE)
+        assert pool.running == 1
+        assert pool.look()
+        assert not slow.begun.acquire(blocking=False)
+        assert not pool.look()
+        for _ in range(4):
+            assert slow.begun.acquire(timeout=PATIENCE)
+        assert (pool.running, pool.waiting) == (5, 15)
+        slow.release.set()
+
+
+def test_a_worker_that_gets_on_needs_no_help(watch: Watched) -> None:
+    """The worker may be slow, but the waiting work makes progress."""
+    steps = threading.Semaphore(0)
+    begun: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def step(number: int) -> None:
+        begun.put(number)
+        assert steps.acquire(timeout=PATIENCE)
+
+    with pool_of(5) as pool:
+        send_to_sleep(pool, 5)
+        prove_brisk(pool)
+        pool._watched = True
+        pool.add(step, range(5))
+        for number in range(5):
+            assert begun.get(timeout=PATIENCE) == number
+            assert pool.look()
+            assert pool.running == 1
+            steps.release()
+
+
+def test_the_watch_lets_go_of_a_pool_that_has_a_pause(watch: Watched) -> None:
+    """One look without work is not enough, because more work may be on its way."""
+    with pool_of(2) as pool:
+        send_to_sleep(pool, 2)
+        prove_brisk(pool)
+        pool._watched = True
+        pool._quiet_looks = 0
+        looks = [pool.look() for _ in range(QUIET_LOOKS)]
+        assert looks == [True] * (QUIET_LOOKS - 1) + [False]
+
+
+# ---- with real threads ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_nothing_is_lost_when_many_add_to_workers_that_fall_asleep_all_the_time(
+    workers: int,
+) -> None:
+    """Each round has little work, so that workers go to sleep and are woken in every round."""
+    done: queue.SimpleQueue[int] = queue.SimpleQueue()
+    end = SYSTEM_CLOCK.monotonic() + STRESS
+    numbers = count()
+    with pool_of(workers) as pool:
+
+        def add() -> None:
+            chance, own = random.Random(1), threading.Semaphore(0)
+
+            def finish(number: int) -> None:
+                done.put(number)
+                own.release()
+
+            while SYSTEM_CLOCK.monotonic() < end:
+                pieces = chance.randint(1, 3)
+                for _ in range(pieces):
+                    pool.add(finish, [next(numbers)])
+                for _ in range(pieces):
+                    # A lost wake-up leaves the piece unprocessed, and this assertion fails.
+                    assert own.acquire(timeout=PATIENCE)
+
+        threads = [threading.Thread(target=add) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        total = next(numbers)
+        assert sorted(done.get_nowait() for _ in range(total)) == list(range(total))
+        eventually(lambda: pool.running == 0)
+
+
+def test_each_piece_is_done_or_returned_when_it_is_closed_while_others_add() -> None:
+    """No piece is handled twice or begun after the closing, and a late addition is refused."""
+    rounds = 0
+    end = SYSTEM_CLOCK.monotonic() + STRESS
+    while rounds < 5 or SYSTEM_CLOCK.monotonic() < end:
+        rounds += 1
+        pool = WorkerPool(3)
+        added: queue.SimpleQueue[int] = queue.SimpleQueue()
+        done: queue.SimpleQueue[int] = queue.SimpleQueue()
+        numbers = count()
+        begin = threading.Barrier(4)
+
+        def add() -> None:
+            begin.wait(PATIENCE)  # noqa: B023
+            for _ in range(200):
+                number = next(numbers)  # noqa: B023
+                try:
+                    pool.add(done.put, [number])  # noqa: B023
+                except RuntimeError:
+                    return
+                added.put(number)  # noqa: B023
+
+        threads = [threading.Thread(target=add) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        begin.wait(PATIENCE)
+        returned = pool.close()
+        for thread in threads:
+            thread.join()
+        pool.join(PATIENCE)
+        assert not any(thread.is_alive() for thread in pool._threads)
+        # Work added during the closing is here, unless it was done or returned.
+        left = pool.close()
+        handled = [done.get_nowait() for _ in range(done.qsize())] + returned + left
+        assert len(handled) == len(set(handled))
+        assert sorted(handled) == sorted(added.get_nowait() for _ in range(added.qsize()))

@@ -1,0 +1,488 @@
+"""Inline callers of a worker pool: work that they add and run, and relief after a slow callback."""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+from time import perf_counter
+
+import pytest
+
+from pullstream.scheduling.inline_run import InlineRun
+from pullstream.scheduling.worker_pool import FAST_CALLBACK, QUIET_LOOKS, WorkerPool
+from pullstream_protocol.clock import SYSTEM_CLOCK
+from tests.subscriber.pools import Slow, Watched, pool_of, prove_brisk, send_to_sleep
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+WORKERS = 3
+# The seconds for which threads race with each other.
+STRESS = 1.0
+
+
+class Visitor:
+    """An inline caller: a thread that runs the given tasks. `relieved` counts its reliefs."""
+
+    def __init__(self) -> None:
+        self.relieved = 0
+        self.stints: list[InlineRun] = []
+        self.cannot_be_relieved = False
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def stint(self) -> InlineRun | None:
+        if threading.current_thread() is not self.thread:
+            return None
+        self.stints.append(InlineRun(self._relieve))
+        return self.stints[-1]
+
+    def tell(self, task: Callable[[], None]) -> None:
+        self._tasks.put(task)
+
+    def do(self, task: Callable[[], None]) -> None:
+        """Run a task as `tell` does, and wait for its end."""
+        done = threading.Event()
+        self.tell(task)
+        self.tell(done.set)
+        assert done.wait(PATIENCE)
+
+    def leave(self) -> None:
+        self._tasks.put(None)
+        self.thread.join(PATIENCE)
+
+    def _relieve(self) -> None:
+        if self.cannot_be_relieved:
+            raise RuntimeError("can't start new thread")
+        self.relieved += 1
+
+    def _run(self) -> None:
+        for task in iter(self._tasks.get, None):
+            task()
+
+
+@pytest.fixture
+def visitor() -> Iterator[Visitor]:
+    visitor = Visitor()
+    yield visitor
+    visitor.leave()
+
+
+@pytest.fixture
+def pool(watch: Watched, visitor: Visitor) -> Iterator[WorkerPool]:
+    """Yield a watched pool with fast callbacks whose workers all sleep."""
+    with pool_of(WORKERS) as pool:
+        send_to_sleep(pool, WORKERS)
+        prove_brisk(pool)
+        pool._watched = True
+        assert pool.admit(visitor)
+        yield pool
+
+
+class Noted:
+    """A callback that records the threads that ran it."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+
+    def __call__(self, _: object) -> None:
+        self.threads.append(threading.current_thread())
+
+
+def sleeping(pool: WorkerPool) -> bool:
+    return pool.running == 0 and pool.waiting == 0
+
+
+def test_a_guest_does_what_it_brings(pool: WorkerPool, visitor: Visitor) -> None:
+    """The work is done before `add` returns, and no worker wakes."""
+    note = Noted()
+    visitor.do(lambda: pool.add(note, range(100), may_wait=True))
+    assert note.threads == [visitor.thread] * 100
+    assert len(pool._sleepers) == WORKERS
+    assert sleeping(pool)
+
+
+def test_a_guest_does_what_comes_of_what_it_brings(pool: WorkerPool, visitor: Visitor) -> None:
+    """The end of a callback may add the next message of its key."""
+    note = Noted()
+    visitor.do(lambda: pool.add(lambda _: pool.add(note, [None]), [None], may_wait=True))
+    assert note.threads == [visitor.thread]
+
+
+def test_a_guest_that_cannot_wait_leaves_it_to_the_workers(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """The caller may add more, which other workers could do meanwhile, or may hold a lock."""
+    slow, note = Slow(), Noted()
+
+    def add() -> None:
+        pool.add(slow, [None])
+        pool.add(note, [None])
+
+    visitor.do(add)
+    assert slow.begun.acquire(timeout=PATIENCE)
+    eventually(lambda: bool(note.threads) or bool(pool.look() and False))
+    slow.release.set()
+    assert visitor.thread not in note.threads
+
+
+def test_another_thread_is_no_guest(pool: WorkerPool, visitor: Visitor) -> None:
+    """The workers run work that another thread adds."""
+    note = Noted()
+    pool.add(note, [None])
+    eventually(lambda: bool(note.threads))
+    assert note.threads[0] not in (visitor.thread, threading.current_thread())
+
+
+def test_a_guest_does_what_it_brings_singly_if_it_does_so_often(
+    pool: WorkerPool, visitor: Visitor, watch: Watched
+) -> None:
+    """The first single piece wakes a worker.
+
+    The next one, soon after, does not, and has the pool watched.
+    """
+    pool._watched = False
+    pool._added = float("-inf")
+    note, asked = Noted(), watch.asked
+    visitor.do(lambda: pool.add(note, [None], may_wait=True))
+    eventually(lambda: bool(note.threads) and sleeping(pool))
+    assert note.threads[0] is not visitor.thread
+    assert watch.asked == asked
+    pool._added = perf_counter()
+    visitor.do(lambda: pool.add(note, [None], may_wait=True))
+    assert note.threads[1] is visitor.thread
+    assert watch.asked == asked + 1
+
+
+def test_a_guest_does_what_it_brings_if_the_watch_is_there_anyway(
+    pool: WorkerPool, visitor: Visitor, watch: Watched
+) -> None:
+    """A monitor that already runs for another pool watches this one at little cost.
+
+    Then it does not matter how rarely work comes.
+    """
+    pool._watched = False
+    pool._added = float("-inf")
+    watch.is_there = True
+    note, asked = Noted(), watch.asked
+    visitor.do(lambda: pool.add(note, [None], may_wait=True))
+    assert note.threads == [visitor.thread]
+    assert watch.asked == asked + 1
+
+
+def test_what_a_guest_brings_while_a_worker_is_slow_is_for_the_next_worker(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """This holds for fast callbacks too.
+
+    The pool is not watched, so nothing else would wake a worker.
+    """
+    pool._watched = False
+    slow, note = Slow(), Noted()
+    pool.add(slow, [None])
+    assert slow.begun.acquire(timeout=PATIENCE)
+    visitor.do(lambda: pool.add(note, [None], may_wait=True))
+    eventually(lambda: bool(note.threads))
+    assert note.threads[0] is not visitor.thread
+    slow.release.set()
+
+
+def test_slow_callbacks_are_for_workers(pool: WorkerPool, visitor: Visitor) -> None:
+    """An unwatched pool does not assume that its callbacks are fast."""
+    pool._watched = False
+    pool._pace = FAST_CALLBACK
+    note = Noted()
+    visitor.do(lambda: pool.add(note, [None], may_wait=True))
+    eventually(lambda: bool(note.threads))
+    assert note.threads[0] is not visitor.thread
+
+
+def test_a_guest_leaves_its_work_to_a_worker_that_is_awake(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """The awake worker takes the work later."""
+    slow, note = Slow(), Noted()
+    pool.add(slow, [None])
+    assert slow.begun.acquire(timeout=PATIENCE)
+    visitor.do(lambda: pool.add(note, [None], may_wait=True))
+    assert note.threads == []
+    slow.release.set()
+    eventually(lambda: bool(note.threads))
+    assert note.threads[0] is not visitor.thread
+
+
+def test_among_busy_pools_a_guest_has_one_look_more(pool: WorkerPool, visitor: Visitor) -> None:
+    """The inline caller may have been waiting for the interpreter lock."""
+    slow = Slow()
+    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    assert pool.look(is_alone=False)
+    assert pool.look(is_alone=False)
+    assert visitor.relieved == 0
+    assert not pool.look(is_alone=False)
+    assert visitor.relieved == 1
+    slow.release.set()
+
+
+def test_one_worker_has_no_guest(visitor: Visitor) -> None:
+    """With one worker, callbacks may rely on running in a single thread."""
+    with pool_of(1) as pool:
+        assert not pool.admit(visitor)
+
+
+def test_a_guest_that_is_held_up_is_relieved_and_a_worker_goes_on(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """An inline caller is relieved after two looks without progress.
+
+    It runs nothing more after its callback ends, and from then on workers wake each other.
+    """
+    slow, note = Slow(), Noted()
+    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    pool.add(note, range(10))
+    assert pool.look()
+    assert (visitor.relieved, note.threads) == (0, [])
+    assert not pool.look()
+    assert visitor.relieved == 1
+    eventually(lambda: len(note.threads) == 10)
+    assert visitor.thread not in note.threads
+    slow.release.set()
+    eventually(lambda: sleeping(pool))
+    assert not pool.runs_here()
+
+
+def test_a_guest_that_is_held_up_at_its_last_piece_is_relieved(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """No work waits, but the other duties of the inline caller do."""
+    slow = Slow()
+    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    assert [pool.look(), pool.look()] == [True, False]
+    assert visitor.relieved == 1
+    assert len(pool._sleepers) == WORKERS
+    slow.release.set()
+
+
+def test_a_guest_that_gets_on_is_not_relieved(pool: WorkerPool, visitor: Visitor) -> None:
+    """The inline caller runs one piece after the other, and each adds the next."""
+    steps, begun = threading.Semaphore(0), threading.Semaphore(0)
+
+    def step(left: int) -> None:
+        begun.release()
+        assert steps.acquire(timeout=PATIENCE)
+        if left:
+            pool.add(step, [left - 1])
+
+    visitor.tell(lambda: pool.add(step, [3], may_wait=True))
+    for _ in range(4):
+        assert begun.acquire(timeout=PATIENCE)
+        assert pool.look()
+        steps.release()
+    visitor.do(lambda: None)
+    assert visitor.relieved == 0
+
+
+def test_a_pool_whose_guest_comes_and_goes_stays_watched(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """A pool stays watched while its inline caller comes and goes.
+
+    The monitor waits for the interpreter lock, so it looks mostly when the inline caller has
+    released it, and sees no work. Two looks without work do not count as a blocked inline caller.
+    """
+    note = Noted()
+    for _ in range(2 * QUIET_LOOKS):
+        visitor.do(lambda: pool.add(note, [None], may_wait=True))
+        assert pool.look()
+    assert (visitor.relieved, set(note.threads)) == (0, {visitor.thread})
+    looks = [pool.look() for _ in range(QUIET_LOOKS)]
+    assert looks == [True] * (QUIET_LOOKS - 1) + [False]
+
+
+def test_a_pool_that_asks_for_the_watch_again_has_another_pause_before_it(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """Earlier quiet looks no longer count."""
+    while pool.look():
+        pass
+    pool._ask_for_the_watch()
+    assert pool.look()
+
+
+def test_a_guest_counts_as_a_worker(pool: WorkerPool, visitor: Visitor) -> None:
+    """The limit of concurrent callbacks holds before and after the relief."""
+    slow = Slow()
+    visitor.tell(lambda: pool.add(slow, range(10), may_wait=True))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    assert (pool.running, pool.waiting) == (1, 9)
+    pool.look()
+    pool.look()
+    for _ in range(WORKERS - 1):
+        assert slow.begun.acquire(timeout=PATIENCE)
+    assert (pool.running, pool.waiting) == (WORKERS, 10 - WORKERS)
+    assert not slow.begun.acquire(timeout=0.05)
+    slow.release.set()
+    eventually(lambda: sleeping(pool))
+
+
+def test_a_relieved_guest_that_leaves_makes_room_for_a_worker(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """Work that waited because of the relieved caller begins when it leaves."""
+    first, others = Slow(), Slow()
+    visitor.tell(lambda: pool.add(first, [None], may_wait=True))
+    assert first.begun.acquire(timeout=PATIENCE)
+    pool.look()
+    pool.look()
+    pool.add(others, range(WORKERS))
+    for _ in range(WORKERS - 1):
+        assert others.begun.acquire(timeout=PATIENCE)
+    assert not others.begun.acquire(timeout=0.05)
+    first.release.set()
+    assert others.begun.acquire(timeout=PATIENCE)
+    others.release.set()
+
+
+def test_a_guest_that_cannot_be_relieved_is_tried_again(
+    pool: WorkerPool, visitor: Visitor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The pool stays watched until the relief succeeds."""
+    slow = Slow()
+    visitor.cannot_be_relieved = True
+    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    assert [pool.look(), pool.look()] == [True, True]
+    assert "can't start new thread" in caplog.text
+    visitor.cannot_be_relieved = False
+    pool.look()
+    pool.look()
+    assert visitor.relieved == 1
+    slow.release.set()
+
+
+def test_what_comes_while_a_guest_leaves_is_done(pool: WorkerPool, visitor: Visitor) -> None:
+    """Another thread adds work just after the inline caller has found no more, and relies on it."""
+    note = Noted()
+
+    class LateWork(InlineRun):
+        def end(self) -> bool:
+            other = threading.Thread(target=pool.add, args=(note, [None]))
+            other.start()
+            other.join(PATIENCE)
+            return super().end()
+
+    visitor.stint = lambda: LateWork(lambda: None)  # type: ignore[method-assign]
+    visitor.do(lambda: pool.add(lambda _: None, [None], may_wait=True))
+    eventually(lambda: len(note.threads) == 1)
+    assert note.threads[0] is not visitor.thread
+
+
+def test_the_watch_does_not_let_go_of_a_guest_that_just_comes(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
+    """The monitor has seen no work for long.
+
+    At this moment an inline caller arrives that saw the pool as watched.
+    """
+    slow = Slow()
+    pool._quiet_looks = QUIET_LOOKS - 1
+    first = pool._first
+
+    def too_early() -> None:
+        # Only once.
+        del pool._first
+        found = first()
+        visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
+        assert slow.begun.acquire(timeout=PATIENCE)
+        return found  # type: ignore[return-value]
+
+    pool._first = too_early  # type: ignore[method-assign]
+    assert pool.look()
+    pool.look()
+    pool.look()
+    assert visitor.relieved == 1
+    slow.release.set()
+
+
+def test_a_guest_of_a_closed_pool_is_relieved_as_well(pool: WorkerPool, visitor: Visitor) -> None:
+    """The shutdown waits for the inline caller, which must read the stream to its end."""
+    slow = Slow()
+    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    pool.close()
+    assert [pool.look(), pool.look()] == [True, False]
+    assert visitor.relieved == 1
+    slow.release.set()
+
+
+def test_a_closed_pool_waits_for_a_guest_in_a_callback(pool: WorkerPool, visitor: Visitor) -> None:
+    """The pool returns the work that it has not begun."""
+    slow, here = Slow(), queue.SimpleQueue[bool]()
+
+    def callback(piece: object) -> None:
+        here.put(pool.runs_here())
+        slow(piece)
+
+    visitor.tell(lambda: pool.add(callback, range(3), may_wait=True))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    assert here.get(timeout=PATIENCE)
+    assert pool.close() == [1, 2]
+    pool.join(0.05)
+    assert pool.running == 1
+    slow.release.set()
+    pool.join(PATIENCE)
+    assert pool.running == 0
+
+
+def test_nothing_is_lost_when_guests_and_others_add_and_are_relieved(watch: Watched) -> None:
+    """No work is lost while inline callers and other threads add it.
+
+    Each thread adds little, so that the inline caller comes and goes while workers fall asleep.
+    Some callbacks take so long that the inline caller is relieved.
+    """
+    done: queue.SimpleQueue[int] = queue.SimpleQueue()
+    end = SYSTEM_CLOCK.monotonic() + STRESS
+    numbers = count()
+    visitor = Visitor()
+    with pool_of(WORKERS) as pool:
+        pool.admit(visitor)
+
+        def add() -> None:
+            chance, own = random.Random(1), threading.Semaphore(0)
+
+            def finish(number: int) -> None:
+                if number % 100 == 0:
+                    threading.Event().wait(0.002)
+                done.put(number)
+                own.release()
+
+            while SYSTEM_CLOCK.monotonic() < end:
+                pieces = chance.randint(1, 3)
+                for _ in range(pieces):
+                    pool._watched = True
+                    pool.add(finish, [next(numbers)], may_wait=True)
+                for _ in range(pieces):
+                    # A lost wake-up leaves the piece unprocessed, and this assertion fails.
+                    assert own.acquire(timeout=PATIENCE)
+
+        def look() -> None:
+            while SYSTEM_CLOCK.monotonic() < end:
+                pool.look()
+                threading.Event().wait(0.0005)
+
+        others = [threading.Thread(target=add) for _ in range(2)]
+        others.append(threading.Thread(target=look))
+        visitor.tell(add)
+        for thread in others:
+            thread.start()
+        for thread in others:
+            thread.join()
+        visitor.leave()
+        total = next(numbers)
+        assert sorted(done.get_nowait() for _ in range(total)) == list(range(total))
+        eventually(lambda: sleeping(pool))
+        assert visitor.stints

@@ -1,0 +1,62 @@
+"""Spark's part of the suite: one session for all of it, because its start takes many seconds."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pullstream_emulator import Emulator
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# PySpark needs Python 3.11. If it must be installed but is not, the imports fail with an error.
+if tuple(sys.version_info) < (3, 11) or (
+    importlib.util.find_spec("pyspark") is None
+    and "spark" not in os.environ.get("PULLSTREAM_REQUIRE", "")
+):
+    collect_ignore_glob = ["*"]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Yield a local session with two cores, which is never stopped between tests."""
+    from pullstream.spark import local_session
+
+    session = local_session(
+        "local[2]",
+        config={
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            # Short-lived, so only the quick compiler is used. The other one would not pay off.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def broker() -> Iterator[Emulator]:
+    with Emulator() as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    return tmp_path / "spool"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests that use Spark in one process when xdist distributes the suite."""
+    here = Path(__file__).parent
+    without_spark = {here / "session", here / "spool", here / "rows"}
+    for item in items:
+        if here in item.path.parents and without_spark.isdisjoint(item.path.parents):
+            item.add_marker(pytest.mark.xdist_group("spark"))

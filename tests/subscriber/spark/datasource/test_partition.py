@@ -1,0 +1,196 @@
+"""Partitions contain each row once, for all ways of dividing and sending rows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark import cloudpickle
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pullstream.spark.datasource.options import BatchOptions, Layout, StreamOptions
+from pullstream.spark.datasource.partition import (
+    FilePartition,
+    InlinePartition,
+    KeyShard,
+    rows_of,
+    with_subscription,
+)
+from pullstream.spark.datasource.planning import plan
+from pullstream.spark.datasource.source import LocalPubSubDataSource, PubSubDataSource
+from pullstream.spark.datasource.spark_batch_reader import PubSubBatchReader
+from pullstream.spark.datasource.stream_reader import PubSubStreamReader
+from pullstream.spark.rows.rows import row_schema
+from pullstream.spark.spool.segment import ACK_ID, SegmentFile
+
+OPTIONS = {"subscription": "projects/p/subscriptions/sub", "spoolDir": "/spool"}
+
+
+def rows(ids: list[str], keys: list[str]) -> pa.RecordBatch:
+    """Return rows with these ids and keys, and nulls in all other columns."""
+    columns = {"message_id": pa.array(ids), "ordering_key": pa.array(keys)}
+    return pa.record_batch(
+        [columns.get(field.name, pa.nulls(len(ids), field.type)) for field in row_schema()],
+        schema=row_schema(),
+    )
+
+
+def segment(folder: Path, seq: int, batches: list[pa.RecordBatch]) -> SegmentFile:
+    """Write a segment file as a session does."""
+    path = folder / f"{seq}.arrow"
+    with_ids = [
+        batch.append_column(ACK_ID, pa.array(["ack"] * batch.num_rows)) for batch in batches
+    ]
+    with pa.ipc.new_file(str(path), with_ids[0].schema) as writer:
+        for batch in with_ids:
+            writer.write_batch(batch)
+    return SegmentFile.open(path, seq)
+
+
+@pytest.fixture
+def segments(tmp_path: Path) -> list[SegmentFile]:
+    """Return two segments, of three Arrow batches and of one, with ids 0 to 39."""
+    batches = [
+        rows(
+            [str(i) for i in range(start, start + 10)], [f"k{i % 3}" if i % 4 else "" for i in ids]
+        )
+        for start in range(0, 40, 10)
+        for ids in [range(start, start + 10)]
+    ]
+    return [segment(tmp_path, 1, batches[:3]), segment(tmp_path, 2, batches[3:])]
+
+
+def batches_of(partition: object) -> list[pa.RecordBatch]:
+    assert isinstance(partition, FilePartition | InlinePartition)
+    return list(partition.batches())
+
+
+def ids_of(partition: object) -> list[int]:
+    found = [batch.column("message_id").to_pylist() for batch in batches_of(partition)]
+    return [int(one) for ids in found for one in ids]
+
+
+@pytest.mark.parametrize("inline", [True, False])
+@pytest.mark.parametrize(
+    ("wanted", "lengths"),
+    [(None, [40]), (1, [40]), (2, [20, 20]), (3, [13, 13, 14]), (8, [5] * 8), (99, [1] * 40)],
+)
+def test_rows_are_dealt_out_in_runs(
+    segments: list[SegmentFile], wanted: int | None, lengths: list[int], inline: bool
+) -> None:
+    """There are as many runs as requested, of similar length, in order, across segments."""
+    parts = [ids_of(part) for part in plan(segments, Layout(partitions=wanted, inline=inline))]
+    assert [len(part) for part in parts] == lengths
+    assert [one for part in parts for one in part] == list(range(40))
+
+
+def test_tasks_that_carry_rows_are_small_enough_to_send(tmp_path: Path) -> None:
+    """There may be more tasks than requested. A task has at least one row, even a large one."""
+    large = [b"x" * 400] * 20 + [b"x" * 10] * 80
+    batch = rows([str(i) for i in range(100)], [""] * 100)
+    file = segment(tmp_path, 1, [batch.set_column(1, "data", pa.array(large))])
+    with patch("pullstream.spark.datasource.planning.INLINE_BYTES", 2500):
+        parts = plan([file], Layout(partitions=2, inline=True))
+        shares = plan([file], Layout(partitions=2, inline=True, by_key=True))
+        alone = plan([file], Layout(partitions=100, inline=True))
+    assert [one for part in parts for one in ids_of(part)] == list(range(100))
+    assert all(batch.nbytes <= 2500 for part in parts for batch in batches_of(part))
+    assert len(shares) > 2
+    assert sorted(one for part in shares for one in ids_of(part)) == list(range(100))
+    assert len(alone) == 100
+    assert len(plan([file], Layout(partitions=2, inline=False))) == 2
+
+
+@pytest.mark.parametrize("by_key", [True, False])
+@pytest.mark.parametrize("inline", [True, False])
+@pytest.mark.parametrize("wanted", [None, "projects/p/subscriptions/s"])
+@pytest.mark.parametrize("written", [None, "projects/p/subscriptions/s"])
+def test_rows_have_the_columns_that_are_wanted_now(
+    tmp_path: Path, written: str | None, wanted: str | None, inline: bool, by_key: bool
+) -> None:
+    """This includes a segment that was written with other columns."""
+    batch = with_subscription(written, rows(["1", "2"], ["", "k"]))
+    assert batch.schema == row_schema(written is not None)
+    layout = Layout(inline=inline, by_key=by_key, subscription=wanted)
+    for part in plan([segment(tmp_path, 1, [batch])], layout):
+        for found in batches_of(part):
+            assert found.schema == row_schema(wanted is not None)
+            if wanted:
+                assert found.column("subscription").to_pylist() == [wanted] * found.num_rows
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_rows_are_dealt_out_by_key(segments: list[SegmentFile], inline: bool) -> None:
+    """The rows of a key are in one partition in order, and rows without a key are spread."""
+    layout = Layout(partitions=3, by_key=True, inline=inline)
+    parts = [ids_of(part) for part in plan(segments, layout)]
+    assert sorted(one for part in parts for one in part) == list(range(40))
+    assert all(part == sorted(part) for part in parts)
+    for key in range(3):
+        of_key = {i for i in range(40) if i % 4 and i % 3 == key}
+        assert [bool(of_key & set(part)) for part in parts].count(True) == 1
+    assert all(any(i % 4 == 0 for i in part) for part in parts)
+
+
+def test_batch_without_segments_is_an_empty_partition() -> None:
+    """Spark requires a partition even if the lost rows are allowed to be missing."""
+    assert [ids_of(part) for part in plan([], Layout())] == [[]]
+
+
+@given(keys=st.lists(st.text(max_size=3), max_size=50), of=st.integers(1, 7))
+def test_shares_divide_any_rows(keys: list[str], of: int) -> None:
+    """Each row is in one share, and all rows of a key are in the same one."""
+    batch = rows([str(i) for i in range(len(keys))], keys)
+    shares = [rows_of(KeyShard(number, of), batch) for number in range(of)]
+    ids = [share.column("message_id").to_pylist() for share in shares]
+    assert sorted(int(one) for share in ids for one in share) == list(range(len(keys)))
+    owners = [set(share.column("ordering_key").to_pylist()) - {""} for share in shares]
+    assert sum(len(owner) for owner in owners) == len(set(keys) - {""})
+
+
+@pytest.mark.parametrize("included", [True, False])
+def test_schema_that_spark_expects_is_that_of_the_rows(included: bool) -> None:
+    """Spark compares Arrow schemas field by field and refuses other rows."""
+    source = PubSubDataSource({"includeSubscription": str(included)})
+    assert to_arrow_schema(source.schema(), timezone="UTC").equals(row_schema(included))
+
+
+READ_ELSEWHERE = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Nothing(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] in ("subscriber", "protocol", "grpc", "google"):
+            raise ModuleNotFoundError(f"{name} is not installed here")
+
+sys.meta_path.insert(0, Nothing())
+from pyspark.cloudpickle import load
+reader, source, partition = load(sys.stdin.buffer)
+print(sum(batch.num_rows for batch in reader.read(partition)), source.name())
+"""
+
+
+@pytest.mark.parametrize("kind", ["stream", "batch"])
+@pytest.mark.parametrize("inline", [True, False])
+def test_executor_needs_nothing_of_ours(
+    segments: list[SegmentFile], inline: bool, kind: str
+) -> None:
+    """Objects that Spark sends to an executor need only pyspark and pyarrow."""
+    partition = plan(segments, Layout(inline=inline))[0]
+    source = (PubSubDataSource if inline else LocalPubSubDataSource)(OPTIONS)
+    reader = (
+        PubSubStreamReader(StreamOptions.of(OPTIONS, files_are_shared=True))
+        if kind == "stream"
+        else PubSubBatchReader(BatchOptions.of(OPTIONS, files_are_shared=True))
+    )
+    sent = cloudpickle.dumps((reader, source, partition))  # type: ignore[no-untyped-call]
+    command = [sys.executable, "-c", READ_ELSEWHERE]
+    done = subprocess.run(command, input=sent, capture_output=True, check=False)
+    assert (done.stdout.decode(), done.stderr.decode()) == ("40 pubsub\n", "")

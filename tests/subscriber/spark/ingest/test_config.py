@@ -1,0 +1,508 @@
+"""The configuration, saved state and reports of an ingestion job, tested without Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DecimalType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructType,
+)
+from rich.console import Console
+from rich.live import Live
+
+from pullstream.cli.ingest_view import LinesView, LiveView, Rate, summary
+from pullstream.spark.errors import IngestError
+from pullstream.spark.ingest.batch_handler import Totals
+from pullstream.spark.ingest.columns import kinds
+from pullstream.spark.ingest.config import IngestJob
+from pullstream.spark.ingest.runner import IngestReport
+from pullstream.spark.ingest.state import IngestState
+from pullstream.spark.local.java_error import reason_of
+from tests.subscriber.command_line import pullstream
+
+SUBSCRIPTION = "projects/p/subscriptions/rows"
+DATABASE = "jdbc:postgresql://db/shop?password=secret"
+
+
+def job(**arguments: Any) -> IngestJob:
+    return IngestJob(**{"subscription": SUBSCRIPTION, "to": "/data/rows", **arguments})
+
+
+def test_only_from_and_to_must_be_told() -> None:
+    """The defaults are Parquet, undecoded messages, and a state folder inside the table."""
+    made = job()
+    assert made.format == "parquet"
+    assert made.state_folder == Path("/data/rows/_state")
+    assert made.target().place == "/data/rows"
+    assert made.bad_target() is None
+
+
+def test_bad_records_have_a_table_beside() -> None:
+    """Bad records go to a second table of the same kind unless another one is configured."""
+    decoding = {"decode": "json", "schema": "id BIGINT"}
+    assert job(**decoding).bad_target() == job(to="/data/rows-deadletter").target()
+    assert job(**decoding, bad_to="/bad").bad_target() == job(to="/bad").target()
+    database = job(**decoding, to=DATABASE, table="rows", state="/state").bad_target()
+    assert database == job(to=DATABASE, table="rows_deadletter", state="/state").target()
+
+
+@pytest.mark.parametrize(
+    ("to", "bad_to"),
+    [
+        ("/data/rows", "/data/rows"),
+        ("/data/rows", "/data//rows/"),
+        ("/data/rows", "file:///data/rows"),
+        ("/data/rows", "file:/data/other/../rows/"),
+        ("rows", f"{Path.cwd()}/rows"),
+        ("/data/rows", "/data/rows/bad"),
+        ("/data/bad/rows", "/data/bad"),
+        ("gs://bucket/rows", "gs://bucket/rows/"),
+        ("gs://bucket/rows", "gs://bucket//rows/bad"),
+    ],
+)
+def test_bad_records_are_not_put_into_the_table(to: str, bad_to: str) -> None:
+    """The two folders must differ, however they are written.
+
+    Otherwise bad records would replace the good rows of their batch.
+    """
+    arguments = {"to": to, "state": "/state", "decode": "json", "schema": "id BIGINT"}
+    with pytest.raises(ValueError, match="they must be different folders, and neither may"):
+        job(**arguments, bad_to=bad_to)
+    assert job(**arguments).bad_target() is not None
+    assert job(**arguments, bad_to=f"{to}-bad").bad_target() is not None
+
+
+@pytest.mark.parametrize(
+    ("table", "bad_to"), [("rows", "Rows"), ("rows", "rows_BATCHES"), ("rows_batches", "rows")]
+)
+def test_bad_records_are_not_put_into_a_table_that_is_in_use(table: str, bad_to: str) -> None:
+    """Bad records must not go to the main table or to the table that records the batches."""
+    arguments = {"to": DATABASE, "state": "/state", "decode": "json", "schema": "id BIGINT"}
+    with pytest.raises(ValueError, match="they must be different tables"):
+        job(**arguments, table=table, bad_to=bad_to)
+    assert job(**arguments, table=table, bad_to="others").bad_target() is not None
+
+
+def test_a_table_has_room_for_the_names_that_are_made_of_its_own(tmp_path: Path) -> None:
+    """Table names are limited so that the derived names fit.
+
+    PostgreSQL truncates long names, possibly to the name of the table itself, which the job would
+    then drop.
+    """
+    arguments = {"to": DATABASE, "state": "/state"}
+    longest, decoding = "ö" * 23, {"decode": "json", "schema": "id BIGINT"}
+    with state_in(tmp_path) as state:
+        own = {
+            f"{longest}{end}".encode()[:63]
+            for end in ("", "_batches", f"_{state.run}_1", f"_{'0' * 16}_1")
+        }
+    assert len(own) == 4
+    assert job(**arguments, table=f"schema.{longest}").target()
+    text = "a name of 47 bytes; in PostgreSQL it must have at most 46"
+    with pytest.raises(ValueError, match=text):
+        job(**arguments, table=f"{longest}x")
+    with pytest.raises(ValueError, match=text):
+        job(**arguments, **decoding, table="x" * 36)
+    assert job(**arguments, **decoding, table="x" * 36, bad_to="bad").bad_target()
+    assert job(to="jdbc:oracle:thin:@//db/shop", state="/state", table="x" * 60).target()
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        (DATABASE, "jdbc:postgresql://db/shop"),
+        ("jdbc:sqlserver://db:1433;password=secret", "jdbc:sqlserver://db:1433"),
+        ("jdbc:oracle:thin:me/secret@//db:1521/shop", "jdbc:oracle:thin://db:1521/shop"),
+        ("jdbc:mysql://me:secret@db/shop", "jdbc:mysql://db/shop"),
+        ("jdbc:derby:/data/me@home/shop", "jdbc:derby:/data/me@home/shop"),
+    ],
+)
+def test_a_database_is_known_by_its_url(url: str, told: str) -> None:
+    """A database URL is shown to people and kept on disk without its password."""
+    made = job(to=url, table="rows", state="/state")
+    assert made.format == "jdbc"
+    assert made.target().place == made.identity["to"] == f"rows in {told}"
+
+
+def test_a_file_url_is_a_folder_here() -> None:
+    """A file URL with percent escapes becomes a local folder."""
+    assert job(to="file:///data/the%20rows").state_folder == Path("/data/the rows/_state")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"format": "csv"}, "format is 'csv'; it must be one of parquet, json, delta, jdbc"),
+        ({"format": "jdbc"}, "to must be the URL of a database, jdbc:..."),
+        ({"to": DATABASE, "format": "parquet"}, "to must be the URL of a database"),
+        ({"to": DATABASE, "state": "/s"}, "table is missing"),
+        ({"table": "rows"}, "table is 'rows', but only the format jdbc has a"),
+        ({"to": DATABASE, "table": "t", "partition_by": ("a",)}, "partition_by is only for"),
+        ({"available_now": True, "every": 5.0}, "available_now and every exclude"),
+        ({"every": 0.0}, "every is 0.0; it must be more than 0 seconds"),
+        ({"to": "gs://bucket/rows"}, "state is missing; if to is not a local folder (gs)"),
+        ({"decode": "avro", "schema": "id INT"}, "decode is 'avro'; it must be json"),
+        ({"decode": "json"}, "decode and schema go together"),
+        ({"schema": "id INT"}, "decode and schema go together"),
+        ({"bad_to": "/bad"}, "bad_to is only used together with decode and schema"),
+        ({"options": {"spooldir": "/s"}}, "option 'spooldir' is not allowed: the spool is in"),
+        ({"options": {"subscription": "s"}}, "option 'subscription' is not allowed: it is an"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(arguments: dict[str, Any], text: str) -> None:
+    """Options that exclude each other are refused, and the error names the allowed combination."""
+    with pytest.raises(ValueError, match=re.escape(text)):
+        job(**arguments)
+
+
+def state_in(
+    folder: Path,
+    columns: Mapping[str, str] | None = None,
+    may_have: Callable[[str], bool] = lambda batch: True,
+    **arguments: Any,
+) -> AbstractContextManager[IngestState]:
+    one = job(**arguments)
+    return IngestState.open(folder, one.identity, columns or {}, one.reading, may_have)
+
+
+def names_in(folder: Path, *numbers: int) -> list[str]:
+    """Return the names that a run gives to its batches."""
+    with state_in(folder) as state:
+        return [state.batch(number) for number in numbers]
+
+
+def spark_logs(folder: Path, *, planned: int, committed: int) -> None:
+    """Create the log files that Spark's checkpoint keeps for its last two batches."""
+    for name, last in (("offsets", planned), ("commits", committed)):
+        log = folder / "checkpoint" / name
+        shutil.rmtree(log, ignore_errors=True)
+        log.mkdir(parents=True)
+        for number in range(max(0, last - 1), last + 1):
+            (log / str(number)).touch()
+            (log / f".{number}.crc").touch()
+
+
+def test_a_state_has_a_place_for_checkpoint_and_spool(tmp_path: Path) -> None:
+    """The state folder has a checkpoint, given as a URI, and a spool."""
+    with state_in(tmp_path) as state:
+        assert state.checkpoint == (tmp_path / "checkpoint").as_uri()
+        assert state.spool == tmp_path / "spool"
+
+
+def test_a_batch_that_comes_again_has_the_name_that_it_had(tmp_path: Path) -> None:
+    """A repeated batch keeps its name over any number of runs.
+
+    The next batch has another name, which is kept as well.
+    """
+    name = names_in(tmp_path, 7)
+    spark_logs(tmp_path, planned=7, committed=6)
+    assert names_in(tmp_path, 7) == name
+    third = names_in(tmp_path, 7, 8)
+    assert third[0] == name[0]
+    spark_logs(tmp_path, planned=8, committed=7)
+    assert names_in(tmp_path, 8) == third[1:]
+
+
+@pytest.mark.parametrize("lost", ["all", "checkpoint", "what is in it", "its last batch"])
+def test_no_name_is_used_again_whatever_is_lost(tmp_path: Path, lost: str) -> None:
+    """A batch name is never used again after the state is lost.
+
+    Spark then counts from 0, and its batches have other rows.
+    """
+    state, checkpoint = tmp_path / "state", tmp_path / "state" / "checkpoint"
+    before = names_in(state, *range(9))
+    spark_logs(state, planned=8, committed=8)
+    if lost == "its last batch":
+        # As after a power failure: Spark does not sync its logs.
+        spark_logs(state, planned=7, committed=7)
+    else:
+        shutil.rmtree(state if lost == "all" else checkpoint)
+        if lost == "what is in it":
+            checkpoint.mkdir()
+    assert not set(names_in(state, *range(9))) & set(before)
+
+
+def test_no_name_is_used_again_when_a_copy_of_the_state_is_put_back(tmp_path: Path) -> None:
+    """After a copy of the state is restored, the batch that Spark repeats keeps its name.
+
+    Later batches get new names because they have other rows.
+    """
+    state, copy = tmp_path / "state", tmp_path / "copy"
+    first = names_in(state, 4)
+    spark_logs(state, planned=4, committed=3)
+    shutil.copytree(state, copy)
+    gone_on = names_in(state, 4, 5)
+    spark_logs(state, planned=5, committed=5)
+    shutil.rmtree(state)
+    shutil.copytree(copy, state)
+    again = names_in(state, 4, 5)
+    assert again[0] == gone_on[0] == first[0]
+    assert again[1] != gone_on[1]
+
+
+def test_a_state_goes_on_that_has_nothing_but_an_id(tmp_path: Path) -> None:
+    """A state file with only an id still works, and batch names are built from that id."""
+    known = {"id": "0123456789ab", **job().identity}
+    del known["partition_by"]
+    (tmp_path / "job.json").write_text(json.dumps(known))
+    spark_logs(tmp_path, planned=3, committed=2)
+    assert names_in(tmp_path, 3) == ["0123456789ab-3"]
+
+
+def test_one_run_at_a_time_has_a_state(tmp_path: Path) -> None:
+    """Only one run at a time can use a state. The next run can use it afterwards."""
+    text = "in use by another run of the job; wait for its end"
+    with state_in(tmp_path), pytest.raises(IngestError, match=text):
+        names_in(tmp_path, 0)
+    assert names_in(tmp_path, 0)
+
+
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        ({"to": "/data/others"}, "whose to is '/data/rows', not '/data/others'"),
+        ({"partition_by": ("a", "b")}, "whose partition_by is 'a', not 'a, b'"),
+        ({"partition_by": ()}, "whose partition_by is 'a', not ''"),
+    ],
+)
+def test_a_state_is_that_of_one_table(tmp_path: Path, other: dict[str, Any], text: str) -> None:
+    """A state belongs to one table: another table or another partitioning is refused."""
+    with state_in(tmp_path, partition_by=("a",)):
+        pass
+    arguments = {"partition_by": ("a",), **other}
+    with pytest.raises(IngestError, match=re.escape(text)), state_in(tmp_path, **arguments):
+        pass
+
+
+STRICT: dict[str, Any] = {"decode": "json", "schema": "id BIGINT NOT NULL"}
+LOOSE: dict[str, Any] = {"decode": "json", "schema": "id BIGINT"}
+
+
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (LOOSE, "started with schema 'id BIGINT NOT NULL'"),
+        ({}, "started with decode 'json', so decode cannot be '' yet"),
+    ],
+)
+def test_a_batch_is_read_again_as_it_was_read(
+    tmp_path: Path, other: dict[str, Any], text: str
+) -> None:
+    """A repeated batch must be decoded with the same settings as before.
+
+    Otherwise a row that was bad and is good now would be in neither table: the main table already
+    has the batch, and the other one does not get the row. The error asks the user to run the job as
+    it was before.
+    """
+    with state_in(tmp_path, **STRICT) as state:
+        name = state.batch(7)
+    spark_logs(tmp_path, planned=7, committed=6)
+    for _ in range(2):
+        with pytest.raises(IngestError, match=re.escape(text)), state_in(tmp_path, **other):
+            pass
+    with state_in(tmp_path, **STRICT) as state:
+        assert state.batch(7) == name
+    spark_logs(tmp_path, planned=7, committed=7)
+    with state_in(tmp_path, **other):
+        pass
+
+
+def test_a_batch_that_is_not_in_the_table_may_be_read_otherwise(tmp_path: Path) -> None:
+    """A batch that the table does not have may be decoded with other settings.
+
+    It was planned and not begun, or the table refused it because of a wrong schema.
+    """
+    asked: list[str] = []
+
+    def has_none(batch: str) -> bool:
+        asked.append(batch)
+        return False
+
+    with state_in(tmp_path, **STRICT) as state:
+        name = state.batch(7)
+    spark_logs(tmp_path, planned=7, committed=6)
+    with state_in(tmp_path, may_have=has_none, **LOOSE):
+        assert asked == [name]
+    # Then it was written with the new schema.
+    with pytest.raises(IngestError, match="started with schema 'id BIGINT',"):
+        state_in(tmp_path, **STRICT).__enter__()
+
+
+@pytest.mark.parametrize("to", ["/data/rows/", "/data//rows", "file:///data/rows"])
+def test_a_folder_is_the_same_however_it_is_written(to: str) -> None:
+    """A trailing slash or another spelling of a folder does not change the job's identity."""
+    assert job(to=to).identity == job().identity
+    assert job(to="gs://b/rows/", state="/s").identity == job(to="gs://b/rows", state="/s").identity
+
+
+def test_columns_may_be_added_and_do_not_change(tmp_path: Path) -> None:
+    """Columns may be added, but a known column keeps its type.
+
+    This also holds if a run in between left the column out.
+    """
+    for columns in ({"id": "int"}, {"id": "int", "n": "struct", "n.a": "int"}, {"id": "int"}):
+        with state_in(tmp_path, columns):
+            pass
+    columns, text = {"n": "struct", "n.a": "string"}, r"in which n\.a is int, but the schema now"
+    with pytest.raises(IngestError, match=text), state_in(tmp_path, columns):
+        pass
+
+
+def test_a_column_is_known_by_all_that_is_in_it() -> None:
+    """A column is identified by its full nested type.
+
+    Names are in lower case, as Spark compares them.
+    """
+    inner = StructType().add("Item", StringType()).add("price", DecimalType(9, 2))
+    schema = (
+        StructType()
+        .add("ID", IntegerType())
+        .add("lines", ArrayType(inner))
+        .add("tags", MapType(StringType(), StringType()))
+    )
+    assert kinds(schema) == {
+        "id": "int",
+        "lines": "array",
+        "lines[]": "struct",
+        "lines[].item": "string",
+        "lines[].price": "decimal(9,2)",
+        "tags": "map",
+        "tags{key}": "string",
+        "tags{value}": "string",
+    }
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}"])
+def test_a_state_that_cannot_be_read_is_an_error(tmp_path: Path, content: str) -> None:
+    """An unreadable state file is an error and is not replaced."""
+    (tmp_path / "job.json").write_text(content)
+    with pytest.raises(IngestError, match="cannot be used"):
+        names_in(tmp_path, 0)
+    assert (tmp_path / "job.json").read_text() == content
+
+
+@pytest.mark.parametrize(
+    ("trace", "reason"),
+    [
+        ("one line\nand more", "one line"),
+        (
+            "a.B: x\n\tat c\nCaused by: d.E: y\n\tat f\nCaused by: g.H: root\n\t... 3 more",
+            "g.H: root",
+        ),
+        (
+            "[CODE] Failed: Traceback (most recent call last):\n  File a\n    b()\n"
+            "pullstream_protocol.errors.NotFound: 404 Resource not found (resource=x).\n"
+            " SQLSTATE: 38000\n"
+            "=== Streaming Query ===\nIdentifier: x [id = y]\n",
+            "NotFound: 404 Resource not found (resource=x).",
+        ),
+        (
+            "Failed: Traceback (most recent call last):\n  File a\nValueError: option 'x'\n\n"
+            "During handling of the above exception, another exception occurred:\n\n"
+            "Traceback (most recent call last):\n  File b\nUnboundLocalError: reader\n",
+            "ValueError: option 'x'",
+        ),
+    ],
+    ids=["plain", "java", "python", "python in trouble"],
+)
+def test_of_a_trace_the_root_is_told(trace: str, reason: str) -> None:
+    """The error contains the root cause of a stack trace in one line."""
+    assert reason_of(RuntimeError(trace)) == reason
+
+
+def report(seconds: float = 2.0, rows: int = 1000, **others: Any) -> IngestReport:
+    source = {"leased": 40, "suppressedDuplicates": 7}
+    return IngestReport(Totals(3, rows, 5000, 12), seconds, source, "/data/rows", **others)
+
+
+def test_the_summary_has_what_was_done() -> None:
+    """The text summary lists the work done by the job."""
+    assert summary(report(bad_to="/bad", stopped=True), as_json=False).splitlines() == [
+        "1,000 messages in 3 batches, 5,000 bytes of data, in 2.0 s (500 a second)",
+        "988 rows to /data/rows",
+        "12 undecodable messages to /bad",
+        "7 duplicates left out",
+        "stopped between two batches; the next run continues from there",
+    ]
+
+
+def test_machines_get_the_summary_as_an_object() -> None:
+    """The JSON summary has the same figures."""
+    assert json.loads(summary(report(), as_json=True)) == {
+        "batches": 3,
+        "messages": 1000,
+        "bytes": 5000,
+        "bad": 12,
+        "duplicates": 7,
+        "seconds": 2.0,
+        "to": "/data/rows",
+        "badTo": None,
+        "stopped": False,
+    }
+
+
+def test_the_rate_is_that_of_the_last_seconds() -> None:
+    """The rate covers only the last seconds."""
+    rate = Rate()
+    assert rate.of(report(0.0, 0)) == 0.0
+    assert rate.of(report(10.0, 1000)) == 100.0
+    assert rate.of(report(20.0, 1000)) == 0.0
+
+
+def test_a_pipe_gets_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    """Output to a pipe gets one line every ten seconds instead of every half second."""
+    view = LinesView(as_json=False)
+    for halves in range(50):
+        view.show(report(halves / 2, halves * 100))
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("batches=3 messages=2000 bytes=5000 bad=12 duplicates=7 seconds=10.0 ")
+    assert first.endswith("rowsPerSecond=200 backlog=40")
+    assert "messages=4000" in second
+
+
+def test_a_terminal_gets_a_line_that_is_drawn_anew() -> None:
+    """The line on a terminal is redrawn with the rate and the backlog."""
+    shown = io.StringIO()
+    console = Console(file=shown, force_terminal=True, width=120)
+    with Live(console=console, auto_refresh=False) as live:
+        LiveView(live).show(report(bad_to="/bad"))
+    assert "1,000 rows in 3 batches, 0 rows/s, backlog 40, 12 bad, 2 s" in shown.getvalue()
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pyspark, the command names the extra to install in one line."""
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    result = pullstream("ingest", "--subscription", SUBSCRIPTION, "--to", "/data/rows")
+    assert result.code == 1
+    assert result.stderr == "Error: ingest needs pyspark: pip install 'pullstream[cli,spark]'\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--decode", "json"], "decode and schema go together"),
+        (
+            ["--batch-rows", "5", "--option", "maxmessagespertrigger=9"],
+            "--batch-rows and --option maxMessagesPerTrigger are the same; give",
+        ),
+    ],
+)
+def test_wrong_usage_is_told_before_spark_starts(options: list[str], text: str) -> None:
+    """Wrong usage is reported before Spark starts, which takes many seconds."""
+    result = pullstream("ingest", "--subscription", SUBSCRIPTION, "--to", "x", *options)
+    assert result.code == 2
+    assert text in result.stderr

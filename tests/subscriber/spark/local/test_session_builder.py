@@ -1,0 +1,126 @@
+"""The settings of `local_session`, except for the choice of Java."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import Mock
+
+import pytest
+
+from pullstream.spark import local_session, register
+from pullstream.spark.datasource.source import LocalPubSubDataSource, PubSubDataSource
+from pullstream.spark.local.session_builder import session_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_the_running_session_is_taken_on_any_thread_as_it_is(spark: SparkSession) -> None:
+    """Spark has an active session per thread. Another's session keeps its settings."""
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    found: list[SparkSession] = []
+
+    def work() -> None:
+        found.append(local_session("local[7]", config={"spark.sql.shuffle.partitions": "3"}))
+
+    try:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        assert found == [spark]
+        assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("context", "setting", "source"),
+    [
+        ("local[2]", "spark://host:7077", LocalPubSubDataSource),
+        ("spark://host:7077", "local[2]", PubSubDataSource),
+        # Spark Connect has no context.
+        (None, "local[2]", LocalPubSubDataSource),
+        (None, None, PubSubDataSource),
+    ],
+)
+def test_where_executors_are_is_told_by_what_runs(
+    context: str | None, setting: str | None, source: type[PubSubDataSource]
+) -> None:
+    """A setting does not count, because a session may have it from elsewhere."""
+    session = Mock()
+    session.conf.get.return_value = setting
+    if context is None:
+        del session.sparkContext
+    else:
+        session.sparkContext.master = context
+    register(session)
+    session.dataSource.register.assert_called_once_with(source)
+
+
+def test_java_and_its_workers_talk_by_files_that_are_sockets(spark: SparkSession) -> None:
+    """With TCP each task waits for 40 ms. Only this user may access the sockets' folder."""
+    folder = Path(spark.conf.get("spark.python.unix.domain.socket.dir") or "")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert spark.sparkContext.parallelize([1, 2], 1).map(lambda one: one + 1).collect() == [2, 3]
+    assert any(stat.S_ISSOCK(path.stat().st_mode) for path in folder.glob(".*.sock"))
+
+
+@pytest.mark.parametrize(("name", "used"), [("t", True), ("t" * 100, False), ("töpfe", False)])
+def test_there_are_sockets_where_a_system_takes_them(name: str, used: bool) -> None:
+    """Paths that are too long for the system or that Java may change disable the sockets."""
+    with tempfile.TemporaryDirectory(prefix="ps-", dir="/tmp") as short:
+        folder = Path(short, name)
+        folder.mkdir()
+        # The parent looks while the folder is in use. Its child process has ended before.
+        script = (
+            "import os, sys; from pullstream.spark.local.unix_sockets import unix_sockets\n"
+            "found = unix_sockets()\n"
+            "assert found == unix_sockets()\n"
+            "child = os.fork()\n"
+            "if not child: sys.exit()\n"
+            "os.waitpid(child, 0)\n"
+            "print(bool(found), *map(os.listdir, filter(os.path.isdir, found.values())))"
+        )
+        result = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "TMPDIR": str(folder)},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        # An empty folder, while it is in use.
+        assert result.stdout.strip() == ("True []" if used else "False")
+        assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_command_stops_the_session_that_it_started(
+    monkeypatch: pytest.MonkeyPatch, is_running: bool, fails: bool
+) -> None:
+    """The session also stops after an error, which is raised even if Java has died.
+
+    A session of another owner continues.
+    """
+    session = Mock()
+    session.stop.side_effect = ConnectionRefusedError
+    module = "pullstream.spark.local.session_builder"
+    monkeypatch.setattr(f"{module}.running_session", lambda: session if is_running else None)
+    monkeypatch.setattr(f"{module}.local_session", lambda *_, **__: session)
+    with (
+        pytest.raises(ValueError, match="mine") if fails else nullcontext(),
+        session_for(app_name="test", config={}) as found,
+    ):
+        assert found is session
+        if fails:
+            raise ValueError("mine")
+    assert session.stop.called is not is_running

@@ -1,0 +1,104 @@
+"""Settling a batch without a subscription: recorded, acknowledged and deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pullstream.client import SubscriberClient
+from pullstream.spark.errors import SpoolError
+from pullstream.spark.session.final_acks import acknowledge, settle
+from pullstream.spark.session.session import IngestSession
+from pullstream.spark.session.settings import IngestSettings
+from pullstream_emulator import Emulator
+from pullstream_protocol.errors import InvalidArgument, Unavailable
+from tests.subscriber.spark.session.world import (
+    SUBSCRIPTION,
+    FillingDisk,
+    acked,
+    make_subscription,
+    publish,
+    settings_of,
+)
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+ACK = "Acknowledge"
+
+
+@pytest.fixture
+def settings(broker: Emulator, spool: Path) -> IngestSettings:
+    """Return settings of a closed session that has left two segments of two messages."""
+    make_subscription(broker)
+    publish(broker, 4)
+    settings = settings_of(broker, spool, max_messages_per_trigger=2, idle_wait=PATIENCE, linger=1)
+    # The session cannot record its commits.
+    with IngestSession(settings, disk=FillingDisk(half_full=True)) as session:
+        assert (session.latest(0), session.latest(1)) == (1, 2)
+    return settings
+
+
+def segments(settings: IngestSettings) -> int:
+    return len(list(settings.spool_dir.glob("seg-*")))
+
+
+def test_what_is_committed_is_acknowledged(broker: Emulator, settings: IngestSettings) -> None:
+    """Only the given batches are acknowledged, by unary calls, and a second call does nothing."""
+    deliveries = len(broker.history.deliveries())
+    assert settle(settings, 1) == 0
+    assert (len(acked(broker)), segments(settings)) == (2, 1)
+    assert settle(settings, 1) == 0
+    assert settle(settings, 2) == 0
+    assert (len(acked(broker)), segments(settings)) == (4, 0)
+    assert len(broker.history.deliveries()) == deliveries
+
+
+def test_a_session_goes_on_where_it_was_settled(broker: Emulator, settings: IngestSettings) -> None:
+    """The session suppresses messages that are redelivered anyway, and keeps unsettled ones."""
+    broker.faults.error(ACK, InvalidArgument("no"), resource=SUBSCRIPTION)
+    assert settle(settings, 1) == 2
+    broker.faults.clear()
+    broker.clock.advance(61)
+    with IngestSession(settings) as session:
+        (segment,) = session.segments(1, 2)
+        assert segment.rows == 2
+        eventually(lambda: len(acked(broker)) == 2)
+        # Messages of the kept segment are redelivered as well.
+        eventually(lambda: session.report()["suppressedDuplicates"] == 4)
+        session.commit(2)
+        eventually(lambda: broker.backlog(SUBSCRIPTION) == 0)
+
+
+def test_passing_failures_are_tried_again(broker: Emulator, settings: IngestSettings) -> None:
+    """The retries end after the time limit."""
+    broker.faults.error(ACK, Unavailable("busy"), times=2)
+    assert settle(settings, 1) == 0
+    broker.faults.error(ACK, Unavailable("busy"))
+    assert settle(settings, 2, timeout=0.3) == 2
+    assert segments(settings) == 0
+
+
+def test_it_needs_the_spool_for_itself(
+    settings: IngestSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A running session acknowledges its own messages."""
+    monkeypatch.setattr("pullstream.spark.spool.spool.LOCK_WAIT", 0.0)
+    with IngestSession(settings) as session:
+        session.segments(0, 1)
+        with pytest.raises(SpoolError, match="in use by another process"):
+            settle(settings, 1)
+    assert settle(settings, 1) == 0
+
+
+def test_a_reply_is_read_id_by_id(broker: Emulator) -> None:
+    """With exactly-once delivery, the server takes the valid ids and names the others."""
+    make_subscription(broker, enable_exactly_once_delivery=True)
+    publish(broker, 3)
+    with SubscriberClient(endpoint=broker.endpoint) as client:
+        pulled = client.pull(subscription=SUBSCRIPTION, max_messages=3).received_messages
+        valid = [one.ack_id for one in pulled]
+        broker.clock.advance(61)
+        again = client.pull(subscription=SUBSCRIPTION, max_messages=1).received_messages
+        mixed = [*valid, again[0].ack_id]
+        assert acknowledge(client, SUBSCRIPTION, mixed, 10.0) == 3
+    assert acked(broker) == {again[0].message.message_id}

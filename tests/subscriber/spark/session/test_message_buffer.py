@@ -1,0 +1,273 @@
+"""The message buffer's waiting times for a batch, on a clock moved by hand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any
+
+import pytest
+
+from pullstream.hooks import StateChange
+from pullstream.message import Disposition, Message, MessageBatch
+from pullstream.runtime.lifecycle import SubscriptionState
+from pullstream.spark.session.arrow_rows import ArrowRows, PreparedBatch
+from pullstream.spark.session.message_buffer import MessageBuffer
+from pullstream_protocol.clock import ManualClock
+from tests.subscriber.spark.session.messages import batch
+from tests.subscriber.streaming.fakes import PATIENCE, RecordingSettlementSink
+
+SUBSCRIPTION = "projects/p/subscriptions/s"
+
+
+class WatchedClock(ManualClock):
+    """A clock that counts how often the waiting time was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = threading.Semaphore(0)
+
+    def timeout(self, deadline: float | None) -> float | None:
+        self.asked.release()
+        return super().timeout(deadline)
+
+
+class World:
+    """A message buffer, and a thread that waits for a batch of 4 messages or 100 bytes."""
+
+    def __init__(self) -> None:
+        self.clock = WatchedClock()
+        self.done: set[str] = set()
+        self.rows = ArrowRows(None)
+        self.intake = MessageBuffer(self.done, self.clock, self.rows)
+        self._pool = ThreadPoolExecutor(1)
+
+    def wait(self, *, linger: float = 10, idle: float = 5, drain: bool = False) -> Future[bool]:
+        """Begin to wait, and return when the waiter sleeps."""
+        waiting: Future[bool] = self._pool.submit(
+            self.intake.wait, 4, 100, linger=linger, idle=idle, drain=drain
+        )
+        self.looked()
+        return waiting
+
+    def looked(self) -> None:
+        """Return when the waiter has looked at the clock again."""
+        assert self.clock.asked.acquire(timeout=PATIENCE)
+
+    def ends_after(self, waiting: Future[bool], seconds: float) -> bool:
+        """Return the result of a wait that must end after exactly this many more seconds."""
+        self.clock.advance(seconds - 1)
+        self.looked()
+        assert not waiting.done()
+        self.clock.advance(1)
+        return waiting.result(PATIENCE)
+
+    def bring(self, *ids: str, **kind: Any) -> None:
+        self.intake(MessageBatch(batch(ids, **kind)))
+
+    def change(self, state: SubscriptionState) -> None:
+        self.intake.state_changed(SUBSCRIPTION, StateChange(state, state, 0.0))
+
+    def close(self) -> None:
+        self.change(SubscriptionState.CLOSED)
+        self._pool.shutdown()
+        self.intake.close()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    one = World()
+    yield one
+    one.close()
+
+
+def test_a_full_batch_is_not_waited_for(world: World) -> None:
+    """A batch is full by messages or by bytes, and earlier messages count."""
+    waiting = world.wait()
+    world.bring("a", "b", "c", "d")
+    assert waiting.result(PATIENCE) is True
+    assert world.intake.wait(4, 100, linger=10, idle=5, drain=False)
+    world.bring("e", share=100)
+    assert world.intake.wait(1000, 100, linger=10, idle=5, drain=False)
+
+
+def test_a_batch_that_has_begun_is_waited_for_from_its_first_message(world: World) -> None:
+    """Later messages do not prolong the wait."""
+    waiting = world.wait()
+    world.bring("a")
+    world.looked()
+    world.clock.advance(9)
+    world.looked()
+    world.bring("b")
+    world.looked()
+    assert not waiting.done()
+    world.clock.advance(1)
+    assert waiting.result(PATIENCE) is True
+
+
+def test_messages_that_came_before_have_been_waited_for(world: World) -> None:
+    """They came while Spark worked on the previous batch."""
+    world.bring("a")
+    world.clock.advance(10)
+    assert world.intake.wait(4, 100, linger=10, idle=5, drain=False)
+
+
+def test_what_a_full_batch_leaves_is_waited_for_from_then_on(world: World) -> None:
+    """Otherwise each batch after the first would have a random, small size."""
+    world.bring("a", "b", "c", "d", "e")
+    world.clock.advance(9)
+    messages, is_all = world.intake.cut(1, 4, 100)
+    assert ([one.message_id for one in messages], is_all) == (["a", "b", "c", "d"], False)
+    waiting = world.wait()
+    assert world.ends_after(waiting, 10) is True
+    assert world.intake.cut(2, 4, 100)[1]
+
+
+def test_who_works_ahead_waits_for_a_full_batch_only(world: World) -> None:
+    """The prefetcher waits until the batch is full, or until the wait or subscription ends."""
+    is_over = threading.Event()
+
+    def begin() -> Future[bool]:
+        return pool.submit(world.intake.wait_until_full, 2, 100, is_over.is_set)
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = begin()
+        world.bring("a")
+        world.clock.advance(1000)
+        with pytest.raises(FutureTimeout):
+            waiting.result(0.05)
+        world.bring("b")
+        assert waiting.result(PATIENCE) is True
+        world.intake.cut(1, 2, 100)
+        waiting = begin()
+        is_over.set()
+        world.intake.look_again()
+        assert waiting.result(PATIENCE) is False
+        is_over.clear()
+        waiting = begin()
+        world.change(SubscriptionState.CLOSING)
+        assert waiting.result(PATIENCE) is False
+
+
+def test_nothing_is_waited_for_only_so_long(world: World) -> None:
+    """The idle time counts from the call."""
+    world.clock.advance(100)
+    waiting = world.wait()
+    assert world.ends_after(waiting, 5) is False
+
+
+def test_redeliveries_are_nothing_new(world: World) -> None:
+    """Redeliveries of committed messages are acknowledged.
+
+    The earlier of two deliveries is dropped.
+    """
+    world.done.add("old")
+    outcomes = RecordingSettlementSink()
+    waiting = world.wait()
+    world.bring("old", outcomes=outcomes)
+    world.clock.advance(5)
+    assert waiting.result(PATIENCE) is False
+    assert outcomes.verdicts() == [(Disposition.ACK, "old/1")]
+    world.bring("a", outcomes=outcomes)
+    world.bring("a", outcomes=outcomes, delivery=2)
+    assert outcomes.verdicts()[1:] == [(Disposition.DROP, "a/1")]
+
+
+def test_the_end_of_the_subscription_ends_the_wait(world: World) -> None:
+    waiting = world.wait()
+    world.change(SubscriptionState.CLOSING)
+    assert waiting.result(PATIENCE) is False
+
+
+def test_a_drain_ends_when_a_stream_that_works_brings_nothing(world: World) -> None:
+    """Only a working stream proves that there are no messages. Each message restarts the wait."""
+    waiting = world.wait(drain=True)
+    world.clock.advance(29)
+    world.looked()
+    world.change(SubscriptionState.RECONNECTING)
+    world.looked()
+    world.clock.advance(1000)
+    world.looked()
+    assert not waiting.done()
+    world.change(SubscriptionState.STREAMING)
+    world.looked()
+    assert world.ends_after(waiting, 5) is False
+
+
+def test_a_server_that_never_answers_heartbeats_is_believed_after_a_while(world: World) -> None:
+    """The stream is open and has delivered nothing."""
+    waiting = world.wait(drain=True)
+    assert world.ends_after(waiting, 30) is False
+
+
+def test_a_drain_does_not_wait_for_more_than_comes(world: World) -> None:
+    """A batch is complete when no message has come for the idle time."""
+    world.change(SubscriptionState.STREAMING)
+    waiting = world.wait(drain=True, linger=1000)
+    world.bring("a")
+    world.looked()
+    world.clock.advance(4)
+    world.looked()
+    world.bring("b")
+    world.looked()
+    assert world.ends_after(waiting, 5) is True
+
+
+def test_a_lost_lease_is_a_lost_message(world: World) -> None:
+    """The message will be redelivered, here or elsewhere."""
+    messages = MessageBatch(batch(["a", "b"]))
+    world.intake(messages)
+    world.intake.lease_lost(SUBSCRIPTION, messages[:1], "expired")
+    with world.intake.ledger() as ledger:
+        assert ledger.cut(1, 9, 1000) == messages[1:]
+
+
+def test_rows_are_kept_of_what_is_buffered_and_of_nothing_else(world: World) -> None:
+    """Rows are kept for buffered messages only.
+
+    Committed messages that are redelivered, as after a seek, have no rows. Neither do messages in a
+    segment, lost ones, and outdated deliveries.
+    """
+    world.done |= {"old", "older"}
+    for _ in range(3):
+        world.bring("old", "older")
+        assert len(world.rows) == 0
+    world.bring("a", "old", "b")
+    assert len(world.rows) == 2
+    for delivery in (2, 3):
+        world.bring("a", "b", "c", delivery=delivery)
+        assert len(world.rows) == 3
+    messages, _ = world.intake.cut(1, 4, 100)
+    world.rows.take(messages)
+    for delivery in (4, 5):
+        world.bring("a", "b", delivery=delivery)
+        assert len(world.rows) == 0
+    for delivery in (1, 2):
+        late = MessageBatch(batch(["d", "e"], delivery=delivery))
+        world.intake(late)
+        assert len(world.rows) == 2
+        world.intake.lease_lost(SUBSCRIPTION, late, "expired")
+        assert len(world.rows) == 0
+
+
+def test_the_session_s_work_comes_before_that_of_the_worker() -> None:
+    """Messages that arrive meanwhile are prepared afterwards, and none is lost."""
+    begun = threading.Event()
+
+    class TellingRows(ArrowRows):
+        def make(self, messages: Sequence[Message]) -> PreparedBatch:
+            begun.set()
+            return super().make(messages)
+
+    intake = MessageBuffer(set(), ManualClock(), TellingRows(None))
+    worker = threading.Thread(target=intake, args=[MessageBatch(batch(["a", "b"]))])
+    with intake.precedence():
+        worker.start()
+        assert not begun.wait(0.05)
+    worker.join(PATIENCE)
+    assert begun.is_set()
+    with intake.ledger() as ledger:
+        assert ledger.buffered == 2
+    intake.close()

@@ -1,0 +1,57 @@
+"""Jobs that run at the same time as the session's thread."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from pullstream.spark.session.prefetch import Prefetcher, PrefetchMode
+from tests.subscriber.streaming.fakes import PATIENCE
+
+
+def test_a_job_that_waits_is_woken_to_end() -> None:
+    """`end` returns when the job has ended."""
+    ahead, woken = Prefetcher(PrefetchMode.IN_BACKGROUND), threading.Event()
+    seen: list[bool] = []
+
+    def job() -> None:
+        seen.append(ahead.is_over())
+        assert woken.wait(PATIENCE)
+        seen.append(ahead.is_over())
+
+    ahead.start(job)
+    assert ahead.is_under_way
+    ahead.end(woken.set)
+    assert seen == [False, True]
+    assert not ahead.is_under_way
+
+
+def test_without_a_job_there_is_nothing_to_end() -> None:
+    """Nothing is woken."""
+    Prefetcher(PrefetchMode.IN_BACKGROUND).end(pytest.fail)
+
+
+def test_at_once_it_is_done_before_it_is_started() -> None:
+    """The job runs inside `start`, and does not wait for anything."""
+    ahead = Prefetcher(PrefetchMode.AT_ONCE)
+    seen: list[bool] = []
+    ahead.start(lambda: seen.append(ahead.is_over()))
+    assert seen == [True]
+
+
+def test_off_nothing_is_done() -> None:
+    """The session does the work when it is needed."""
+    Prefetcher(PrefetchMode.OFF).start(pytest.fail)
+
+
+def test_without_threads_nothing_is_done_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session does the work when it is needed."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    ahead = Prefetcher(PrefetchMode.IN_BACKGROUND)
+    ahead.start(pytest.fail)
+    ahead.end(pytest.fail)

@@ -1,0 +1,176 @@
+"""A session with prefetch: the next batch is ready early, and the rest behaves the same."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from pullstream.spark.session.prefetch import PrefetchMode
+from pullstream.spark.session.session import Limit
+from tests.subscriber.spark.session.world import (
+    LEASE,
+    FillingDisk,
+    World,
+    acked,
+    has_delivered,
+    ids,
+    publish,
+    threads,
+)
+from tests.subscriber.streaming.fakes import eventually
+
+BACKGROUND, AT_ONCE = PrefetchMode.IN_BACKGROUND, PrefetchMode.AT_ONCE
+
+
+def files(world: World) -> list[str]:
+    return sorted(path.name[-7:] for path in world.spool.glob("seg-*.arrow"))
+
+
+def test_the_next_segment_is_written_while_the_engine_is_at_work(world: World) -> None:
+    """The segment is written as soon as there are enough messages.
+
+    Committed messages are acknowledged at the same time.
+    """
+    session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=60)
+    published = publish(world.broker, 3)
+    assert session.latest(0) == 1
+    published += publish(world.broker, 1)
+    eventually(lambda: files(world) == ["1.arrow", "2.arrow"])
+    assert session.report()["seq"] == 1
+    assert ids(session, 0, 1) == published[:2]
+    assert session.latest(1) == 2
+    assert ids(session, 1, 2) == published[2:]
+    eventually(lambda: acked(world.broker) == set(published[:2]))
+    eventually(lambda: files(world) == ["2.arrow"])
+
+
+def test_an_incomplete_batch_is_not_written_ahead(world: World) -> None:
+    """A batch may grow until it is requested. Its thread ends at once on close."""
+    before = threads()
+    session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=1)
+    published = publish(world.broker, 3)
+    assert session.latest(0) == 1
+    eventually(lambda: "pullstream-ahead" in threads())
+    assert session.latest(1) == 2
+    assert ids(session, 1, 2) == published[2:]
+    session.close()
+    assert threads() <= before
+
+
+def test_what_was_written_ahead_and_not_asked_for_is_given_back(world: World) -> None:
+    """Closing the session returns them, because the engine does not know them."""
+    session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=60)
+    published = publish(world.broker, 4)
+    session.latest(0)
+    eventually(lambda: len(files(world)) == 2)
+    session.close()
+    assert files(world) == ["1.arrow"]
+    returned = {event.message_id for event in world.broker.history.returns()}
+    assert returned == set(published[2:])
+    assert world.broker.history.nacks() == []
+
+
+def test_another_limit_gets_another_segment(world: World) -> None:
+    """The prefetched segment is too large for the new limit and is divided."""
+    session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=1)
+    published = publish(world.broker, 4)
+    session.latest(0)
+    eventually(lambda: len(files(world)) == 2)
+    assert session.latest(1, Limit(messages=1)) == 2
+    assert ids(session, 1, 2) == published[2:3]
+    assert session.latest(2) == 3
+    assert ids(session, 2, 3) == published[3:]
+
+
+def test_a_plan_that_was_not_taken_up_stands(world: World) -> None:
+    """This holds although the next segment was written."""
+    session = world.session(work_ahead=AT_ONCE, max_messages_per_trigger=2, linger=1)
+    published = publish(world.broker, 4)
+    assert session.latest(0) == session.latest(0) == 1
+    assert ids(session, 0, 1) == published[:2]
+    assert session.latest(1) == 2
+    assert ids(session, 1, 2) == published[2:]
+
+
+def test_a_redelivery_of_what_was_written_ahead_is_no_new_row(world: World) -> None:
+    """The redelivery is handled as for any other segment."""
+    session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2)
+    published = publish(world.broker, 4)
+    session.latest(0)
+    eventually(lambda: len(files(world)) == 2)
+    world.broker.clock.advance(LEASE)
+    world.broker.history.wait_until(partial(has_delivered, world.broker, 8))
+    fence = publish(world.broker, 1)
+    eventually(lambda: session.report()["buffered"] == 1)
+    assert session.latest(1) == 2
+    assert ids(session, 1, 2) == published[2:]
+    assert session.latest(2) == 3
+    assert ids(session, 2, 3) == fence
+    session.commit(3)
+    eventually(lambda: acked(world.broker) == {*published, *fence})
+
+
+@pytest.mark.parametrize("work_ahead", [BACKGROUND, AT_ONCE])
+def test_without_room_for_two_segments_there_is_one(world: World, work_ahead: PrefetchMode) -> None:
+    """Every batch comes in the end without an error."""
+    session = world.session(
+        work_ahead=work_ahead, max_messages_per_trigger=2, max_spool_bytes=3000, linger=1
+    )
+    published = publish(world.broker, 6)
+    for number in range(3):
+        assert session.latest(number) == number + 1
+        assert session.report()["spoolBytes"] <= 3000
+        assert ids(session, number, number + 1) == published[2 * number : 2 * number + 2]
+
+
+def test_a_disk_that_is_full_meanwhile_loses_nothing(world: World) -> None:
+    """Committed messages wait for the record of the commit, and the next ones for their segment."""
+    disk = FillingDisk()
+    session = world.session(work_ahead=BACKGROUND, disk=disk, max_messages_per_trigger=2, linger=60)
+    published = publish(world.broker, 3)
+    assert session.latest(0) == 1
+    disk.full = True
+    published += publish(world.broker, 1)
+    eventually(lambda: "pullstream-ahead" not in threads())
+    assert session.report()["buffered"] == 2
+    disk.full = False
+    assert session.latest(1) == 2
+    session.commit(2)
+    eventually(lambda: acked(world.broker) == set(published))
+
+
+def test_some_batches_after_there_was_no_room_it_is_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failed attempt is expensive, but there may be room again after a while."""
+    monkeypatch.setattr("pullstream.spark.session.session._PAUSE_WITHOUT_ROOM", 2)
+    disk = FillingDisk()
+    session = world.session(work_ahead=BACKGROUND, disk=disk, max_messages_per_trigger=2, linger=60)
+    publish(world.broker, 2)
+    assert session.latest(0) == 1
+    disk.full = True
+    publish(world.broker, 2)
+    eventually(lambda: "pullstream-ahead" not in threads())
+    disk.full = False
+    assert session.latest(1) == 2
+    publish(world.broker, 2)
+    eventually(lambda: "pullstream-ahead" not in threads())
+    assert "3.arrow" not in files(world)
+    assert session.latest(2) == 3
+    publish(world.broker, 2)
+    eventually(lambda: "4.arrow" in files(world))
+
+
+def test_an_available_now_run_comes_to_its_end(world: World) -> None:
+    """All messages are acknowledged, in no more batches than necessary."""
+    published = publish(world.broker, 25)
+    session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=10)
+    session.prepare_available_now()
+    rows, at = [], 0
+    while (end := session.latest(at)) != at:
+        rows += ids(session, at, end)
+        at = end
+    assert at == 3
+    assert sorted(rows, key=int) == published
+    assert acked(world.broker) == set(published)

@@ -1,0 +1,3 @@
+"""The simulated ingestion that the tests of a session use."""
+
+from tests.subscriber.spark.session.conftest import world as world

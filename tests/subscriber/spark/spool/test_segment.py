@@ -1,0 +1,101 @@
+"""A segment returns the written rows, whole or in parts, at each reading."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pullstream.spark.rows.rows import SCHEMA, row_schema
+from pullstream.spark.spool.atomic_files import AtomicFiles
+from pullstream.spark.spool.segment import (
+    ACK_ID,
+    BATCH_BYTES,
+    BATCH_ROWS,
+    SegmentFile,
+    from_bytes,
+)
+from tests.subscriber.spark.session.messages import batch, encoded
+
+
+def written(folder: Path, rows: int, *, data: bytes = b"") -> SegmentFile:
+    content, _ = encoded(batch([str(number) for number in range(rows)], data=data))
+    AtomicFiles().write(folder / "seg", content)
+    return SegmentFile.open(folder / "seg", 7)
+
+
+def ids(batches: list[pa.RecordBatch]) -> list[str]:
+    return [value for one in batches for value in one.column("message_id").to_pylist()]
+
+
+def test_it_knows_its_size(tmp_path: Path) -> None:
+    """The size has rows, Arrow batches and bytes, and `encode` returns the same batches."""
+    rows = 2 * BATCH_ROWS + 1
+    segment = written(tmp_path, rows)
+    assert (segment.seq, segment.rows, segment.batches) == (7, rows, 3)
+    assert segment.size == (tmp_path / "seg").stat().st_size
+    assert encoded(batch([str(number) for number in range(rows)]))[1] == 3
+
+
+def test_large_messages_make_small_batches(tmp_path: Path) -> None:
+    """A reader holds a batch in memory. One row may be larger than the limit."""
+    segment = written(tmp_path, 6, data=b"x" * (BATCH_BYTES // 2))
+    # Two rows do not fit in a batch together with their ids.
+    assert segment.batches == 6
+    assert ids(list(segment.read())) == [str(number) for number in range(6)]
+    assert written(tmp_path, 6, data=b"x" * (BATCH_BYTES // 4)).batches == 2
+    assert written(tmp_path, 1, data=b"x" * (BATCH_BYTES + 1)).batches == 1
+
+
+def test_parts_make_up_the_whole(tmp_path: Path) -> None:
+    """Each row is there once and in order, without the lease's ack id."""
+    segment = written(tmp_path, 3 * BATCH_ROWS)
+    whole = list(segment.read())
+    assert ids(whole) == [str(number) for number in range(3 * BATCH_ROWS)]
+    assert {tuple(one.schema.names) for one in whole} == {tuple(SCHEMA.names)}
+    for step in (1000, BATCH_ROWS, 5000):
+        starts = range(0, segment.rows, step)
+        parts = [one for first in starts for one in segment.read(first, first + step)]
+        assert ids(parts) == ids(whole)
+    assert list(segment.read(BATCH_ROWS)) == whole[1:]
+    assert ids(list(segment.read(4, 7))) == ["4", "5", "6"]
+    assert list(segment.read(segment.rows)) == []
+
+
+def test_it_may_be_sent_as_bytes(tmp_path: Path) -> None:
+    """A reader that cannot see the file gets the bytes of all or some rows, with the schema."""
+    segment = written(tmp_path, 3 * BATCH_ROWS)
+    assert list(from_bytes(segment.to_bytes())) == list(segment.read())
+    assert list(from_bytes(segment.to_bytes(100, 200))) == list(segment.read(100, 200))
+    assert pa.ipc.open_stream(segment.to_bytes(0, 0)).schema == SCHEMA
+    assert pickle.loads(pickle.dumps(segment)) == segment
+
+
+def test_rows_outlive_the_file(tmp_path: Path) -> None:
+    """The file may be deleted while a slow task still has its rows in memory."""
+    segment = written(tmp_path, 10)
+    (rows,) = segment.read()
+    segment.path.unlink()
+    rows.validate(full=True)
+    assert ids([rows]) == [str(number) for number in range(10)]
+
+
+def test_it_keeps_the_leases_it_was_written_with(tmp_path: Path) -> None:
+    """The next process finds them by message id."""
+    assert written(tmp_path, 3).leases() == {"0": "0/1", "1": "1/1", "2": "2/1"}
+
+
+def test_the_subscription_is_in_each_row_if_asked_for(tmp_path: Path) -> None:
+    """The ack id follows after it, as in all segments."""
+    data, _ = encoded(batch(["a"]), "projects/p/subscriptions/s")
+    assert pa.ipc.open_file(data).schema.names == [*row_schema(True).names, ACK_ID]
+
+
+@pytest.mark.parametrize("content", [b"", b"ARROW1", b"x" * 1000])
+def test_what_is_no_segment_is_not_opened(tmp_path: Path, content: bytes) -> None:
+    """For example, half a file is refused."""
+    (tmp_path / "seg").write_bytes(content)
+    with pytest.raises(pa.ArrowInvalid):
+        SegmentFile.open(tmp_path / "seg", 1)

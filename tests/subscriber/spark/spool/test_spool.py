@@ -1,0 +1,259 @@
+"""The spool keeps segments for one process and one subscription, within its limits."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pullstream.spark.errors import MissingSegment, SpoolError
+from pullstream.spark.session.settings import IngestSettings
+from pullstream.spark.spool.atomic_files import AtomicFiles
+from pullstream.spark.spool.spool import LOCK_WAIT, Spool
+from pullstream_protocol.clock import SYSTEM_CLOCK, Clock, OffsetClock
+from tests.subscriber.spark.session.messages import batch, encoded
+
+
+class FullDisk(AtomicFiles):
+    def write(self, path: Path, data: memoryview | bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class HurriedClock(OffsetClock):
+    """A clock whose time advances with each look."""
+
+    def monotonic(self) -> float:
+        self.advance(LOCK_WAIT / 4)
+        return super().monotonic()
+
+
+def spool_in(
+    folder: Path, *, disk: AtomicFiles | None = None, clock: Clock = SYSTEM_CLOCK, **changes: Any
+) -> Spool:
+    values = {"subscription": "projects/p/subscriptions/one", "spool_dir": folder, **changes}
+    return Spool(IngestSettings(**values), disk or AtomicFiles(), clock)
+
+
+def write(spool: Spool, seq: int, rows: int = 3) -> None:
+    data, batches = encoded(batch([f"{seq}.{row}" for row in range(rows)]))
+    spool.write(seq, rows, batches, data)
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    one = spool_in(tmp_path)
+    one.open()
+    yield one
+    one.close()
+
+
+def test_segments_are_there_for_the_next_process(tmp_path: Path, spool: Spool) -> None:
+    """Segments are unchanged, and removed ones are gone."""
+    for seq in (1, 2, 3):
+        write(spool, seq)
+    spool.remove(2)
+    spool.remove(9)
+    kept = [spool.get(1), spool.get(3)]
+    spool.close()
+    other = spool_in(tmp_path)
+    other.open()
+    assert other.numbers == [1, 3]
+    assert [other.get(1), other.get(3)] == kept
+    assert other.size == sum(one.path.stat().st_size for one in kept)
+    other.close()
+
+
+def test_a_crash_in_the_middle_of_a_write_leaves_nothing(tmp_path: Path) -> None:
+    """A half-written segment never had its final name."""
+    (tmp_path / "seg-00000000000000000001.arrow.tmp").write_bytes(b"half")
+    spool = spool_in(tmp_path)
+    spool.open()
+    assert spool.numbers == []
+    spool.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["LOCK", "meta.json"]
+
+
+def test_what_others_have_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+    """This includes files named like an unfinished segment."""
+    (tmp_path / "notes.tmp").write_text("mine")
+    (tmp_path / "folder.tmp").mkdir()
+    spool = spool_in(tmp_path)
+    spool.open()
+    spool.close()
+    assert (tmp_path / "notes.tmp").read_text() == "mine"
+    assert (tmp_path / "folder.tmp").is_dir()
+
+
+def test_what_is_discarded_is_gone(tmp_path: Path, spool: Spool) -> None:
+    """Segments before the discarded ones stay."""
+    for seq in (1, 2, 3):
+        write(spool, seq)
+    spool.discard_after(1)
+    assert spool.numbers == [1]
+    spool.close()
+    other = spool_in(tmp_path)
+    other.open()
+    assert other.numbers == [1]
+    other.close()
+
+
+def test_the_newest_discarded_number_is_remembered(tmp_path: Path, spool: Spool) -> None:
+    """By later processes as well. It never goes back, and what is removed does not count."""
+    write(spool, 9)
+    spool.remove(9)
+    spool.discard_after(0)
+    assert spool.newest_discarded == 0
+    for seq in (1, 2, 3):
+        write(spool, seq)
+    spool.discard_after(1)
+    assert spool.newest_discarded == 3
+    spool.discard_after(0)
+    spool.close()
+    other = spool_in(tmp_path)
+    other.open()
+    assert (other.newest_discarded, other.numbers) == (3, [])
+    other.close()
+
+
+def test_nothing_is_discarded_without_a_record_of_it(tmp_path: Path) -> None:
+    """Otherwise its number could be used again."""
+    spool = spool_in(tmp_path)
+    spool.open()
+    write(spool, 7)
+    spool.close()
+    spool = spool_in(tmp_path, disk=FullDisk())
+    spool.open()
+    with pytest.raises(SpoolError, match=r"segment 7 is discarded.*No space left.*Nothing is lost"):
+        spool.discard_after(6)
+    assert spool.get(7).rows == 3
+    spool.close()
+
+
+def test_what_cannot_be_discarded_is_an_error(tmp_path: Path) -> None:
+    """A segment that stayed would be mistaken for committed later."""
+
+    class Stubborn(AtomicFiles):
+        def delete(self, path: Path) -> None:
+            raise OSError(errno.EROFS, "Read-only file system")
+
+    spool = spool_in(tmp_path, disk=Stubborn())
+    spool.open()
+    write(spool, 7)
+    with pytest.raises(SpoolError, match=r"segment 7 .*Read-only.*never committed"):
+        spool.discard_after(6)
+    spool.close()
+
+
+def test_a_missing_segment_is_named(tmp_path: Path, spool: Spool) -> None:
+    """The error lists the existing segments."""
+    write(spool, 4)
+    with pytest.raises(MissingSegment, match=r"segment 3 .*\[4\]"):
+        spool.get(3)
+    spool.get(4).path.unlink()
+    with pytest.raises(MissingSegment):
+        spool.get(4)
+
+
+def test_a_damaged_segment_counts_as_missing(
+    tmp_path: Path, spool: Spool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The damaged file stays in place, and a warning names it."""
+    write(spool, 1)
+    path = spool.get(1).path
+    spool.close()
+    path.write_bytes(path.read_bytes()[:100])
+    other = spool_in(tmp_path)
+    other.open()
+    with pytest.raises(MissingSegment):
+        other.get(1)
+    other.close()
+    assert path.exists()
+    assert "damaged" in caplog.text
+
+
+def test_there_is_one_process_a_spool(tmp_path: Path, spool: Spool) -> None:
+    """A second process waits for the first for a limited time, and the error names the first."""
+    other = spool_in(tmp_path, clock=HurriedClock())
+    with pytest.raises(SpoolError, match=f"in use by another process .*{os.getpid()}"):
+        other.open()
+
+
+def test_a_successor_waits_for_a_process_that_is_about_to_end(tmp_path: Path, spool: Spool) -> None:
+    """Such a process was stopped, and its query is restarted at once."""
+    waits = threading.Event()
+
+    class TellingClock(OffsetClock):
+        def monotonic(self) -> float:
+            waits.set()
+            return super().monotonic()
+
+    other = spool_in(tmp_path, clock=TellingClock())
+    opening = threading.Thread(target=other.open)
+    opening.start()
+    assert waits.wait(LOCK_WAIT)
+    spool.close()
+    opening.join(LOCK_WAIT)
+    assert not opening.is_alive()
+    write(other, 1)
+    other.close()
+
+
+def test_it_belongs_to_one_subscription(tmp_path: Path, spool: Spool) -> None:
+    """Message ids of another subscription may be equal and mean other messages."""
+    spool.close()
+    other = spool_in(tmp_path, subscription="projects/p/subscriptions/two")
+    with pytest.raises(SpoolError, match=r"belongs to .*/one, not to .*/two"):
+        other.open()
+    # The failed open has released its lock.
+    spool.open()
+
+
+@pytest.mark.parametrize(
+    ("meta", "error"),
+    [(b"{", "damaged"), (b"[]", "damaged"), (b'{"format": 1}', "damaged"), (b'{"format": 2}', "2")],
+)
+def test_a_spool_that_is_not_understood_is_not_used(
+    tmp_path: Path, meta: bytes, error: str
+) -> None:
+    """For example, a later version wrote it."""
+    (tmp_path / "meta.json").write_bytes(meta)
+    with pytest.raises(SpoolError, match=error):
+        spool_in(tmp_path).open()
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    """The error names the folder."""
+    (tmp_path / "file").touch()
+    with pytest.raises(SpoolError, match=r"cannot use .*file"):
+        spool_in(tmp_path / "file" / "spool").open()
+
+
+def test_a_full_disk_is_an_error_that_says_what_was_to_be_written(tmp_path: Path) -> None:
+    """The new segment does not exist."""
+    spool = spool_in(tmp_path)
+    spool.open()
+    spool.close()
+    spool = spool_in(tmp_path, disk=FullDisk())
+    spool.open()
+    with pytest.raises(SpoolError, match=r"3 messages .*No space left.*Nothing is lost"):
+        write(spool, 1)
+    assert spool.numbers == []
+    spool.close()
+
+
+def test_it_takes_no_more_than_it_may(tmp_path: Path) -> None:
+    """Removed segments make room again."""
+    data, _ = encoded(batch(["1.0", "1.1", "1.2"]))
+    spool = spool_in(tmp_path, max_spool_bytes=len(data) + 10)
+    spool.open()
+    write(spool, 1)
+    with pytest.raises(SpoolError, match=f"but {len(data)} of the spool's .* are in use"):
+        write(spool, 2)
+    spool.remove(1)
+    write(spool, 2)
+    spool.close()

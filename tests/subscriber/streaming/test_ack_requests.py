@@ -1,0 +1,102 @@
+"""The result for each ack id of an answer: no success that the server did not report."""
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pullstream.exceptions import AcknowledgeStatus
+from pullstream.streaming.ack_requests import AckResult, read_ack_result
+from pullstream_protocol.errors import BY_CODE, FailedPrecondition, RpcError
+
+PASSING = {
+    *("CANCELLED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED", "INTERNAL"),
+    *("UNAVAILABLE", "UNKNOWN"),
+}
+FINAL = {
+    "PERMISSION_DENIED": AcknowledgeStatus.PERMISSION_DENIED,
+    "FAILED_PRECONDITION": AcknowledgeStatus.FAILED_PRECONDITION,
+    "INVALID_ARGUMENT": AcknowledgeStatus.OTHER,
+    "NOT_FOUND": AcknowledgeStatus.OTHER,
+    "ALREADY_EXISTS": AcknowledgeStatus.OTHER,
+    "OUT_OF_RANGE": AcknowledgeStatus.OTHER,
+    "UNIMPLEMENTED": AcknowledgeStatus.OTHER,
+    "DATA_LOSS": AcknowledgeStatus.OTHER,
+    "UNAUTHENTICATED": AcknowledgeStatus.OTHER,
+}
+PERMANENT = "PERMANENT_FAILURE_INVALID_ACK_ID"
+TRANSIENT = "TRANSIENT_FAILURE_INVALID_ACK_ID"
+
+
+def test_every_code_is_one_or_the_other() -> None:
+    """A new code of gRPC needs a decision."""
+    assert PASSING | FINAL.keys() == {code.name for code in BY_CODE}
+
+
+def test_without_an_error_everything_succeeded() -> None:
+    """The server says OK for a request as a whole."""
+    assert read_ack_result(["a", "b"], None) == AckResult(succeeded=["a", "b"])
+
+
+@pytest.mark.parametrize("code", sorted(PASSING))
+def test_a_passing_failure_is_tried_again(code: str) -> None:
+    """All ids are retried if the server names none."""
+    error = BY_CODE[grpc.StatusCode[code]]("some text")
+    assert read_ack_result(["a", "b"], error) == AckResult(retry=["a", "b"])
+
+
+@pytest.mark.parametrize(("code", "status"), FINAL.items())
+def test_a_final_failure_is_told_with_its_status_and_text(
+    code: str, status: AcknowledgeStatus
+) -> None:
+    """With a single id there is nothing left to split."""
+    answer = read_ack_result(["a"], BY_CODE[grpc.StatusCode[code]]("some text"))
+    assert answer.failed.keys() == {"a"}
+    assert answer.succeeded == answer.retry == answer.split == []
+    assert (answer.failed["a"].error_code, answer.failed["a"].info) == (status, "some text")
+
+
+def test_a_request_refused_as_invalid_is_split() -> None:
+    """The cause may be one of its ids or its size."""
+    error = BY_CODE[grpc.StatusCode.INVALID_ARGUMENT]("some text")
+    assert read_ack_result(["a", "b", "c"], error) == AckResult(split=["a", "b", "c"])
+
+
+@pytest.mark.parametrize("code", BY_CODE)
+def test_where_the_server_names_ids_only_those_have_failed(code: grpc.StatusCode) -> None:
+    """With exactly-once delivery the server applies the other ids, whatever the status."""
+    named = {"bad": PERMANENT, "busy": TRANSIENT, "odd": "PERMANENT_FAILURE_SOMETHING"}
+    error = BY_CODE[code]("some text", reason="R", metadata=named)
+    answer = read_ack_result(["good", "bad", "busy", "odd", "fine"], error)
+    assert (answer.succeeded, answer.retry, answer.split) == (["good", "fine"], ["busy"], [])
+    assert {ack_id: (e.error_code, e.info) for ack_id, e in answer.failed.items()} == {
+        "bad": (AcknowledgeStatus.INVALID_ACK_ID, PERMANENT),
+        "odd": (AcknowledgeStatus.OTHER, "PERMANENT_FAILURE_SOMETHING"),
+    }
+
+
+def test_details_that_name_no_id_of_the_request_do_not_make_it_a_success() -> None:
+    """The metadata belongs to another reason, so the status counts for all ids."""
+    error = FailedPrecondition("some text", reason="R", metadata={"service": "pubsub"})
+    answer = read_ack_result(["a", "b"], error)
+    assert answer.succeeded == []
+    assert answer.failed.keys() == {"a", "b"}
+
+
+@given(
+    ack_ids=st.lists(st.text("abc", min_size=1, max_size=3), unique=True, min_size=1),
+    code=st.sampled_from(list(BY_CODE)),
+    named=st.dictionaries(
+        st.text("abc", min_size=1, max_size=3), st.sampled_from([PERMANENT, TRANSIENT, "X"])
+    ),
+)
+def test_every_id_has_exactly_one_outcome(
+    ack_ids: list[str], code: grpc.StatusCode, named: dict[str, str]
+) -> None:
+    """An id succeeds only if the answer names failed ids, and not this one."""
+    error: RpcError = BY_CODE[code]("some text", reason="R", metadata=named)
+    answer = read_ack_result(ack_ids, error)
+    outcomes = [*answer.succeeded, *answer.retry, *answer.split, *answer.failed]
+    assert sorted(outcomes) == sorted(ack_ids)
+    assert named.keys().isdisjoint(answer.succeeded)
+    assert not answer.succeeded or not named.keys().isdisjoint(ack_ids)
