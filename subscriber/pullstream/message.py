@@ -251,7 +251,11 @@ class Message:
         self._give_back(delay, None)
 
     def drop(self) -> None:
-        """Forget the message without a request; the server redelivers it when its lease ends."""
+        """Forget the message; the server redelivers it when its lease ends.
+
+        A message of an ordering key is returned to the server at once, because the later messages
+        of the key wait for it.
+        """
         if self.settled is None:
             self.settled = _DROP
         self.batch.sink.put((_DROP, self, 0, None))
@@ -359,6 +363,12 @@ def give_back(messages: Iterable[Message]) -> None:
         if message.settled is None:
             message.settled = _RETURN
             message.batch.sink.put((_RETURN, message, 0, None))
+
+
+def return_dropped(messages: Iterable[Message]) -> None:
+    """Return dropped messages to the server; for the SDK itself."""
+    for message in messages:
+        message.batch.sink.put((_RETURN, message, 0, None))
 
 
 # The bytes of a message as flow control counts them.

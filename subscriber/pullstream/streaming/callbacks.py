@@ -28,6 +28,9 @@ class CallbackListener(Protocol):
     def give_back(self, messages: Sequence[Message]) -> None:
         """Return to the server messages that no callback has seen."""
 
+    def return_dropped(self, messages: Sequence[Message]) -> None:
+        """Return dropped messages to the server."""
+
     def forget(self, messages: Sequence[Message]) -> None:
         """Forget messages that newer deliveries have replaced or will replace."""
 
@@ -44,10 +47,6 @@ class CallbackListener(Protocol):
 
     def stop(self, error: Exception) -> None:
         """End the subscription, because callbacks cannot run any more."""
-
-    @property
-    def longest_lease(self) -> float:
-        """Seconds that the server may keep a lease that is no longer extended."""
 
 
 class CallbackRunner:
@@ -170,6 +169,8 @@ class CallbackRunner:
             MessageBatch(actions.acknowledge).ack()
         if actions.give_back:
             self._listener.give_back(actions.give_back)
+        if actions.return_dropped:
+            self._listener.return_dropped(actions.return_dropped)
         if actions.due is not None:
             self._listener.wait_began(actions.due)
         if actions.run:
@@ -246,13 +247,7 @@ class CallbackRunner:
         handled: Sequence[Message] = (),
         unhandled: Sequence[Message] = (),
     ) -> None:
-        comes_at = None
-        if message.settled is Disposition.DROP:
-            # The server gets no nack. It redelivers the message when the lease ends.
-            comes_at = self._clock.monotonic() + self._listener.longest_lease
-        self._act(
-            self._hold.failed(message, comes_at=comes_at, handled=handled, unhandled=unhandled)
-        )
+        self._act(self._hold.failed(message, handled=handled, unhandled=unhandled))
 
     def _end_turn(self, message: Message, shared: Sequence[Message] = ()) -> None:
         """Run the next message of a key.

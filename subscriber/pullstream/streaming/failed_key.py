@@ -63,6 +63,7 @@ class Actions:
         acknowledge: deliveries to acknowledge, because a callback handled an earlier delivery of
             the message.
         give_back: messages to return to the server; no callback has seen them.
+        return_dropped: dropped messages to return to the server.
         parked: change in the number of parked messages.
         parked_bytes: change in the bytes of the parked messages.
         due: end of a wait that has begun, in seconds on the clock; None if no wait has begun.
@@ -72,6 +73,7 @@ class Actions:
     forget: list[Message] = field(default_factory=list)
     acknowledge: list[Message] = field(default_factory=list)
     give_back: list[Message] = field(default_factory=list)
+    return_dropped: list[Message] = field(default_factory=list)
     parked: int = 0
     parked_bytes: int = 0
     due: float | None = None

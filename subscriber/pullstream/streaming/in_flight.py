@@ -11,7 +11,15 @@ from typing import Any
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
 from pullstream.flow_control import MAX_EXTENSION, LoadGauge
 from pullstream.hooks import HookSet, LeaseLoss
-from pullstream.message import Disposition, Message, ResponseBatch, ack_ids_of, give_back, has_begun
+from pullstream.message import (
+    Disposition,
+    Message,
+    ResponseBatch,
+    ack_ids_of,
+    give_back,
+    has_begun,
+    return_dropped,
+)
 from pullstream.rpc.calls import PendingCall
 from pullstream.runtime.lifecycle import Lifecycle
 from pullstream.scheduling.scheduler import Scheduler
@@ -402,7 +410,7 @@ class InFlight:
         unseen = [message for message in messages if not has_begun(message)]
         give_back(unseen)
         self.callbacks.leases_lost(unseen, None)
-        ends_by = self._clock.monotonic() + self.longest_lease
+        ends_by = self._clock.monotonic() + self.leaser.longest_lease
         self._mark_lost(messages, released, "max_lease_duration", ends_by)
 
     def _leases_expired(self, messages: list[Message]) -> None:
@@ -438,6 +446,12 @@ class InFlight:
         else:
             give_back(messages)
 
+    def return_dropped(self, messages: Sequence[Message]) -> None:
+        # During the shutdown the server may redeliver them on this stream. Then they would be
+        # returned a second time. Their leases end without a request.
+        if not self._lifecycle.is_stopping:
+            return_dropped(messages)
+
     def forget(self, messages: Sequence[Message]) -> None:
         for message in messages:
             message.settled = message.settled or Disposition.DROP
@@ -452,10 +466,6 @@ class InFlight:
 
     def stop(self, error: Exception) -> None:
         self._fail(error)
-
-    @property
-    def longest_lease(self) -> float:
-        return self.leaser.longest_lease
 
     # ---- the shutdown's thread -----------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pullstream.flow_control import FlowControl
-from pullstream.message import Message
+from pullstream.message import Disposition, Message
 
 from .failed_key import Actions, FailedKey, Redeliveries
 
@@ -140,19 +140,20 @@ class MessagesOnHold:
         self,
         message: Message,
         *,
-        comes_at: float | None = None,
         handled: Sequence[Message] = (),
         unhandled: Sequence[Message] = (),
     ) -> Actions:
         """Record that an ordered message failed and will be redelivered.
 
-        Two threads may report the same failure; it counts once. This does not end the turn of the
-        message; `ended` does.
+        `nacks_taken` reports when the server has accepted the nack. Two threads may report the same
+        failure; it counts once. This does not end the turn of the message; `ended` does.
+
+        A dropped message is returned. If only its lease ended, the server would send later messages
+        of the key until then, and none of them can run. They would fill the server's window for
+        this stream, and stop all other keys.
 
         Args:
             message: the failed message.
-            comes_at: earliest time of the redelivery. None: the message is nacked, and
-                `nacks_taken` reports when the server has accepted the nack.
             handled: later messages of its key that shared its turn and were acknowledged.
             unhandled: later messages that shared its turn and have no outcome; they are held again.
         """
@@ -166,8 +167,8 @@ class MessagesOnHold:
                     if not message.failure_noted:
                         message.failure_noted = True
                         failed.fail(message)
-                        if comes_at is not None:
-                            failed.nack_was_taken(message.ack_id, comes_at)
+                        if message.settled is Disposition.DROP:
+                            actions.return_dropped.append(message)
                     for each in handled:
                         failed.handled(each, actions)
         return actions
@@ -188,7 +189,8 @@ class MessagesOnHold:
 
         Args:
             messages: messages with and without an ordering key.
-            comes_at: as for `failed`, for all messages.
+            comes_at: earliest time of the redeliveries. None: the messages are returned, and
+                `nacks_taken` reports when the server has accepted that.
         """
         actions = Actions()
         with self._lock:

@@ -52,8 +52,6 @@ class ByHand(Scheduler):
 class Rig:
     """A runner with its listener. The test plays the other parts."""
 
-    longest_lease = 60.0
-
     def __init__(
         self, callback: Callable[[Message], Any], *, release_after_ack: bool = False
     ) -> None:
@@ -78,6 +76,9 @@ class Rig:
 
     def give_back(self, messages: Sequence[Message]) -> None:
         self.given_back += [one.ack_id for one in messages if one.settled is None]
+
+    def return_dropped(self, messages: Sequence[Message]) -> None:
+        self.given_back += ids(messages)
 
     def forget(self, messages: Sequence[Message]) -> None:
         self.forgotten += ids(messages)
@@ -163,12 +164,24 @@ def test_a_message_dropped_before_its_turn_does_not_end_its_key() -> None:
     assert (rig.scheduler.names, rig.parked_messages) == (["1/again"], 0)
 
 
-def test_the_wait_for_a_dropped_message_begins_when_its_lease_may_have_ended() -> None:
-    """The server gets no report and keeps the lease for a while."""
+def test_a_dropped_message_of_a_key_is_returned_once() -> None:
+    """Otherwise the server would send later messages of the key until the lease ends."""
     rig = Rig(Message.drop)
-    rig.receive("1", "2")
+    first, _ = rig.receive("1", "2")
     rig.scheduler.run_next()
-    assert rig.dues == [rig.clock.monotonic() + rig.longest_lease + FIRST_WAIT]
+    rig.report(first)
+    assert (rig.given_back, rig.parked_messages) == (["1"], 1)
+    rig.runner.nacks_answered(["1"], rig.clock.monotonic())
+    assert rig.dues == [rig.clock.monotonic() + FIRST_WAIT]
+
+
+def test_a_dropped_message_without_a_key_is_not_returned() -> None:
+    """The server redelivers it when its lease ends."""
+    rig = Rig(Message.drop)
+    (only,) = rig.receive("1", key="")
+    rig.scheduler.run_next()
+    rig.report(only)
+    assert rig.given_back == []
 
 
 def test_what_is_held_too_long_is_returned() -> None:
@@ -380,7 +393,8 @@ def test_a_failure_inside_the_callback_holds_up_its_key(
     rig.receive("1/again", "2/again")
     rig.report(first)
     assert (rig.scheduler.names, len(rig.hold)) == (["1/again"], 1)
-    assert (rig.given_back, sorted(rig.forgotten)) == ([], ["2", "3"])
+    given_back = ["1"] if decide is Message.drop else []
+    assert (rig.given_back, sorted(rig.forgotten)) == (given_back, ["2", "3"])
 
 
 @pytest.mark.parametrize("decide", [Message.nack, Message.drop])

@@ -275,6 +275,7 @@ class OrderUnderFailures(RuleBasedStateMachine):
     def act(self, actions: Actions) -> None:
         self.requests += [("ack", message.ack_id) for message in actions.acknowledge]
         self.requests += [("return", message.ack_id) for message in actions.give_back]
+        self.requests += [("nack", message.ack_id) for message in actions.return_dropped]
         for message in actions.run:
             self.begin(message)
 
@@ -285,7 +286,7 @@ class OrderUnderFailures(RuleBasedStateMachine):
         self.running[key] = message
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data(), ends=st.sampled_from(["ack", "ack later", "nack"]))
+    @rule(data=st.data(), ends=st.sampled_from(["ack", "ack later", "nack", "drop"]))
     def a_callback_ends(self, data: st.DataObject, ends: str) -> None:
         key = data.draw(st.sampled_from(sorted(self.running)))
         self.end(self.running.pop(key), ends)
@@ -294,6 +295,8 @@ class OrderUnderFailures(RuleBasedStateMachine):
         if ends == "nack":
             message.settled = message.settled or Disposition.NACK
             self.requests.append(("nack", message.ack_id))
+        elif ends == "drop":
+            message.settled = message.settled or Disposition.DROP
         else:
             self.handled[message.ordering_key][int(message.data)] += 1
             if ends == "ack":
