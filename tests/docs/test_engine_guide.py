@@ -1,4 +1,4 @@
-"""Tests of docs/engine.md: its example runs, the modules that it names exist."""
+"""Tests of docs/engine.md: its example runs, and the methods that it names exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ def test_its_example_runs() -> None:
     exec(compile(example, "docs/engine.md", "exec"), {})
 
 
-@pytest.mark.parametrize("module", sorted(set(re.findall(r"`(\w+\.py)`", GUIDE))))
-def test_a_module_that_it_names_exists(module: str) -> None:
-    """The modules are in the engine."""
-    assert (ROOT / "emulator" / "pullstream_emulator" / "engine" / module).is_file()
+ENGINE = ROOT / "emulator" / "pullstream_emulator" / "engine"
+SOURCES = "\n".join(path.read_text(encoding="utf-8") for path in ENGINE.rglob("*.py"))
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"), sorted(set(re.findall(r"`([A-Z]\w+)\.(\w+)`", GUIDE)))
+)
+def test_a_method_that_it_names_exists(owner: str, method: str) -> None:
+    """A renamed method must be renamed in the guide, too."""
+    (body,) = re.findall(rf"^class {owner}\b.*?(?=^\S|\Z)", SOURCES, re.MULTILINE | re.DOTALL)
+    assert re.search(rf"\b{method}\b", body)

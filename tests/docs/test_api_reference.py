@@ -1,0 +1,70 @@
+"""docs/api.md lists every public name, with the first line of its docstring."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import pullstream
+import pullstream.spark
+import pullstream_emulator
+from pullstream import SubscriberClient, TopicAdminClient
+from pullstream.telemetry.opentelemetry import OpenTelemetryHooks
+from pullstream.telemetry.prometheus import PrometheusHooks
+from pullstream_emulator import Emulator
+
+PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| `([\w.]+)` \| (.+) \|$", PAGE, re.MULTILINE)
+
+CLIENT = SubscriberClient(endpoint="127.0.0.1:1")
+
+
+def documented_members(owner: object) -> dict[str, object]:
+    """Return the public members of a class or an object that have a docstring."""
+    members = {name: getattr(owner, name) for name in dir(owner) if not name.startswith("_")}
+    return {name: member for name, member in members.items() if inspect.getdoc(member)}
+
+
+def public_names() -> dict[str, list[object]]:
+    """Return every public name as the page writes it, with the objects of that name."""
+    found: dict[str, list[object]] = {}
+    for owner, prefix in [
+        (pullstream, ""),
+        (pullstream.spark, "pullstream.spark."),
+        (pullstream_emulator, "pullstream_emulator."),
+    ]:
+        for name in owner.__all__:
+            found[prefix + name] = [getattr(owner, name)]
+    for hooks in (PrometheusHooks, OpenTelemetryHooks):
+        found[f"{hooks.__module__}.{hooks.__name__}"] = [hooks]
+    owners = (
+        SubscriberClient,
+        TopicAdminClient,
+        Emulator,
+        type(CLIENT.feeds),
+        type(CLIENT.cursors),
+        type(CLIENT.routers),
+    )
+    for members in owners:
+        for name, member in documented_members(members).items():
+            found.setdefault(name, []).append(member)
+    return found
+
+
+NAMES = public_names()
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_a_public_name_is_listed(name: str) -> None:
+    """Readers find each name on the page, and what it does."""
+    first_lines = {(inspect.getdoc(one) or "").splitlines()[0] for one in NAMES[name]}
+    assert first_lines & {text for listed, text in ROWS if listed == name}
+
+
+@pytest.mark.parametrize(("name", "text"), ROWS)
+def test_a_listed_name_exists(name: str, text: str) -> None:
+    """The page names nothing that was renamed or removed, and quotes the docstring."""
+    assert text in {(inspect.getdoc(one) or "").splitlines()[0] for one in NAMES[name]}
