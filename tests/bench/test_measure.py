@@ -91,7 +91,7 @@ def test_a_fetching_client_is_measured_against_its_own_broker(peer: str) -> None
     assert measure(work, SHORT)["rate"] > 0
 
 
-def test_a_run_that_fails_is_told_and_leaves_no_figures() -> None:
+def test_a_run_that_fails_is_reported_and_leaves_no_figures() -> None:
     """A client that does not start affects only its own figures."""
     told: list[str] = []
     runs = {OURS: Run(OURS, Feed(per_response=3, total=10))}

@@ -125,7 +125,7 @@ def test_c0_5_commands_can_be_repeated(broker: Emulator, bare: BareSubscriber) -
     assert statistics(broker).interests == 0
 
 
-def test_c0_6_done_is_told_when_the_batch_is_answered(
+def test_c0_6_done_is_called_when_the_batch_is_answered(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """The callback runs once for each subscribe, and not before the batch is answered."""
@@ -138,7 +138,9 @@ def test_c0_6_done_is_told_when_the_batch_is_answered(
     eventually(lambda: heard.done == [None])
 
 
-def test_c0_6_done_is_told_of_a_failure_too(broker: Emulator, client: SubscriberClient) -> None:
+def test_c0_6_done_is_called_after_a_failure_too(
+    broker: Emulator, client: SubscriberClient
+) -> None:
     """It is called when the time for retries is over, with the error of the last attempt."""
     broker.faults.error("Commands", Unavailable("not today"))
     heard = Heard()

@@ -230,7 +230,7 @@ def test_c0_17_a_second_poll_ends_the_first(broker: Emulator, bare: BareSubscrib
     assert data_of(second.result().items) == ["x"]
 
 
-def test_c0_18_after_unsubscribing_no_message_is_told(
+def test_c0_18_after_unsubscribing_no_message_is_reported(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """This holds for a message that has arrived and waits for the callback of the previous one."""

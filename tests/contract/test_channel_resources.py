@@ -70,7 +70,7 @@ def test_c0_33_a_message_that_no_mailbox_can_hold_is_refused() -> None:
         bare.close()
 
 
-def test_c0_33_a_listener_is_told_of_what_was_dropped(broker: Emulator) -> None:
+def test_c0_33_a_listener_learns_what_was_dropped(broker: Emulator) -> None:
     """The report comes at the position of the dropped messages."""
     publisher = ChannelPublisher(limits=ChannelLimits(mailbox_items=2))
     events: list[ListenEvent | str] = []

@@ -58,7 +58,9 @@ def test_c0_21_a_message_is_kept_until_its_number_is_acknowledged(
     poll.cancel()
 
 
-def test_c0_22_what_comes_again_is_told_once(broker: Emulator, client: SubscriberClient) -> None:
+def test_c0_22_what_is_redelivered_is_reported_once(
+    broker: Emulator, client: SubscriberClient
+) -> None:
     """The next poll quotes the last number that was received."""
     listener, heard = client.listen(), Heard()
     heard.subscribe(listener, ORDERS, "a")
@@ -117,7 +119,7 @@ def test_c0_23_commands_of_another_life_are_not_applied(
     assert data_of(bare.poll()) == ["2"]
 
 
-def test_c0_23_with_a_new_life_numbers_begin_anew() -> None:
+def test_c0_23_with_a_new_life_numbers_start_over() -> None:
     """The message that has number 1 now is a new one, and is delivered."""
     link = ListenSession(ListenSettings(), new_id=lambda: "s")
     link.subscribe(ChannelSubscription(ORDERS, "a", on_message=print))
@@ -125,7 +127,7 @@ def test_c0_23_with_a_new_life_numbers_begin_anew() -> None:
     assert [item.seq for item in polled(link, 1, incarnation=8)] == [1]
 
 
-def test_c0_24_after_a_restart_everything_is_subscribed_anew(
+def test_c0_24_after_a_restart_everything_is_subscribed_again(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     """The listener is notified, and receives messages again."""
@@ -144,7 +146,7 @@ def test_c0_24_after_a_restart_everything_is_subscribed_anew(
     assert len(heard.done) == 3
 
 
-def test_c0_24_a_reset_of_the_broker_is_told_too(
+def test_c0_24_a_reset_of_the_broker_is_reported_too(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     """The reset deletes the topic, so each subscription fails."""

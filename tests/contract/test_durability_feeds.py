@@ -44,7 +44,7 @@ def test_c2_5_an_orderly_restart_is_no_gap(lives: Lives) -> None:
     assert refused.value.status == 422
 
 
-def test_c2_5_what_was_told_before_a_restart_is_told_after_it(lives: Lives) -> None:
+def test_c2_5_what_was_reported_before_a_restart_is_reported_after_it(lives: Lives) -> None:
     """Gaps keep their reasons, so a reader that was away for long gets the correct one."""
     lives.face.put_topic("feed", cap_records=2)
     lives.face.append("feed", texts(1, 2, 3, 4, 5))
@@ -108,7 +108,7 @@ def test_c2_5_of_class_fsync_a_crash_loses_nothing(lives: Lives) -> None:
     assert read(face, from_seq=1) == ([2, 3, 4], None)
 
 
-def test_c2_5_of_class_disk_a_crash_is_told(lives: Lives) -> None:
+def test_c2_5_of_class_disk_a_crash_is_reported(lives: Lives) -> None:
     """Written records survive. After them, readers get a gap, because later records may be lost."""
     lives.face.append("feed", texts(1, 2, 3))
     # Changes are written in order, and this call waits for its own.

@@ -50,7 +50,7 @@ def test_c2_11_what_waited_for_room_is_copied_after_a_restart(lives: Lives) -> N
     assert data_in(face, "web") == [1, 2, 3]
 
 
-def test_c2_13_a_source_trim_is_told_after_a_restart(lives: Lives) -> None:
+def test_c2_13_a_source_trim_is_reported_after_a_restart(lives: Lives) -> None:
     """This holds for a trim before the restart and for one that the restart caused."""
     face = lives.face
     face.put_topic("feed", cap_records=1)

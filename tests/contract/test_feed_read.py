@@ -110,7 +110,7 @@ def test_c2_28_earliest_never_goes_back(face: Face, clock: ManualClock) -> None:
     assert seen == [1, 3, 6, 6, 6, 6, 7, 7]
 
 
-def test_c2_28_a_topic_made_again_is_told_to_who_knew_the_old_one(face: Face) -> None:
+def test_c2_28_a_topic_made_again_is_reported_to_readers_of_the_old_one(face: Face) -> None:
     """The reader is recognised by the epoch, or by a number that the new topic has not reached."""
     face.append("orders", texts(*range(5)))
     before = face.read("orders")
@@ -123,7 +123,7 @@ def test_c2_28_a_topic_made_again_is_told_to_who_knew_the_old_one(face: Face) ->
         assert answer["epoch"] != before["epoch"]
 
 
-def test_c2_20_a_read_behind_a_loss_is_told_its_exact_range(face: Face) -> None:
+def test_c2_20_a_read_after_a_loss_gets_its_exact_range(face: Face) -> None:
     face.put_topic("orders", cap_records=3)
     face.append("orders", texts(*range(10)))
     answer = face.read("orders", from_seq=2)

@@ -296,7 +296,7 @@ def test_c1_13_at_the_end_it_has_caught_up_at_once(
     assert here.diary.seqs == []
 
 
-def test_c1_14_the_reason_of_the_end_is_told_once_and_last(here: Followed) -> None:
+def test_c1_14_the_reason_of_the_end_is_reported_once_and_last(here: Followed) -> None:
     """Here the reason is a stop by the user."""
     here.append(2)
     follower = here.live()
@@ -374,7 +374,7 @@ def test_c1_14_an_overflow_is_no_end(here: Followed) -> None:
     assert not follower.done()
 
 
-def test_c1_15_a_loss_is_told_before_the_records_behind_it(
+def test_c1_15_a_loss_is_reported_before_the_records_behind_it(
     here: Followed,
 ) -> None:
     """The topic's limits removed the records. The report has the exact range and the reason."""
@@ -399,7 +399,7 @@ def test_a_loss_that_nobody_listens_for_is_logged(
     assert "from_seq=1, to_seq=15" in warning.getMessage()
 
 
-def test_c1_15_a_loss_while_the_handler_is_at_work_is_told(here: Followed) -> None:
+def test_c1_15_a_loss_while_the_handler_is_at_work_is_reported(here: Followed) -> None:
     """The window of the topic passes a live follower.
 
     Every record is either handled or reported lost.
@@ -411,7 +411,7 @@ def test_c1_15_a_loss_while_the_handler_is_at_work_is_told(here: Followed) -> No
     held.gate.clear()
     here.overtake(follower, 2)
     here.append(40)
-    until(lambda: follower.statistics().falls == 1)
+    until(lambda: follower.statistics().fallbacks == 1)
     held.gate.set()
     here.diary.wait_for(lambda: 42 in here.diary.seqs)
     (gap,) = here.diary.gaps

@@ -200,7 +200,7 @@ def test_c1_1_a_start_at_the_end_is_kept(here: Followed, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("cursor", [False, True])
-def test_c1_15_a_topic_made_anew_is_told_and_begins_anew(
+def test_c1_15_a_topic_recreated_is_reported_and_begins_again(
     here: Followed, tmp_path: Path, cursor: bool
 ) -> None:
     """The position includes the life of the topic. A cursor is deleted with its topic."""
@@ -217,7 +217,7 @@ def test_c1_15_a_topic_made_anew_is_told_and_begins_anew(
     here.diary.wait_for(lambda: 5 in here.diary.seqs)
 
 
-def test_c1_15_a_topic_made_anew_while_it_is_followed(here: Followed) -> None:
+def test_c1_15_a_topic_recreated_while_it_is_followed(here: Followed) -> None:
     """Its stream ends, and the next read reports the new life."""
     held = Held(here)
     here.append(2)

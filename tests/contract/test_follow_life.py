@@ -97,7 +97,7 @@ def test_it_can_be_closed_while_its_topic_is_made() -> None:
         answer.set()
 
 
-def test_a_server_that_has_no_feeds_is_told_as_such(foreign: str) -> None:
+def test_a_server_that_has_no_feeds_is_reported(foreign: str) -> None:
     """Google's service is an example. The call is not retried."""
     with SubscriberClient(endpoint=foreign) as client:
         for checkpoint in (None, ServerCursor("projects/p/cursors/c")):
@@ -293,10 +293,10 @@ def test_c1_11_where_no_stream_stands_it_polls(here: Followed) -> None:
     """
     here.append(1)
     follower = here.live()
-    for falls in (1, 2, 3):
+    for fallbacks in (1, 2, 3):
         until(lambda: follower.state is FollowState.LIVE)
         here.wire.cut_stream()
-        here.diary.wait_for_turn(1 + 2 * falls)
+        here.diary.wait_for_turn(1 + 2 * fallbacks)
     assert follower.state is FollowState.POLL
     here.append(2)
     here.diary.wait_for(lambda: here.diary.seqs == [1, 2, 3])

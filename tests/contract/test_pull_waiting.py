@@ -54,7 +54,7 @@ def test_c3_5_so_many_may_wait_and_the_number_can_be_set(world: PullWorld) -> No
     assert world.client.subscription_state(SUBSCRIPTION).num_waiting == 0
 
 
-def test_c3_5_who_waits_no_more_is_not_counted(world: PullWorld) -> None:
+def test_c3_5_a_call_that_no_longer_waits_is_not_counted(world: PullWorld) -> None:
     """A fetch leaves by timeout or by cancellation.
 
     With a limit of two, two more may wait after that.

@@ -66,7 +66,7 @@ def test_c2_15_an_unknown_topic_is_the_result(client: SubscriberClient) -> None:
     assert frames.all == []
 
 
-def test_a_server_that_has_no_feeds_is_told_as_such(foreign: str) -> None:
+def test_a_server_that_has_no_feeds_is_reported(foreign: str) -> None:
     """Google's service is an example. The call is not retried."""
     with SubscriberClient(endpoint=foreign) as client:
         with pytest.raises(Unimplemented, match="no Watch, which is a call of pullstream's broker"):
@@ -105,7 +105,7 @@ def test_c2_17_frames_keep_to_the_limit(client: SubscriberClient) -> None:
 # ---- gaps ------------------------------------------------------------------------------------
 
 
-def test_c2_19_a_slow_handler_is_told_its_gap_before_the_next_records(
+def test_c2_19_a_slow_handler_gets_its_gap_before_the_next_records(
     client: SubscriberClient,
 ) -> None:
     """Every number is received or reported lost, once and in order."""
@@ -125,7 +125,7 @@ def test_c2_19_a_slow_handler_is_told_its_gap_before_the_next_records(
     assert {gap.reason for gap in frames.of(Gap)} == {GapReason.CAP}
 
 
-def test_c2_20_a_start_that_is_too_old_is_told_as_such(client: SubscriberClient) -> None:
+def test_c2_20_a_start_that_is_too_old_is_reported(client: SubscriberClient) -> None:
     """The gap has the reason for which the records were removed."""
     client.feeds.append(NEWS, numbers(1, 30))
     frames = Frames()
@@ -135,7 +135,7 @@ def test_c2_20_a_start_that_is_too_old_is_told_as_such(client: SubscriberClient)
     assert gap == Gap(NEWS, 6, 20, GapReason.FROM_SEQ_TOO_OLD, GapReason.CAP, 21, 30)
 
 
-def test_c2_20_a_topic_made_again_is_told_to_who_knew_the_old_one(
+def test_c2_20_a_topic_made_again_is_reported_to_readers_of_the_old_one(
     client: SubscriberClient, emulator: Emulator
 ) -> None:
     """The reader is recognised by a position with its epoch, from a read or a cursor."""

@@ -16,7 +16,7 @@ def caught_up_and_gone(face: Face, topic: str = "orders") -> WatchHandle:
     return watch
 
 
-def test_c2_19_a_gap_is_told_before_the_next_records(face: Face) -> None:
+def test_c2_19_a_gap_is_reported_before_the_next_records(face: Face) -> None:
     face.put_topic("orders", cap_records=3)
     face.append("orders", texts(1, 2))
     watch = caught_up_and_gone(face)
@@ -66,7 +66,7 @@ def test_c2_20_the_reason_is_cap_ttl_or_both(face: Face, clock: ManualClock) -> 
     assert (tombstone[2]["reason"], tombstone[2]["gap_to"]) == ("mixed", 7)
 
 
-def test_c2_20_a_position_that_was_too_old_when_it_came_is_told_as_such(face: Face) -> None:
+def test_c2_20_a_position_that_was_too_old_when_it_came_is_reported(face: Face) -> None:
     """The gap has the true reason.
 
     This also holds for position 0 if the oldest records are gone.
@@ -88,7 +88,7 @@ def test_c2_20_the_number_before_the_oldest_has_lost_nothing(face: Face) -> None
     expect(face.watch({"orders": {"from_seq": 2}}), "record", "caught-up")
 
 
-def test_c2_20_one_gap_is_told_once(face: Face) -> None:
+def test_c2_20_one_gap_is_reported_once(face: Face) -> None:
     face.put_topic("orders", cap_records=1)
     watch = caught_up_and_gone(face)
     for number in range(10):
@@ -119,7 +119,7 @@ def test_c2_20_records_that_a_node_is_spared_are_never_told(face: Face) -> None:
     expect(watch, "caught-up")
 
 
-def test_c2_20_a_topic_made_again_is_told_to_a_position_of_the_old_one(face: Face) -> None:
+def test_c2_20_a_topic_made_again_is_reported_to_a_position_of_the_old_one(face: Face) -> None:
     face.append("orders", texts(*range(5)))
     known = face.read("orders")
     face.delete_topic("orders")

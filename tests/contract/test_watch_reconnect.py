@@ -145,7 +145,7 @@ def test_c2_22_heartbeats_keep_a_silent_watch(clock: ManualClock) -> None:
 
 def waits_since(watch: WatchReader, moment: float) -> bool:
     """Return whether something has arrived at this moment, and the watch waits for more."""
-    return watch._watchdog._waiting_since == moment
+    return watch._silence_timer._waiting_since == moment
 
 
 def test_c2_23_a_handler_that_stood_still_for_long_comes_back(
@@ -202,7 +202,7 @@ def raw_watches(emulator: Emulator) -> Iterator[Callable[..., Any]]:
         yield lambda **fields: begin(feeds.WatchRequest(**fields))
 
 
-def test_c2_24_a_deleted_topic_is_told_again_on_the_next_stream(emulator: Emulator) -> None:
+def test_c2_24_a_deleted_topic_is_reported_again_on_the_next_stream(emulator: Emulator) -> None:
     """The reader may not have received the first report."""
     append(emulator, NEWS, "1")
     append(emulator, OLDS, "1")
@@ -217,7 +217,7 @@ def test_c2_24_a_deleted_topic_is_told_again_on_the_next_stream(emulator: Emulat
         second.cancel()
 
 
-def test_c2_20_a_topic_made_again_is_told_again_on_the_next_stream(emulator: Emulator) -> None:
+def test_c2_20_a_topic_made_again_is_reported_again_on_the_next_stream(emulator: Emulator) -> None:
     """The session does not move past a token of the topic's former life."""
     append(emulator, NEWS, "1", "2")
     with SubscriberClient(endpoint=emulator.endpoint) as client:

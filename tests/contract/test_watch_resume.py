@@ -150,7 +150,7 @@ def test_c2_24_the_time_counts_from_the_end_of_the_stream(face: Face, clock: Man
     assert next_records(watch, 1) == ["still there"]
 
 
-def test_c2_24_a_resumed_session_is_told_what_was_lost_meanwhile(face: Face) -> None:
+def test_c2_24_a_resumed_session_learns_what_was_lost_meanwhile(face: Face) -> None:
     face.put_topic("orders", cap_records=2)
     watch = face.watch({"orders": {"tail": True}})
     expect(watch, "caught-up")

@@ -158,7 +158,7 @@ def test_c2_23_a_reader_that_takes_nothing_is_given_up_and_its_session_stays(
     assert numbers(resumed.until_caught_up("orders"))[-1] == 199
 
 
-def test_c2_23_a_stuck_reader_of_a_small_topic_is_told_what_it_lost(
+def test_c2_23_a_stuck_reader_of_a_small_topic_learns_what_it_lost(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.face.put_topic("orders", cap_records=10)

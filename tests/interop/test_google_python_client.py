@@ -96,7 +96,7 @@ def test_a_key_starts_again_at_what_was_nacked(connect: Connect) -> None:
         assert [handled.get(timeout=PATIENCE) for _ in range(4, 20)] == list(range(4, 20))
 
 
-def test_a_nacked_message_comes_again(connect: Connect) -> None:
+def test_a_nacked_message_is_redelivered(connect: Connect) -> None:
     """The attempts are counted with a dead-letter policy."""
     policy = {"dead_letter_topic": TOPIC, "max_delivery_attempts": 5}
     clients = connect(dead_letter_policy=policy)

@@ -149,7 +149,7 @@ def test_messages_are_received_and_acknowledged(setup: Setup) -> None:
     assert future.result(PATIENCE) is True
 
 
-def test_nacked_messages_and_those_whose_callback_raised_come_again(setup: Setup) -> None:
+def test_nacked_messages_and_those_whose_callback_raised_are_redelivered(setup: Setup) -> None:
     """The redelivery is on the same stream."""
     tries: dict[bytes, int] = defaultdict(int)
 
@@ -184,7 +184,7 @@ def test_messages_of_a_key_come_in_order(ordered: Setup) -> None:
 
 
 @pytest.mark.parametrize("verdict", ["nacks", "raises"])
-def test_a_failed_message_comes_again_before_the_later_ones_of_its_key(
+def test_a_failed_message_is_redelivered_before_the_later_ones_of_its_key(
     ordered: Setup, verdict: str
 ) -> None:
     """This emulator redelivers only the failed message. The later ones stay leased here."""

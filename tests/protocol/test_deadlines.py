@@ -68,7 +68,7 @@ class TableAgainstDictionary(RuleBasedStateMachine):
 TestTableAgainstDictionary = TableAgainstDictionary.TestCase
 
 
-def test_an_item_set_again_is_due_anew() -> None:
+def test_an_item_set_again_is_due_again() -> None:
     """Extending a lease must not leave its old deadline behind."""
     table: DeadlineTable[str, str] = DeadlineTable()
     table.set("lease", "message", 10.0, 0.0)

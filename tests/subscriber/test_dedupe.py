@@ -110,7 +110,7 @@ def test_a_callback_that_raises_after_its_ack_has_done_its_key() -> None:
     assert calls.ids == ["1"]
 
 
-def test_a_duplicate_of_a_key_in_progress_comes_again_later() -> None:
+def test_a_duplicate_of_a_key_in_progress_is_redelivered_later() -> None:
     """A duplicate of a running key is delayed by 10 to 600 seconds.
 
     The delay is the time that the first callback has been running.

@@ -51,7 +51,7 @@ def test_acknowledged_messages_are_gone(here: World) -> None:
     assert all(message.publish_time.year >= 2020 for message in seen.values())
 
 
-def test_a_nacked_message_comes_again_at_once(here: World) -> None:
+def test_a_nacked_message_is_redelivered_at_once(here: World) -> None:
     """Each nack causes a redelivery."""
     tries: Counter[bytes] = Counter()
 
@@ -68,7 +68,7 @@ def test_a_nacked_message_comes_again_at_once(here: World) -> None:
     assert tries == {b"a": 3, b"b": 3}
 
 
-def test_a_message_whose_callback_raised_comes_again(here: World) -> None:
+def test_a_message_whose_callback_raised_is_redelivered(here: World) -> None:
     """The subscription continues after any number of exceptions."""
     failed: set[bytes] = set()
 

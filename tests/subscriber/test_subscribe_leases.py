@@ -103,7 +103,7 @@ def test_adopted_leases_may_pause_the_stream(here: World) -> None:
     assert manager.future.result(PATIENCE) is True
 
 
-def test_a_dropped_message_comes_again_when_its_lease_has_ended(here: World) -> None:
+def test_a_dropped_message_is_redelivered_when_its_lease_has_ended(here: World) -> None:
     """Nothing extends the lease."""
     dropped = threading.Event()
 

@@ -52,9 +52,9 @@ class FeedRegistry:
         Raises:
             NotFound: The topic does not exist.
         """
-        return self.of(self._registry.topic(name), DEFAULTS)
+        return self.feed_of(self._registry.topic(name), DEFAULTS)
 
-    def of(self, topic: Topic, settings: FeedSettings) -> Feed:
+    def feed_of(self, topic: Topic, settings: FeedSettings) -> Feed:
         """Return a topic's feed; create it with these settings if there is none."""
         if isinstance(topic.feed, Feed):
             return topic.feed
@@ -78,7 +78,7 @@ class FeedRegistry:
         kept, noted = FeedValue.decode(value), FeedNote.decode(note)
         all_was_kept = self.durability_of(topic) is Durability.FSYNC
         left = recovered_feed(kept, noted, records, topic.log.head_seq, all_was_kept=all_was_kept)
-        feed = self._enter(topic, FeedSettings.of(kept.config), kept.epoch)
+        feed = self._enter(topic, FeedSettings.from_config(kept.config), kept.epoch)
         feed.restore(left.records, left.floors, left.lost)
         if (left.silent, left.lost) != (kept.silent, noted.lost):
             self._observer.configured(feed)

@@ -88,13 +88,13 @@ class Feeds:
     def put_feed(self, request: feeds.PutFeedRequest) -> feeds.Feed:
         """Create a feed, and its topic if there is none, or change the feed's settings."""
         name = names.validate("topics", request.topic)
-        settings = FeedSettings.of(request.config)
+        settings = FeedSettings.from_config(request.config)
         if name not in self._registry.topics:
             self._topics.create(pubsub.Topic(name=name))
         self._set_durability(name, request.config.durability)
         topic = self._registry.topic(name)
         created = topic.feed is None
-        feed = self.book.of(topic, settings)
+        feed = self.book.feed_of(topic, settings)
         if feed.settings != settings:
             feed.configure(settings)
         return self.book.state(feed, created=created)
@@ -163,7 +163,7 @@ class Feeds:
         self, name: str, request: feeds.AppendRequest, size: int, validate: Validate | None
     ) -> feeds.AppendResponse:
         topic = self._registry.topic(name)
-        feed = self.book.of(topic, DEFAULTS)
+        feed = self.book.feed_of(topic, DEFAULTS)
         key, now = request.idempotency_key, self._registry.now()
         if key:
             earlier = feed.keys.find(key, now.monotonic)
@@ -203,7 +203,7 @@ class Feeds:
         reading = CheckedRead(request)
         feed = self.feed(request.topic)
         feed.trim(self._registry.now())
-        return reading.of(feed)
+        return reading.answer(feed)
 
     def wait_for(self, topic: str, wake: Wake) -> ReadWait:
         """Call `wake` once when the topic grows or is deleted, or when the broker stops.
@@ -231,7 +231,7 @@ class Feeds:
             raise too_small("topics", 0, 1)
         if len(spec.topics) > MAX_WATCHED:
             raise too_large("topics", len(spec.topics), MAX_WATCHED)
-        limits = Limits.of(spec.max_messages, spec.max_bytes)
+        limits = Limits.clamped(spec.max_messages, spec.max_bytes)
         heartbeat = _heartbeat_of(spec)
         include_data = not spec.HasField("include_data") or spec.include_data
         selections = {

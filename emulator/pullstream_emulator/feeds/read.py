@@ -39,12 +39,12 @@ class CheckedRead:
         check_position(request.start)
         include_data = not request.HasField("include_data") or request.include_data
         self._start = request.start
-        self._limits = Limits.of(request.max_messages, request.max_bytes)
+        self._limits = Limits.clamped(request.max_messages, request.max_bytes)
         self._selection = Selection(
             request.start.filter, request.exclude_node, include_data=include_data
         )
 
-    def of(self, feed: Feed) -> encoded.EncodedReadResponse:
+    def answer(self, feed: Feed) -> encoded.EncodedReadResponse:
         """Return the records available now. The feed must be trimmed before."""
         place = position_of(self._start, feed)
         gap = feed.recreated() if is_of_another_life(place, feed) else feed.gap(place.seq)

@@ -77,7 +77,7 @@ class CopyBatches:
     def __init__(self) -> None:
         self._known: dict[tuple[str, int, int, int], CopyBatch] = {}
 
-    def of(self, source: str, records: Sequence[Record]) -> CopyBatch:
+    def make_batch(self, source: str, records: Sequence[Record]) -> CopyBatch:
         """Return the batch for records of a source's window; create it on first use."""
         key = (source, records[0].seq, records[-1].seq, len(records))
         batch = self._known.get(key)

@@ -114,7 +114,7 @@ class Router:
             return self._lose(gap.to_seq, ends)
         records = source.after(self.position, self._most)
         if records:
-            return self._forward(batches.of(self.source, records), ends, now)
+            return self._forward(batches.make_batch(self.source, records), ends, now)
         # The numbers up to the examined one have no record: their records were deleted on request.
         # A gap may follow them.
         self.position = source.examined(self.position, records, self._most)

@@ -53,7 +53,7 @@ class Limits(NamedTuple):
     bytes: int
 
     @classmethod
-    def of(cls, messages: int, size: int) -> Limits:
+    def clamped(cls, messages: int, size: int) -> Limits:
         """Return the limits of a request; 0 means the default, and large values are capped.
 
         Raises:

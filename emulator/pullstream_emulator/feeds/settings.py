@@ -59,7 +59,7 @@ class FeedSettings:
         object.__setattr__(self, "most_bytes", self.cap_bytes or sys.maxsize)
 
     @classmethod
-    def of(cls, config: feeds.FeedConfig) -> FeedSettings:
+    def from_config(cls, config: feeds.FeedConfig) -> FeedSettings:
         """Return the settings that a request asks for.
 
         Raises:

@@ -58,7 +58,7 @@ class ChannelPublisher:
         self._core = SharedChannelCore(channels, limits, clock=clock)
         # Guards the two threads below.
         self._lock = threading.Lock()
-        self._sweeper: DueThread | None = None
+        self._expiry_thread: DueThread | None = None
         self._answerer: PollResponder | None = None
         self._closed = False
 
@@ -70,8 +70,8 @@ class ChannelPublisher:
         an interceptor of a `grpc.server` calls the handler of Poll instead of passing it on, each
         waiting subscriber takes one of the server's threads.
 
-        Two threads run until `close`: "pullstream-sweeper" drops subscribers that are gone, and
-        "pullstream-answers" answers the polls on a `grpc.server`.
+        Two threads run until `close`: "pullstream-channel-expiry" drops subscribers that are gone,
+        and "pullstream-answers" answers the polls on a `grpc.server`.
         """
         with self._lock:
             if self._closed:
@@ -84,8 +84,8 @@ class ChannelPublisher:
                 )
                 handlers = thread_handlers(self._core, self._answerer)
             server.add_generic_rpc_handlers([handlers])
-            if self._sweeper is None:
-                self._sweeper = self._start_sweeper()
+            if self._expiry_thread is None:
+                self._expiry_thread = self._start_expiry_thread()
 
     def publish(
         self,
@@ -164,22 +164,22 @@ class ChannelPublisher:
         with self._lock:
             self._closed = True
             self._core.close()
-            sweeper, self._sweeper = self._sweeper, None
+            expiry_thread, self._expiry_thread = self._expiry_thread, None
             answerer, self._answerer = self._answerer, None
         self._clock.remove_waker(self._core.advance)
-        for thread in (sweeper, answerer):
+        for thread in (expiry_thread, answerer):
             if thread is not None:
                 thread.stop()
 
-    def _start_sweeper(self) -> DueThread:
-        sweeper = DueThread(
-            self._clock, self._core.next_due, self._core.advance, name="pullstream-sweeper"
+    def _start_expiry_thread(self) -> DueThread:
+        expiry_thread = DueThread(
+            self._clock, self._core.next_due, self._core.advance, name="pullstream-channel-expiry"
         )
-        sweeper.start()
+        expiry_thread.start()
         # When a test advances a ManualClock, the due work is done before `advance` returns.
         self._clock.add_waker(self._core.advance)
-        self._core.on_due = lambda due: sweeper.wake()
-        return sweeper
+        self._core.on_due = lambda due: expiry_thread.wake()
+        return expiry_thread
 
     def __enter__(self) -> Self:
         return self

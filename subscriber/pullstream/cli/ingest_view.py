@@ -49,7 +49,7 @@ class LinesView:
 
     def show(self, report: IngestReport) -> None:
         """Print the report if at least 10 s of ingestion have passed since the last line."""
-        rate = self._rate.of(report)
+        rate = self._rate.update(report)
         if report.seconds >= self._next:
             self._next = report.seconds + _PACE
             values = {**_record(report), "rowsPerSecond": round(rate), "backlog": report.backlog}
@@ -70,7 +70,7 @@ class LiveView:
         """Redraw the line with the report's totals, rate and backlog."""
         from rich.spinner import Spinner
 
-        totals, rate = report.totals, self._rate.of(report)
+        totals, rate = report.totals, self._rate.update(report)
         text = (
             f"{totals.rows:,} rows in {totals.batches:,} batches, {rate:,.0f} rows/s, "
             f"backlog {report.backlog:,}, {totals.bad:,} bad, {report.seconds:,.0f} s"
@@ -84,7 +84,7 @@ class Rate:
     def __init__(self) -> None:
         self._reports: deque[tuple[float, int]] = deque()
 
-    def of(self, report: IngestReport) -> float:
+    def update(self, report: IngestReport) -> float:
         """Add a report, and return the rate up to it; 0 for the first report."""
         self._reports.append((report.seconds, report.totals.rows))
         while self._reports[-1][0] - self._reports[0][0] > _PACE:

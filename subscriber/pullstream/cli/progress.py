@@ -68,7 +68,7 @@ class Progress:
         # Wakes the main thread. The condition cannot be used: a signal handler interrupts that
         # thread anywhere, perhaps while it holds the condition's lock. Writing to a SimpleQueue is
         # allowed there.
-        self._news: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._updates: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def begin(self) -> bool:
         """Return whether to handle one more message. If so, `end` must follow.
@@ -88,19 +88,19 @@ class Progress:
             self._ended += 1
             self._quiet_since = self._clock.monotonic()
         if self._idle is not None or self._ended == self._limit:
-            self._news.put(None)
+            self._updates.put(None)
 
     def stop(self) -> None:
         """Handle no more messages."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        self._news.put(None)
+        self._updates.put(None)
 
     def interrupt(self) -> None:
         """End `wait`. Takes no lock, so a signal handler may call it."""
         self._interrupted = True
-        self._news.put(None)
+        self._updates.put(None)
 
     def wait(self) -> None:
         """Block until the limit is reached, the idle time has passed, or the command is stopped."""
@@ -109,7 +109,7 @@ class Progress:
             while not self._is_over():
                 due = self._clock.timeout(self._idle_deadline())
                 with suppress(queue.Empty):
-                    self._news.get(
+                    self._updates.get(
                         timeout=_LOOK_SECONDS if due is None else min(due, _LOOK_SECONDS)
                     )
         finally:
@@ -128,7 +128,7 @@ class Progress:
             return self._quiet_since + self._idle
 
     def _wake(self) -> None:
-        self._news.put(None)
+        self._updates.put(None)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ class SilenceTimer:
         # None while the reader does not wait. Written by the reader, and by the timer's thread so
         # that it reports each silence once.
         self._waiting_since: float | None = None
-        self._thread = DueThread(clock, self._next_due, self._look, name="pullstream-watchdog")
+        self._thread = DueThread(clock, self._next_due, self._look, name="pullstream-silence-timer")
 
     def start(self) -> None:
         """Start the thread; needed once, before the reader waits."""

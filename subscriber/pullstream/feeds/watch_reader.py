@@ -125,7 +125,7 @@ class WatchReader:
         self._stopping = False
         self._is_silent = False
         self._outage = OutageReporter(_log)
-        self._watchdog = SilenceTimer(clock, self._silence, self._fell_silent)
+        self._silence_timer = SilenceTimer(clock, self._silence, self._fell_silent)
         # Only used to interrupt a pause.
         self._inbox: Inbox[None] = Inbox(clock)
         self.future: WatchFuture = WatchFuture(self)
@@ -144,8 +144,8 @@ class WatchReader:
 
     def start(self) -> None:
         """Start both threads, or none if that is impossible."""
-        self._watchdog.start()
-        start_or_undo(self._thread, self._watchdog.stop)
+        self._silence_timer.start()
+        start_or_undo(self._thread, self._silence_timer.stop)
 
     def stop(self) -> None:
         """Handle no more frames, and end the watch. Idempotent, never waits."""
@@ -178,7 +178,7 @@ class WatchReader:
         except BaseException as raised:
             error = raised
         self.stop()
-        self._watchdog.stop()
+        self._silence_timer.stop()
         self._inbox.close()
         self._lifecycle.move(SubscriptionState.CLOSED)
         if error is None:
@@ -200,7 +200,7 @@ class WatchReader:
         """Yield the frames to handle, from this stream and the streams after it."""
         while not self._stopping and not self._session.is_over:
             call = self._call or self._open()
-            self._watchdog.waiting()
+            self._silence_timer.waiting()
             try:
                 wire = feeds.Frame.FromString(next(call))
             except StopIteration:
@@ -211,7 +211,7 @@ class WatchReader:
                 call.cancel()
                 self._broken(Internal(f"the server sent a frame that cannot be parsed: {error}"))
             else:
-                self._watchdog.heard()
+                self._silence_timer.heard()
                 frame = self._session.received(wire)
                 if isinstance(frame, Opened):
                     self._outage.over()
@@ -235,7 +235,7 @@ class WatchReader:
         Raises:
             RpcError: The error is final.
         """
-        self._watchdog.heard()
+        self._silence_timer.heard()
         with self._lock:
             self._call = None
             if self._is_silent:

@@ -142,7 +142,7 @@ class BackgroundSettler(RunningFuture):
         self._thread.wake()
         return number
 
-    def let_go(self, number: int) -> None:
+    def stop_leases(self, number: int) -> None:
         with self._lock:
             self._held.pop(number)
 

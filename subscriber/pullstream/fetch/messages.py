@@ -98,7 +98,7 @@ class _Fetched(list[Message]):
         """
         if self._held is not None:
             settler, number = self._held
-            settler.let_go(number)
+            settler.stop_leases(number)
             self._held = None
         unsettled = self.unsettled
         failed = 1 if isinstance(raised, Exception) else 0

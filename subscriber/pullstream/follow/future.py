@@ -36,7 +36,7 @@ class FollowStatistics:
     lag: int
     handled: int
     gaps: int
-    falls: int
+    fallbacks: int
     buffered: int
 
 

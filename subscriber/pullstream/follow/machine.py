@@ -69,7 +69,7 @@ class FollowMachine:
         self._read_due = 0.0
         self._falls = StreamFailures()
         self._outbox: deque[Action] = deque()
-        self._news = ProgressEvents(self._outbox.append)
+        self._progress = ProgressEvents(self._outbox.append)
         self._push = LiveStreamState(rules)
         # The last pull left few enough records for the stream to take over.
         self._is_near = False
@@ -79,10 +79,10 @@ class FollowMachine:
     @property
     def is_caught_up(self) -> bool:
         """Whether CaughtUp was reported, and FellBehind was not reported after it."""
-        return self._news.is_caught_up
+        return self._progress.is_caught_up
 
     @property
-    def falls(self) -> int:
+    def fallbacks(self) -> int:
         """How often a stream had to be left, since the start."""
         return self._falls.count
 
@@ -115,7 +115,7 @@ class FollowMachine:
         lag = answer.head_seq - before
         self._is_near = answer.caught_up and lag < max(self._rules.live_buffer / 2, 1)
         if answer.gap is not None:
-            self._news.gap(answer.gap, self._seq)
+            self._progress.gap(answer.gap, self._seq)
         self._outbox.append(self._deliver(answer.run))
         if self.state is FollowState.POLL:
             self._judge_poll()
@@ -123,7 +123,7 @@ class FollowMachine:
     def failed(self, error: Exception, now: float) -> None:
         """Process a failed read. The next read may succeed."""
         # Until a read succeeds, the follower does not know whether there are more records.
-        self._news.fell_behind(self.cursor, "stream lost")
+        self._progress.fell_behind(self.cursor, "stream lost")
         due = self._retries.failed(now)
         if due is None:
             self.stop(CloseReason.SERVER_GONE, error)
@@ -226,7 +226,7 @@ class FollowMachine:
             self._fall("overflow", now)
         else:
             self._move(FollowState.DRAIN)
-            self._news.caught_up(self.cursor)
+            self._progress.caught_up(self.cursor)
         return None
 
     def _live(self, now: float) -> Action | None:
@@ -306,15 +306,15 @@ class FollowMachine:
     def _judge_poll(self) -> None:
         """Report progress while polling; a full live buffer of records counts as behind."""
         if self._is_near:
-            self._news.caught_up(self.cursor)
+            self._progress.caught_up(self.cursor)
         elif self.head_seq - self._seq >= self._rules.live_buffer:
-            self._news.fell_behind(self.cursor, "overflow")
+            self._progress.fell_behind(self.cursor, "overflow")
 
     def _fall(self, cause: FallCause, now: float) -> None:
         """Leave the stream, drop its buffered records, and return to reads."""
         if self._push.end():
             self._outbox.append(LeaveStream(self._push.number))
-        self._news.fell_behind(self.cursor, cause)
+        self._progress.fell_behind(self.cursor, cause)
         self._is_near = False
         self._falls.add(now)
         self._move(FollowState.POLL if now < self._falls.poll_until else FollowState.PULL)

@@ -72,7 +72,7 @@ class FollowRunner:
         self._on_event = on_event
         self._settings = settings
         self._clock = clock
-        self._keeper = Checkpointer(
+        self._checkpointer = Checkpointer(
             store, settings.checkpoint_every, settings.checkpoint_seconds, clock
         )
         self._lock = threading.Lock()
@@ -82,7 +82,7 @@ class FollowRunner:
         self._stream: LiveStream | None = None
         self._stopping = threading.Event()
         # Set when something has happened that the follower's thread may be waiting for.
-        self._news = threading.Event()
+        self._changed = threading.Event()
         self._outage = OutageReporter(_log)
         self._handled = self._gaps = 0
         self.future: Follower = Follower(self)
@@ -115,7 +115,7 @@ class FollowRunner:
     @property
     def position(self) -> Checkpoint:
         """The position after the last handled record; the start position before that."""
-        return self._keeper.position or self._start or Checkpoint(0)
+        return self._checkpointer.position or self._start or Checkpoint(0)
 
     def statistics(self) -> FollowStatistics:
         """Return a snapshot. Its values are read one by one while the follower runs."""
@@ -124,12 +124,12 @@ class FollowRunner:
             state=machine.state,
             is_caught_up=machine.is_caught_up,
             position=position,
-            kept=self._keeper.kept,
+            kept=self._checkpointer.kept,
             head_seq=machine.head_seq,
             lag=max(machine.head_seq - position.seq, 0),
             handled=self._handled,
             gaps=self._gaps,
-            falls=machine.falls,
+            fallbacks=machine.fallbacks,
             buffered=machine.buffered,
         )
 
@@ -139,13 +139,13 @@ class FollowRunner:
         """Pass the event to the machine, and wake the follower's thread."""
         with self._lock:
             self._machine.opened(stream, after_seq, epoch, self._clock.monotonic())
-        self._news.set()
+        self._changed.set()
 
     def arrived(self, stream: int, run: RecordRange, head_seq: int) -> None:
         """Pass the records to the machine, and wake the follower's thread."""
         with self._lock:
             self._machine.arrived(stream, run, head_seq, self._clock.monotonic())
-        self._news.set()
+        self._changed.set()
 
     def heard(self, stream: int) -> None:
         """Tell the machine that the stream is alive; the follower's thread sleeps on."""
@@ -156,18 +156,18 @@ class FollowRunner:
         """Pass the event to the machine, and wake the follower's thread."""
         with self._lock:
             self._machine.lost(stream, cause, self._clock.monotonic())
-        self._news.set()
+        self._changed.set()
 
     # ---- the follower's thread -----------------------------------------------------------------
 
     def _run(self) -> None:
-        self._clock.add_waker(self._news.set)
+        self._clock.add_waker(self._changed.set)
         try:
             close = self._follow()
         except BaseException as error:
             # A defect of the state machine. The future must still complete with the error.
             close = Close(CloseReason.ERROR, error)
-        self._clock.remove_waker(self._news.set)
+        self._clock.remove_waker(self._changed.set)
         self._end(close)
 
     def _follow(self) -> Close:
@@ -191,7 +191,7 @@ class FollowRunner:
             try:
                 if settings.create:
                     self._source.create_topic()
-                kept = self._keeper.open(settings.topic)
+                kept = self._checkpointer.open(settings.topic)
             except RpcError as error:
                 if not is_passing(error):
                     raise
@@ -202,7 +202,7 @@ class FollowRunner:
                     return
                 while self._clock.monotonic() < due and not self._stopping.is_set():
                     self._wait(due)
-                    self._news.clear()
+                    self._changed.clear()
             else:
                 self._outage.over()
                 self._machine.cursor = self._start = kept or self._start
@@ -210,7 +210,7 @@ class FollowRunner:
 
     def _next(self) -> Action:
         # Clear before asking the machine: an event that comes after this ends the next wait.
-        self._news.clear()
+        self._changed.clear()
         with self._lock:
             return self._machine.next(self._clock.monotonic())
 
@@ -232,7 +232,7 @@ class FollowRunner:
     def _read(self, action: Read) -> None:
         if action.wait:
             # A good moment to save: the follower is idle during the long poll.
-            self._keeper.save()
+            self._checkpointer.save()
         try:
             answer = self._source.read(action.after, action.wait)
         except RpcError as error:
@@ -249,7 +249,7 @@ class FollowRunner:
                 self._machine.answered(answer, self._clock.monotonic())
 
     def _deliver(self, action: Deliver) -> None:
-        to, keeper = action.to, self._keeper
+        to, keeper = action.to, self._checkpointer
         handler, is_stopping = self._handler, self._stopping.is_set
         for record in action.records:
             if is_stopping():
@@ -271,10 +271,10 @@ class FollowRunner:
             keeper.moved(to)
 
     def _wait(self, until: float) -> None:
-        due = self._keeper.due
-        self._news.wait(self._clock.timeout(until if due is None else min(until, due)))
+        due = self._checkpointer.due
+        self._changed.wait(self._clock.timeout(until if due is None else min(until, due)))
         if due is not None and self._clock.monotonic() >= due:
-            self._keeper.save()
+            self._checkpointer.save()
 
     def _tell(self, event: Event) -> None:
         self._gaps += isinstance(event, Gap)
@@ -300,14 +300,14 @@ class FollowRunner:
             self._machine.stop(reason, error)
         self._stopping.set()
         self._source.cut()
-        self._news.set()
+        self._changed.set()
 
     def _end(self, close: Close) -> None:
         if (stream := self._stream) is not None:
             stream.leave()
             stream.join()
         reason, error = close.reason, close.error
-        for step in (self._keeper.save, self._keeper.close):
+        for step in (self._checkpointer.save, self._checkpointer.close):
             try:
                 step()
             except BaseException as failure:

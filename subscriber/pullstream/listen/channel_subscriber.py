@@ -39,7 +39,9 @@ class ChannelSubscriber(RunningFuture):
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         super().__init__()
-        self._link = SessionThread(rpcs, settings, clock, on_event=on_event, on_end=self._ended)
+        self._session_thread = SessionThread(
+            rpcs, settings, clock, on_event=on_event, on_end=self._ended
+        )
 
     def subscribe(
         self,
@@ -76,7 +78,7 @@ class ChannelSubscriber(RunningFuture):
         """
         _check(channel, key, on_message, on_failure, on_done)
         self._check_process()
-        return self._link.subscribe(
+        return self._session_thread.subscribe(
             ChannelSubscription(channel, key, on_message, on_failure, on_done)
         )
 
@@ -89,12 +91,12 @@ class ChannelSubscriber(RunningFuture):
             Whether the subscription existed.
         """
         self._check_process()
-        return self._link.unsubscribe(channel, key)
+        return self._session_thread.unsubscribe(channel, key)
 
     def is_subscribed(self, channel: str, key: str | None = None) -> bool:
         """Return whether a subscription exists on this side. The publisher is not asked."""
         self._check_process()
-        return self._link.is_subscribed(channel, key)
+        return self._session_thread.is_subscribed(channel, key)
 
     def close(self, timeout: float | None = None) -> bool:
         """End all subscriptions, unregister from the publisher, and wait for the callbacks.
@@ -120,11 +122,11 @@ class ChannelSubscriber(RunningFuture):
         self._check_process()
         if timeout is not None and timeout < 0:
             raise ValueError(f"timeout is {timeout}; it must not be negative")
-        self._link.stop(timeout)
+        self._session_thread.stop(timeout)
 
     def runs_here(self) -> bool:
         """Return whether the current thread is a thread of the listener."""
-        return self._link.runs_here()
+        return self._session_thread.runs_here()
 
     def _ended(self, fault: Exception | None) -> None:
         if fault is None:

@@ -69,7 +69,7 @@ class SessionThread:
         self._clock = clock
         self._on_end = on_end
         self._lock = threading.Lock()
-        self._link = ListenSession(settings, new_id=lambda: str(uuid.uuid4()))
+        self._session_thread = ListenSession(settings, new_id=lambda: str(uuid.uuid4()))
         self._closing = False
         self._deadline = math.inf
         # The running calls. They are kept because grpcio cancels a call whose future is collected.
@@ -90,7 +90,7 @@ class SessionThread:
                 raise SubscriberClosed(
                     "this listener is closed; to subscribe, create another with `client.listen()`"
                 )
-            is_new = self._link.subscribe(interest)
+            is_new = self._session_thread.subscribe(interest)
         if is_new:
             self._inbox.wake()
         return is_new
@@ -98,7 +98,7 @@ class SessionThread:
     def unsubscribe(self, channel: str, key: str | None) -> bool:
         """Remove a subscription; return whether it existed."""
         with self._lock:
-            was_there = self._link.unsubscribe(channel, key)
+            was_there = self._session_thread.unsubscribe(channel, key)
         if was_there:
             self._inbox.wake()
         return was_there
@@ -106,7 +106,7 @@ class SessionThread:
     def is_subscribed(self, channel: str, key: str | None) -> bool:
         """Return whether there is a subscription, confirmed or not."""
         with self._lock:
-            return (channel, key) in self._link
+            return (channel, key) in self._session_thread
 
     def stop(self, timeout: float | None) -> None:
         """Start ending: `on_end` is called when no callback runs, or after `timeout` seconds.
@@ -143,7 +143,7 @@ class SessionThread:
     def _take_answers(self) -> None:
         """Wait until a response arrives or a request is due; process the responses."""
         with self._lock:
-            due = self._link.next_due(may_poll=self._callbacks.has_room())
+            due = self._session_thread.next_due(may_poll=self._callbacks.has_room())
         for event in self._inbox.take(due):
             with self._lock:
                 notices = event()
@@ -155,11 +155,11 @@ class SessionThread:
         has_room = self._callbacks.has_room()
         with self._lock:
             if not has_room:
-                self._link.give_sign(now)
-            batch = self._link.next_batch(now)
-            poll = self._link.next_poll(now) if has_room else None
-            polling = self._poll is not None and self._link.is_polling(self._poll[0])
-            sending = self._batch is not None and self._link.is_sending(self._batch[0])
+                self._session_thread.give_sign(now)
+            batch = self._session_thread.next_batch(now)
+            poll = self._session_thread.next_poll(now) if has_room else None
+            polling = self._poll is not None and self._session_thread.is_polling(self._poll[0])
+            sending = self._batch is not None and self._session_thread.is_sending(self._batch[0])
         if not polling:
             _withdraw(self._poll)
         if not sending:
@@ -173,8 +173,8 @@ class SessionThread:
         def answered(call: Any) -> list[Notice]:
             error = _error_of(call)
             if error is not None:
-                return self._link.batch_failed(batch, error, self._clock.monotonic())
-            return self._link.batch_answered(batch, request.incarnation, call.result())
+                return self._session_thread.batch_failed(batch, error, self._clock.monotonic())
+            return self._session_thread.batch_answered(batch, request.incarnation, call.result())
 
         self._batch = (batch, self._call("Commands", request, _COMMANDS_TIMEOUT, answered))
 
@@ -182,8 +182,8 @@ class SessionThread:
         def answered(call: Any) -> list[Notice]:
             error = _error_of(call)
             if error is not None:
-                return self._link.poll_failed(token, error, self._clock.monotonic())
-            return self._link.poll_answered(token, request.incarnation, call.result())
+                return self._session_thread.poll_failed(token, error, self._clock.monotonic())
+            return self._session_thread.poll_answered(token, request.incarnation, call.result())
 
         self._poll = (token, self._call("Poll", request, self._settings.poll_timeout, answered))
 
@@ -206,8 +206,11 @@ class SessionThread:
     def _end(self) -> None:
         with self._lock:
             self._closing = True
-            notices = self._link.close()
-            is_known, subscriber_id = self._link.is_known, self._link.subscriber_id
+            notices = self._session_thread.close()
+            is_known, subscriber_id = (
+                self._session_thread.is_known,
+                self._session_thread.subscriber_id,
+            )
         _withdraw(self._poll)
         _withdraw(self._batch)
         self._inbox.close()

@@ -17,7 +17,7 @@ class LoopQueue(Generic[T]):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._items: deque[T] = deque()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         # Whether a wake-up is on its way, so that many items need only one.
         self._called = False
 
@@ -38,12 +38,12 @@ class LoopQueue(Generic[T]):
         # Clear the flag before setting the event: an item that arrives after this line requests
         # another wake-up.
         self._called = False
-        self._news.set()
+        self._changed.set()
 
     async def wait(self) -> None:
         """Wait for an item or a wake-up, unless one has come since the last wait."""
-        await self._news.wait()
-        self._news.clear()
+        await self._changed.wait()
+        self._changed.clear()
 
     def withdraw(self) -> bool:
         """Remove the oldest item; return whether there was one. Any thread may call it."""

@@ -12,7 +12,7 @@ class OutageReporter:
     """Tracks since when every attempt has failed. Not thread-safe.
 
     Args:
-        log: Receives a warning at the first failed attempt after TOLD_AFTER seconds of failures.
+        log: Receives a warning at the first failed attempt after REPORT_AFTER seconds of failures.
     """
 
     def __init__(self, log: logging.Logger) -> None:

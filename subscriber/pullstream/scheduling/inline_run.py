@@ -56,7 +56,7 @@ class InlineRun:
 class InlineCaller(Protocol):
     """An inline caller: an object whose thread may run callbacks of a pool."""
 
-    def stint(self) -> InlineRun | None:
+    def inline_run(self) -> InlineRun | None:
         """Begin an inline run; return None if the calling thread is not the inline caller's."""
 
 

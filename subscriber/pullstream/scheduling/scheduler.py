@@ -70,7 +70,7 @@ class Scheduler(abc.ABC):
         """Number of callbacks that have begun and not ended, for statistics."""
         return 0
 
-    def admit(self, guest: InlineCaller) -> bool:
+    def admit(self, caller: InlineCaller) -> bool:
         """Return whether the thread of `guest`, which schedules most callbacks, may also run them.
 
         If it may, it runs callbacks inside `schedule_many`. Default: False.
@@ -144,9 +144,9 @@ class ThreadScheduler(Scheduler):
         """Number of threads that are running callbacks."""
         return self._pool.running
 
-    def admit(self, guest: InlineCaller) -> bool:
+    def admit(self, caller: InlineCaller) -> bool:
         """Return whether the pool admits it; a single thread or a user's executor does not."""
-        return isinstance(self._pool, WorkerPool) and self._pool.admit(guest)
+        return isinstance(self._pool, WorkerPool) and self._pool.admit(caller)
 
     def runs_here(self) -> bool:
         """Return whether the calling thread belongs to the pool or is in one of its callbacks."""

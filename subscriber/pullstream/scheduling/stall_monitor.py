@@ -30,21 +30,26 @@ class PoolSnapshot(NamedTuple):
         left: Number of these arguments that no thread has taken.
     """
 
-    stint: InlineRun | None
+    inline_run: InlineRun | None
     pieces: int
     first: deque[Any] | None
     left: int
 
     @classmethod
-    def of(cls, stint: InlineRun | None, first: Piece | None) -> PoolSnapshot:
+    def take(cls, inline_run: InlineRun | None, first: Piece | None) -> PoolSnapshot:
         """Return the state of a pool with this inline run and this first work item."""
         arguments = None if first is None else first[1]
-        return cls(stint, 0 if stint is None else stint.pieces, arguments, len(arguments or ()))
+        return cls(
+            inline_run,
+            0 if inline_run is None else inline_run.pieces,
+            arguments,
+            len(arguments or ()),
+        )
 
     def shows_the_same_as(self, other: PoolSnapshot) -> bool:
         """Return whether no work item was begun or finished between the two checks."""
         # By identity, because `==` on deques compares their contents.
-        same = self.stint is other.stint and self.first is other.first
+        same = self.inline_run is other.inline_run and self.first is other.first
         return same and (self.pieces, self.left) == (other.pieces, other.left)
 
 
@@ -82,7 +87,9 @@ class StallMonitor:
             if pool not in self._pools:
                 self._pools.append(pool)
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name="pullstream-watch", daemon=True)
+                thread = threading.Thread(
+                    target=self._run, name="pullstream-stall-monitor", daemon=True
+                )
                 # If this raises, the next call tries again.
                 thread.start()
                 self._thread = thread

@@ -86,9 +86,9 @@ class WorkerPool:
         # The inline caller, if there is one. Then the threads that run callbacks inline, each with
         # a gate that opens when it leaves, and the inline run whose duties no other thread has
         # taken over.
-        self._guest: InlineCaller | None = None
-        self._guests: dict[threading.Thread, threading.Lock] = {}
-        self._stint: InlineRun | None = None
+        self._inline_caller: InlineCaller | None = None
+        self._inline_threads: dict[threading.Thread, threading.Lock] = {}
+        self._inline_run: InlineRun | None = None
         # Number of inline runs since the stall monitor's last check.
         self._stints = 0
         # perf_counter() when work was last added.
@@ -116,9 +116,9 @@ class WorkerPool:
             alive = sum(thread.is_alive() for thread in self._threads)
         else:
             alive = max(len(self._threads) - len(self._sleepers), 0)
-        return alive + len(self._guests)
+        return alive + len(self._inline_threads)
 
-    def admit(self, guest: InlineCaller) -> bool:
+    def admit(self, caller: InlineCaller) -> bool:
         """Let the thread of `guest` run the callbacks that it adds with `may_wait`.
 
         Returns:
@@ -126,8 +126,8 @@ class WorkerPool:
             run on the same thread.
         """
         if self._max_workers > 1:
-            self._guest = guest
-        return self._guest is not None
+            self._inline_caller = caller
+        return self._inline_caller is not None
 
     def add(
         self,
@@ -155,7 +155,7 @@ class WorkerPool:
             return
         self._work.append((callback, pieces))
         before, self._added = self._added, perf_counter()
-        nobody_works = len(self._threads) == len(self._sleepers) and self._stint is None
+        nobody_works = len(self._threads) == len(self._sleepers) and self._inline_run is None
         if (
             may_wait
             and nobody_works
@@ -167,9 +167,11 @@ class WorkerPool:
                 )
             )
         ):
-            stint = self._guest.stint() if self._guest is not None else None
-            if stint is not None and len(self._guests) < self._max_workers:
-                self._work_along(stint)
+            inline_run = (
+                self._inline_caller.inline_run() if self._inline_caller is not None else None
+            )
+            if inline_run is not None and len(self._inline_threads) < self._max_workers:
+                self._assist_pool(inline_run)
                 return
         if nobody_works or not self._watched:
             self._call_another()
@@ -204,17 +206,17 @@ class WorkerPool:
         Returns:
             Whether to check the pool again.
         """
-        stint, first = self._stint, self._first()
-        stints, self._stints = self._stints, 0
+        inline_run, first = self._inline_run, self._first()
+        inline_runs, self._stints = self._stints, 0
         last, self._seen = self._seen, None
-        if stint is not None or first is not None:
+        if inline_run is not None or first is not None:
             self._quiet_looks = 0
-            self._seen = PoolSnapshot.of(stint, first)
+            self._seen = PoolSnapshot.take(inline_run, first)
             is_the_same = last is not None and self._seen.shows_the_same_as(last)
             self._unchanged = self._unchanged + 1 if is_the_same else 0
             if self._unchanged >= (1 if is_alone else 2):
-                self._get_on(stint)
-        elif stints:
+                self._get_on(inline_run)
+        elif inline_runs:
             # There were inline runs since the last check. The monitor tends to run just between two
             # of them, because it and the inline caller both need the interpreter lock.
             self._quiet_looks = 0
@@ -224,17 +226,17 @@ class WorkerPool:
                 # Clear the flag, then check the work once more. A thread that adds work does the
                 # opposite: it queues the work, then reads the flag.
                 self._watched = False
-                self._watched = self._stint is not None or bool(self._work)
+                self._watched = self._inline_run is not None or bool(self._work)
         # A closed pool, too, must free an inline caller from a slow callback: its thread reads the
         # stream.
-        return self._watched and (not self._closed or self._stint is not None)
+        return self._watched and (not self._closed or self._inline_run is not None)
 
-    def _get_on(self, stint: InlineRun | None) -> None:
+    def _get_on(self, inline_run: InlineRun | None) -> None:
         """React to a slow callback: from now on workers wake each other."""
         try:
-            if stint is not None and not stint.relieve():
+            if inline_run is not None and not inline_run.relieve():
                 return
-            self._stint = None
+            self._inline_run = None
             self._pace = _UNPROVEN
             self._watched = False
             self._seen = None
@@ -254,7 +256,7 @@ class WorkerPool:
         deadline = None if timeout is None else SYSTEM_CLOCK.monotonic() + timeout
         here = threading.current_thread()
         threads = [thread for thread in self._threads if thread is not here]
-        gates = [gate for thread, gate in list(self._guests.items()) if thread is not here]
+        gates = [gate for thread, gate in list(self._inline_threads.items()) if thread is not here]
         for thread in threads:
             thread.join(SYSTEM_CLOCK.timeout(deadline))
         for gate in gates:
@@ -264,7 +266,7 @@ class WorkerPool:
 
     def runs_here(self) -> bool:
         """Return whether the calling thread is a worker or a guest of this pool."""
-        return threading.current_thread() in (*self._threads, *self._guests)
+        return threading.current_thread() in (*self._threads, *self._inline_threads)
 
     def _start_one(self) -> None:
         with self._lock:
@@ -308,14 +310,14 @@ class WorkerPool:
         except IndexError:
             return None
 
-    def _do_first(self, stint: InlineRun) -> bool:
+    def _do_first(self, inline_run: InlineRun) -> bool:
         """Run the first work item, if there is one; return whether there was."""
         first = self._first()
         if first is None:
             return False
         callback, arguments = first
         if arguments:
-            self._handle(callback, arguments, stint)
+            self._handle(callback, arguments, inline_run)
         else:
             # Another thread has taken the last argument, and has not removed the work item yet.
             # Checking the queue in a loop until then would keep the interpreter lock from that very
@@ -323,37 +325,37 @@ class WorkerPool:
             self._forget(arguments)
         return True
 
-    def _work_along(self, stint: InlineRun) -> None:
+    def _assist_pool(self, inline_run: InlineRun) -> None:
         """Run the queued work inline, including the work that its callbacks add."""
         gate = threading.Lock()
         gate.acquire()
-        self._guests[threading.current_thread()] = gate
+        self._inline_threads[threading.current_thread()] = gate
         self._stints += 1
         # Set `_stint`, then read `_watched`. The stall monitor clears `_watched`, then reads
         # `_stint`. So at least one of the two sees the other.
-        self._stint = stint
+        self._inline_run = inline_run
         try:
             if not self._watched:
                 self._ask_for_the_watch()
-            while not (stint.is_over or self._closed) and self._do_first(stint):
-                stint.pieces += 1
+            while not (inline_run.is_over or self._closed) and self._do_first(inline_run):
+                inline_run.pieces += 1
         finally:
-            if stint.end():
-                self._stint = None
-            del self._guests[threading.current_thread()]
+            if inline_run.end():
+                self._inline_run = None
+            del self._inline_threads[threading.current_thread()]
             gate.release()
         # After leaving: a thread that added work before may have relied on this thread to run it.
         if self._work:
             self._call_another()
 
     def _handle(
-        self, callback: Callable[[Any], Any], arguments: deque[Any], stint: InlineRun
+        self, callback: Callable[[Any], Any], arguments: deque[Any], inline_run: InlineRun
     ) -> None:
         """Run the callback with the arguments that no other thread takes, until the run is over."""
         began = perf_counter()
         taken = 0
         work, take = self._work, arguments.popleft
-        while arguments and not stint.is_over:
+        while arguments and not inline_run.is_over:
             try:
                 argument = take()
             except IndexError:
@@ -414,7 +416,7 @@ class WorkerPool:
             raise
 
     def _call_another(self) -> None:
-        if self._guests and self.running >= self._max_workers:
+        if self._inline_threads and self.running >= self._max_workers:
             # The inline caller is one of the workers, and wakes another one when it leaves.
             return
         if not self._wake_one() and len(self._threads) < self._max_workers:

@@ -92,7 +92,7 @@ class Consumer:
         with self._lock:
             self._background.resume()  # type: ignore[no-untyped-call]
 
-    def stint(self) -> InlineRun | None:
+    def inline_run(self) -> InlineRun | None:
         """Begin to run callbacks on the reader's thread, at the end of `on_response`.
 
         Returns None on any other thread.

@@ -37,10 +37,10 @@ PROBE_AFTER = 1.0
 # Number of recent redeliveries that count.
 _REMEMBERED = 20
 
-_Place = tuple[int, int, int, str]
+_Position = tuple[int, int, int, str]
 
 
-def position_of(message: Message) -> _Place:
+def position_of(message: Message) -> _Position:
     """Return the position of a message in its key, which is the same for each of its deliveries.
 
     It is the order of publishing. The ids of messages that were published together are increasing
@@ -121,7 +121,7 @@ class _Missing:
         comes_at: earliest time of its redelivery; infinite until the server has accepted the nack.
     """
 
-    place: _Place
+    place: _Position
     ack_id: str
     comes_at: float = math.inf
 
@@ -163,7 +163,7 @@ class FailedKey:
         # By message id.
         self._missing: dict[str, _Missing] = {}
         # Position of the earliest missing message; None if no message is missing.
-        self._first_missing: _Place | None = None
+        self._first_missing: _Position | None = None
         # Every message id that was received before the failure or since.
         self._seen: set[str] = set()
         # Ids of messages that were received before a missing message was redelivered: of held
@@ -454,7 +454,7 @@ class FailedKey:
         self._miss(message.message_id, position_of(message), message.ack_id)
         actions.give_back.append(message)
 
-    def _miss(self, message_id: str, place: _Place, ack_id: str) -> None:
+    def _miss(self, message_id: str, place: _Position, ack_id: str) -> None:
         self._missing[message_id] = _Missing(place, ack_id)
         if self._first_missing is None or place < self._first_missing:
             self._first_missing = place

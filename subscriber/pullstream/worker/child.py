@@ -107,7 +107,7 @@ def _reporting(future: StreamingPullFuture, job: Job, line: ControlPipe, inbox: 
     while event is None:
         with contextlib.suppress(queue.Empty):
             event = inbox.get(timeout=REPORT_SECONDS)
-        figures = Figures.of(future.statistics(), SYSTEM_CLOCK.monotonic())
+        figures = Figures.from_statistics(future.statistics(), SYSTEM_CLOCK.monotonic())
         if not line.tell(figures) and job.relayed:
             _print_into_the_void()
     return event

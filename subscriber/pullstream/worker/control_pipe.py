@@ -47,7 +47,7 @@ class Figures:
     p99: float
 
     @classmethod
-    def of(cls, statistics: Statistics, at: float) -> Figures:
+    def from_statistics(cls, statistics: Statistics, at: float) -> Figures:
         """Return the part of a subscription's statistics that the parent shows."""
         return cls(
             at=at,

@@ -98,7 +98,7 @@ def test_a_stream_is_refused_before_its_first_request(guarded: Emulator) -> None
     wire.close()
 
 
-def test_which_methods_there_are_is_not_told_either(
+def test_which_methods_there_are_is_not_reported_either(
     guarded: Emulator, callers: dict[str, Caller]
 ) -> None:
     """An unknown method is refused like any other. With a token it is UNIMPLEMENTED."""

@@ -132,7 +132,7 @@ def test_a_step_that_makes_no_sense_is_refused(seconds: Any, admin: Admin) -> No
 # ---- history -------------------------------------------------------------------------------------
 
 
-def test_the_history_is_told(http_client: Http, emulator: Emulator, wire: Wire) -> None:
+def test_the_history_is_reported(http_client: Http, emulator: Emulator, wire: Wire) -> None:
     """Events can be selected by kind, resource and message. A limit selects the newest ones."""
     wire.create()
     message_id = emulator.publish(TOPIC, "a", colour="red")

@@ -83,7 +83,7 @@ def observed(**subscription: Any) -> tuple[Broker, Notes]:
 # ---- events --------------------------------------------------------------------------------------
 
 
-def test_the_life_of_a_message_is_told_step_by_step() -> None:
+def test_the_life_of_a_message_is_reported_step_by_step() -> None:
     """The events come in the order in which they happen."""
     broker, notes = observed()
     broker.publish("a", "b")
@@ -188,7 +188,7 @@ def test_a_dead_message_is_published_before_it_is_finished() -> None:
     ]
 
 
-def test_every_change_of_a_resource_is_told() -> None:
+def test_every_change_of_a_resource_is_reported() -> None:
     """The event has the whole resource."""
     broker, notes = observed()
     engine = broker.engine
@@ -354,7 +354,7 @@ def test_only_an_empty_engine_can_be_restored() -> None:
 
 
 @pytest.mark.parametrize("unacked", [[], [1], [1, 2, 3], [3, 1], [5, 7, 8, 9, 2**40]])
-def test_a_snapshot_is_told_whole(unacked: list[int]) -> None:
+def test_a_snapshot_is_reported_whole(unacked: list[int]) -> None:
     """The event has its settings and its unacknowledged messages."""
     config = pubsub.Snapshot(name=SNAPSHOT, topic=TOPIC)
     value = SnapshotValue.decode(SnapshotValue(config, SUBSCRIPTION, 17, unacked).encode())

@@ -82,7 +82,7 @@ def test_a_delayed_call_waits_in_real_time_too() -> None:
         wire.close()
 
 
-def test_lifting_a_delay_lets_go_what_it_holds(faults: Faults, wire: Wire) -> None:
+def test_lifting_a_delay_releases_what_it_holds(faults: Faults, wire: Wire) -> None:
     """The clock need not move."""
     with faults.delay("Pull", 3600) as fault:
         wire.publish("a")

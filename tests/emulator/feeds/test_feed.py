@@ -17,7 +17,7 @@ def driver() -> Driver:
     return Driver()
 
 
-def test_what_was_too_old_before_it_was_deleted_is_told(driver: Driver) -> None:
+def test_what_was_too_old_before_it_was_deleted_is_reported(driver: Driver) -> None:
     """It is reported even if the expiry timer has not run yet."""
     driver.put(ttl_ms=1000)
     driver.append("a", "b")

@@ -209,7 +209,7 @@ def test_a_node_reads_all_but_its_own_and_gets_to_the_end(nodes: list[str], limi
 
 
 @given(keys=st.lists(st.sampled_from(["", "k1", "k2", "k3"]), max_size=30))
-def test_a_key_that_comes_again_appends_nothing(keys: list[str]) -> None:
+def test_a_repeated_key_appends_nothing(keys: list[str]) -> None:
     driver = Driver()
     driver.put()
     known: dict[str, list[int]] = {}

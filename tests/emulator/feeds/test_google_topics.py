@@ -51,7 +51,7 @@ def test_what_is_published_is_in_the_feed_under_its_message_id(driver: Driver) -
     assert seqs(driver.read().messages) == [1, 2, 3]
 
 
-def test_what_was_published_before_there_was_a_feed_is_told_as_too_old(driver: Driver) -> None:
+def test_what_was_published_before_there_was_a_feed_is_reported_as_too_old(driver: Driver) -> None:
     publish(driver, "a", "b")
     response = driver.read()
     assert (response.gap.from_seq, response.gap.to_seq) == (1, 2)

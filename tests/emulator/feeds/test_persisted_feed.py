@@ -70,7 +70,7 @@ def test_what_has_no_record_and_no_reason_was_lost_with_the_broker() -> None:
     assert found.lost == [LostRange(4, 4, UNTOLD), LostRange(6, 9, UNTOLD)]
 
 
-def test_numbers_that_nobody_was_told_of_are_no_loss() -> None:
+def test_numbers_that_nobody_was_given_are_no_loss() -> None:
     """The reason is stored, because otherwise the next broker would count them as lost."""
     found = left(3, 5, head=9, floors=LossFloors(cap=2), all_was_kept=True)
     assert found.lost == [LostRange(4, 4, UNTOLD)]
@@ -94,7 +94,7 @@ def test_what_was_deleted_does_not_come_back() -> None:
     assert found.lost == []
 
 
-def test_a_loss_that_was_told_is_told_again() -> None:
+def test_a_loss_that_was_reported_is_reported_again() -> None:
     """It has its own reason."""
     trimmed = LostRange(3, 4, feeds.SOURCE_TRIM)
     found = left(1, 2, 5, head=5, lost=(trimmed,))

@@ -130,7 +130,7 @@ def test_a_full_destination_is_tried_again_by_time(broker: Broker) -> None:
     assert again == pytest.approx(due + RETRY)
 
 
-def test_what_a_full_destination_does_not_take_is_not_copied_in_vain(
+def test_what_a_full_destination_does_not_take_is_not_copied_for_nothing(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise each waiting router would copy it ten times a second."""

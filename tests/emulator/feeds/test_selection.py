@@ -26,14 +26,14 @@ def driver() -> Driver:
     ],
 )
 def test_limits_have_defaults_and_maxima(asked: tuple[int, int], given: tuple[int, int]) -> None:
-    assert Limits.of(*asked) == given
+    assert Limits.clamped(*asked) == given
 
 
 def test_negative_limits_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="max_messages"):
-        Limits.of(-1, 0)
+        Limits.clamped(-1, 0)
     with pytest.raises(InvalidArgument, match="max_bytes"):
-        Limits.of(0, -1)
+        Limits.clamped(0, -1)
 
 
 @pytest.mark.parametrize("selection", [{}, {"filter": "attributes:tag"}])

@@ -101,7 +101,7 @@ def test_a_topic_that_only_the_token_knows_has_its_end_told(driver: Driver) -> N
         driver.watch(HOT, QUIET)
 
 
-def test_a_token_of_an_old_life_is_told_so(driver: Driver) -> None:
+def test_a_token_of_an_old_life_is_reported_as_old(driver: Driver) -> None:
     driver.append("a", "b")
     token = Reader(driver.watch()).take()[-1].resume_token
     driver.delete_topic()
@@ -111,7 +111,7 @@ def test_a_token_of_an_old_life_is_told_so(driver: Driver) -> None:
     assert seqs(messages.messages.messages) == [1]
 
 
-def test_a_reader_that_missed_the_news_of_another_life_is_told_again(driver: Driver) -> None:
+def test_a_reader_that_missed_the_news_of_another_life_gets_it_again(driver: Driver) -> None:
     """Its token is from the former life, so the frame with the report has not arrived."""
     driver.append("a")
     token = Reader(driver.watch()).take()[0].resume_token
@@ -260,7 +260,7 @@ STEPS = st.lists(
 
 @given(STEPS, st.integers(1, 40))
 @settings(max_examples=80)
-def test_whoever_resumes_with_a_token_gets_each_record_or_is_told(
+def test_whoever_resumes_with_a_token_gets_each_record_or_a_gap(
     steps: list[tuple[str, int]], cap: int
 ) -> None:
     """Records come in order. The reader may resume with any of its last tokens."""

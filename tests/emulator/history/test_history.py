@@ -32,7 +32,7 @@ def history(emulator: Emulator, wire: Wire) -> History:
 # ---- events --------------------------------------------------------------------------------------
 
 
-def test_a_publish_is_told(history: History, emulator: Emulator, clock: ManualClock) -> None:
+def test_a_publish_is_reported(history: History, emulator: Emulator, clock: ManualClock) -> None:
     """The event has its topic, its time on the broker's clock, and the message."""
     clock.advance(5)
     message_id = emulator.publish(TOPIC, "a", ordering_key="k", colour="red")
@@ -42,7 +42,7 @@ def test_a_publish_is_told(history: History, emulator: Emulator, clock: ManualCl
     assert (event.message.ordering_key, dict(event.message.attributes)) == ("k", {"colour": "red"})
 
 
-def test_each_outcome_is_told(history: History, wire: Wire, clock: ManualClock) -> None:
+def test_each_outcome_is_reported(history: History, wire: Wire, clock: ManualClock) -> None:
     """The event has the lease and the delivery attempt."""
     wire.publish("a")
     (first,) = wire.pull()
@@ -184,7 +184,7 @@ def test_large_messages_make_room_sooner() -> None:
     assert len(history.events()) == 1
 
 
-def test_a_cleared_history_begins_anew(history: History, wire: Wire) -> None:
+def test_a_cleared_history_begins_again(history: History, wire: Wire) -> None:
     """A test does this between two of its parts."""
     wire.publish("a")
     history.clear()
@@ -241,7 +241,7 @@ def test_one_can_wait_until_all_is_acknowledged(
         assert len(history.acks()) == 1
 
 
-def test_waiting_in_vain_tells_how_much_is_left(emulator: Emulator, wire: Wire) -> None:
+def test_a_wait_that_fails_tells_how_much_is_left(emulator: Emulator, wire: Wire) -> None:
     """The timeout is in seconds of real time, independent of the broker's clock."""
     wire.create()
     wire.publish("a", "b")
@@ -293,7 +293,7 @@ class Told(Observer):
         self._note(f"{topic} {up_to}")
 
 
-def test_every_observer_is_told_in_order() -> None:
+def test_every_observer_is_called_in_order() -> None:
     """Each receives the events it implements. A history keeps its own kinds."""
     log: list[tuple[str, str]] = []
     history = History(ManualClock())

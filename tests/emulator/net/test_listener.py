@@ -356,7 +356,7 @@ def identity() -> Identity:
     return new_identity("broker")
 
 
-def test_tls_is_told_apart_as_well(identity: Identity, tmp_path: Path) -> None:
+def test_tls_is_recognized_as_well(identity: Identity, tmp_path: Path) -> None:
     """The ALPN protocols of a client's first message decide."""
     tls = Tls(*identity.write(tmp_path))
     with Emulator(server_credentials=tls.credentials(), rest=Rest(tls=tls.context())) as emulator:

@@ -166,7 +166,7 @@ async def test_a_taken_message_is_acknowledged(world: World) -> None:
 
 
 @pushing()
-async def test_a_refused_message_comes_again_after_a_pause(world: World) -> None:
+async def test_a_refused_message_is_redelivered_after_a_pause(world: World) -> None:
     """The pause is 100 ms, and doubles with each further failure."""
     await world.publish("a")
     for pause in (0.1, 0.2, 0.4):
@@ -458,7 +458,7 @@ async def test_the_end_cuts_off_what_an_old_endpoint_has_not_answered(world: Wor
 
 
 @pushing()
-async def test_a_fault_of_the_client_is_logged_and_the_message_comes_again(world: World) -> None:
+async def test_a_fault_of_the_client_is_logged_and_the_message_is_redelivered(world: World) -> None:
     """Pushing continues."""
     await world.publish("a")
     world.endpoint.next().outcome.set_exception(ZeroDivisionError())

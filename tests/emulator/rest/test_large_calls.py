@@ -56,7 +56,7 @@ def test_a_request_with_a_million_values_is_refused_by_its_limit(rest: RestClien
     assert steps.longest < LONGEST_STEP
 
 
-def test_what_is_wrong_with_a_large_body_is_told_as_ever(rest: RestClient) -> None:
+def test_what_is_wrong_with_a_large_body_is_reported_as_before(rest: RestClient) -> None:
     body = json.dumps({"messages": [{"data": "eA=="}] * 20_000 + [{"date": ""}]}).encode()
     status, _, text = rest.raw("POST", f"{V1_TOPIC}:publish", body)
     assert status == 400

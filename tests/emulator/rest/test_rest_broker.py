@@ -86,7 +86,7 @@ def test_the_administration_is_there(rest: RestClient, emulator: Emulator) -> No
     emulator.faults.clear()
 
 
-def test_an_emulator_serves_grpc_only_unless_it_is_told(rest: RestClient) -> None:
+def test_an_emulator_serves_grpc_only_unless_it_is_asked(rest: RestClient) -> None:
     """HTTP is cheap, but tests do not need it."""
     with Emulator() as other, pytest.raises(HTTPException):
         RestClient(other.endpoint).raw("GET", "/")

@@ -173,7 +173,7 @@ def test_schemas_are_listed_by_name(registry: Registry) -> None:
     assert not rest.next_page_token
 
 
-def test_what_is_told_is_the_callers(registry: Registry) -> None:
+def test_what_is_reported_is_the_callers(registry: Registry) -> None:
     """A change of the returned object does not affect the broker."""
     registry.create().definition = "changed"
     assert registry.get().definition == avro().definition

@@ -132,7 +132,7 @@ def prepared(wire: Wire) -> Wire:
 
 
 @pytest.mark.parametrize(("method", "request_", "text"), HOSTILE.values(), ids=HOSTILE)
-def test_it_is_told_what_is_wrong(
+def test_the_error_says_what_is_wrong(
     prepared: Wire, method: str, request_: Message, text: str
 ) -> None:
     """The text is short, and the code is one that no client retries. The state is unchanged."""

@@ -78,7 +78,7 @@ def test_a_policy_is_kept_as_it_was_set(policies: IamPolicies) -> None:
     assert get(policies, "projects/test/schemas/states").bindings == []
 
 
-def test_what_is_told_is_the_callers(policies: IamPolicies) -> None:
+def test_what_is_reported_is_the_callers(policies: IamPolicies) -> None:
     """A change of the returned object does not affect the broker."""
     put(policies, iam.Policy(bindings=[VIEWER])).bindings.append(PUBLISHER)
     get(policies).bindings.append(PUBLISHER)

@@ -78,7 +78,7 @@ def test_the_head_start_begins_when_the_disk_is_done() -> None:
         asyncio.run(turn(failure))
 
 
-def test_an_idle_stream_of_the_publishers_is_told_later(wire: Wire) -> None:
+def test_an_idle_stream_of_the_publishers_is_reported_later(wire: Wire) -> None:
     """The delay is at least the head start, counted from the call, on any machine."""
     wire.create()
     stream = wire.stream()

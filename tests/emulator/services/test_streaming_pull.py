@@ -63,7 +63,7 @@ def test_every_response_tells_the_subscriptions_properties(
         assert properties.message_ordering_enabled is ordering
 
 
-def test_a_change_of_the_subscription_is_told_with_the_next_response(wire: Wire) -> None:
+def test_a_change_of_the_subscription_is_reported_with_the_next_response(wire: Wire) -> None:
     """Clients raise their deadlines when exactly-once delivery is switched on."""
     wire.create()
     stream = wire.stream()

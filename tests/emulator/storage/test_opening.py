@@ -231,14 +231,14 @@ def test_a_directory_without_a_name_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a directory that is read-only")
 @pytest.mark.parametrize("name", ["/proc/self", "/proc/self/new"])
-def test_a_read_only_directory_is_told_as_such(name: str) -> None:
+def test_a_read_only_directory_is_reported(name: str) -> None:
     """The error is not a disk error. Permissions alone would not stop root from writing."""
     with pytest.raises(StorageError, match=rf"^cannot use {name}: "):
         Emulator(data_dir=name)
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may write anywhere")
-def test_a_directory_without_permission_is_told_as_such(directory: Path) -> None:
+def test_a_directory_without_permission_is_reported(directory: Path) -> None:
     directory.chmod(0o500)
     (directory / LOCK_NAME).unlink()
     with pytest.raises(StorageError, match="it cannot be written"):

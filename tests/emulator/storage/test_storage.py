@@ -161,7 +161,7 @@ def test_one_emulator_may_be_started_again(tmp_path: Path, clock: ManualClock) -
 # ---- messages ----------------------------------------------------------------------------------
 
 
-def test_what_is_not_acknowledged_comes_again(restarts: Restarts, wire: Wire) -> None:
+def test_what_is_not_acknowledged_is_redelivered(restarts: Restarts, wire: Wire) -> None:
     """They were waiting or leased. Attributes, ID and publish time are unchanged."""
     wire.create()
     message = pubsub.PubsubMessage(data=b"whole", attributes={"colour": "blue"})

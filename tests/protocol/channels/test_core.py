@@ -83,7 +83,7 @@ def test_polls_that_make_no_sense_are_refused(field: str) -> None:
         hub().begin_poll(request, 0.0, never)
 
 
-def test_a_failed_channel_is_told_to_all_of_its_subscribers() -> None:
+def test_a_failed_channel_is_reported_to_all_of_its_subscribers() -> None:
     """Each subscriber gets one notice, independent of the number of its keys."""
     one = hub()
     subscribe(one, "one", "a", "b")

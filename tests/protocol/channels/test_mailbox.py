@@ -52,7 +52,7 @@ def test_the_oldest_are_dropped_and_told_of_until_that_is_acknowledged() -> None
     assert told(mailbox) == []
 
 
-def test_what_was_sent_and_then_dropped_is_not_told_to_who_has_it() -> None:
+def test_what_was_sent_and_then_dropped_is_not_reported_to_a_reader_that_has_it() -> None:
     """It is reported only if the reply did not reach the reader."""
     mailbox = filled([1, 2], mailbox_items=2)
     assert told(mailbox) == [(1, 0), (2, 0)]

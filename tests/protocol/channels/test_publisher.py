@@ -85,7 +85,7 @@ def test_who_is_gone_is_forgotten_as_time_passes() -> None:
     publisher.close()
     server.stop(None).wait()
     left = {thread.name for thread in threading.enumerate()}
-    assert not left & {"pullstream-sweeper", "pullstream-answers"}
+    assert not left & {"pullstream-channel-expiry", "pullstream-answers"}
 
 
 def test_a_closed_publisher_does_nothing_more() -> None:

@@ -112,7 +112,7 @@ def test_a_list_may_be_settled_one_by_one_and_as_a_whole(here: Stage) -> None:
     assert (future.statistics().acked, future.statistics().nacked) == (3, 1)
 
 
-def test_of_a_list_whose_callback_raises_only_the_unsettled_come_again(here: Stage) -> None:
+def test_of_a_list_whose_callback_raises_only_the_unsettled_are_redelivered(here: Stage) -> None:
     """The error counts once."""
     seen: list[list[bytes]] = []
 

@@ -130,7 +130,7 @@ def test_leases_are_extended_while_a_confirmation_hangs(here: Stage) -> None:
     assert {seconds for _, seconds in events.extensions} == {60}
 
 
-def test_a_lease_found_to_be_over_is_told_and_a_late_ack_fails(
+def test_a_lease_found_to_be_over_is_reported_and_a_late_ack_fails(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The server refuses the extension of a lease that is over.

@@ -100,7 +100,7 @@ def test_a_subscription_that_does_not_exist_ends_at_once(here: Stage) -> None:
 # ---- states ------------------------------------------------------------------------------------
 
 
-def test_every_state_is_told_in_order_with_its_cause_and_its_time() -> None:
+def test_every_state_is_reported_in_order_with_its_cause_and_its_time() -> None:
     """Each change from the first stream over an outage to the end is reported once."""
     clock = ManualClock(start=1_000.0)
     with stage() as here:

@@ -124,7 +124,7 @@ def redirecting() -> Iterator[tuple[str, list[str | None]]]:
             thread.join()
 
 
-def test_a_refusal_is_told_in_one_line(emulator: Emulator) -> None:
+def test_a_refusal_is_reported_in_one_line(emulator: Emulator) -> None:
     """The error has the address."""
     ran = run(faults_command, "clear", "7")
     assert (ran.exit_code, ran.output) == (1, "Error: There is no fault with the id 7 in force.\n")
@@ -140,7 +140,7 @@ def test_a_broker_that_is_not_there_is_named() -> None:
     assert ran.output.count("\n") == 1
 
 
-def test_a_port_of_another_kind_is_told_from_a_broker(emulator: Emulator) -> None:
+def test_a_port_of_another_kind_is_distinguished_from_a_broker(emulator: Emulator) -> None:
     """Yield a server that redirects to itself, and the tokens that it gets."""
     with Emulator() as other:
         ran = run(faults_command, "list", "--endpoint", other.endpoint)

@@ -115,7 +115,7 @@ def test_it_goes_on_until_ctrl_c(pubsub_emulator: Emulator) -> None:
         assert program.wait(20) == 130
 
 
-def test_the_state_of_a_subscription_is_told() -> None:
+def test_the_state_of_a_subscription_is_reported() -> None:
     """The same command can set the limit of the subscription."""
     publish(b"one", b"two")
     pullstream("fetch", "billing", "--max-messages", "1")

@@ -74,7 +74,7 @@ def test_people_are_told_on_the_side() -> None:
     assert stopped == "stopped after 2"
 
 
-def test_a_topic_made_anew_is_told_as_such(tmp_path: Path) -> None:
+def test_a_topic_recreated_is_reported(tmp_path: Path) -> None:
     """The topic is read from its beginning."""
     file = str(tmp_path / "positions.db")
     until_caught_up("--checkpoint", file)
@@ -167,7 +167,7 @@ def test_a_reader_that_leaves_ends_it(process: subprocess.Popen[bytes], tmp_path
     assert kept_in(tmp_path / "positions.db")[TOPIC] == 2
 
 
-def test_an_error_is_told_once_and_is_no_end_in_good_order() -> None:
+def test_an_error_is_reported_once_and_is_no_end_in_good_order() -> None:
     """The topic does not exist."""
     result = pullstream("follow", "nothing")
     assert result.code == 1

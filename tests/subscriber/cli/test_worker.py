@@ -220,7 +220,7 @@ def handle(message):
     assert " restarts=1 " in program.stdout
 
 
-def test_a_process_that_is_told_to_end_drains_and_is_replaced(start: Start) -> None:
+def test_a_process_that_is_asked_to_end_drains_and_is_replaced(start: Start) -> None:
     """A user may thus get a new process."""
     publish("a")
     program = start("--processes", "1")
@@ -288,7 +288,7 @@ def test_a_callback_that_is_not_there_is_wrong_usage(callback: str, says: str) -
         (["app:handle", "--shutdown-timeout", "0"], "--shutdown-timeout"),
     ],
 )
-def test_wrong_usage_is_told_before_anything_is_started(args: list[str], says: str) -> None:
+def test_wrong_usage_is_reported_before_anything_is_started(args: list[str], says: str) -> None:
     """The exit code is 2."""
     result = pullstream("worker", "--subscription", "billing", *args)
     assert (result.code, result.stdout) == (2, b"")

@@ -80,7 +80,7 @@ def test_closing_the_client_closes_its_watches(client: SubscriberClient) -> None
     client.close()
     assert [one.result() for one in watches] == [True] * 3
     names = {thread.name for thread in threading.enumerate()}
-    assert not names & {"pullstream-watch", "pullstream-watchdog"}
+    assert not names & {"pullstream-watch", "pullstream-silence-timer"}
     with pytest.raises(SubscriberClosed):
         client.watch({NEWS: 0}, print)
 

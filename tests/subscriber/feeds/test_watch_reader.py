@@ -66,7 +66,7 @@ class Stage:
     @property
     def is_waiting(self) -> bool:
         """Return whether the watch waits for the server, with its silence timer running."""
-        return self.watch._watchdog._waiting_since is not None
+        return self.watch._silence_timer._waiting_since is not None
 
     def wait_for_seqs(self, *seqs: int) -> None:
         eventually(lambda: self.seqs == list(seqs))
@@ -310,7 +310,7 @@ def test_a_channel_that_is_closed_is_the_end(stage: Stage) -> None:
     assert isinstance(ended(stage), ValueError)
 
 
-def test_a_wrong_request_is_told_at_once(stage: Stage) -> None:
+def test_a_wrong_request_is_reported_at_once(stage: Stage) -> None:
     """There is no retry."""
     stage.streams.next().end(InvalidArgument("no such filter"))
     with pytest.raises(InvalidArgument, match="no such filter"):

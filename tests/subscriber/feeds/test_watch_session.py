@@ -61,7 +61,7 @@ def test_a_token_of_the_opening_is_enough() -> None:
     assert one.request() == feeds.WatchRequest(watch_id="w-1", resume_token="at 4")
 
 
-def test_a_forgotten_session_is_made_anew_at_once() -> None:
+def test_a_forgotten_session_is_recreated_at_once() -> None:
     """The new session has the token, the same topics and the same filters."""
     spec = feeds.WatchSpec()
     spec.topics[NEWS].CopyFrom(feeds.Position(tail=True, filter='attributes.tag = "x"'))
@@ -76,7 +76,7 @@ def test_a_forgotten_session_is_made_anew_at_once() -> None:
     assert request.spec.topics[NEWS].filter == 'attributes.tag = "x"'
 
 
-def test_a_session_that_ends_under_its_stream_is_made_anew_after_a_pause() -> None:
+def test_a_session_that_ends_under_its_stream_is_recreated_after_a_pause() -> None:
     """Otherwise a broker that ends each session would get requests without a pause."""
     one = session()
     handle(one, opened({NEWS: 4}), records(NEWS, 5))
@@ -126,7 +126,7 @@ def test_a_deleted_topic_is_not_asked_for_again() -> None:
     assert one.is_over
 
 
-def test_a_topic_that_is_told_again_to_be_deleted_is_old_news() -> None:
+def test_a_deletion_that_is_reported_again_is_old_news() -> None:
     """A broker reports it on every stream, because the last one may have broken before."""
     one = session(NEWS, OLDS)
     handle(one, opened({NEWS: 4, OLDS: 2}), deleted(NEWS))

@@ -280,7 +280,7 @@ def test_leases_are_kept_until_they_are_let_go_or_an_hour_has_passed(
             eventually(lambda: "the leases of 1 fetched messages" in caplog.text)
         number = settler.hold(messages)
         eventually(lambda: server.settled[3:] == [("b", 60)])
-        settler.let_go(number)
+        settler.stop_leases(number)
         clock.advance(48)
         settler.begin_close()
         settler.wait_for_end()

@@ -46,7 +46,7 @@ def test_a_coroutine_fetches_and_acknowledges(broker: Emulator) -> None:
     assert broker.backlog(NAME) == 0
 
 
-def test_an_acknowledgement_that_fails_is_told_once(
+def test_an_acknowledgement_that_fails_is_reported_once(
     broker: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The block raises it. asyncio finds no unretrieved exception."""

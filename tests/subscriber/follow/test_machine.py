@@ -184,7 +184,7 @@ def test_a_stream_that_was_left_is_not_heard_any_more() -> None:
     machine.arrived(1, pushed(3, 4), 4, 1)
     machine.lost(1, "gap", 1)
     assert machine.buffered == 0
-    assert machine.falls == 1
+    assert machine.fallbacks == 1
     assert machine.next(1) == Read(Checkpoint(3, EPOCH))
 
 
@@ -288,7 +288,7 @@ def test_of_two_reasons_to_end_the_first_counts() -> None:
         machine.next(0)
 
 
-def test_a_gap_is_told_before_the_records_behind_it_and_as_far_as_it_is_news() -> None:
+def test_a_gap_is_reported_before_the_records_behind_it_and_as_far_as_it_is_news() -> None:
     """The user already had the part of the gap before the cursor."""
     machine = new_machine(Checkpoint(3, EPOCH))
     machine.next(0)

@@ -100,7 +100,7 @@ class TellsEachTime(ProgressEvents):
 
 def tells_each_time(*args: Any) -> FollowMachine:
     machine = FollowMachine(*args)
-    machine._news = TellsEachTime(machine._outbox.append)
+    machine._progress = TellsEachTime(machine._outbox.append)
     return machine
 
 

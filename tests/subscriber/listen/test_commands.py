@@ -77,7 +77,7 @@ def test_a_refused_first_batch_leaves_the_next_to_replace() -> None:
     assert queue.batch.replace
 
 
-def test_to_begin_anew_is_to_send_everything() -> None:
+def test_to_start_over_is_to_send_everything() -> None:
     """The batch in flight is awaited, and its result is ignored."""
     queue = queue_of("abc")
     sent(queue)
@@ -90,7 +90,7 @@ def test_to_begin_anew_is_to_send_everything() -> None:
     assert sent(queue) == ["x", "y"]
 
 
-def test_a_batch_that_waits_to_be_tried_again_is_forgotten_by_beginning_anew() -> None:
+def test_a_batch_that_waits_to_be_tried_again_is_forgotten_by_starting_over() -> None:
     queue = queue_of("a")
     sent(queue)
     queue.failed()

@@ -218,7 +218,7 @@ def test_a_failed_channel_ends_all_of_its_subscriptions_and_a_failed_key_its_own
     assert len(peer.link) == 0
 
 
-def test_a_refused_subscription_is_told_first_as_answered_then_as_failed() -> None:
+def test_a_refused_subscription_is_reported_first_as_answered_then_as_failed() -> None:
     peer = Peer()
     interest = peer.subscribe()
     batch, _ = peer.send()

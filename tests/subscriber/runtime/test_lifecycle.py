@@ -65,7 +65,7 @@ def test_a_change_tells_since_when_and_why() -> None:
     )
 
 
-def test_whoever_is_told_of_a_change_may_make_another() -> None:
+def test_whoever_learns_of_a_change_may_make_another() -> None:
     """No lock is held during a report. Reports come in the order of the changes."""
     told: list[SubscriptionState] = []
 
@@ -87,7 +87,7 @@ def test_closing_has_no_way_back(state: SubscriptionState) -> None:
     assert lifecycle.is_stopping is (state in (SubscriptionState.CLOSING, SubscriptionState.CLOSED))
 
 
-def test_of_many_that_stop_it_one_is_told_that_it_did() -> None:
+def test_of_many_that_stop_it_one_learns_that_it_did() -> None:
     """There is one shutdown for many concurrent requests."""
     lifecycle, _ = watched()
     begin = threading.Barrier(8)

@@ -17,7 +17,9 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_an_outage_that_lasts_is_told_once_with_its_cause(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_that_lasts_is_reported_once_with_its_cause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Without it, a wrong port looks like a subscription without messages."""
     outage = OutageReporter(LOG)
     for now in (0.0, 1.0, REPORT_AFTER, 60.0):
@@ -36,7 +38,7 @@ def test_a_short_one_is_nobodys_business(caplog: pytest.LogCaptureFixture) -> No
     assert warnings(caplog) == []
 
 
-def test_the_next_outage_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_next_outage_is_reported_again(caplog: pytest.LogCaptureFixture) -> None:
     """Each has its own length. A server that ends every stream with OK gives no error to name."""
     outage = OutageReporter(LOG)
     outage.failed(0.0, REFUSED)

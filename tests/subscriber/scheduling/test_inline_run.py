@@ -25,53 +25,53 @@ class Duties:
         self.taken_over += 1
 
 
-def test_a_guest_that_has_gone_back_is_not_relieved() -> None:
+def test_an_inline_caller_that_has_gone_back_is_not_relieved() -> None:
     """The relief came too late."""
     duties = Duties()
-    stint = InlineRun(duties.take_over)
-    assert stint.end()
-    assert not stint.relieve()
+    inline_run = InlineRun(duties.take_over)
+    assert inline_run.end()
+    assert not inline_run.relieve()
     assert duties.taken_over == 0
 
 
-def test_a_relieved_guest_does_not_go_back() -> None:
+def test_a_relieved_inline_caller_does_not_go_back() -> None:
     """It is relieved only once."""
     duties = Duties()
-    stint = InlineRun(duties.take_over)
-    assert stint.relieve()
-    assert stint.is_over
-    assert not stint.relieve()
-    assert not stint.end()
+    inline_run = InlineRun(duties.take_over)
+    assert inline_run.relieve()
+    assert inline_run.is_over
+    assert not inline_run.relieve()
+    assert not inline_run.end()
     assert duties.taken_over == 1
 
 
-def test_a_guest_that_ends_while_it_is_relieved_waits_to_know() -> None:
+def test_an_inline_caller_that_ends_while_it_is_relieved_waits_to_know() -> None:
     """Its callback returns while the other thread starts. Only one of them may continue."""
     duties = Duties()
     duties.may.clear()
-    stint = InlineRun(duties.take_over)
+    inline_run = InlineRun(duties.take_over)
     goes_back: list[bool] = []
-    relief = threading.Thread(target=stint.relieve)
+    relief = threading.Thread(target=inline_run.relieve)
     relief.start()
     assert duties.asked.wait(PATIENCE)
-    guest = threading.Thread(target=lambda: goes_back.append(stint.end()))
-    guest.start()
-    guest.join(0.05)
+    caller = threading.Thread(target=lambda: goes_back.append(inline_run.end()))
+    caller.start()
+    caller.join(0.05)
     assert goes_back == []
     duties.may.set()
-    guest.join(PATIENCE)
+    caller.join(PATIENCE)
     relief.join(PATIENCE)
     assert goes_back == [False]
 
 
-def test_a_guest_that_nobody_can_relieve_stays() -> None:
+def test_an_inline_caller_that_nobody_can_relieve_stays() -> None:
     """The process may have the maximum number of threads."""
 
     def refuse() -> None:
         raise RuntimeError("can't start new thread")
 
-    stint = InlineRun(refuse)
+    inline_run = InlineRun(refuse)
     with pytest.raises(RuntimeError, match="can't start"):
-        stint.relieve()
-    assert not stint.is_over
-    assert stint.end()
+        inline_run.relieve()
+    assert not inline_run.is_over
+    assert inline_run.end()

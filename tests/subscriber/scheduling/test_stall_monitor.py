@@ -29,7 +29,7 @@ class Pool:
 
 
 def watchers() -> int:
-    return sum(thread.name == "pullstream-watch" for thread in threading.enumerate())
+    return sum(thread.name == "pullstream-stall-monitor" for thread in threading.enumerate())
 
 
 def test_a_pool_is_looked_at_until_it_needs_it_no_more() -> None:
@@ -46,7 +46,7 @@ def test_a_pool_is_looked_at_until_it_needs_it_no_more() -> None:
     eventually(lambda: again.looks == 1)
 
 
-def test_a_pool_is_told_whether_there_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_learns_whether_there_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test looks instead of the thread."""
     monkeypatch.setattr(threading.Thread, "start", lambda self: None)
     watch, one, other = StallMonitor(), Pool(True, False), Pool(False)
@@ -79,7 +79,7 @@ def test_a_pool_that_asks_while_it_is_let_go_is_not_forgotten() -> None:
     adding[0].join(PATIENCE)
 
 
-def test_a_forked_child_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_child_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread does not exist in the child, and a held lock would never be released."""
     watch = StallMonitor()
     monkeypatch.setattr(threading.Thread, "start", lambda self: None)

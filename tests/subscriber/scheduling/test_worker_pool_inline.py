@@ -27,17 +27,17 @@ class Visitor:
 
     def __init__(self) -> None:
         self.relieved = 0
-        self.stints: list[InlineRun] = []
+        self.inline_runs: list[InlineRun] = []
         self.cannot_be_relieved = False
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
-    def stint(self) -> InlineRun | None:
+    def inline_run(self) -> InlineRun | None:
         if threading.current_thread() is not self.thread:
             return None
-        self.stints.append(InlineRun(self._relieve))
-        return self.stints[-1]
+        self.inline_runs.append(InlineRun(self._relieve))
+        return self.inline_runs[-1]
 
     def tell(self, task: Callable[[], None]) -> None:
         self._tasks.put(task)
@@ -95,7 +95,7 @@ def sleeping(pool: WorkerPool) -> bool:
     return pool.running == 0 and pool.waiting == 0
 
 
-def test_a_guest_does_what_it_brings(pool: WorkerPool, visitor: Visitor) -> None:
+def test_an_inline_caller_does_what_it_brings(pool: WorkerPool, visitor: Visitor) -> None:
     """The work is done before `add` returns, and no worker wakes."""
     note = Noted()
     visitor.do(lambda: pool.add(note, range(100), may_wait=True))
@@ -104,14 +104,16 @@ def test_a_guest_does_what_it_brings(pool: WorkerPool, visitor: Visitor) -> None
     assert sleeping(pool)
 
 
-def test_a_guest_does_what_comes_of_what_it_brings(pool: WorkerPool, visitor: Visitor) -> None:
+def test_an_inline_caller_does_what_comes_of_what_it_brings(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
     """The end of a callback may add the next message of its key."""
     note = Noted()
     visitor.do(lambda: pool.add(lambda _: pool.add(note, [None]), [None], may_wait=True))
     assert note.threads == [visitor.thread]
 
 
-def test_a_guest_that_cannot_wait_leaves_it_to_the_workers(
+def test_an_inline_caller_that_cannot_wait_leaves_it_to_the_workers(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The caller may add more, which other workers could do meanwhile, or may hold a lock."""
@@ -128,7 +130,7 @@ def test_a_guest_that_cannot_wait_leaves_it_to_the_workers(
     assert visitor.thread not in note.threads
 
 
-def test_another_thread_is_no_guest(pool: WorkerPool, visitor: Visitor) -> None:
+def test_another_thread_is_no_inline_caller(pool: WorkerPool, visitor: Visitor) -> None:
     """The workers run work that another thread adds."""
     note = Noted()
     pool.add(note, [None])
@@ -136,7 +138,7 @@ def test_another_thread_is_no_guest(pool: WorkerPool, visitor: Visitor) -> None:
     assert note.threads[0] not in (visitor.thread, threading.current_thread())
 
 
-def test_a_guest_does_what_it_brings_singly_if_it_does_so_often(
+def test_an_inline_caller_does_what_it_brings_singly_if_it_does_so_often(
     pool: WorkerPool, visitor: Visitor, watch: Watched
 ) -> None:
     """The first single piece wakes a worker.
@@ -156,7 +158,7 @@ def test_a_guest_does_what_it_brings_singly_if_it_does_so_often(
     assert watch.asked == asked + 1
 
 
-def test_a_guest_does_what_it_brings_if_the_watch_is_there_anyway(
+def test_an_inline_caller_does_what_it_brings_if_the_watch_is_there_anyway(
     pool: WorkerPool, visitor: Visitor, watch: Watched
 ) -> None:
     """A monitor that already runs for another pool watches this one at little cost.
@@ -172,7 +174,7 @@ def test_a_guest_does_what_it_brings_if_the_watch_is_there_anyway(
     assert watch.asked == asked + 1
 
 
-def test_what_a_guest_brings_while_a_worker_is_slow_is_for_the_next_worker(
+def test_what_an_inline_caller_brings_while_a_worker_is_slow_is_for_the_next_worker(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """This holds for fast callbacks too.
@@ -199,7 +201,7 @@ def test_slow_callbacks_are_for_workers(pool: WorkerPool, visitor: Visitor) -> N
     assert note.threads[0] is not visitor.thread
 
 
-def test_a_guest_leaves_its_work_to_a_worker_that_is_awake(
+def test_an_inline_caller_leaves_its_work_to_a_worker_that_is_awake(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The awake worker takes the work later."""
@@ -213,7 +215,9 @@ def test_a_guest_leaves_its_work_to_a_worker_that_is_awake(
     assert note.threads[0] is not visitor.thread
 
 
-def test_among_busy_pools_a_guest_has_one_look_more(pool: WorkerPool, visitor: Visitor) -> None:
+def test_among_busy_pools_an_inline_caller_has_one_look_more(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
     """The inline caller may have been waiting for the interpreter lock."""
     slow = Slow()
     visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
@@ -226,13 +230,13 @@ def test_among_busy_pools_a_guest_has_one_look_more(pool: WorkerPool, visitor: V
     slow.release.set()
 
 
-def test_one_worker_has_no_guest(visitor: Visitor) -> None:
+def test_one_worker_has_no_inline_caller(visitor: Visitor) -> None:
     """With one worker, callbacks may rely on running in a single thread."""
     with pool_of(1) as pool:
         assert not pool.admit(visitor)
 
 
-def test_a_guest_that_is_held_up_is_relieved_and_a_worker_goes_on(
+def test_an_inline_caller_that_is_held_up_is_relieved_and_a_worker_goes_on(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """An inline caller is relieved after two looks without progress.
@@ -254,7 +258,7 @@ def test_a_guest_that_is_held_up_is_relieved_and_a_worker_goes_on(
     assert not pool.runs_here()
 
 
-def test_a_guest_that_is_held_up_at_its_last_piece_is_relieved(
+def test_an_inline_caller_that_is_held_up_at_its_last_piece_is_relieved(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """No work waits, but the other duties of the inline caller do."""
@@ -267,7 +271,7 @@ def test_a_guest_that_is_held_up_at_its_last_piece_is_relieved(
     slow.release.set()
 
 
-def test_a_guest_that_gets_on_is_not_relieved(pool: WorkerPool, visitor: Visitor) -> None:
+def test_an_inline_caller_that_gets_on_is_not_relieved(pool: WorkerPool, visitor: Visitor) -> None:
     """The inline caller runs one piece after the other, and each adds the next."""
     steps, begun = threading.Semaphore(0), threading.Semaphore(0)
 
@@ -286,7 +290,7 @@ def test_a_guest_that_gets_on_is_not_relieved(pool: WorkerPool, visitor: Visitor
     assert visitor.relieved == 0
 
 
-def test_a_pool_whose_guest_comes_and_goes_stays_watched(
+def test_a_pool_whose_inline_caller_comes_and_goes_stays_watched(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """A pool stays watched while its inline caller comes and goes.
@@ -313,7 +317,7 @@ def test_a_pool_that_asks_for_the_watch_again_has_another_pause_before_it(
     assert pool.look()
 
 
-def test_a_guest_counts_as_a_worker(pool: WorkerPool, visitor: Visitor) -> None:
+def test_an_inline_caller_counts_as_a_worker(pool: WorkerPool, visitor: Visitor) -> None:
     """The limit of concurrent callbacks holds before and after the relief."""
     slow = Slow()
     visitor.tell(lambda: pool.add(slow, range(10), may_wait=True))
@@ -329,7 +333,7 @@ def test_a_guest_counts_as_a_worker(pool: WorkerPool, visitor: Visitor) -> None:
     eventually(lambda: sleeping(pool))
 
 
-def test_a_relieved_guest_that_leaves_makes_room_for_a_worker(
+def test_a_relieved_inline_caller_that_leaves_makes_room_for_a_worker(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """Work that waited because of the relieved caller begins when it leaves."""
@@ -347,7 +351,7 @@ def test_a_relieved_guest_that_leaves_makes_room_for_a_worker(
     others.release.set()
 
 
-def test_a_guest_that_cannot_be_relieved_is_tried_again(
+def test_an_inline_caller_that_cannot_be_relieved_is_tried_again(
     pool: WorkerPool, visitor: Visitor, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The pool stays watched until the relief succeeds."""
@@ -364,7 +368,9 @@ def test_a_guest_that_cannot_be_relieved_is_tried_again(
     slow.release.set()
 
 
-def test_what_comes_while_a_guest_leaves_is_done(pool: WorkerPool, visitor: Visitor) -> None:
+def test_what_comes_while_an_inline_caller_leaves_is_done(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
     """Another thread adds work just after the inline caller has found no more, and relies on it."""
     note = Noted()
 
@@ -375,13 +381,13 @@ def test_what_comes_while_a_guest_leaves_is_done(pool: WorkerPool, visitor: Visi
             other.join(PATIENCE)
             return super().end()
 
-    visitor.stint = lambda: LateWork(lambda: None)  # type: ignore[method-assign]
+    visitor.inline_run = lambda: LateWork(lambda: None)  # type: ignore[method-assign]
     visitor.do(lambda: pool.add(lambda _: None, [None], may_wait=True))
     eventually(lambda: len(note.threads) == 1)
     assert note.threads[0] is not visitor.thread
 
 
-def test_the_watch_does_not_let_go_of_a_guest_that_just_comes(
+def test_the_watch_does_not_let_go_of_an_inline_caller_that_just_comes(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The monitor has seen no work for long.
@@ -408,7 +414,9 @@ def test_the_watch_does_not_let_go_of_a_guest_that_just_comes(
     slow.release.set()
 
 
-def test_a_guest_of_a_closed_pool_is_relieved_as_well(pool: WorkerPool, visitor: Visitor) -> None:
+def test_an_inline_caller_of_a_closed_pool_is_relieved_as_well(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
     """The shutdown waits for the inline caller, which must read the stream to its end."""
     slow = Slow()
     visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
@@ -419,7 +427,9 @@ def test_a_guest_of_a_closed_pool_is_relieved_as_well(pool: WorkerPool, visitor:
     slow.release.set()
 
 
-def test_a_closed_pool_waits_for_a_guest_in_a_callback(pool: WorkerPool, visitor: Visitor) -> None:
+def test_a_closed_pool_waits_for_an_inline_caller_in_a_callback(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
     """The pool returns the work that it has not begun."""
     slow, here = Slow(), queue.SimpleQueue[bool]()
 
@@ -438,7 +448,9 @@ def test_a_closed_pool_waits_for_a_guest_in_a_callback(pool: WorkerPool, visitor
     assert pool.running == 0
 
 
-def test_nothing_is_lost_when_guests_and_others_add_and_are_relieved(watch: Watched) -> None:
+def test_nothing_is_lost_when_inline_callers_and_others_add_and_are_relieved(
+    watch: Watched,
+) -> None:
     """No work is lost while inline callers and other threads add it.
 
     Each thread adds little, so that the inline caller comes and goes while workers fall asleep.
@@ -485,4 +497,4 @@ def test_nothing_is_lost_when_guests_and_others_add_and_are_relieved(watch: Watc
         total = next(numbers)
         assert sorted(done.get_nowait() for _ in range(total)) == list(range(total))
         eventually(lambda: sleeping(pool))
-        assert visitor.stints
+        assert visitor.inline_runs

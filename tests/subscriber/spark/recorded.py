@@ -76,7 +76,7 @@ class RecordedSource(LocalPubSubDataSource):
         return "recorded"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return RecordedReader(StreamOptions.of(self.options, files_are_shared=True))
+        return RecordedReader(StreamOptions.parse(self.options, files_are_shared=True))
 
 
 def calls_of(spool: Path) -> Path:

@@ -33,7 +33,7 @@ class Simulation:
 
     def __init__(self, stage: Stage) -> None:
         given = {**stage.options(**LIMIT), "spoolDir": f"{stage.spool}.simulated"}
-        self._options = StreamOptions.of(given, files_are_shared=True)
+        self._options = StreamOptions.parse(given, files_are_shared=True)
         self._checkpoint = Checkpoint()
         self._sink = EngineSink()
 

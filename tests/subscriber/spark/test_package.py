@@ -38,7 +38,7 @@ def test_import_costs_nothing() -> None:
     assert run(code) == "set()"
 
 
-def test_old_python_is_told_so() -> None:
+def test_old_python_is_reported() -> None:
     """The rest of the SDK works with 3.10."""
     code = "import sys, pullstream; sys.version_info = (3, 10, 9); import pullstream.spark"
     error = "ImportError: pullstream.spark needs Python 3.11 or later, as PySpark 4.2 does; "

@@ -46,7 +46,7 @@ def test_a_passing_failure_is_tried_again(code: str) -> None:
 
 
 @pytest.mark.parametrize(("code", "status"), FINAL.items())
-def test_a_final_failure_is_told_with_its_status_and_text(
+def test_a_final_failure_is_reported_with_its_status_and_text(
     code: str, status: AcknowledgeStatus
 ) -> None:
     """With a single id there is nothing left to split."""

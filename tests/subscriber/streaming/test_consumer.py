@@ -86,7 +86,7 @@ def test_a_paused_reader_reads_no_more_until_it_is_resumed(rig: Rig) -> None:
     rig.consumer.resume()
 
 
-def test_the_end_is_told_once_with_its_cause(rig: Rig) -> None:
+def test_the_end_is_reported_once_with_its_cause(rig: Rig) -> None:
     """The report is the last step of the thread."""
     rig.call.end(NotFound("gone"))
     assert isinstance(rig.ends.get(timeout=PATIENCE), NotFound)
@@ -177,15 +177,15 @@ class Callback:
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
-        self.stints: queue.SimpleQueue[InlineRun | None] = queue.SimpleQueue()
+        self.inline_runs: queue.SimpleQueue[InlineRun | None] = queue.SimpleQueue()
         self.may_end = threading.Event()
 
     def __call__(self, arrival: ReceivedResponse) -> None:
-        stint = self._rig.consumer.stint()
-        self.stints.put(stint)
+        inline_run = self._rig.consumer.inline_run()
+        self.inline_runs.put(inline_run)
         assert self.may_end.wait(PATIENCE)
-        if stint is not None:
-            stint.end()
+        if inline_run is not None:
+            inline_run.end()
 
 
 @pytest.fixture
@@ -201,15 +201,15 @@ def callback(rig: Rig) -> Iterator[Callback]:
 
 
 def relieved(callback: Callback) -> InlineRun:
-    stint = callback.stints.get(timeout=PATIENCE)
-    assert stint is not None
-    assert stint.relieve()
-    return stint
+    inline_run = callback.inline_runs.get(timeout=PATIENCE)
+    assert inline_run is not None
+    assert inline_run.relieve()
+    return inline_run
 
 
-def test_no_other_thread_than_the_reader_has_a_stint(rig: Rig) -> None:
+def test_no_other_thread_than_the_reader_has_an_inline_run(rig: Rig) -> None:
     """Another thread has no duties here that a new reader could take over."""
-    assert rig.consumer.stint() is None
+    assert rig.consumer.inline_run() is None
 
 
 def test_a_reader_that_is_held_up_is_replaced(rig: Rig, callback: Callback) -> None:
@@ -229,12 +229,12 @@ def test_a_reader_that_is_held_up_is_replaced(rig: Rig, callback: Callback) -> N
 
 def test_a_reader_that_is_not_replaced_reads_on(rig: Rig, callback: Callback) -> None:
     """The inline run is over, so the relief comes too late."""
-    stint = callback.stints.get(timeout=PATIENCE)
+    inline_run = callback.inline_runs.get(timeout=PATIENCE)
     callback.may_end.set()
     rig.call.respond(PONG)
-    assert callback.stints.get(timeout=PATIENCE) is not None
-    assert stint is not None
-    assert not stint.relieve()
+    assert callback.inline_runs.get(timeout=PATIENCE) is not None
+    assert inline_run is not None
+    assert not inline_run.relieve()
 
 
 def test_the_next_reader_is_as_paused_as_the_one_before(rig: Rig, callback: Callback) -> None:
@@ -270,7 +270,7 @@ def test_a_replaced_reader_that_fails_leaves_the_stream_to_the_one_who_reads(
 
     rig.consumer._on_response = rig.receive
     callback.may_end.set()
-    assert callback.stints.get(timeout=PATIENCE) is not None
+    assert callback.inline_runs.get(timeout=PATIENCE) is not None
     callback.may_end.clear()
     rig.consumer._background._on_response = fail
     rig.call.respond(PONG)

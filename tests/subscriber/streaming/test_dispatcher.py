@@ -151,7 +151,7 @@ def test_outcomes_gather_unless_somebody_waits_for_one(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
-def test_success_is_told_only_when_the_server_said_so(rig: Rig, exactly_once: bool) -> None:
+def test_success_is_reported_only_when_the_server_said_so(rig: Rig, exactly_once: bool) -> None:
     """The same rule holds with exactly-once delivery and without."""
     rig.dispatcher.exactly_once = exactly_once
     message = rig.message("a")
@@ -163,7 +163,7 @@ def test_success_is_told_only_when_the_server_said_so(rig: Rig, exactly_once: bo
     assert future.result(PATIENCE) is AcknowledgeStatus.SUCCESS
 
 
-def test_a_failure_is_told_counted_and_logged_once(
+def test_a_failure_is_reported_counted_and_logged_once(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each request has one line in the log, however many messages it had."""
@@ -240,7 +240,7 @@ def test_what_is_given_back_is_not_nacked(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("error", [None, FailedCall(grpc.StatusCode.NOT_FOUND)])
-def test_the_answer_to_a_nack_is_told(rig: Rig, error: FailedCall | None) -> None:
+def test_the_answer_to_a_nack_is_reported(rig: Rig, error: FailedCall | None) -> None:
     """The server has taken or refused the nack for good. Messages are held until then."""
     rig.message("a").nack(delay=7)
     rig.server.next_call().answer(error)
@@ -250,7 +250,7 @@ def test_the_answer_to_a_nack_is_told(rig: Rig, error: FailedCall | None) -> Non
 # ---- its listener ------------------------------------------------------------------------------
 
 
-def test_each_call_that_ends_is_told_with_how_long_it_took(rig: Rig) -> None:
+def test_each_call_that_ends_is_reported_with_how_long_it_took(rig: Rig) -> None:
     """Each try counts, with its own duration."""
     rig.message("a").ack()
     call = rig.server.next_call()

@@ -95,7 +95,7 @@ def test_a_full_window_waits_for_the_receipts(once: Once) -> None:
     running.stop()
 
 
-def test_what_is_not_ours_is_dropped_and_the_user_is_told(once: Once) -> None:
+def test_what_is_not_ours_is_dropped_and_the_user_is_informed(once: Once) -> None:
     """The client sends nothing about it, because another subscriber has the message now."""
     call = once.deliver("ours", "theirs")
     refuse(call, theirs=INVALID)

@@ -41,7 +41,7 @@ def test_before_the_first_message_there_is_nothing_to_tell() -> None:
 
 
 @pytest.mark.parametrize("seconds", [2e-5, 0.001, 0.2, 1.0, 60.0, 900.0])
-def test_a_time_is_told_to_about_a_twentieth(seconds: float) -> None:
+def test_a_time_is_reported_to_about_a_twentieth(seconds: float) -> None:
     """From microseconds to a quarter of an hour."""
     times = latencies()
     times.add_samples(seconds)

@@ -144,7 +144,7 @@ def test_the_first_hook_wraps_outermost() -> None:
 # ---- events of a subscription ------------------------------------------------------------------
 
 
-def test_a_message_is_told_as_it_comes_and_as_it_is_settled() -> None:
+def test_a_message_is_reported_as_it_comes_and_as_it_is_settled() -> None:
     """Hooks get whole responses, with acks and nacks apart, and the call about each."""
     told = Told()
 
@@ -169,7 +169,7 @@ def test_a_message_is_told_as_it_comes_and_as_it_is_settled() -> None:
     assert statistics().state is SubscriptionState.CLOSED
 
 
-def test_an_empty_response_is_not_told() -> None:
+def test_an_empty_response_is_not_reported() -> None:
     """The answer to a heartbeat has no messages."""
     told = Told()
     with managed(Message.ack, hooks=[told]) as running:
@@ -178,7 +178,7 @@ def test_an_empty_response_is_not_told() -> None:
         assert told.next("received") == (SUBSCRIPTION, ["a"])
 
 
-def test_a_dropped_message_is_not_told_as_settled() -> None:
+def test_a_dropped_message_is_not_reported_as_settled() -> None:
     """A dropped message has no disposition that the server will get."""
     told = Told()
 
@@ -192,7 +192,7 @@ def test_a_dropped_message_is_not_told_as_settled() -> None:
         assert told.next("settled") == (SUBSCRIPTION, ["a"], [])
 
 
-def test_each_change_of_state_is_told_with_its_cause_and_time() -> None:
+def test_each_change_of_state_is_reported_with_its_cause_and_time() -> None:
     """The events cover the first response to the last step, just before the future is resolved."""
     told = Told()
     running = Managed(Message.ack, hooks=[told])
@@ -238,7 +238,7 @@ def test_extensions_and_the_end_of_a_lease_are_told() -> None:
         gate.open(2)
 
 
-def test_what_the_server_does_not_take_is_told_by_id() -> None:
+def test_what_the_server_does_not_take_is_reported_by_id() -> None:
     """Hooks get the server's error for each refused id, and the failed call."""
     told = Told()
     with managed(Message.ack, hooks=[told]) as running:
@@ -251,7 +251,7 @@ def test_what_the_server_does_not_take_is_told_by_id() -> None:
         assert isinstance(error, PermissionDenied)
 
 
-def test_an_extension_that_the_server_refuses_is_told_as_a_lost_lease() -> None:
+def test_an_extension_that_the_server_refuses_is_reported_as_a_lost_lease() -> None:
     """With exactly-once delivery the server names the expired ids."""
     told, gate = Told(), Gate()
     with managed(gate, hooks=[told]) as running:

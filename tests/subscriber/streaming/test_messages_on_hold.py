@@ -228,7 +228,7 @@ def test_failed_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- a failed message that is not redelivered ----------------------------------------------------
 
 
-def test_a_later_message_that_comes_again_first_shows_that_the_failed_one_is_gone() -> None:
+def test_a_later_message_that_is_redelivered_first_shows_that_the_failed_one_is_gone() -> None:
     """The failed message is in the dead-letter topic, or another subscriber handled it."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2"))
@@ -346,7 +346,7 @@ def test_a_new_message_is_returned_soon_where_keys_restart() -> None:
 # ---- handled, and redelivered --------------------------------------------------------------------
 
 
-def test_what_was_handled_behind_a_failed_message_is_acknowledged_when_it_comes_again() -> None:
+def test_what_was_handled_behind_a_failed_message_is_acknowledged_when_it_is_redelivered() -> None:
     """The message was in one list with the failed one, and its acknowledgement had no effect."""
     hold = Hold()
     failing, handled = keyed("0", "1")

@@ -121,7 +121,7 @@ def test_redelivered_are_those_with_an_attempt_above_one(attempt: int, redeliver
         )
 
 
-def test_what_is_there_now_is_told_by_where_it_is() -> None:
+def test_what_is_there_now_is_reported_by_where_it_is() -> None:
     """All received messages are leased: running, waiting for a worker, or held for a key."""
     gate = Gate()
     with managed(gate, workers=2, max_messages=10) as running:
@@ -222,7 +222,7 @@ def test_streams_opened_after_the_first_are_counted() -> None:
             running.stream = running.calls.next_stream()
 
 
-def test_the_state_is_told_with_its_time() -> None:
+def test_the_state_is_reported_with_its_time() -> None:
     """The time is that of the last change, also after the end."""
     running = Managed(Message.ack)
     start = running.clock.now()

@@ -155,7 +155,7 @@ def test_subscriptions_of_one_id_in_two_projects_are_apart(recorder: Recorder) -
     assert recorder.values("pullstream.acked", PROJECT) == {"p": 1, "q": 2}
 
 
-def test_without_an_sdk_nothing_is_told_and_nothing_fails() -> None:
+def test_without_an_sdk_nothing_is_reported_and_nothing_fails() -> None:
     """A library may use the hooks before the application has set up OpenTelemetry."""
     hooks = OpenTelemetryHooks()
     hooks.subscribed(SUBSCRIPTION, Source())

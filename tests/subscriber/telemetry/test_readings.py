@@ -33,7 +33,7 @@ def test_every_field_of_statistics_is_exported() -> None:
     assert exported | {"state", "since", "latency"} == {field.name for field in fields(Statistics)}
 
 
-def test_what_runs_is_read_each_time_anew() -> None:
+def test_what_runs_is_read_each_time() -> None:
     """A reading has the statistics of that moment."""
     readings, source = Readings(), Source(received=3, running=2, load=0.25)
     readings.begin(SUBSCRIPTION, source)
@@ -69,7 +69,7 @@ def test_the_next_subscription_of_a_name_goes_on_counting() -> None:
     assert only(readings).counters["received"] == 7
 
 
-def test_a_closed_subscription_whose_end_was_not_told_yet_has_no_levels() -> None:
+def test_a_closed_subscription_whose_end_was_not_reported_yet_has_no_levels() -> None:
     """The counters are the same before and after the report of the end."""
     readings, source = Readings(), Source(received=3, leased=1)
     readings.begin(SUBSCRIPTION, source)

@@ -11,7 +11,7 @@ from pullstream.statistics import Latency, Statistics
 from pullstream.worker.control_pipe import ControlPipe, Failed, Figures, Loaded, News, Unusable
 from pullstream.worker.job import Job
 
-FIGURES = Figures.of(
+FIGURES = Figures.from_statistics(
     Statistics(
         state=SubscriptionState.STREAMING,
         since=1.0,
@@ -30,7 +30,7 @@ FIGURES = Figures.of(
 @pytest.mark.parametrize(
     "news", [FIGURES, Loaded(["/app"]), Unusable("no such thing"), Failed("NOT_FOUND: größe")]
 )
-def test_what_is_told_at_one_end_is_heard_at_the_other(news: News) -> None:
+def test_what_is_reported_at_one_end_is_heard_at_the_other(news: News) -> None:
     """News arrive until the pipe ends."""
     one, other = ControlPipe.pair()
     assert one.tell(news)
@@ -57,7 +57,7 @@ def test_an_end_that_tells_no_more_still_hears() -> None:
     parent.close()
 
 
-def test_telling_nobody_is_in_vain() -> None:
+def test_telling_nobody_has_no_effect() -> None:
     """There is no error, so a child continues when its parent has died."""
     parent, child = ControlPipe.pair()
     parent.close()

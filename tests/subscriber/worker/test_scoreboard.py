@@ -20,7 +20,7 @@ FIGURES = Figures(
 )
 
 
-def test_a_process_that_has_not_told_anything_has_done_nothing() -> None:
+def test_a_process_that_has_not_reported_anything_has_done_nothing() -> None:
     """The process has no state either."""
     tally = WorkerTotals()
     assert (tally.state, tally.score(restarts=0)) == (None, Score())

@@ -22,7 +22,7 @@ def test_nothing_has_changed_at_first(tmp_path: Path) -> None:
     assert SourceWatch([str(tmp_path)]).changed() is None
 
 
-def test_a_change_is_told_once(tmp_path: Path) -> None:
+def test_a_change_is_reported_once(tmp_path: Path) -> None:
     """Files in subfolders count as well."""
     write(tmp_path / "app.py")
     watch = SourceWatch([str(tmp_path)])
@@ -34,7 +34,7 @@ def test_a_change_is_told_once(tmp_path: Path) -> None:
     assert (watch.changed(), watch.changed()) == (added, None)
 
 
-def test_a_change_of_the_same_size_is_told(tmp_path: Path) -> None:
+def test_a_change_of_the_same_size_is_reported(tmp_path: Path) -> None:
     """The file's time shows the change."""
     path = write(tmp_path / "app.py", "x = 1")
     watch = SourceWatch([str(tmp_path)])

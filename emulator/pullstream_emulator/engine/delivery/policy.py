@@ -28,7 +28,7 @@ class RetryPolicy:
         self._maximum = maximum
 
     @classmethod
-    def of(cls, subscription: pubsub.Subscription) -> RetryPolicy:
+    def from_subscription(cls, subscription: pubsub.Subscription) -> RetryPolicy:
         """Return the policy of a subscription. A subscription without a policy has no wait."""
         if not subscription.HasField("retry_policy"):
             return cls(0, 0)
@@ -68,7 +68,7 @@ class SubscriptionPolicy(NamedTuple):
     max_attempts: int
 
     @classmethod
-    def of(cls, config: pubsub.Subscription) -> SubscriptionPolicy:
+    def from_config(cls, config: pubsub.Subscription) -> SubscriptionPolicy:
         ttl = config.expiration_policy.ttl if config.expiration_policy.HasField("ttl") else None
         dead_letter = config.dead_letter_policy
         return cls(
@@ -82,7 +82,7 @@ class SubscriptionPolicy(NamedTuple):
             retains_acked=config.retain_acked_messages,
             ttl=None if ttl is None else seconds_of(ttl),
             accepts=compile_filter(config.filter) if config.filter else None,
-            retry=RetryPolicy.of(config),
+            retry=RetryPolicy.from_subscription(config),
             dead_letter_topic=dead_letter.dead_letter_topic,
             max_attempts=dead_letter.max_delivery_attempts,
         )

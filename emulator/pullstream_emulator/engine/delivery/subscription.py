@@ -94,7 +94,7 @@ class Subscription:
     def configure(self, config: pubsub.Subscription) -> None:
         """Apply new settings. They also apply to existing messages."""
         self.config = config
-        self.terms = SubscriptionPolicy.of(config)
+        self.terms = SubscriptionPolicy.from_config(config)
         self.log.keep_for(self.name, self.terms.retention if self.terms.retains_acked else None)
         if self.terms.retains_acked:
             self.log.remember(delivery.record for delivery in self.messages)

@@ -37,7 +37,7 @@ _REASONS = {
 async def diff(asked: V0Request) -> dict[str, Any]:
     """Return the records after a position, and the gap before them if records were lost."""
     fields = Fields(asked.content(), FIELDS)
-    view = View.of(fields)
+    view = View.from_fields(fields)
     request = feeds.ReadRequest(
         topic=asked.topic,
         start=position(fields),

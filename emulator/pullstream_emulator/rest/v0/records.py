@@ -42,7 +42,7 @@ class View:
     meta: bool = True
 
     @classmethod
-    def of(cls, fields: Fields) -> View:
+    def from_fields(cls, fields: Fields) -> View:
         """Read include_data and so on. Without data, tags are included by default."""
         data = fields.flag("include_data", True)
         return cls(

@@ -65,7 +65,7 @@ class Watches:
     async def create(self, asked: V0Request) -> dict[str, Any]:
         """Create a session from the body's topics and positions; its stream is opened later."""
         fields = Fields(asked.content(), FIELDS)
-        view = View.of(fields)
+        view = View.from_fields(fields)
         starts = _starts(asked, fields.required("topics"))
         spec = feeds.WatchSpec(
             topics={path: start for path, (_, start) in starts.items()},

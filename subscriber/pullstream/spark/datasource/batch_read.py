@@ -41,7 +41,7 @@ class BatchRead:
 
     def __init__(self, **options: str | int | float | bool | Path) -> None:
         self._texts = {name: _text(value) for name, value in options.items()}
-        self._options = BatchOptions.of(self._texts, files_are_shared=True)
+        self._options = BatchOptions.parse(self._texts, files_are_shared=True)
         self._journal = Journal(self._options.settings)
 
     def load(self, spark: SparkSession) -> DataFrame:

@@ -122,7 +122,7 @@ class StreamOptions:
     layout: Layout
 
     @classmethod
-    def of(cls, given: Mapping[str, str], *, files_are_shared: bool) -> StreamOptions:
+    def parse(cls, given: Mapping[str, str], *, files_are_shared: bool) -> StreamOptions:
         """Parse the options that Spark passes.
 
         Args:
@@ -154,8 +154,8 @@ class BatchOptions:
     read: int | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, str], *, files_are_shared: bool) -> BatchOptions:
-        """Parse the options that Spark passes; see `StreamOptions.of`."""
+    def parse(cls, given: Mapping[str, str], *, files_are_shared: bool) -> BatchOptions:
+        """Parse the options that Spark passes; see `StreamOptions.parse`."""
         values = read_options(_BATCH_KINDS, given)
         _require(values, "read")
         fields = {

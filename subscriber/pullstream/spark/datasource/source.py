@@ -60,7 +60,7 @@ class PubSubDataSource(DataSource):
         from .options import BatchOptions
         from .spark_batch_reader import PubSubBatchReader
 
-        options = BatchOptions.of(self.options, files_are_shared=self.files_are_shared)
+        options = BatchOptions.parse(self.options, files_are_shared=self.files_are_shared)
         return PubSubBatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -68,7 +68,7 @@ class PubSubDataSource(DataSource):
         from .options import StreamOptions
         from .stream_reader import PubSubStreamReader
 
-        options = StreamOptions.of(self.options, files_are_shared=self.files_are_shared)
+        options = StreamOptions.parse(self.options, files_are_shared=self.files_are_shared)
         return PubSubStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

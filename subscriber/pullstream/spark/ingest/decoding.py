@@ -90,7 +90,7 @@ class JsonDecoding:
     schema: StructType
 
     @classmethod
-    def of(cls, ddl: str) -> JsonDecoding:
+    def from_ddl(cls, ddl: str) -> JsonDecoding:
         """Parse a schema such as `id BIGINT NOT NULL, tags ARRAY<STRING>`. Needs a Spark session.
 
         Raises:

@@ -94,7 +94,7 @@ def run_ingest(
     """
     session = spark or local_session()
     register(session)
-    decoding = JsonDecoding.of(job.schema) if job.schema is not None else Undecoded()
+    decoding = JsonDecoding.from_ddl(job.schema) if job.schema is not None else Undecoded()
     target, bad = job.target(), job.bad_target()
     columns = kinds(table_schema(session, job, decoding, target))
     for one in (target, bad):

@@ -196,7 +196,7 @@ class MessageBuffer(Hooks):
         with self._changed:
             return self._clock.monotonic() >= self._last_news + seconds
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Stop extending the leases of messages in segments.
 
         The messages are not returned to the server, because they are not lost: the spool has them.

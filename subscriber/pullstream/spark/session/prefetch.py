@@ -50,7 +50,7 @@ class Prefetcher:
         elif self._mode is PrefetchMode.IN_BACKGROUND:
             self._is_over = False
             # Daemon: a process that ends need not wait for work that will be repeated.
-            self._thread = threading.Thread(target=job, name="pullstream-ahead", daemon=True)
+            self._thread = threading.Thread(target=job, name="pullstream-prefetch", daemon=True)
             try:
                 self._thread.start()
             except RuntimeError:

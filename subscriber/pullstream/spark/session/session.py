@@ -90,7 +90,7 @@ class IngestSession:
         self._segments = Segments(settings, disk or AtomicFiles(), clock)
         self._intake: MessageBuffer | None = None
         self._feed: SubscriptionSource | None = None
-        self._ahead = Prefetcher(work_ahead)
+        self._prefetch = Prefetcher(work_ahead)
         # The prefetched segment that `latest` has not returned yet.
         self._next: WrittenSegment | None = None
         # Segments are prefetched only after this segment number.
@@ -132,7 +132,7 @@ class IngestSession:
         """
         intake, feed = self._begin(start, start)
         within = (limit or Limit()).within(self._settings)
-        self._end_ahead(intake)
+        self._end_prefetch(intake)
         ready = self._next
         if ready is not None and (self._seq, ready.within) == (start, within):
             self._next = None
@@ -155,7 +155,7 @@ class IngestSession:
         if self._drained:
             # No more messages are expected and this may be the last call, so wait for the server's
             # answers to the acknowledgements.
-            intake.let_go()
+            intake.release()
             feed.stop(_DRAIN_FLUSH)
         return start
 
@@ -181,8 +181,8 @@ class IngestSession:
         is_news, self._committed = end > self._committed, max(self._committed, end)
         if self._intake is None or self._closed:
             return
-        if is_news or not self._ahead.is_under_way:
-            self._end_ahead(self._intake)
+        if is_news or not self._prefetch.is_under_way:
+            self._end_prefetch(self._intake)
             self._segments.settle(self._intake, self._committed)
 
     @property
@@ -217,9 +217,9 @@ class IngestSession:
         self._closed = True
         try:
             if self._intake is not None and self._feed is not None:
-                self._end_ahead(self._intake)
+                self._end_prefetch(self._intake)
                 self._take_back(self._intake)
-                self._intake.let_go()
+                self._intake.release()
                 self._feed.close(timeout)
         finally:
             if self._intake is not None:
@@ -288,7 +288,7 @@ class IngestSession:
         """Record the segment as planned, and start to prefetch while the engine processes it."""
         self._seq, self._drained = cut.seq, cut.is_last
         if not self._drained:
-            self._ahead.start(lambda: self._go_ahead(intake, cut))
+            self._prefetch.start(lambda: self._go_ahead(intake, cut))
         return cut.seq
 
     # ---- prefetch (depends on `work_ahead`) ------------------------------------------------------
@@ -297,7 +297,7 @@ class IngestSession:
         """Settle committed segments and write the next one while the engine processes `last`."""
         self._segments.settle(intake, self._committed)
         if last.seq >= self._ahead_from and intake.wait_until_full(
-            *last.within, self._ahead.is_over
+            *last.within, self._prefetch.is_over
         ):
             try:
                 self._next = self._segments.cut(intake, last.seq, last.within, self._until)
@@ -307,11 +307,11 @@ class IngestSession:
                 _log.debug("no segment is prefetched after segment %d: %s", last.seq, error)
                 self._ahead_from = last.seq + _PAUSE_WITHOUT_ROOM
 
-    def _end_ahead(self, intake: MessageBuffer) -> None:
+    def _end_prefetch(self, intake: MessageBuffer) -> None:
         """Wait until the prefetch ends; then only the caller's thread uses the segments."""
-        if self._ahead.is_under_way:
+        if self._prefetch.is_under_way:
             with intake.precedence():
-                self._ahead.end(intake.look_again)
+                self._prefetch.end(intake.look_again)
 
     def _take_back(self, intake: MessageBuffer) -> None:
         """Move the messages of an unrequested prefetched segment back to the buffer."""

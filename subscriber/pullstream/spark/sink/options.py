@@ -44,7 +44,7 @@ class SinkOptions:
     retry_seconds: float
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> SinkOptions:
+    def parse(cls, given: Mapping[str, str]) -> SinkOptions:
         """Parse the options that Spark passes.
 
         The environment and the files are read here, on the driver: on executors they may differ.

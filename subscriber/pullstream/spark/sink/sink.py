@@ -55,7 +55,7 @@ def batch_writer(
             'mode is "overwrite", but published messages cannot be withdrawn; use mode("append")'
         )
     check_columns(schema)
-    return BatchWriter(SinkOptions.of(options))
+    return BatchWriter(SinkOptions.parse(options))
 
 
 def stream_writer(
@@ -70,7 +70,7 @@ def stream_writer(
             as in every other mode.
     """
     check_columns(schema)
-    return StreamWriter(SinkOptions.of(options))
+    return StreamWriter(SinkOptions.parse(options))
 
 
 class BatchWriter(DataSourceArrowWriter):

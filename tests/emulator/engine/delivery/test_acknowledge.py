@@ -173,7 +173,7 @@ def test_attempts_are_told_where_a_dead_letter_policy_counts_them(
     assert attempts == [1, 2, 3]
 
 
-def test_without_a_dead_letter_policy_attempts_are_not_told(wire: Wire) -> None:
+def test_without_a_dead_letter_policy_attempts_are_not_reported(wire: Wire) -> None:
     """The field is 0, which clients show as unknown."""
     wire.create()
     wire.publish("a")

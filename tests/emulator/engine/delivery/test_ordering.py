@@ -135,7 +135,7 @@ def test_a_failure_starts_the_key_again_from_there(fail: Failure) -> None:
     assert [g.failed_before for g in again] == [1, 0, 0]
 
 
-def test_what_comes_again_must_be_acknowledged_again() -> None:
+def test_what_is_redelivered_must_be_acknowledged_again() -> None:
     """An acknowledgement of the earlier delivery does not count for the new one."""
     broker = ordered("1", "2")
     consumer = broker.join()

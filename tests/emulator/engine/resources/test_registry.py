@@ -74,7 +74,7 @@ def test_a_topic_has_only_so_many_subscriptions(
 @pytest.mark.parametrize(
     "settings", [{"push_config": PUSH}, {"bigquery_config": BIGQUERY}], ids=["push", "export"]
 )
-def test_exactly_once_delivery_is_for_those_who_pull(
+def test_exactly_once_delivery_is_for_pull_only(
     populated: Engine, settings: dict[str, pubsub.PushConfig]
 ) -> None:
     """Only a consumer that pulls can get the result of its acknowledgement."""

@@ -102,7 +102,7 @@ def test_a_glob_accepts_what_begins_so(prefix: str, other: str) -> None:
 
 
 @given(operator=st.sampled_from(["Eq", "Glob"]), text=TEXT.filter(lambda text: "*" not in text))
-def test_a_filter_is_told_as_it_was_given(operator: str, text: str) -> None:
+def test_a_filter_is_reported_as_it_was_given(operator: str, text: str) -> None:
     """So a client can send it again."""
     value = ["tag", operator, text + "*" * (operator == "Glob")]
     assert tag_filter.to_json(tag_filter.to_text(value, "filter")) == value
@@ -119,7 +119,7 @@ def test_a_filter_is_told_as_it_was_given(operator: str, text: str) -> None:
         'hasPrefix(attributes.tag, "a*")',
     ],
 )
-def test_a_filter_without_a_tuple_is_told_as_its_text(text: str) -> None:
+def test_a_filter_without_a_tuple_is_reported_as_its_text(text: str) -> None:
     """Such a filter was set over gRPC."""
     assert tag_filter.to_json(text) == text
 

@@ -228,7 +228,7 @@ def test_a_diff_tells_what_is_lost(v0: V0) -> None:
     assert [record["data"] for record in told["records"]] == ["c", "d"]
 
 
-def test_a_diff_of_another_life_is_told(v0: V0) -> None:
+def test_a_diff_of_another_life_is_reported(v0: V0) -> None:
     """The reader sends its number with the epoch."""
     v0.append("a")
     epoch = v0.diff()["epoch"]

@@ -152,7 +152,7 @@ def test_a_full_topic_that_rejects_says_so(v0: V0) -> None:
     assert v0.data() == [1]
 
 
-def test_a_full_broker_says_when_to_come_again(clock: ManualClock) -> None:
+def test_a_full_broker_says_when_to_try_again(clock: ManualClock) -> None:
     """The answer has the header Retry-After."""
     with Emulator(clock=clock, rest=True, max_bytes=150) as emulator:
         v0 = V0(emulator.endpoint)

@@ -200,7 +200,7 @@ def test_a_silent_stream_has_heartbeats(v0: V0, clock: ManualClock) -> None:
         assert stream.next() == Event("hb")
 
 
-def test_a_loss_is_told_before_what_follows(v0: V0) -> None:
+def test_a_loss_is_reported_before_what_follows(v0: V0) -> None:
     """The ID of the tombstone is a position after the gap."""
     v0.ok("PUT", TOPIC, {"cap_records": 2})
     v0.append("a", "b")

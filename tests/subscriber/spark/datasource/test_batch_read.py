@@ -34,7 +34,7 @@ def options(broker: Emulator, folder: Path, **more: str) -> dict[str, str]:
 
 def rows(given: dict[str, str]) -> list[str]:
     """Return the ids of the rows that Spark would read now."""
-    segments = pull(BatchOptions.of(given, files_are_shared=True))
+    segments = pull(BatchOptions.parse(given, files_are_shared=True))
     batches = [batch for segment in segments for batch in segment.read()]
     return [one for batch in batches for one in batch.column("message_id").to_pylist()]
 
@@ -92,7 +92,7 @@ def test_crash_in_the_middle_of_ack(broker: Emulator, tmp_path: Path) -> None:
     subscribed(broker)
     publish(broker, 4)
     assert len(rows(given)) == 4
-    journal = Journal(BatchOptions.of(given, files_are_shared=True).settings)
+    journal = Journal(BatchOptions.parse(given, files_are_shared=True).settings)
     journal.write(journal.content()._replace(committed=1, pending=[], is_over=True))
     assert rows(given) == []
     broker.wait_until_acked(SUBSCRIPTION)
@@ -187,7 +187,7 @@ def test_stream_is_refused_in_the_folder_of_a_read(broker: Emulator, tmp_path: P
     subscribed(broker)
     given = options(broker, tmp_path)
     assert rows(given) == []
-    reader = PubSubStreamReader(StreamOptions.of(given, files_are_shared=True))
+    reader = PubSubStreamReader(StreamOptions.parse(given, files_are_shared=True))
     with pytest.raises(SpoolError, match="belongs to a batch read"):
         reader.latestOffset({"seq": 0}, ReadAllAvailable())
 

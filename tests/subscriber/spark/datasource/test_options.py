@@ -14,11 +14,11 @@ REQUIRED = {"subscription": "projects/p/subscriptions/sub", "spoolDir": "/spool"
 
 
 def stream(**given: str) -> StreamOptions:
-    return StreamOptions.of({**REQUIRED, **given}, files_are_shared=False)
+    return StreamOptions.parse({**REQUIRED, **given}, files_are_shared=False)
 
 
 def batch(**given: str) -> BatchOptions:
-    return BatchOptions.of({**REQUIRED, **given}, files_are_shared=False)
+    return BatchOptions.parse({**REQUIRED, **given}, files_are_shared=False)
 
 
 def test_two_options_are_enough() -> None:
@@ -79,7 +79,7 @@ def test_each_stream_option_sets_its_own_setting() -> None:
 def test_case_of_names_does_not_matter() -> None:
     """Spark's own map of options does not keep the case."""
     given = {name.lower(): text for name, text in {**REQUIRED, "lingerMs": "20"}.items()}
-    options = StreamOptions.of(given, files_are_shared=False)
+    options = StreamOptions.parse(given, files_are_shared=False)
     assert options.settings.linger == 0.02
 
 
@@ -108,7 +108,7 @@ def test_layout() -> None:
 def test_transport(transport: str, shared: bool, inline: bool) -> None:
     """By default, rows travel with the partition if executors may not see the spool."""
     given = {**REQUIRED, "transport": transport}
-    assert StreamOptions.of(given, files_are_shared=shared).layout.inline == inline
+    assert StreamOptions.parse(given, files_are_shared=shared).layout.inline == inline
 
 
 def test_batch_read_is_one_long_batch() -> None:
@@ -125,7 +125,7 @@ def test_required_option_is_missing(missing: str) -> None:
     """The error describes the missing option."""
     given = {name: text for name, text in REQUIRED.items() if name != missing}
     with pytest.raises(ValueError, match=f"'{missing}' is missing; readStream needs"):
-        StreamOptions.of(given, files_are_shared=False)
+        StreamOptions.parse(given, files_are_shared=False)
 
 
 def test_unknown_option_lists_all_that_are_allowed() -> None:

@@ -186,9 +186,9 @@ def test_executor_needs_nothing_of_ours(
     partition = plan(segments, Layout(inline=inline))[0]
     source = (PubSubDataSource if inline else LocalPubSubDataSource)(OPTIONS)
     reader = (
-        PubSubStreamReader(StreamOptions.of(OPTIONS, files_are_shared=True))
+        PubSubStreamReader(StreamOptions.parse(OPTIONS, files_are_shared=True))
         if kind == "stream"
-        else PubSubBatchReader(BatchOptions.of(OPTIONS, files_are_shared=True))
+        else PubSubBatchReader(BatchOptions.parse(OPTIONS, files_are_shared=True))
     )
     sent = cloudpickle.dumps((reader, source, partition))  # type: ignore[no-untyped-call]
     command = [sys.executable, "-c", READ_ELSEWHERE]

@@ -63,7 +63,7 @@ def test_available_now_brings_every_message_with_all_that_it_is(stage: Stage) ->
     assert figures["suppressedDuplicates"] == 0
 
 
-def test_batch_that_failed_comes_again_as_it_was(stage: Stage) -> None:
+def test_batch_that_failed_is_redelivered_unchanged(stage: Stage) -> None:
     """The number and the rows are the same, and nothing was acknowledged before the commit."""
     ids = publish(stage.broker, 30)
     backlogs = []
@@ -173,7 +173,7 @@ def test_two_queries_share_a_subscription(stage: Stage, tmp_path: Path) -> None:
     assert sorted(sinks[0].ids + sinks[1].ids, key=int) == ids
 
 
-def test_unknown_option_is_told_by_load(stage: Stage) -> None:
+def test_unknown_option_is_reported_by_load(stage: Stage) -> None:
     """The error lists all allowed options before a query begins."""
     with pytest.raises(AnalysisException, match=r"'topic' is unknown; the options are .*lingerMs"):
         stage.read(topic="t")

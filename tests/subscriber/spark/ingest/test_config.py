@@ -203,7 +203,7 @@ def test_a_state_has_a_place_for_checkpoint_and_spool(tmp_path: Path) -> None:
         assert state.spool == tmp_path / "spool"
 
 
-def test_a_batch_that_comes_again_has_the_name_that_it_had(tmp_path: Path) -> None:
+def test_a_repeated_batch_has_the_name_that_it_had(tmp_path: Path) -> None:
     """A repeated batch keeps its name over any number of runs.
 
     The next batch has another name, which is kept as well.
@@ -419,7 +419,7 @@ def test_a_state_that_cannot_be_read_is_an_error(tmp_path: Path, content: str) -
     ],
     ids=["plain", "java", "python", "python in trouble"],
 )
-def test_of_a_trace_the_root_is_told(trace: str, reason: str) -> None:
+def test_of_a_trace_the_root_is_reported(trace: str, reason: str) -> None:
     """The error contains the root cause of a stack trace in one line."""
     assert reason_of(RuntimeError(trace)) == reason
 
@@ -458,9 +458,9 @@ def test_machines_get_the_summary_as_an_object() -> None:
 def test_the_rate_is_that_of_the_last_seconds() -> None:
     """The rate covers only the last seconds."""
     rate = Rate()
-    assert rate.of(report(0.0, 0)) == 0.0
-    assert rate.of(report(10.0, 1000)) == 100.0
-    assert rate.of(report(20.0, 1000)) == 0.0
+    assert rate.update(report(0.0, 0)) == 0.0
+    assert rate.update(report(10.0, 1000)) == 100.0
+    assert rate.update(report(20.0, 1000)) == 0.0
 
 
 def test_a_pipe_gets_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -474,7 +474,7 @@ def test_a_pipe_gets_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]
     assert "messages=4000" in second
 
 
-def test_a_terminal_gets_a_line_that_is_drawn_anew() -> None:
+def test_a_terminal_gets_a_line_that_is_redrawn() -> None:
     """The line on a terminal is redrawn with the rate and the backlog."""
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=120)
@@ -501,7 +501,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
         ),
     ],
 )
-def test_wrong_usage_is_told_before_spark_starts(options: list[str], text: str) -> None:
+def test_wrong_usage_is_reported_before_spark_starts(options: list[str], text: str) -> None:
     """Wrong usage is reported before Spark starts, which takes many seconds."""
     result = pullstream("ingest", "--subscription", SUBSCRIPTION, "--to", "x", *options)
     assert result.code == 2

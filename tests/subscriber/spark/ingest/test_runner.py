@@ -264,9 +264,9 @@ REASONS = {
 }
 
 
-def test_what_does_not_decode_is_told_apart(spark: SparkSession) -> None:
+def test_what_does_not_decode_is_reported_separately(spark: SparkSession) -> None:
     """Each message is either good or bad, and bad messages are stored unchanged with a reason."""
-    decoding = JsonDecoding.of(f"{SCHEMA}, n STRUCT<a: INT>")
+    decoding = JsonDecoding.from_ddl(f"{SCHEMA}, n STRUCT<a: INT>")
     read = decoding.read(messages(spark, *REASONS, None))
     good = decoding.good(read).collect()
     assert [(row.id, row.country, row.n) for row in good] == [(1, "DE", (1,)), (5, None, None)]
@@ -297,7 +297,7 @@ def test_days_and_hours_are_those_of_utc(spark: SparkSession) -> None:
 def handler(
     target: Target, bad: Target | None, schema: str = SCHEMA, derived: tuple[str, ...] = ()
 ) -> BatchHandler:
-    decoding = JsonDecoding.of(schema) if bad else Undecoded()
+    decoding = JsonDecoding.from_ddl(schema) if bad else Undecoded()
     return BatchHandler(decoding, target, bad, derived=derived, name=lambda number: f"job-{number}")
 
 
@@ -316,7 +316,7 @@ def test_a_field_is_not_taken_for_the_time_of_publishing(
     ]
 
 
-def test_a_batch_that_comes_again_replaces_itself(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_repeated_batch_replaces_itself(spark: SparkSession, tmp_path: Path) -> None:
     """A repeated batch replaces its own files, also those of a killed run.
 
     Other batches stay unchanged.

@@ -80,7 +80,7 @@ def test_no_java_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "pullstream[spark]" in str(caught.value)
 
 
-def test_java_is_told_to_compile_later_and_ones_own_options_come_behind(
+def test_java_is_set_to_compile_later_and_ones_own_options_come_behind(
     spark: SparkSession,
 ) -> None:
     """The user's options come last and override ours."""

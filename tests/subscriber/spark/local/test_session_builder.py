@@ -52,7 +52,7 @@ def test_the_running_session_is_taken_on_any_thread_as_it_is(spark: SparkSession
         (None, None, PubSubDataSource),
     ],
 )
-def test_where_executors_are_is_told_by_what_runs(
+def test_where_executors_are_is_reported_by_what_runs(
     context: str | None, setting: str | None, source: type[PubSubDataSource]
 ) -> None:
     """A setting does not count, because a session may have it from elsewhere."""

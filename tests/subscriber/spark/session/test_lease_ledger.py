@@ -122,7 +122,7 @@ def test_a_lost_lease_takes_only_what_is_buffered_with_it() -> None:
     assert ack_ids(ledger.cut(2, 9, 1000)) == ["c/2"]
 
 
-def test_what_was_lost_and_comes_again_is_the_last() -> None:
+def test_what_was_lost_and_is_redelivered_is_the_last() -> None:
     """The order after a loss is the order of redelivery.
 
     A redelivery of a message that is still buffered keeps its place.

@@ -51,7 +51,7 @@ def test_an_incomplete_batch_is_not_written_ahead(world: World) -> None:
     session = world.session(work_ahead=BACKGROUND, max_messages_per_trigger=2, linger=1)
     published = publish(world.broker, 3)
     assert session.latest(0) == 1
-    eventually(lambda: "pullstream-ahead" in threads())
+    eventually(lambda: "pullstream-prefetch" in threads())
     assert session.latest(1) == 2
     assert ids(session, 1, 2) == published[2:]
     session.close()
@@ -132,7 +132,7 @@ def test_a_disk_that_is_full_meanwhile_loses_nothing(world: World) -> None:
     assert session.latest(0) == 1
     disk.full = True
     published += publish(world.broker, 1)
-    eventually(lambda: "pullstream-ahead" not in threads())
+    eventually(lambda: "pullstream-prefetch" not in threads())
     assert session.report()["buffered"] == 2
     disk.full = False
     assert session.latest(1) == 2
@@ -151,11 +151,11 @@ def test_some_batches_after_there_was_no_room_it_is_tried_again(
     assert session.latest(0) == 1
     disk.full = True
     publish(world.broker, 2)
-    eventually(lambda: "pullstream-ahead" not in threads())
+    eventually(lambda: "pullstream-prefetch" not in threads())
     disk.full = False
     assert session.latest(1) == 2
     publish(world.broker, 2)
-    eventually(lambda: "pullstream-ahead" not in threads())
+    eventually(lambda: "pullstream-prefetch" not in threads())
     assert "3.arrow" not in files(world)
     assert session.latest(2) == 3
     publish(world.broker, 2)

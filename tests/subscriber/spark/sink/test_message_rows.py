@@ -22,17 +22,17 @@ def test_options_have_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:8085")
     options = {"TOPIC": TOPIC, "checkpointLocation": "/x", "queryName": "q"}
     local = ServerAccess(Endpoint("localhost:8085", plaintext=True))
-    assert SinkOptions.of(options) == SinkOptions(TOPIC, local, 600.0)
+    assert SinkOptions.parse(options) == SinkOptions(TOPIC, local, 600.0)
     monkeypatch.delenv("PUBSUB_EMULATOR_HOST")
     google = ServerAccess(Endpoint("pubsub.googleapis.com:443", plaintext=False))
-    assert SinkOptions.of({"topic": TOPIC}).access == google
+    assert SinkOptions.parse({"topic": TOPIC}).access == google
 
 
 def test_a_topic_may_be_named_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """The project comes from an option or the environment."""
-    assert SinkOptions.of({"topic": "rows", "project": "p"}).topic == TOPIC
+    assert SinkOptions.parse({"topic": "rows", "project": "p"}).topic == TOPIC
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
-    assert SinkOptions.of({"topic": "rows"}).topic == TOPIC
+    assert SinkOptions.parse({"topic": "rows"}).topic == TOPIC
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_wrong_options_are_named(
     """The error names the allowed form."""
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     with pytest.raises(ValueError, match=re.escape(text)):
-        SinkOptions.of(options)
+        SinkOptions.parse(options)
 
 
 def rows(**columns: Any) -> list[pubsub.PubsubMessage]:
