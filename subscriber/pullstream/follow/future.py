@@ -24,7 +24,7 @@ class FollowStatistics:
         lag: `head_seq` minus the sequence number of the position, at least 0.
         handled: Records that the handler has returned from.
         gaps: Number of Gap events.
-        falls: How often the follower had to leave a stream and return to reads.
+        fallbacks: How often the follower had to leave a stream and return to reads.
         buffered: Records that the stream has delivered and the handler has not received yet.
     """
 
