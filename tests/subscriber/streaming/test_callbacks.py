@@ -215,7 +215,9 @@ def test_a_coroutine_is_awaited(in_order: bool) -> None:
     assert steps == ["1 begins", "1 ends", "2 begins", "2 ends"]
 
 
-@pytest.mark.parametrize("error", [ValueError("bad"), SystemExit(3), asyncio.CancelledError()])
+@pytest.mark.parametrize(
+    "error", [ValueError("bad"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()]
+)
 @pytest.mark.parametrize("is_async", [False, True])
 def test_what_raises_is_nacked_counted_and_logged(
     error: BaseException, is_async: bool, caplog: pytest.LogCaptureFixture

@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pullstream.message import Message
 from pullstream_protocol.errors import FailedPrecondition, Unavailable
-from tests.subscriber.streaming.fakes import PATIENCE, UnaryCall, eventually, ids
-from tests.subscriber.streaming.managed import Gate, Managed, managed
+from tests.subscriber.streaming.fakes import PATIENCE, UnaryCall, eventually
+from tests.subscriber.streaming.managed import Gate, Managed
 from tests.subscriber.streaming.scripted_stream import PONG
 from tests.subscriber.streaming.test_hooks import Told
 
@@ -60,25 +59,6 @@ def test_a_callback_waits_for_the_receipts_answer(once: Once) -> None:
     assert sorted(once.gate.begun) == ["a", "b"]
 
 
-def test_the_reader_and_the_leaser_go_on_meanwhile(once: Once) -> None:
-    """Messages that wait for a receipt are leased and counted, and other responses come in."""
-    first = once.deliver("a", ordering=False)
-    once.clock.advance(10)
-    second = once.deliver("b", ordering=False)
-    second.answer()
-    once.gate.wait_for()
-    assert once.gate.begun == ["b"]
-    statistics = once.future.statistics()
-    assert (statistics.received, statistics.leased) == (2, 2)
-    once.clock.advance(38)
-    extended, call = once.calls.next_extension()
-    assert extended == ["a"]
-    call.answer()
-    first.answer()
-    once.gate.wait_for()
-    assert once.gate.begun == ["b", "a"]
-
-
 def test_a_full_window_waits_for_the_receipts(once: Once) -> None:
     """A message that waits for its receipt is unsettled like any other received message."""
     running = Once(max_messages=2)
@@ -93,22 +73,6 @@ def test_a_full_window_waits_for_the_receipts(once: Once) -> None:
     running.gate.open()
     assert running.acknowledged(1) == ["c"]
     running.stop()
-
-
-def test_what_is_not_ours_is_dropped_and_the_user_is_informed(once: Once) -> None:
-    """The client sends nothing about it, because another subscriber has the message now."""
-    call = once.deliver("ours", "theirs")
-    refuse(call, theirs=INVALID)
-    once.gate.wait_for()
-    _, messages, why = once.told.next("lease_lost")
-    assert (messages, why) == (["theirs"], "expired")
-    assert once.gate.begun == ["ours"]
-    eventually(lambda: once.future.statistics().leased == 1)
-    statistics = once.future.statistics()
-    assert (statistics.expired, statistics.failed, statistics.nacked) == (1, 0, 0)
-    once.gate.open()
-    assert once.acknowledged(1) == ["ours"]
-    assert ids(once.manager._in_flight.leaser.leased_messages()) == []
 
 
 def test_a_receipt_that_fails_for_now_is_tried_again(once: Once) -> None:
@@ -201,19 +165,6 @@ def test_a_heartbeats_answer_tells_as_well(once: Once) -> None:
     eventually(lambda: not once.manager._in_flight.dispatcher.exactly_once)
 
 
-def test_an_acknowledgement_of_an_expired_lease_is_not_a_success(once: Once) -> None:
-    """The server names the id, and the user's future has the error."""
-    with managed(lambda message: futures.append(message.ack_with_response())) as running:
-        futures: list[object] = []
-        running.calls.acknowledge_error = FailedPrecondition(
-            "over", reason="R", metadata={"a": INVALID}
-        )
-        running.stream.deliver("a", exactly_once=True)
-        eventually(lambda: len(futures) == 1)
-        assert INVALID in str(futures[0].exception(PATIENCE))  # type: ignore[attr-defined]
-        eventually(lambda: running.future.statistics().failed == 1)
-
-
 # ---- the end -----------------------------------------------------------------------------------
 
 
@@ -250,12 +201,3 @@ def test_an_answer_that_comes_while_callbacks_are_awaited_does_not_cut_that_shor
         assert closing.result(PATIENCE) is True
     assert running.acknowledged(1) == ["a"]
     assert running.nacked(1) == ["late"]
-
-
-def test_messages_are_the_same_ones_that_were_received(once: Once) -> None:
-    """The gate passes on the same objects."""
-    kept: list[Message] = []
-    with managed(kept.append) as running:
-        running.stream.deliver("a", exactly_once=True)
-        eventually(lambda: len(kept) == 1)
-        assert kept == running.manager._in_flight.leaser.leased_messages()

@@ -16,7 +16,7 @@ from pullstream.runtime.lifecycle import StateChange, SubscriptionState
 from pullstream.statistics import Statistics
 from pullstream_protocol.errors import FailedPrecondition, PermissionDenied, RpcError, Unavailable
 from tests.subscriber.streaming.fakes import PATIENCE, eventually, ids
-from tests.subscriber.streaming.managed import SUBSCRIPTION, Gate, Managed, managed
+from tests.subscriber.streaming.managed import SUBSCRIPTION, Gate, managed
 
 EVENTS = [name for name, method in vars(Hooks).items() if callable(method) and name != "wrap"]
 
@@ -192,52 +192,6 @@ def test_a_dropped_message_is_not_reported_as_settled() -> None:
         assert told.next("settled") == (SUBSCRIPTION, ["a"], [])
 
 
-def test_each_change_of_state_is_reported_with_its_cause_and_time() -> None:
-    """The events cover the first response to the last step, just before the future is resolved."""
-    told = Told()
-    running = Managed(Message.ack, hooks=[told])
-    start = running.clock.now()
-    running.stream.deliver("a")
-    assert told.next("state_changed") == (
-        SUBSCRIPTION,
-        StateChange(SubscriptionState.STREAMING, SubscriptionState.CONNECTING, start),
-    )
-    running.clock.advance(5)
-    running.stream.end(Unavailable("down"))
-    _, change = told.next("state_changed")
-    assert (change.state, change.since) == (SubscriptionState.RECONNECTING, start + 5)
-    assert isinstance(change.cause, Unavailable)
-    assert running.future.statistics().since == start + 5
-    running.clock.advance(1)
-    running.calls.next_stream().end(PermissionDenied("no more"))
-    changes = [told.next("state_changed")[1] for _ in range(2)]
-    assert [one.state for one in changes] == [SubscriptionState.CLOSING, SubscriptionState.CLOSED]
-    assert {str(one.cause) for one in changes} == {str(running.future.exception(PATIENCE))}
-    assert told.nothing_more("state_changed")
-
-
-def test_a_shutdown_that_was_asked_for_has_no_cause() -> None:
-    """A cause would look like an error."""
-    told = Told()
-    with managed(Message.ack, hooks=[told]):
-        pass
-    changes = [told.next("state_changed")[1] for _ in range(2)]
-    assert [one.cause for one in changes] == [None, None]
-
-
-def test_extensions_and_the_end_of_a_lease_are_told() -> None:
-    """Hooks get the count and seconds of an extension, and the lost messages with the reason."""
-    told, gate = Told(), Gate()
-    with managed(gate, hooks=[told], max_lease_duration=50) as running:
-        running.stream.deliver("a", "b")
-        gate.wait_for(2)
-        running.clock.advance(48)
-        assert told.next("extended") == (SUBSCRIPTION, 2, 10)
-        running.clock.advance(2)
-        assert told.next("lease_lost") == (SUBSCRIPTION, ["a", "b"], "max_lease_duration")
-        gate.open(2)
-
-
 def test_what_the_server_does_not_take_is_reported_by_id() -> None:
     """Hooks get the server's error for each refused id, and the failed call."""
     told = Told()
@@ -267,25 +221,6 @@ def test_an_extension_that_the_server_refuses_is_reported_as_a_lost_lease() -> N
         assert list(told.next("refused")[1]) == ["b"]
         assert running.future.statistics().expired == 1
         gate.open(2)
-
-
-def test_the_callback_runs_inside_what_the_hooks_made_of_it() -> None:
-    """A wrapper may use its message before and after the callback."""
-    seen: list[str] = []
-
-    class Wrapping(Hooks):
-        def wrap(self, subscription: str, callback: Callback) -> Callback:
-            def wrapped(message: Message) -> None:
-                seen.append(f"before {message.ack_id}")
-                callback(message)
-                seen.append(f"after {message.settled}")
-
-            return wrapped
-
-    with managed(Message.ack, hooks=[Wrapping()]) as running:
-        running.stream.deliver("a")
-        assert running.acknowledged(1) == ["a"]
-    assert seen == ["before a", "after Disposition.ACK"]
 
 
 def fail(*args: object) -> None:

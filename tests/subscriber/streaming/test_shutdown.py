@@ -13,7 +13,7 @@ from pullstream.hooks import Hooks
 from pullstream.message import Message
 from pullstream.scheduling.scheduler import Scheduler, ThreadScheduler
 from pullstream.streaming import shutdown as shutdown_module
-from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.subscriber.streaming.fakes import PATIENCE, UnaryCall, eventually
 from tests.subscriber.streaming.managed import Gate, Managed
 from tests.threads import assert_ended_since
 
@@ -46,23 +46,6 @@ def test_what_has_not_begun_is_given_back_before_running_callbacks_are_waited_fo
     assert running.future.result(PATIENCE) is True
     assert running.acknowledged(1) == ["1"]
     assert running.calls.modified.empty()
-
-
-def test_no_callback_begins_once_the_shutdown_has() -> None:
-    """Messages that have not begun are returned when the server has ended the stream."""
-    gate = Gate()
-    running = Managed(gate, workers=1, await_callbacks=True)
-    running.stream.deliver("running", "waiting")
-    gate.wait_for()
-    running.future.cancel()
-    running.stream.deliver("late")
-    running.stream.end_when_half_closed()
-    # The shutdown begins on another thread.
-    eventually(lambda: running.future.statistics().waiting == 0)
-    gate.open(2)
-    assert sorted(running.nacked(2)) == ["late", "waiting"]
-    assert running.future.result(PATIENCE) is True
-    assert gate.begun == ["running"]
 
 
 def test_a_hook_that_never_returns_does_not_hold_up_the_shutdown() -> None:
@@ -165,18 +148,8 @@ def test_an_unanswered_acknowledgement_does_not_hold_up_the_shutdown(
         futures.append(message.ack_with_response())
 
     running = Managed(acknowledge)
-    monkeypatch.setattr(type(running.calls), "acknowledge", lambda calls, request: Hanging())
+    monkeypatch.setattr(type(running.calls), "acknowledge", lambda calls, request: UnaryCall())
     running.stream.deliver("a")
     eventually(lambda: bool(futures))
     running.stop()
     assert "before the server answered" in str(futures[0].exception(timeout=0))
-
-
-class Hanging:
-    """A call without an answer."""
-
-    def add_done_callback(self, callback: object) -> None: ...
-
-    def exception(self, timeout: float | None = None) -> None: ...
-
-    def cancel(self) -> None: ...

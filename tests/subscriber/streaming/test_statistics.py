@@ -68,22 +68,8 @@ def test_messages_are_counted_by_their_verdict() -> None:
         )
 
 
-def test_a_message_counts_once_however_often_it_is_settled() -> None:
-    """The first disposition counts, and later ones are harmless."""
-
-    def settle_often(message: Message) -> None:
-        message.ack()
-        message.ack()
-        message.nack()
-        message.ack()
-
-    with managed(settle_often) as running:
-        running.stream.deliver("a", "b")
-        told(running, state=SubscriptionState.STREAMING, received=2, acked=2)
-
-
-def test_messages_behind_a_nacked_one_count_as_held() -> None:
-    """They are not nacked, because no callback has seen them."""
+def test_messages_behind_a_nacked_one_count_as_held_and_then_as_returned() -> None:
+    """They are not nacked, because no callback has seen them. The shutdown returns them."""
     with managed(Message.nack, workers=1) as running:
         running.stream.deliver("1", "2", "3", key="k")
         eventually(lambda: running.future.statistics().nacked == 1)
@@ -97,68 +83,7 @@ def test_messages_behind_a_nacked_one_count_as_held() -> None:
             leased_bytes=size,
             held=2,
         )
-
-
-def test_messages_that_no_callback_has_seen_count_as_returned() -> None:
-    """The shutdown returns them."""
-    with managed(Message.nack, workers=1) as running:
-        running.stream.deliver("1", "2", "3", key="k")
-        eventually(lambda: running.future.statistics().nacked == 1)
     told(running, state=SubscriptionState.CLOSED, received=3, nacked=1, returned=2)
-
-
-@pytest.mark.parametrize(("attempt", "redelivered"), [(0, 0), (1, 0), (2, 2), (7, 2)])
-def test_redelivered_are_those_with_an_attempt_above_one(attempt: int, redelivered: int) -> None:
-    """The server counts attempts with a dead-letter policy only."""
-    with managed(Message.ack) as running:
-        running.stream.deliver("a", "b", attempt=attempt)
-        told(
-            running,
-            state=SubscriptionState.STREAMING,
-            received=2,
-            acked=2,
-            redelivered=redelivered,
-        )
-
-
-def test_what_is_there_now_is_reported_by_where_it_is() -> None:
-    """All received messages are leased: running, waiting for a worker, or held for a key."""
-    gate = Gate()
-    with managed(gate, workers=2, max_messages=10) as running:
-        running.stream.deliver("1", "2", "3", key="k")
-        gate.wait_for()
-        running.stream.deliver("4", "5", "6")
-        gate.wait_for()
-        eventually(lambda: running.future.statistics().leased == 6)
-        size = running.future.statistics().leased_bytes
-        assert (
-            size
-            == sum(m.batch.bytes_each for m in running.manager._in_flight.leaser.leased_messages())
-            > 6 * 6
-        )
-        told(
-            running,
-            state=SubscriptionState.STREAMING,
-            received=6,
-            leased=6,
-            leased_bytes=size,
-            held=2,
-            waiting=2,
-            running=2,
-            load=0.6,
-        )
-        gate.open(6)
-        told(running, state=SubscriptionState.STREAMING, received=6, acked=6)
-
-
-def test_the_load_is_that_of_the_fuller_limit() -> None:
-    """The byte limit may be reached before the message limit."""
-    gate = Gate()
-    with managed(gate, max_messages=1000, max_bytes=100) as running:
-        running.stream.deliver("a", data=b"x" * 1000)
-        gate.wait_for()
-        assert running.future.statistics().load > 10.0
-        gate.open()
 
 
 def test_leases_are_counted_when_they_are_extended_and_when_they_are_lost() -> None:
@@ -274,11 +199,3 @@ def test_latencies_are_those_of_acknowledged_messages() -> None:
         told(running, state=SubscriptionState.STREAMING, received=2, acked=1, nacked=1)
         latency = running.future.statistics().latency
         assert latency.p50 == latency.p99 == pytest.approx(30.0, rel=0.06)
-
-
-def test_a_snapshot_does_not_change() -> None:
-    with managed(Message.ack) as running:
-        before = running.future.statistics()
-        running.stream.deliver("a")
-        eventually(lambda: running.future.statistics().acked == 1)
-        assert (before.received, before.acked) == (0, 0)
