@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import random
 import sys
 import threading
 from collections import deque
@@ -15,12 +14,17 @@ import pytest
 
 from pullstream.scheduling.worker_pool import FAST_CALLBACK, QUIET_LOOKS, WorkerPool
 from pullstream_protocol.clock import SYSTEM_CLOCK
-from tests.subscriber.pools import Slow, Watched, pool_of, prove_brisk, send_to_sleep
+from tests.subscriber.pools import (
+    STRESS,
+    Load,
+    Slow,
+    Watched,
+    brisk_pool,
+    pool_of,
+    prove_brisk,
+    send_to_sleep,
+)
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
-
-# The seconds for which threads race with each other.
-STRESS = 1.0
-
 
 # ---- races, one step at a time -------------------------------------------------------------------
 
@@ -103,18 +107,22 @@ def rig() -> Iterator[Rig]:
         yield Rig(pool)
 
 
-@pytest.mark.parametrize("moment", ["before it is known", "when it is known", "after its look"])
-def test_work_that_comes_while_a_worker_lies_down_is_done(rig: Rig, moment: str) -> None:
+@pytest.fixture(params=["before it is known", "when it is known", "after its look"])
+def hook(rig: Rig, request: pytest.FixtureRequest) -> Hooked:
+    """Return the hook at a moment at which a worker goes to sleep."""
+    return {
+        "before it is known": rig.sleepers.before,
+        "when it is known": rig.sleepers.after,
+        "after its look": rig.queue.after,
+    }[request.param]
+
+
+def test_work_that_comes_while_a_worker_lies_down_is_done(rig: Rig, hook: Hooked) -> None:
     """Work that comes while a worker goes to sleep is done.
 
     It comes before others can see that the worker sleeps, just after, or after its last look at the
     queue. The worker sleeps properly afterwards, and more work wakes it.
     """
-    hook = {
-        "before it is known": rig.sleepers.before,
-        "when it is known": rig.sleepers.after,
-        "after its look": rig.queue.after,
-    }[moment]
     hook.once(lambda: rig.add("late"))
     rig.add("first")
     assert rig.next_done() == "first"
@@ -126,16 +134,10 @@ def test_work_that_comes_while_a_worker_lies_down_is_done(rig: Rig, moment: str)
     eventually(rig.sleeps)
 
 
-@pytest.mark.parametrize("moment", ["before it is known", "when it is known", "after its look"])
 def test_a_pool_closed_while_a_worker_lies_down_does_not_leave_it_asleep(
-    rig: Rig, moment: str
+    rig: Rig, hook: Hooked
 ) -> None:
     """The worker ends, whichever step the closing meets."""
-    hook = {
-        "before it is known": rig.sleepers.before,
-        "when it is known": rig.sleepers.after,
-        "after its look": rig.queue.after,
-    }[moment]
     hook.once(rig.close)
     rig.add("first")
     assert rig.next_done() == "first"
@@ -265,9 +267,7 @@ def test_a_finished_piece_is_not_kept() -> None:
 def test_brisk_callbacks_need_one_worker(watch: Watched) -> None:
     """The worker asks for the monitor and wakes no other worker, even if more work comes."""
     slow, workers = Slow(), set()
-    with pool_of(5) as pool:
-        send_to_sleep(pool, 5)
-        prove_brisk(pool)
+    with brisk_pool(5) as pool:
         pool._watched = False
         watch.asked = 0
         done = threading.Semaphore(0)
@@ -340,10 +340,7 @@ def test_one_wait_for_the_interpreter_does_not_make_callbacks_slow(watch: Watche
 def test_a_slow_callback_among_brisk_ones_gets_help(watch: Watched) -> None:
     """Help comes at the second look without progress. From then on each worker wakes the next."""
     slow = Slow()
-    with pool_of(5) as pool:
-        send_to_sleep(pool, 5)
-        prove_brisk(pool)
-        pool._watched = True
+    with brisk_pool(5) as pool:
         pool.add(slow, range(20))
         assert slow.begun.acquire(timeout=PATIENCE)
         assert pool.running == 1
@@ -365,10 +362,7 @@ def test_a_worker_that_gets_on_needs_no_help(watch: Watched) -> None:
         begun.put(number)
         assert steps.acquire(timeout=PATIENCE)
 
-    with pool_of(5) as pool:
-        send_to_sleep(pool, 5)
-        prove_brisk(pool)
-        pool._watched = True
+    with brisk_pool(5) as pool:
         pool.add(step, range(5))
         for number in range(5):
             assert begun.get(timeout=PATIENCE) == number
@@ -379,10 +373,7 @@ def test_a_worker_that_gets_on_needs_no_help(watch: Watched) -> None:
 
 def test_the_watch_lets_go_of_a_pool_that_has_a_pause(watch: Watched) -> None:
     """One look without work is not enough, because more work may be on its way."""
-    with pool_of(2) as pool:
-        send_to_sleep(pool, 2)
-        prove_brisk(pool)
-        pool._watched = True
+    with brisk_pool(2) as pool:
         pool._quiet_looks = 0
         looks = [pool.look() for _ in range(QUIET_LOOKS)]
         assert looks == [True] * (QUIET_LOOKS - 1) + [False]
@@ -396,33 +387,14 @@ def test_nothing_is_lost_when_many_add_to_workers_that_fall_asleep_all_the_time(
     workers: int,
 ) -> None:
     """Each round has little work, so that workers go to sleep and are woken in every round."""
-    done: queue.SimpleQueue[int] = queue.SimpleQueue()
-    end = SYSTEM_CLOCK.monotonic() + STRESS
-    numbers = count()
     with pool_of(workers) as pool:
-
-        def add() -> None:
-            chance, own = random.Random(1), threading.Semaphore(0)
-
-            def finish(number: int) -> None:
-                done.put(number)
-                own.release()
-
-            while SYSTEM_CLOCK.monotonic() < end:
-                pieces = chance.randint(1, 3)
-                for _ in range(pieces):
-                    pool.add(finish, [next(numbers)])
-                for _ in range(pieces):
-                    # A lost wake-up leaves the piece unprocessed, and this assertion fails.
-                    assert own.acquire(timeout=PATIENCE)
-
-        threads = [threading.Thread(target=add) for _ in range(3)]
+        load = Load(pool)
+        threads = [threading.Thread(target=load.add) for _ in range(3)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        total = next(numbers)
-        assert sorted(done.get_nowait() for _ in range(total)) == list(range(total))
+        load.assert_all_done()
         eventually(lambda: pool.running == 0)
 
 

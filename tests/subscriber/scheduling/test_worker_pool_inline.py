@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import queue
-import random
 import threading
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
 
 import pytest
 
 from pullstream.scheduling.inline_run import InlineRun
 from pullstream.scheduling.worker_pool import FAST_CALLBACK, QUIET_LOOKS, WorkerPool
-from pullstream_protocol.clock import SYSTEM_CLOCK
-from tests.subscriber.pools import Slow, Watched, pool_of, prove_brisk, send_to_sleep
+from tests.subscriber.pools import Load, Slow, Watched, brisk_pool, pool_of
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 WORKERS = 3
-# The seconds for which threads race with each other.
-STRESS = 1.0
 
 
 class Visitor:
@@ -73,10 +68,7 @@ def visitor() -> Iterator[Visitor]:
 @pytest.fixture
 def pool(watch: Watched, visitor: Visitor) -> Iterator[WorkerPool]:
     """Yield a watched pool with fast callbacks whose workers all sleep."""
-    with pool_of(WORKERS) as pool:
-        send_to_sleep(pool, WORKERS)
-        prove_brisk(pool)
-        pool._watched = True
+    with brisk_pool(WORKERS) as pool:
         assert pool.admit(visitor)
         yield pool
 
@@ -93,6 +85,14 @@ class Noted:
 
 def sleeping(pool: WorkerPool) -> bool:
     return pool.running == 0 and pool.waiting == 0
+
+
+def occupy(pool: WorkerPool, visitor: Visitor, pieces: Iterable[object] = (None,)) -> Slow:
+    """Return a slow callback in which the inline caller has begun the first of these pieces."""
+    slow = Slow()
+    visitor.tell(lambda: pool.add(slow, pieces, may_wait=True))
+    assert slow.begun.acquire(timeout=PATIENCE)
+    return slow
 
 
 def test_an_inline_caller_does_what_it_brings(pool: WorkerPool, visitor: Visitor) -> None:
@@ -219,9 +219,7 @@ def test_among_busy_pools_an_inline_caller_has_one_look_more(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The inline caller may have been waiting for the interpreter lock."""
-    slow = Slow()
-    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
-    assert slow.begun.acquire(timeout=PATIENCE)
+    slow = occupy(pool, visitor)
     assert pool.look(is_alone=False)
     assert pool.look(is_alone=False)
     assert visitor.relieved == 0
@@ -243,9 +241,7 @@ def test_an_inline_caller_that_is_held_up_is_relieved_and_a_worker_goes_on(
 
     It runs nothing more after its callback ends, and from then on workers wake each other.
     """
-    slow, note = Slow(), Noted()
-    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
-    assert slow.begun.acquire(timeout=PATIENCE)
+    slow, note = occupy(pool, visitor), Noted()
     pool.add(note, range(10))
     assert pool.look()
     assert (visitor.relieved, note.threads) == (0, [])
@@ -258,16 +254,20 @@ def test_an_inline_caller_that_is_held_up_is_relieved_and_a_worker_goes_on(
     assert not pool.runs_here()
 
 
+@pytest.mark.parametrize("closed", [False, True])
 def test_an_inline_caller_that_is_held_up_at_its_last_piece_is_relieved(
-    pool: WorkerPool, visitor: Visitor
+    pool: WorkerPool, visitor: Visitor, closed: bool
 ) -> None:
-    """No work waits, but the other duties of the inline caller do."""
-    slow = Slow()
-    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
-    assert slow.begun.acquire(timeout=PATIENCE)
+    """No work waits, but the other duties of the inline caller do.
+
+    If the pool is closed, the shutdown waits for the caller, which must read the stream to its end.
+    """
+    slow = occupy(pool, visitor)
+    if closed:
+        pool.close()
     assert [pool.look(), pool.look()] == [True, False]
     assert visitor.relieved == 1
-    assert len(pool._sleepers) == WORKERS
+    assert closed or len(pool._sleepers) == WORKERS
     slow.release.set()
 
 
@@ -319,9 +319,7 @@ def test_a_pool_that_asks_for_the_watch_again_has_another_pause_before_it(
 
 def test_an_inline_caller_counts_as_a_worker(pool: WorkerPool, visitor: Visitor) -> None:
     """The limit of concurrent callbacks holds before and after the relief."""
-    slow = Slow()
-    visitor.tell(lambda: pool.add(slow, range(10), may_wait=True))
-    assert slow.begun.acquire(timeout=PATIENCE)
+    slow = occupy(pool, visitor, range(10))
     assert (pool.running, pool.waiting) == (1, 9)
     pool.look()
     pool.look()
@@ -337,9 +335,7 @@ def test_a_relieved_inline_caller_that_leaves_makes_room_for_a_worker(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """Work that waited because of the relieved caller begins when it leaves."""
-    first, others = Slow(), Slow()
-    visitor.tell(lambda: pool.add(first, [None], may_wait=True))
-    assert first.begun.acquire(timeout=PATIENCE)
+    first, others = occupy(pool, visitor), Slow()
     pool.look()
     pool.look()
     pool.add(others, range(WORKERS))
@@ -355,10 +351,8 @@ def test_an_inline_caller_that_cannot_be_relieved_is_tried_again(
     pool: WorkerPool, visitor: Visitor, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The pool stays watched until the relief succeeds."""
-    slow = Slow()
     visitor.cannot_be_relieved = True
-    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
-    assert slow.begun.acquire(timeout=PATIENCE)
+    slow = occupy(pool, visitor)
     assert [pool.look(), pool.look()] == [True, True]
     assert "can't start new thread" in caplog.text
     visitor.cannot_be_relieved = False
@@ -414,19 +408,6 @@ def test_the_watch_does_not_let_go_of_an_inline_caller_that_just_comes(
     slow.release.set()
 
 
-def test_an_inline_caller_of_a_closed_pool_is_relieved_as_well(
-    pool: WorkerPool, visitor: Visitor
-) -> None:
-    """The shutdown waits for the inline caller, which must read the stream to its end."""
-    slow = Slow()
-    visitor.tell(lambda: pool.add(slow, [None], may_wait=True))
-    assert slow.begun.acquire(timeout=PATIENCE)
-    pool.close()
-    assert [pool.look(), pool.look()] == [True, False]
-    assert visitor.relieved == 1
-    slow.release.set()
-
-
 def test_a_closed_pool_waits_for_an_inline_caller_in_a_callback(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
@@ -456,45 +437,23 @@ def test_nothing_is_lost_when_inline_callers_and_others_add_and_are_relieved(
     Each thread adds little, so that the inline caller comes and goes while workers fall asleep.
     Some callbacks take so long that the inline caller is relieved.
     """
-    done: queue.SimpleQueue[int] = queue.SimpleQueue()
-    end = SYSTEM_CLOCK.monotonic() + STRESS
-    numbers = count()
     visitor = Visitor()
     with pool_of(WORKERS) as pool:
         pool.admit(visitor)
-
-        def add() -> None:
-            chance, own = random.Random(1), threading.Semaphore(0)
-
-            def finish(number: int) -> None:
-                if number % 100 == 0:
-                    threading.Event().wait(0.002)
-                done.put(number)
-                own.release()
-
-            while SYSTEM_CLOCK.monotonic() < end:
-                pieces = chance.randint(1, 3)
-                for _ in range(pieces):
-                    pool._watched = True
-                    pool.add(finish, [next(numbers)], may_wait=True)
-                for _ in range(pieces):
-                    # A lost wake-up leaves the piece unprocessed, and this assertion fails.
-                    assert own.acquire(timeout=PATIENCE)
+        load = Load(pool, inline=True)
 
         def look() -> None:
-            while SYSTEM_CLOCK.monotonic() < end:
+            while not load.is_over():
                 pool.look()
                 threading.Event().wait(0.0005)
 
-        others = [threading.Thread(target=add) for _ in range(2)]
-        others.append(threading.Thread(target=look))
-        visitor.tell(add)
+        others = [threading.Thread(target=target) for target in (load.add, load.add, look)]
+        visitor.tell(load.add)
         for thread in others:
             thread.start()
         for thread in others:
             thread.join()
         visitor.leave()
-        total = next(numbers)
-        assert sorted(done.get_nowait() for _ in range(total)) == list(range(total))
+        load.assert_all_done()
         eventually(lambda: sleeping(pool))
         assert visitor.inline_runs
