@@ -5,11 +5,12 @@ from __future__ import annotations
 import queue
 from collections.abc import Mapping
 
-from pullstream_protocol.errors import Cancelled, RpcError
+from pullstream_protocol.errors import RpcError
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.fakes import PATIENCE
+from tests.subscriber.streaming.scripted_stream import ScriptedResponses
 
 NEWS = "projects/p/topics/news"
 OLDS = "projects/p/topics/olds"
@@ -57,34 +58,19 @@ def deleted(topic: str) -> feeds.Frame:
 HEARTBEAT = feeds.Frame(heartbeat=feeds.Frame.Heartbeat())
 
 
-class Stream:
+class Stream(ScriptedResponses):
     """One Watch call: yields the frames of the test, until the test or the reader ends it."""
 
     def __init__(self, request: feeds.WatchRequest) -> None:
+        super().__init__()
         self.request = request
-        self.is_cancelled = False
-        self._events: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
 
     def send(self, *frames: feeds.Frame) -> None:
         for frame in frames:
-            self._events.put(frame.SerializeToString())
+            self.respond_bytes(frame.SerializeToString())
 
-    def send_bytes(self, encoded: bytes) -> None:
-        self._events.put(encoded)
-
-    def end(self, error: RpcError | None = None) -> None:
-        """End it as the server does: with this error, or with OK."""
-        self._events.put(StopIteration() if error is None else FailedCall.of(error))
-
-    def __next__(self) -> bytes:
-        event = self._events.get()
-        if isinstance(event, Exception):
-            raise event
-        return event
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
-        self._events.put(FailedCall.of(Cancelled("Locally cancelled by application!")))
+    def _as_raised(self, error: RpcError) -> Exception:
+        return FailedCall.of(error)
 
 
 class Streams:

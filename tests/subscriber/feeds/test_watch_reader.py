@@ -119,9 +119,9 @@ def test_a_stream_that_ends_well_is_opened_again_too(stage: Stage) -> None:
 def test_what_is_no_frame_breaks_the_stream(stage: Stage) -> None:
     """The watch opens another stream."""
     first = stage.begin()
-    first.send_bytes(b"\xff")
+    first.respond_bytes(b"\xff")
     eventually(lambda: stage.state is SubscriptionState.RECONNECTING)
-    assert first.is_cancelled
+    assert first.cancelled
     stage.clock.advance(2.0)
     stage.streams.next().send(opened({NEWS: 0}), records(NEWS, 1))
     stage.wait_for_seqs(1)
@@ -142,7 +142,7 @@ def test_the_end_of_every_topic_is_the_end() -> None:
         stream.send(deleted(NEWS))
         assert stage.future.result(timeout=PATIENCE)
         assert stage.frames[1:] == [TopicDeleted(NEWS)]
-        assert stream.is_cancelled
+        assert stream.cancelled
 
 
 # ---- the silence timer ---------------------------------------------------------------------------
@@ -152,9 +152,9 @@ def test_silence_of_twice_the_heartbeat_is_a_break(stage: Stage) -> None:
     """The client cancels the silent stream."""
     first = stage.begin()
     stage.clock.advance(29.9)
-    assert not first.is_cancelled
+    assert not first.cancelled
     stage.clock.advance(0.1)
-    eventually(lambda: first.is_cancelled)
+    eventually(lambda: first.cancelled)
     eventually(lambda: stage.state is SubscriptionState.RECONNECTING)
     stage.clock.advance(2.0)
     stage.streams.next()
@@ -167,7 +167,7 @@ def test_heartbeats_keep_a_stream(stage: Stage) -> None:
         stage.clock.advance(20.0)
         stream.send(HEARTBEAT, records(NEWS, number))
         stage.wait_for_seqs(*range(1, number + 1))
-    assert not stream.is_cancelled
+    assert not stream.cancelled
 
 
 def test_a_server_that_never_answers_is_left(stage: Stage) -> None:
@@ -175,7 +175,7 @@ def test_a_server_that_never_answers_is_left(stage: Stage) -> None:
     first = stage.streams.next()
     eventually(lambda: stage.is_waiting)
     stage.clock.advance(30.0)
-    eventually(lambda: first.is_cancelled)
+    eventually(lambda: first.cancelled)
 
 
 def test_the_time_of_a_handler_is_no_silence() -> None:
@@ -195,7 +195,7 @@ def test_the_time_of_a_handler_is_no_silence() -> None:
         leave.set()
         stream.send(records(NEWS, 2))
         stage.wait_for_seqs(1, 2)
-        assert not stream.is_cancelled
+        assert not stream.cancelled
 
 
 # ---- the handler ---------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def test_a_handler_that_raises_ends_the_watch(caplog: pytest.LogCaptureFixture) 
         assert isinstance(ended(stage), ZeroDivisionError)
         assert stage.seqs == [1, 2]
         assert stage.future.resume_token == f"{NEWS}@1"
-        assert stream.is_cancelled
+        assert stream.cancelled
     assert "the frame handler raised an error" in caplog.text
 
 
@@ -293,7 +293,7 @@ def test_a_stream_that_begins_as_the_watch_ends_is_ended(stage: Stage) -> None:
     eventually(lambda: stage.state is SubscriptionState.RECONNECTING)
     stage.clock.advance(2.0)
     assert stage.future.result(timeout=PATIENCE)
-    assert begun[0].is_cancelled
+    assert begun[0].cancelled
 
 
 def test_a_channel_that_is_closed_is_the_end(stage: Stage) -> None:

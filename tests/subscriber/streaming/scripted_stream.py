@@ -15,22 +15,14 @@ PONG = pubsub.StreamingPullResponse()
 PONG.subscription_properties.SetInParent()
 
 
-class ScriptedStream:
-    """A StreamCall whose server is the test.
+class ScriptedResponses:
+    """The responses of a streaming call whose server is the test."""
 
-    `requests` yields the client's requests, and ends with its half-close or with the call.
-    """
-
-    def __init__(self, first: pubsub.StreamingPullRequest) -> None:
+    def __init__(self) -> None:
         self.cancelled = False
-        self._sent: queue.SimpleQueue[pubsub.StreamingPullRequest | None] = queue.SimpleQueue()
-        self._sent.put(first)
-        self.requests: Iterator[pubsub.StreamingPullRequest] = iter(self._sent.get, None)
         self._lock = threading.Lock()
         self._over = False
         self._inputs: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
-
-    # ---- client side -------------------------------------------------------------------------
 
     def __next__(self) -> bytes:
         given = self._inputs.get()
@@ -40,7 +32,42 @@ class ScriptedStream:
 
     def cancel(self) -> None:
         self.cancelled = True
-        self._end(Cancelled("Locally cancelled by application!"))
+        self.end(Cancelled("Locally cancelled by application!"))
+
+    def respond_bytes(self, encoded: bytes) -> None:
+        self._inputs.put(encoded)
+
+    @property
+    def waiting(self) -> int:
+        """Return the number of unread responses, including the end."""
+        return self._inputs.qsize()
+
+    def end(self, error: RpcError | None = None) -> None:
+        """End the call as the server does: with OK, or with `error`. Only the first end counts."""
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+        self._inputs.put(self._as_raised(error) if error else StopIteration())
+
+    def _as_raised(self, error: RpcError) -> Exception:
+        """Return what the call raises for `error`: here the error, as the streams of rpc.calls."""
+        return error
+
+
+class ScriptedStream(ScriptedResponses):
+    """A StreamCall whose server is the test.
+
+    `requests` yields the client's requests, and ends with its half-close or with the call.
+    """
+
+    def __init__(self, first: pubsub.StreamingPullRequest) -> None:
+        super().__init__()
+        self._sent: queue.SimpleQueue[pubsub.StreamingPullRequest | None] = queue.SimpleQueue()
+        self._sent.put(first)
+        self.requests: Iterator[pubsub.StreamingPullRequest] = iter(self._sent.get, None)
+
+    # ---- client side -------------------------------------------------------------------------
 
     def send(self, request: pubsub.StreamingPullRequest) -> None:
         self._sent.put(request)
@@ -53,14 +80,6 @@ class ScriptedStream:
     def respond(self, response: pubsub.StreamingPullResponse) -> None:
         self.respond_bytes(response.SerializeToString())
 
-    def respond_bytes(self, encoded: bytes) -> None:
-        self._inputs.put(encoded)
-
-    @property
-    def waiting(self) -> int:
-        """Return the number of unread responses, including the end."""
-        return self._inputs.qsize()
-
     def deliver(
         self,
         *ack_ids: str,
@@ -68,14 +87,11 @@ class ScriptedStream:
         data: bytes = b"",
         ordering: bool | None = True,
         exactly_once: bool = False,
-        attempt: int = 0,
     ) -> None:
         """Send messages in one response. `ordering` says whether order is kept; None omits this."""
         response = pubsub.StreamingPullResponse(
             received_messages=[received(ack_id, key=key, data=data) for ack_id in ack_ids]
         )
-        for one in response.received_messages:
-            one.delivery_attempt = attempt
         if ordering is not None:
             response.subscription_properties.message_ordering_enabled = ordering
         if exactly_once:
@@ -83,8 +99,8 @@ class ScriptedStream:
         self.respond(response)
 
     def end(self, error: RpcError | None = None) -> None:
-        """End the call as the server does: with OK, or with `error`."""
-        self._end(error or StopIteration())
+        super().end(error)
+        self._sent.put(None)
 
     def end_when_half_closed(self) -> None:
         """Read requests until there are no more, then end with OK, as a correct server does."""
@@ -95,14 +111,6 @@ class ScriptedStream:
             self.end()
 
         threading.Thread(target=serve, daemon=True).start()
-
-    def _end(self, how: Exception) -> None:
-        with self._lock:
-            if self._over:
-                return
-            self._over = True
-        self._inputs.put(how)
-        self._sent.put(None)
 
 
 class ScriptedCalls:
