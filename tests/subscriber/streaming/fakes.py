@@ -167,3 +167,10 @@ class Server:
     def calls_waiting(self) -> int:
         """Return the number of calls that were begun and not taken by the test."""
         return self._calls.qsize()
+
+
+class ClosedServer(Server):
+    """Takes no calls, as a closed channel."""
+
+    def send(self, request: AckRequest) -> UnaryCall:
+        raise ValueError("Cannot invoke RPC on closed channel!")

@@ -128,10 +128,8 @@ class ScriptedCalls:
         # Extensions that wait for an answer, with their ids.
         self._unanswered: queue.SimpleQueue[tuple[list[str], UnaryCall]] = queue.SimpleQueue()
         self._streams: queue.SimpleQueue[ScriptedStream] = queue.SimpleQueue()
-        self.closed = False
 
-    def close(self) -> None:
-        self.closed = True
+    def close(self) -> None: ...
 
     def streaming_pull(self, first: pubsub.StreamingPullRequest) -> ScriptedStream:
         stream = ScriptedStream(first)

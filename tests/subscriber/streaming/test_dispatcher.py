@@ -14,13 +14,13 @@ from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
 from pullstream.message import Disposition, Message, give_back
 from pullstream.streaming import dispatcher as dispatcher_module
 from pullstream.streaming.ack_lease_keepalive import KEEP_FOR
-from pullstream.streaming.ack_requests import AckRequest, Purpose
+from pullstream.streaming.ack_requests import Purpose
 from pullstream.streaming.dispatcher import MAX_IN_FLIGHT
 from pullstream.streaming.outbox import MAX_IDS
 from pullstream_protocol.errors import FailedPrecondition
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.dispatching import Rig, Settled
-from tests.subscriber.streaming.fakes import PATIENCE, Server, UnaryCall
+from tests.subscriber.streaming.fakes import PATIENCE, ClosedServer, Server
 
 
 @pytest.fixture
@@ -288,11 +288,6 @@ def test_a_receipt_is_answered_for_each_id(rig: Rig, caplog: pytest.LogCaptureFi
 
 def test_a_receipt_that_nobody_can_be_asked_for_is_refused() -> None:
     """The channel is closed, so messages that wait for the answer are refused."""
-
-    class ClosedServer(Server):
-        def send(self, request: AckRequest) -> UnaryCall:
-            raise ValueError("Cannot invoke RPC on closed channel!")
-
     rig = Rig(ClosedServer())
     rig.dispatcher.send_receipts(["a"], 60)
     confirmed, refused = rig.receipts.get(timeout=PATIENCE)

@@ -11,13 +11,11 @@ import pytest
 
 from pullstream.ack_future import AckFuture
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
-from pullstream.rpc.calls import PendingCall
 from pullstream.streaming import dispatcher as dispatcher_module
-from pullstream.streaming.ack_requests import AckRequest
 from pullstream.streaming.dispatcher import MAX_IN_FLIGHT
 from tests.failed_call import FailedCall
 from tests.subscriber.streaming.dispatching import Rig
-from tests.subscriber.streaming.fakes import PATIENCE, Server, eventually
+from tests.subscriber.streaming.fakes import PATIENCE, ClosedServer, Server, eventually
 
 
 def test_stop_sends_what_is_left_and_waits_for_the_answers() -> None:
@@ -81,11 +79,6 @@ def test_stop_gives_up_calls_that_hang_and_resolves_every_future(
 
 def test_stop_does_not_wait_for_a_channel_that_is_closed(caplog: pytest.LogCaptureFixture) -> None:
     """A call that cannot begin has failed, so there is nothing to wait for."""
-
-    class ClosedServer(Server):
-        def send(self, request: AckRequest) -> PendingCall:  # type: ignore[override]
-            raise ValueError("Cannot invoke RPC on closed channel!")
-
     rig = Rig(ClosedServer())
     future = rig.message("a").ack_with_response()
     with caplog.at_level(logging.WARNING):

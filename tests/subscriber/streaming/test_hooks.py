@@ -12,7 +12,7 @@ import pytest
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
 from pullstream.hooks import Callback, Hooks, HookSet
 from pullstream.message import Message
-from pullstream.runtime.lifecycle import StateChange, SubscriptionState
+from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream.statistics import Statistics
 from pullstream_protocol.errors import FailedPrecondition, PermissionDenied, RpcError, Unavailable
 from tests.subscriber.streaming.fakes import PATIENCE, eventually, ids
@@ -36,14 +36,8 @@ class Told(Hooks):
         """
         return self._heard[event].get(timeout=PATIENCE)
 
-    def nothing_more(self, event: str) -> bool:
-        return self._heard[event].empty()
-
     def subscribed(self, subscription: str, statistics: Callable[[], Statistics]) -> None:
         self._heard["subscribed"].put((subscription, statistics))
-
-    def state_changed(self, subscription: str, change: StateChange) -> None:
-        self._heard["state_changed"].put((subscription, change))
 
     def received(self, subscription: str, messages: Sequence[Message]) -> None:
         self._heard["received"].put((subscription, ids(messages)))
@@ -52,9 +46,6 @@ class Told(Hooks):
         self, subscription: str, acked: Sequence[Message], nacked: Sequence[Message]
     ) -> None:
         self._heard["settled"].put((subscription, ids(acked), ids(nacked)))
-
-    def extended(self, subscription: str, messages: int, seconds: int) -> None:
-        self._heard["extended"].put((subscription, messages, seconds))
 
     def lease_lost(self, subscription: str, messages: Sequence[Message], why: str) -> None:
         self._heard["lease_lost"].put((subscription, ids(messages), why))

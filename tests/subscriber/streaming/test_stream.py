@@ -105,18 +105,6 @@ def end_with(
     return play
 
 
-@pytest.mark.parametrize("code", [*(code for code in BY_CODE if code.name in RESUMED), None])
-def test_a_stream_that_breaks_is_opened_again(code: grpc.StatusCode | None) -> None:
-    """The stream is reopened after each retryable code and after the server closes it with OK."""
-    error = None if code is None else BY_CODE[code]("some text")
-    rig = Rig()
-    rig.play(end_with(error, PONG), respond)
-    assert rig.stream.recv().response == PONG
-    assert rig.stream.recv().response == PONG
-    broken = f"broken: {error.message if error else 'OK'}"
-    assert rig.heard == ["opened", "received", broken, "opened", "received"]
-
-
 @pytest.mark.parametrize("code", [code for code in BY_CODE if code.name not in RESUMED])
 def test_a_code_that_no_other_attempt_can_mend_ends_it(code: grpc.StatusCode) -> None:
     """A non-retryable code ends the stream with the server's error and leaves no timer behind."""
