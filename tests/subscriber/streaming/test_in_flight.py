@@ -205,7 +205,8 @@ def test_with_exactly_once_delivery_a_callback_waits_for_the_receipt() -> None:
     assert ids(message for _, message in world.scheduler.work) == ["a"]
     assert world.leased == ["a"]
     assert world.hooks.lost == [(["b"], "expired")]
-    assert world.in_flight.statistics(reopened=0).expired == 1
+    statistics = world.in_flight.statistics(reopened=0)
+    assert (statistics.expired, statistics.failed, statistics.nacked) == (1, 0, 0)
 
 
 def test_a_scheduler_that_fails_after_the_receipt_ends_the_subscription() -> None:
