@@ -17,8 +17,8 @@ import pytest
 
 from pullstream import FlowControl, Message, SubscriberClient, TopicAdminClient
 from pullstream.exceptions import AcknowledgeStatus
+from tests.subscriber.behaviour.stage import Log
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
-from tests.subscriber.world import Collected
 
 JAR_VARIABLE = "PULLSTREAM_JAVA_EMULATOR_JAR"
 READY = re.compile(r"Server started, listening on \d+")
@@ -139,10 +139,11 @@ def test_messages_are_received_and_acknowledged(setup: Setup) -> None:
     def acknowledge(message: Message) -> None:
         answers.append(message.ack_with_response().result(PATIENCE))
 
-    collected = Collected(acknowledge)
+    collected = Log(acknowledge)
     future = setup.client.subscribe(setup.subscription, collected)
     setup.publish(*map(str, range(100)))
-    assert sorted(map(int, collected.wait_for(100))) == list(range(100))
+    collected.wait_for(100)
+    assert sorted(map(int, collected.data)) == list(range(100))
     eventually(lambda: len(answers) == 100)
     assert set(answers) == {AcknowledgeStatus.SUCCESS}
     future.cancel()
@@ -234,11 +235,12 @@ def test_only_a_poison_message_is_dead_lettered(endpoint: str) -> None:
         else:
             message.ack()
 
-    dead_letters = Collected(Message.ack)
+    dead_letters = Log(Message.ack)
     dead.client.subscribe(dead.subscription, dead_letters)
     setup.client.subscribe(policed, handle)
     setup.publish("1", "poison", "2")
-    assert dead_letters.wait_for(1) == [b"poison"]
+    dead_letters.wait_for(1)
+    assert dead_letters.data == [b"poison"]
     eventually(lambda: set(tries) == {b"1", b"poison", b"2"})
     assert tries == {b"1": 1, b"poison": 5, b"2": 1}
     setup.close()
@@ -247,10 +249,11 @@ def test_only_a_poison_message_is_dead_lettered(endpoint: str) -> None:
 
 def test_flow_control_holds_on_this_side(setup: Setup) -> None:
     """That emulator sends more than the limit. Callbacks begin only for the responses received."""
-    collected = Collected()
+    collected = Log()
     setup.publish(*map(str, range(200)))
     setup.client.subscribe(setup.subscription, collected, FlowControl(max_messages=5))
-    assert sorted(map(int, collected.wait_for(200))) == list(range(200))
+    collected.wait_for(200)
+    assert sorted(map(int, collected.data)) == list(range(200))
 
 
 def test_messages_can_be_pulled_by_hand(setup: Setup) -> None:
@@ -272,7 +275,7 @@ def test_messages_can_be_pulled_by_hand(setup: Setup) -> None:
 
 def test_cancelling_ends_within_a_moment(setup: Setup) -> None:
     """The client half-closes the stream, or cancels it if the server does not answer."""
-    collected = Collected()
+    collected = Log()
     future = setup.client.subscribe(setup.subscription, collected)
     setup.publish("a")
     collected.wait_for(1)

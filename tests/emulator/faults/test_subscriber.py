@@ -9,18 +9,17 @@ import pytest
 
 from pullstream import FlowControl, Message
 from pullstream_protocol.errors import Aborted, PermissionDenied, RpcError, Unavailable
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Log, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
-from tests.subscriber.world import SUBSCRIPTION, Collected, World, world
 
 
 @pytest.fixture
-def here() -> Iterator[World]:
-    with world(enable_exactly_once_delivery=True) as here:
+def here() -> Iterator[Stage]:
+    with stage(enable_exactly_once_delivery=True) as here:
         yield here
-        here.emulator.faults.clear()
 
 
-def test_a_transient_failure_of_each_ack_id_is_mended(here: World) -> None:
+def test_a_transient_failure_of_each_ack_id_is_mended(here: Stage) -> None:
     """The user's future succeeds after another attempt."""
 
     def fail(request: Any) -> RpcError:
@@ -33,7 +32,7 @@ def test_a_transient_failure_of_each_ack_id_is_mended(here: World) -> None:
     def acknowledge(message: Message) -> None:
         futures.append(message.ack_with_response())
 
-    collected = Collected(then=acknowledge)
+    collected = Log(then=acknowledge)
     here.client.subscribe(SUBSCRIPTION, collected)
     here.publish(b"a")
     collected.wait_for(1)
@@ -42,10 +41,10 @@ def test_a_transient_failure_of_each_ack_id_is_mended(here: World) -> None:
     assert here.backlog == 0
 
 
-def test_a_lost_acknowledgement_is_sent_again(here: World) -> None:
+def test_a_lost_acknowledgement_is_sent_again(here: Stage) -> None:
     """The message is acknowledged, whatever the second answer says."""
     fault = here.emulator.faults.lose_reply("Acknowledge", times=1)
-    collected = Collected()
+    collected = Log()
     here.client.subscribe(SUBSCRIPTION, collected)
     here.publish(b"a")
     fault.wait_for_hits()
@@ -54,10 +53,10 @@ def test_a_lost_acknowledgement_is_sent_again(here: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["abort", "close", "after"])
-def test_a_stream_that_ends_is_opened_again(here: World, how: str) -> None:
+def test_a_stream_that_ends_is_opened_again(here: Stage, how: str) -> None:
     """The stream may end with an error, with OK, or while messages are handled."""
     faults = here.emulator.faults
-    collected = Collected()
+    collected = Log()
     future = here.client.subscribe(SUBSCRIPTION, collected, FlowControl(max_messages=1))
     here.publish(b"a")
     collected.wait_for(1)
@@ -76,8 +75,8 @@ def test_a_stream_that_ends_is_opened_again(here: World, how: str) -> None:
     assert future.running()
 
 
-def test_a_terminal_error_ends_the_subscription(here: World) -> None:
+def test_a_terminal_error_ends_the_subscription(here: Stage) -> None:
     """The subscription's future has that error."""
     here.emulator.faults.error("StreamingPull", PermissionDenied("not yours"))
-    future = here.client.subscribe(SUBSCRIPTION, Collected())
+    future = here.client.subscribe(SUBSCRIPTION, Log())
     assert isinstance(future.exception(PATIENCE), PermissionDenied)

@@ -70,12 +70,14 @@ class Stage:
             self.publisher.create_topic(name=topic)
         self.other.create_subscription(request={"name": SUBSCRIPTION, "topic": TOPIC, **settings})
 
-    def publish(self, *data: bytes, key: str = "") -> None:
-        """Put messages into the broker at once, past all faults."""
+    def publish(self, *data: bytes, key: str = "") -> list[str]:
+        """Put messages into the broker at once, past all faults, and return their ids."""
         messages = [pubsub.PubsubMessage(data=one, ordering_key=key) for one in data]
+        ids: list[str] = []
         for start in range(0, len(messages), MAX_PUBLISHED):
             some = messages[start : start + MAX_PUBLISHED]
-            self.emulator.inspect(partial(_publish, some))
+            ids += self.emulator.inspect(partial(_publish, some))
+        return ids
 
     @property
     def backlog(self) -> int:
@@ -185,8 +187,8 @@ def _next_ping(manager: StreamingPullManager) -> float:
     return manager._heartbeater._liveness._next_ping or 0.0
 
 
-def _publish(messages: list[pubsub.PubsubMessage], engine: Engine) -> None:
-    engine.publish(pubsub.PublishRequest(topic=TOPIC, messages=messages))
+def _publish(messages: list[pubsub.PubsubMessage], engine: Engine) -> Sequence[str]:
+    return engine.publish(pubsub.PublishRequest(topic=TOPIC, messages=messages))
 
 
 def _first_end_of_a_lease(engine: Engine) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -95,6 +96,7 @@ def test_ctrl_c_in_result_lets_the_program_end_cleanly(here: Stage) -> None:
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=PATIENCE)
     assert (out, err, running.returncode) == ("True True\n", "", 130)
+    assert here.backlog == 5
     assert here.free() == [b"keep"] * 5
 
 
@@ -118,3 +120,42 @@ def test_ctrl_c_in_a_with_block_closes_the_client_on_the_way_out(here: Stage) ->
     assert running.returncode == -signal.SIGINT
     assert here.backlog == 5
     assert here.free() == [b"keep"] * 5
+
+
+MEASURE = """
+import resource
+
+def faults_of(rounds):
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    for _ in range(rounds):
+        [bytearray(b"x" * 10_000) for _ in range(300)]
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+
+def measure():
+    faults_of(50)
+    print(faults_of(100) < 100 * 100)
+
+both = threading.Barrier(3)
+
+def take(message):
+    message.ack()
+    both.wait()
+
+client.subscribe(subscription, take)
+both.wait()
+# A heap that is not the main thread's, as the reader's.
+thread = threading.Thread(target=measure)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the heap is not glibc's here")
+def test_memory_of_large_responses_is_kept_for_the_next_ones() -> None:
+    """The memory is not returned to the system and requested again page by page."""
+    with stage() as here:
+        here.publish(b"a")
+        here.publish(b"x" * 100_000)
+        running = program(here, MEASURE)
+        out, err = running.communicate(timeout=PATIENCE)
+    assert (out, err, running.returncode) == ("True\n", "", 0)

@@ -38,15 +38,21 @@ class AtOnce:
         message.ack()
 
 
-def test_a_message_above_max_bytes_gets_through_alone(here: Stage) -> None:
+@pytest.mark.parametrize("legacy", [False, True], ids=["server keeps", "client keeps"])
+def test_a_message_above_max_bytes_gets_through_alone(here: Stage, legacy: bool) -> None:
     """Nothing else is received meanwhile, and everything continues afterwards."""
     gate = Gate()
-    future = here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_bytes=1_000))
+    future = here.client.subscribe(
+        SUBSCRIPTION, gate, FlowControl(max_bytes=1_000), use_legacy_flow_control=legacy
+    )
     here.publish(b"x" * 100_000)
     gate.wait_for(1)
     here.publish(b"small")
     here.publish(b"y" * 100_000)
-    assert here.free() == [b"small", b"y" * 100_000]
+    if legacy:
+        eventually(lambda: here.free() == [])
+    else:
+        assert here.free() == [b"small", b"y" * 100_000]
     assert future.statistics().received == 1
     assert future.statistics().load > 1
     gate.open(3)
@@ -102,8 +108,11 @@ def test_held_messages_count(here: Stage) -> None:
     eventually(lambda: future.statistics().received == 10)
     statistics = future.statistics()
     assert (statistics.leased, statistics.held, statistics.load) == (10, 9, 1.0)
-    gate.open(100)
+    here.publish(*[b"free"] * 7)
+    assert here.free() == [b"free"] * 7
+    gate.open(107)
     eventually(lambda: here.backlog == 0)
+    assert len(gate.messages) == 107
 
 
 def test_without_the_server_s_help_the_reader_stops_at_the_limit(here: Stage) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from pullstream import AcknowledgeError, AcknowledgeStatus, Message
 from pullstream_protocol.clock import ManualClock
-from tests.subscriber.behaviour.stage import Events, Gate, Log, Stage, keep, stage
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 
@@ -34,7 +35,7 @@ def wait_for_extensions(events: Events, extensions: list[tuple[int, int]]) -> No
 def test_slow_callbacks_keep_their_messages(here: Stage) -> None:
     """A message that runs, waits for a worker, or is held behind its key is delivered once."""
     gate = Gate()
-    here.manage(gate, workers=1)
+    manager = here.manage(gate, workers=1)
     here.publish(b"1", b"2", b"3", key="k")
     here.publish(b"4")
     gate.wait_for(1)
@@ -42,6 +43,8 @@ def test_slow_callbacks_keep_their_messages(here: Stage) -> None:
     assert here.free() == []
     finish(here, gate)
     assert sorted(gate.data) == [b"1", b"2", b"3", b"4"]
+    manager.stop()
+    assert manager.future.result(PATIENCE) is True
 
 
 def test_leases_are_as_long_as_callbacks_have_been_seen_to_take(here: Stage) -> None:
@@ -87,7 +90,7 @@ def test_each_lease_is_extended_when_it_is_due(here: Stage) -> None:
 
 
 def test_of_a_response_only_the_unfinished_are_extended(here: Stage) -> None:
-    """The acknowledged messages of the response are not extended."""
+    """A message that its callback has not settled keeps its lease until other code settles it."""
     events, log = Events(), Log(keep)
     here.manage(log, hooks=(events,))
     here.publish(b"1", b"2", b"3")
@@ -97,8 +100,11 @@ def test_of_a_response_only_the_unfinished_are_extended(here: Stage) -> None:
     eventually(lambda: here.backlog == 1)
     here.advance(50)
     wait_for_extensions(events, [(1, 10)])
-    third.ack()
-    eventually(lambda: here.backlog == 0)
+    here.advance(200)
+    assert here.free() == []
+    assert {messages for messages, _ in events.extensions} == {1}
+    assert third.ack_with_response().result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert (here.backlog, len(log.messages)) == (0, 3)
 
 
 def test_a_finished_message_is_extended_no_more(here: Stage) -> None:
@@ -228,3 +234,108 @@ def test_a_given_up_message_that_waits_for_a_worker_does_not_run(here: Stage) ->
     eventually(lambda: events.received_count == 4)
     finish(here, gate)
     assert sorted(gate.data) == [b"runs", b"runs", b"waits"]
+
+
+# ---- other ends of a lease, and leases of others -------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+def test_after_max_lease_duration_the_server_has_it_back(here: Stage, key: str) -> None:
+    """While one callback is stuck, another gets the message, with a key or without."""
+    gate = Gate()
+    manager = here.manage(gate, max_lease_duration=100)
+    here.publish(b"a", key=key)
+    gate.wait_for(1)
+    here.advance(90)
+    assert here.free() == []
+    here.advance(30, extending=False)
+    if key:
+        # The message waits behind itself, as each key has one callback at a time.
+        eventually(lambda: len(manager._in_flight._hold) == 1)
+        gate.open()
+    gate.wait_for(2)
+    gate.open(2)
+    eventually(lambda: here.backlog == 0)
+    assert len(gate.messages) == 2
+    manager.stop()
+    assert manager.future.result(PATIENCE) is True
+
+
+def test_a_dropped_message_is_redelivered_when_its_lease_has_ended(here: Stage) -> None:
+    """Nothing extends the lease."""
+    dropped = threading.Event()
+
+    def drop_once(message: Message) -> None:
+        if dropped.is_set():
+            message.ack()
+        else:
+            message.drop()
+            dropped.set()
+
+    manager = here.manage(drop_once)
+    here.publish(b"a")
+    assert dropped.wait(PATIENCE)
+    eventually(lambda: len(manager._in_flight.leaser) == 0)
+    here.advance(58, extending=False)
+    assert here.backlog == 1
+    here.advance(2, extending=False)
+    eventually(lambda: here.backlog == 0)
+    manager.stop()
+    assert manager.future.result(PATIENCE) is True
+
+
+def test_a_deadline_set_by_hand_counts_until_the_next_extension(here: Stage) -> None:
+    """A shorter deadline causes an earlier redelivery."""
+    gate, other = Gate(), Gate()
+    gates = iter((gate, other))
+    manager = here.manage(lambda message: next(gates)(message))
+    here.publish(b"a")
+    gate.wait_for(1)
+    # Its own lease is not extended in the first 48 seconds.
+    message = next(iter(manager._in_flight.leaser.leased_messages()))
+    assert message.modify_ack_deadline_with_response(20).result(PATIENCE)
+    here.advance(18, extending=False)
+    assert here.free() == []
+    here.advance(2, extending=False)
+    other.wait_for(1)
+    gate.open()
+    other.open()
+    eventually(lambda: here.backlog == 0)
+    manager.stop()
+    assert manager.future.result(PATIENCE) is True
+
+
+def test_adopted_leases_are_kept_until_they_are_settled(here: Stage) -> None:
+    """Leases of another client are extended here, and acknowledged or returned at the end."""
+    here.publish(b"a", b"b")
+    pulled = here.other.pull(subscription=SUBSCRIPTION, max_messages=2).received_messages
+    gate = Gate()
+    manager = here.manage(gate)
+    first, second = manager.future.adopt([one.ack_id for one in pulled], 100)
+    statistics = manager.future.statistics()
+    assert (statistics.leased, statistics.leased_bytes) == (2, 100)
+    here.advance(200)
+    first.ack()
+    eventually(lambda: here.backlog == 1)
+    assert (len(gate.messages), second.ack_id) == (0, pulled[1].ack_id)
+    manager.stop()
+    assert manager.future.result(PATIENCE) is True
+    assert here.free() == [b"b"]
+
+
+def test_adopted_leases_may_pause_the_stream(here: Stage) -> None:
+    """They count like received messages, and make room when they are settled."""
+    here.publish(b"a", b"b")
+    pulled = here.other.pull(subscription=SUBSCRIPTION, max_messages=2).received_messages
+    gate = Gate()
+    manager = here.manage(gate, max_messages=2)
+    adopted = manager.future.adopt([one.ack_id for one in pulled])
+    assert manager.future.statistics().load == 1.0
+    here.publish(b"c")
+    for message in adopted:
+        message.ack()
+    gate.wait_for(1)
+    gate.open()
+    eventually(lambda: here.backlog == 0)
+    manager.stop()
+    assert manager.future.result(PATIENCE) is True

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -16,12 +19,15 @@ from pullstream import (
     Message,
     StreamingPullFuture,
     SubscriberClient,
+    ThreadScheduler,
 )
+from pullstream.exceptions import SubscriberClosed
 from pullstream.futures import ShutdownMode
 from pullstream_protocol.clock import SYSTEM_CLOCK, ManualClock
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.threads import assert_ended_since
 
 # The seconds that a shutdown may take after its time limit on a busy machine.
 GRACE = 1.5
@@ -218,19 +224,33 @@ def test_a_second_call_can_only_hurry(here: Stage) -> None:
 # ---- any thread --------------------------------------------------------------------------------
 
 
-@both_modes
-def test_a_callback_may_close_its_own_subscription(here: Stage, mode: ShutdownMode) -> None:
-    """The callback does not wait for itself, and its earlier ack succeeds."""
+@pytest.mark.parametrize("mode", ["drain", "nack", None])
+@pytest.mark.parametrize("await_callbacks", [False, True])
+def test_a_callback_may_close_its_own_subscription(
+    here: Stage, mode: ShutdownMode | None, await_callbacks: bool
+) -> None:
+    """The callback does not wait for itself, and its earlier ack succeeds.
+
+    Without a mode, it cancels several times.
+    """
     known: Future[StreamingPullFuture] = Future()
     returned: Future[bool] = Future()
 
     def close(message: Message) -> None:
         message.ack()
-        returned.set_result(known.result(PATIENCE).close(mode=mode))
+        future = known.result(PATIENCE)
+        if mode is None:
+            assert future.cancel()
+        returned.set_result(future.cancel() if mode is None else future.close(mode=mode))
 
     here.publish(b"x")
-    known.set_result(here.client.subscribe(SUBSCRIPTION, close))
+    known.set_result(
+        here.client.subscribe(
+            SUBSCRIPTION, close, await_callbacks_on_shutdown=await_callbacks, max_workers=1
+        )
+    )
     assert isinstance(returned.result(PATIENCE), bool)
+    assert returned.result() or mode is not None
     assert known.result().result(PATIENCE) is True
     assert here.backlog == 0
 
@@ -245,6 +265,9 @@ def test_many_threads_may_close_at_once_and_again(here: Stage) -> None:
 
     def close(number: int) -> bool:
         together.wait(PATIENCE)
+        if number == 7:
+            future.cancel()
+            return future.result(PATIENCE)
         return future.close(
             10.0 if number % 2 else None, mode="nack" if number % 3 == 0 else "drain"
         )
@@ -283,12 +306,14 @@ def test_closing_the_client_ends_all_its_subscriptions(here: Stage) -> None:
 def test_leaving_the_with_block_ends_the_subscriptions(here: Stage) -> None:
     """Subscriptions end before the connection, so the last acknowledgements are not lost."""
     log = Log()
+    before = set(threading.enumerate())
     with SubscriberClient(endpoint=here.emulator.endpoint) as client:
-        future = client.subscribe(SUBSCRIPTION, log)
+        futures = [client.subscribe(SUBSCRIPTION, log) for _ in range(3)]
         here.publish(*[b"x"] * 30)
         log.wait_for(30)
-    assert future.result(timeout=0) is True
+    assert [future.result(timeout=0) for future in futures] == [True] * 3
     assert here.backlog == 0
+    assert_ended_since(before)
 
 
 def test_a_subscription_may_begin_where_another_has_ended(here: Stage) -> None:
@@ -300,3 +325,185 @@ def test_a_subscription_may_begin_where_another_has_ended(here: Stage) -> None:
         log.wait_for(1)
         eventually(lambda: here.backlog == 0)
         assert future.close()
+
+
+def publish_twenty(here: Stage) -> list[bytes]:
+    """Publish ten messages without a key and ten of one key.
+
+    With three workers most wait or are held.
+    """
+    unordered = [f"u{number}".encode() for number in range(10)]
+    ordered = [f"o{number}".encode() for number in range(10)]
+    here.publish(*unordered)
+    here.publish(*ordered, key="k")
+    return sorted(unordered + ordered)
+
+
+@pytest.mark.parametrize("await_callbacks", [False, True])
+@pytest.mark.parametrize("foreign", [False, True])
+def test_cancelling_leaves_no_thread_no_lease_and_no_unresolved_future(
+    here: Stage, await_callbacks: bool, foreign: bool
+) -> None:
+    """Of twenty messages, three are in a callback. The others are free at once."""
+    futures: list[AckFuture] = []
+    gate = Gate(lambda message: futures.append(message.ack_with_response()))
+    published = publish_twenty(here)
+    # This call opens the connection, whose own thread stays.
+    assert len(here.free()) == 20
+    before = set(threading.enumerate())
+    with ThreadPoolExecutor(3) as executor:
+        future = here.client.subscribe(
+            SUBSCRIPTION,
+            gate,
+            scheduler=ThreadScheduler(executor) if foreign else ThreadScheduler(max_workers=3),
+            await_callbacks_on_shutdown=await_callbacks,
+        )
+        gate.wait_for(3)
+        assert here.free() == []
+        future.cancel()
+        if await_callbacks:
+            with pytest.raises(concurrent.futures.TimeoutError):
+                future.result(timeout=0.2)
+            gate.open(3)
+        assert future.result(PATIENCE) is True
+        assert len(here.free()) == (17 if await_callbacks else 20)
+        gate.open(3)
+        eventually(lambda: len(futures) == 3)
+    errors = [future.exception(timeout=PATIENCE) for future in futures]
+    if await_callbacks:
+        assert errors == [None] * 3
+        assert here.backlog == 17
+    else:
+        assert all(isinstance(error, AcknowledgeError) for error in errors)
+        assert sorted(here.free()) == published
+    assert len(gate.messages) == 3
+    assert_ended_since(before)
+
+
+def test_a_callback_may_cancel_and_then_raise(
+    here: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The error is reported, the message is returned, and the subscription ends as requested."""
+    known: Future[StreamingPullFuture] = Future()
+
+    def stop_and_fail(message: Message) -> None:
+        known.result(PATIENCE).cancel()
+        raise ValueError("and more")
+
+    here.publish(b"a")
+    with caplog.at_level(logging.ERROR):
+        future = here.client.subscribe(
+            SUBSCRIPTION, stop_and_fail, await_callbacks_on_shutdown=True
+        )
+        known.set_result(future)
+        assert future.result(PATIENCE) is True
+    assert [record.message[:15] for record in caplog.records] == ["callback raised"]
+    assert here.free() == [b"a"]
+
+
+@pytest.mark.parametrize("await_callbacks", [False, True])
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_callback_may_close_the_client(here: Stage, await_callbacks: bool, foreign: bool) -> None:
+    """The callback does not wait for itself, and the connection ends with the last subscription."""
+    client = SubscriberClient(endpoint=here.emulator.endpoint)
+    closed = threading.Event()
+
+    def close(message: Message) -> None:
+        message.ack()
+        client.close()
+        closed.set()
+
+    here.publish(b"a")
+    with ThreadPoolExecutor(2) as executor:
+        future = client.subscribe(
+            SUBSCRIPTION,
+            close,
+            scheduler=ThreadScheduler(executor) if foreign else None,
+            await_callbacks_on_shutdown=await_callbacks,
+        )
+        assert closed.wait(PATIENCE)
+        assert future.result(PATIENCE) is True
+    assert here.backlog == 0
+    eventually(lambda: is_disconnected(client))
+
+
+def is_disconnected(client: SubscriberClient) -> bool:
+    try:
+        client.list_subscriptions(project="projects/p", timeout=PATIENCE)
+    except SubscriberClosed as error:
+        return "closed channel" in str(error)
+    return False
+
+
+def test_a_done_callback_may_close_the_client_and_may_raise(
+    here: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The callback comes after the end. Its error is logged and affects nothing else."""
+    client = SubscriberClient(endpoint=here.emulator.endpoint)
+    called = threading.Event()
+
+    def close_and_fail(future: Any) -> None:
+        client.close()
+        called.set()
+        raise ValueError("in a done callback")
+
+    future = client.subscribe(SUBSCRIPTION, Message.ack)
+    future.add_done_callback(close_and_fail)
+    future.cancel()
+    assert called.wait(PATIENCE)
+    assert future.result(PATIENCE) is True
+    eventually(lambda: "exception calling callback" in caplog.text)
+
+
+def test_a_done_callback_of_an_acknowledgement_may_close_the_client(here: Stage) -> None:
+    """It runs on the dispatcher's thread, which the shutdown waits for."""
+    client = SubscriberClient(endpoint=here.emulator.endpoint)
+    closed = threading.Event()
+
+    def close(future: Future[Any]) -> None:
+        client.close()
+        closed.set()
+
+    future = client.subscribe(
+        SUBSCRIPTION, lambda message: message.ack_with_response().add_done_callback(close)
+    )
+    here.publish(b"a")
+    assert closed.wait(PATIENCE)
+    assert future.result(PATIENCE) is True
+
+
+@pytest.mark.parametrize("attempt", range(10))
+def test_subscribing_while_the_client_is_closed_ends_well(here: Stage, attempt: int) -> None:
+    """The subscribe is refused, or the subscription ends with the client, at once in both cases."""
+    before = set(threading.enumerate())
+    client = SubscriberClient(endpoint=here.emulator.endpoint)
+    together = threading.Barrier(2)
+
+    def subscribe() -> bool:
+        together.wait(PATIENCE)
+        try:
+            return client.subscribe(SUBSCRIPTION, Message.ack).result(timeout=5.0)
+        except SubscriberClosed:
+            return True
+
+    with ThreadPoolExecutor(1) as pool:
+        subscribed = pool.submit(subscribe)
+        together.wait(PATIENCE)
+        client.close()
+        assert subscribed.result(PATIENCE) is True
+    assert_ended_since(before)
+
+
+@pytest.mark.parametrize("settle", [Message.ack, Message.nack, Message.drop])
+def test_settling_after_the_end_does_nothing(
+    here: Stage, settle: Callable[[Message], None]
+) -> None:
+    """The message was returned at the end, and another subscriber may have it."""
+    gate = Gate(settle)
+    here.publish(b"a")
+    future = here.client.subscribe(SUBSCRIPTION, gate)
+    gate.wait_for(1)
+    future.cancel()
+    assert future.result(PATIENCE) is True
+    gate.open()
+    assert here.free() == [b"a"]

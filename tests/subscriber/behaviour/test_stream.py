@@ -11,7 +11,7 @@ import pytest
 from pullstream import FlowControl, SubscriptionState
 from pullstream.streaming.stream import PROVEN_AFTER
 from pullstream_protocol.clock import ManualClock
-from pullstream_protocol.errors import BY_CODE, NotFound, Unavailable
+from pullstream_protocol.errors import BY_CODE, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -89,12 +89,6 @@ def test_a_code_that_cannot_pass_ends_the_subscription_with_it(
     assert events.states == ["streaming", "closing", "closed"]
     assert [change.cause for change in events.changes[1:]] == [error, error]
     assert future.state is SubscriptionState.CLOSED
-
-
-def test_a_subscription_that_does_not_exist_ends_at_once(here: Stage) -> None:
-    """There is nothing to wait for."""
-    future = here.client.subscribe("projects/p/subscriptions/none", Log())
-    assert isinstance(future.exception(PATIENCE), NotFound)
 
 
 # ---- states ------------------------------------------------------------------------------------

@@ -18,13 +18,13 @@ from pullstream.rpc.endpoint import Endpoint, ServerAccess
 from pullstream.streaming.stream import StreamEnded
 from pullstream_protocol.errors import Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
-from tests.subscriber.world import SUBSCRIPTION, World, world
 
 
 @pytest.fixture
-def here() -> Iterator[World]:
-    with world() as here:
+def here() -> Iterator[Stage]:
+    with stage() as here:
         yield here
 
 
@@ -42,7 +42,7 @@ def is_closed(channel: grpc.Channel) -> bool:
     return False
 
 
-def test_every_subscription_has_a_connection_of_its_own_until_it_ends(here: World) -> None:
+def test_every_subscription_has_a_connection_of_its_own_until_it_ends(here: Stage) -> None:
     """All other calls share another connection, which exists from the beginning."""
     calls = set(opened(here.client))
     assert calls == {here.client._rpcs.channel}
@@ -62,7 +62,7 @@ def test_every_subscription_has_a_connection_of_its_own_until_it_ends(here: Worl
     assert here.backlog == 1
 
 
-def test_a_stream_that_breaks_is_opened_again_on_the_same_connection(here: World) -> None:
+def test_a_stream_that_breaks_is_opened_again_on_the_same_connection(here: Stage) -> None:
     future = here.client.subscribe(SUBSCRIPTION, lambda message: message.ack())
     here.publish(b"x")
     eventually(lambda: here.backlog == 0)
@@ -72,7 +72,7 @@ def test_a_stream_that_breaks_is_opened_again_on_the_same_connection(here: World
     assert opened(here.client) == before
 
 
-def test_a_reader_that_comes_late_opens_nothing(here: World) -> None:
+def test_a_reader_that_comes_late_opens_nothing(here: Stage) -> None:
     """A late reader opens no connection.
 
     Sequence: a reader that is about to open its stream is held up for seconds. The subscription is
@@ -87,7 +87,7 @@ def test_a_reader_that_comes_late_opens_nothing(here: World) -> None:
     assert opened(here.client) == before
 
 
-def test_closing_the_client_ends_all_connections(here: World) -> None:
+def test_closing_the_client_ends_all_connections(here: Stage) -> None:
     here.client.subscribe(SUBSCRIPTION, lambda message: message.ack())
     eventually(lambda: len(opened(here.client)) == 2)
     channels = set(opened(here.client))
@@ -96,7 +96,7 @@ def test_closing_the_client_ends_all_connections(here: World) -> None:
     assert all(map(is_closed, channels))
 
 
-def test_a_channel_that_was_given_is_the_only_one_and_stays_open(here: World) -> None:
+def test_a_channel_that_was_given_is_the_only_one_and_stays_open(here: Stage) -> None:
     with grpc.insecure_channel(here.client.target) as channel:
         with SubscriberClient(channel=channel) as client:
             assert isinstance(client._connections, SharedChannel)

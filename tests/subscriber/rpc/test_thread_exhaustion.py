@@ -20,15 +20,15 @@ from pullstream import (
 from pullstream.rpc import (
     abandoned_channels,
 )
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, stage
 from tests.subscriber.program import start_program
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
-from tests.subscriber.world import SUBSCRIPTION, TOPIC, world
 from tests.threads import started_since
 
 
 def test_what_was_decided_is_still_told_to_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shutdown sends it without a call that needs a new gRPC thread."""
-    with world() as here:
+    with stage() as here:
         here.publish(b"a")
         handled = threading.Event()
 
@@ -62,7 +62,7 @@ def test_a_program_whose_grpc_was_refused_its_thread_ends_and_has_told_all(
     none, and would wait for that call's answer when its channel ends. The other text is the error
     of a process with the maximum of threads, which does not exit.
     """
-    with world() as here:
+    with stage() as here:
         here.publish(*[b"x"] * 5)
         running = start_program(
             f"""
@@ -147,7 +147,7 @@ READER = "Thread-ConsumeBidirectionalStream"
 )
 def test_a_subscription_that_is_refused_a_thread_leaves_none_behind(refused: str) -> None:
     """Hooks that got the begin also get the end. A later subscription works."""
-    with world() as here:
+    with stage() as here:
         before, told, seen = set(threading.enumerate()), Told(), threading.Event()
 
         def subscribe() -> StreamingPullFuture:
@@ -180,7 +180,7 @@ def fetch(client: SubscriberClient) -> None:
 def test_whatever_is_refused_a_thread_leaves_none_behind(
     refused: str, begin: Callable[[SubscriberClient], object]
 ) -> None:
-    with world() as here:
+    with stage() as here:
         here.publish(b"x")
         before = set(threading.enumerate())
         with refusing(refused), pytest.raises(RuntimeError, match="can't start new thread"):

@@ -11,20 +11,19 @@ import pytest
 
 from pullstream import FlowControl, Message, ThreadScheduler
 from pullstream.exceptions import AcknowledgeStatus
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
-from tests.subscriber.streaming.managed import Gate
-from tests.subscriber.world import SUBSCRIPTION, Collected, World, world
 
 
 @pytest.fixture
-def here() -> Iterator[World]:
-    with world() as here:
+def here() -> Iterator[Stage]:
+    with stage() as here:
         yield here
 
 
 @pytest.fixture
-def ordered() -> Iterator[World]:
-    with world(enable_message_ordering=True) as here:
+def ordered() -> Iterator[Stage]:
+    with stage(enable_message_ordering=True) as here:
         yield here
 
 
@@ -35,7 +34,7 @@ def numbered(count: int, prefix: str = "") -> list[bytes]:
 # ---- dispositions ------------------------------------------------------------------------------
 
 
-def test_acknowledged_messages_are_gone(here: World) -> None:
+def test_acknowledged_messages_are_gone(here: Stage) -> None:
     """Each message came once and complete, and the server has none left."""
     seen: dict[str, Message] = {}
 
@@ -51,41 +50,7 @@ def test_acknowledged_messages_are_gone(here: World) -> None:
     assert all(message.publish_time.year >= 2020 for message in seen.values())
 
 
-def test_a_nacked_message_is_redelivered_at_once(here: World) -> None:
-    """Each nack causes a redelivery."""
-    tries: Counter[bytes] = Counter()
-
-    def third_time_lucky(message: Message) -> None:
-        tries[message.data] += 1
-        if tries[message.data] < 3:
-            message.nack()
-        else:
-            message.ack()
-
-    here.client.subscribe(SUBSCRIPTION, third_time_lucky)
-    here.publish(b"a", b"b")
-    eventually(lambda: here.backlog == 0)
-    assert tries == {b"a": 3, b"b": 3}
-
-
-def test_a_message_whose_callback_raised_is_redelivered(here: World) -> None:
-    """The subscription continues after any number of exceptions."""
-    failed: set[bytes] = set()
-
-    def fail_once(message: Message) -> None:
-        if message.data not in failed:
-            failed.add(message.data)
-            raise ValueError(f"cannot handle {message.data!r}")
-        message.ack()
-
-    future = here.client.subscribe(SUBSCRIPTION, fail_once)
-    here.publish(*numbered(20))
-    eventually(lambda: here.backlog == 0)
-    assert len(failed) == 20
-    assert future.running()
-
-
-def test_the_server_confirms_an_acknowledgement(here: World) -> None:
+def test_the_server_confirms_an_acknowledgement(here: Stage) -> None:
     """The futures of `ack_with_response` and similar methods have the server's answer."""
     answers: list[AcknowledgeStatus] = []
 
@@ -104,21 +69,7 @@ def test_the_server_confirms_an_acknowledgement(here: World) -> None:
 # ---- threads of callbacks ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [10, 100])
-def test_callbacks_run_in_parallel_on_all_workers(here: World, count: int) -> None:
-    """The barrier opens only for ten concurrent callbacks."""
-    together = threading.Barrier(10)
-
-    def meet(message: Message) -> None:
-        together.wait(PATIENCE)
-        message.ack()
-
-    here.publish(*numbered(count))
-    here.client.subscribe(SUBSCRIPTION, meet)
-    eventually(lambda: here.backlog == 0)
-
-
-def test_callbacks_may_run_on_an_executor_of_the_users(here: World) -> None:
+def test_callbacks_may_run_on_an_executor_of_the_users(here: Stage) -> None:
     """The executor is passed in the official client's form."""
     together = threading.Barrier(5)
 
@@ -136,9 +87,9 @@ def test_callbacks_may_run_on_an_executor_of_the_users(here: World) -> None:
         assert future.result(PATIENCE) is True
 
 
-def test_subscriptions_of_one_client_share_what_there_is(here: World) -> None:
+def test_subscriptions_of_one_client_share_what_there_is(here: Stage) -> None:
     """Two subscribers of the same subscription get each message once."""
-    first, second = Collected(), Collected()
+    first, second = Log(), Log()
     here.client.subscribe(SUBSCRIPTION, first)
     here.client.subscribe(SUBSCRIPTION, second)
     for data in numbered(40):
@@ -150,32 +101,7 @@ def test_subscriptions_of_one_client_share_what_there_is(here: World) -> None:
 # ---- flow control ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("legacy", [False, True])
-def test_one_message_at_a_time_with_many_workers(here: World, legacy: bool) -> None:
-    """The server keeps max_messages=1. Without the server, a response is the smallest unit."""
-    inside, most = threading.Semaphore(1), []
-
-    def alone(message: Message) -> None:
-        most.append(inside.acquire(blocking=False))
-        message.ack()
-        if most[-1]:
-            inside.release()
-
-    here.client.subscribe(
-        SUBSCRIPTION,
-        alone,
-        FlowControl(max_messages=1),
-        use_legacy_flow_control=legacy,
-        max_workers=10,
-    )
-    for data in numbered(50):
-        here.publish(data)
-    eventually(lambda: here.backlog == 0)
-    assert len(most) == 50
-    assert legacy or all(most)
-
-
-def test_unfinished_messages_keep_others_at_the_server(here: World) -> None:
+def test_unfinished_messages_keep_others_at_the_server(here: Stage) -> None:
     """The limit is max_messages, and others come as soon as some are finished."""
     gate = Gate()
     here.publish(*numbered(12))
@@ -184,23 +110,10 @@ def test_unfinished_messages_keep_others_at_the_server(here: World) -> None:
     assert len(here.free()) == 7
     gate.open(12)
     eventually(lambda: here.backlog == 0)
-    assert len(gate.begun) == 12
+    assert len(gate.messages) == 12
 
 
-def test_messages_held_for_their_key_count_as_unfinished(ordered: World) -> None:
-    """One runs and four are held, so the window is full although nine workers are idle."""
-    gate = Gate()
-    ordered.publish(*numbered(5), key="slow")
-    ordered.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=5))
-    gate.wait_for(1)
-    ordered.publish(*numbered(7, "free-"))
-    assert len(ordered.free()) == 7
-    gate.open(12)
-    eventually(lambda: ordered.backlog == 0)
-    assert len(gate.begun) == 12
-
-
-def test_a_full_window_is_not_read_beyond_although_the_server_sends(ordered: World) -> None:
+def test_a_full_window_is_not_read_beyond_although_the_server_sends(ordered: Stage) -> None:
     """With legacy flow control the server has no limit, so the reader pauses."""
     gate = Gate()
     ordered.publish(*numbered(5), key="slow")
@@ -210,21 +123,10 @@ def test_a_full_window_is_not_read_beyond_although_the_server_sends(ordered: Wor
     gate.wait_for(1)
     ordered.publish(*numbered(7, "free-"))
     eventually(lambda: ordered.free() == [])
-    assert len(gate.begun) == 1
+    assert len(gate.messages) == 1
     gate.open(12)
     eventually(lambda: ordered.backlog == 0)
-    assert len(gate.begun) == 12
-
-
-@pytest.mark.parametrize("legacy", [False, True])
-def test_a_message_beyond_max_bytes_gets_through(here: World, legacy: bool) -> None:
-    """Otherwise it would never come. The small messages come too."""
-    collected = Collected()
-    here.publish(b"small", b"x" * 100_000, b"small")
-    limits = FlowControl(max_bytes=1000)
-    here.client.subscribe(SUBSCRIPTION, collected, limits, use_legacy_flow_control=legacy)
-    eventually(lambda: here.backlog == 0)
-    assert sorted(map(len, collected.data)) == [5, 5, 100_000]
+    assert len(gate.messages) == 12
 
 
 # ---- order -------------------------------------------------------------------------------------
@@ -232,7 +134,7 @@ def test_a_message_beyond_max_bytes_gets_through(here: World, legacy: bool) -> N
 
 @pytest.mark.parametrize(("max_messages", "foreign"), [(1, False), (7, False), (1000, True)])
 def test_messages_of_a_key_are_handled_in_order_in_spite_of_failures(
-    ordered: World, max_messages: int, foreign: bool
+    ordered: Stage, max_messages: int, foreign: bool
 ) -> None:
     """One in five fails. No later message of its key begins before it was handled."""
     handled: dict[str, list[int]] = defaultdict(list)

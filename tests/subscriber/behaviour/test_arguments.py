@@ -11,14 +11,14 @@ import pytest
 from pullstream import FlowControl, Message, Scheduler, SubscriberClient, ThreadScheduler
 from pullstream.exceptions import SubscriberClosed
 from pullstream_protocol.errors import InvalidArgument, NotFound
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE
-from tests.subscriber.world import SUBSCRIPTION, World, world
 from tests.threads import started_since
 
 
 @pytest.fixture
-def here() -> Iterator[World]:
-    with world() as here:
+def here() -> Iterator[Stage]:
+    with stage() as here:
         yield here
 
 
@@ -41,7 +41,7 @@ def here() -> Iterator[World]:
     ],
 )
 def test_wrong_arguments_are_refused_and_start_nothing(
-    here: World, arguments: dict[str, Any], error: type[Exception], text: str
+    here: Stage, arguments: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     """The error comes before any thread runs, and names the argument."""
     before = set(threading.enumerate())
@@ -55,7 +55,7 @@ def test_wrong_arguments_are_refused_and_start_nothing(
     ("name", "error"), [("projects/p/subscriptions/none", NotFound), ("none", InvalidArgument)]
 )
 def test_a_subscription_that_the_server_refuses_ends_with_its_error(
-    here: World, name: str, error: type[Exception]
+    here: Stage, name: str, error: type[Exception]
 ) -> None:
     """The future has the error, and nothing is left running."""
     future = here.client.subscribe(name, Message.ack)
@@ -63,7 +63,7 @@ def test_a_subscription_that_the_server_refuses_ends_with_its_error(
     assert not future.running()
 
 
-def test_a_closed_client_subscribes_to_nothing(here: World) -> None:
+def test_a_closed_client_subscribes_to_nothing(here: Stage) -> None:
     """The error is clear, and no thread is started."""
     client = SubscriberClient(endpoint=here.emulator.endpoint)
     client.close()
@@ -74,7 +74,7 @@ def test_a_closed_client_subscribes_to_nothing(here: World) -> None:
 
 
 def test_a_scheduler_that_was_used_before_is_refused(
-    here: World, caplog: pytest.LogCaptureFixture
+    here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The future has the error, after the first message."""
     used: Scheduler = ThreadScheduler()
