@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from concurrent.futures import Future
 
 import pytest
 
@@ -182,23 +181,3 @@ def test_acknowledgements_behind_one_that_failed_go_through_together() -> None:
         assert {future.result(0) for future in futures} == {AcknowledgeStatus.SUCCESS}
         assert here.backlog == 0
     assert len(events.request_errors) < 50
-
-
-def test_an_acknowledgement_whose_answer_is_lost_succeeds(
-    here: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The SDK repeats the acknowledgement, and the broker accepts it again.
-
-    No log mentions a redelivery.
-    """
-    outcomes: list[Future[AcknowledgeStatus]] = []
-    with here.faults.lose_reply("Acknowledge", times=1) as lost:
-        here.client.subscribe(
-            SUBSCRIPTION, lambda message: outcomes.append(message.ack_with_response())
-        )
-        here.publish(b"one")
-        lost.wait_for_hits()
-    eventually(lambda: bool(outcomes))
-    assert outcomes[0].result(PATIENCE) is AcknowledgeStatus.SUCCESS
-    assert here.backlog == 0
-    assert "delivered again" not in caplog.text

@@ -173,3 +173,31 @@ def test_a_slow_callback_delays_nobody_while_a_worker_is_free(here: Stage) -> No
     eventually(lambda: here.backlog == 1)
     stuck.set()
     eventually(lambda: here.backlog == 0)
+
+
+def test_unfinished_messages_keep_others_at_the_server(here: Stage) -> None:
+    """The limit is max_messages, and others come as soon as some are finished."""
+    gate = Gate()
+    here.publish(*[b"x"] * 12)
+    here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=5))
+    gate.wait_for(5)
+    assert len(here.free()) == 7
+    gate.open(12)
+    eventually(lambda: here.backlog == 0)
+    assert len(gate.messages) == 12
+
+
+def test_a_full_window_is_not_read_beyond_although_the_server_sends(here: Stage) -> None:
+    """With legacy flow control the server has no limit, so the reader pauses."""
+    gate = Gate()
+    here.publish(*[b"x"] * 5, key="slow")
+    here.client.subscribe(
+        SUBSCRIPTION, gate, FlowControl(max_messages=5), use_legacy_flow_control=True
+    )
+    gate.wait_for(1)
+    here.publish(*[b"free"] * 7)
+    eventually(lambda: here.free() == [])
+    assert len(gate.messages) == 1
+    gate.open(12)
+    eventually(lambda: here.backlog == 0)
+    assert len(gate.messages) == 12

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
-from pullstream import AcknowledgeStatus, FlowControl, Message, SubscriberClient
+from pullstream import AcknowledgeStatus, FlowControl, Message, SubscriberClient, ThreadScheduler
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage, keep, stage
@@ -187,21 +190,34 @@ def test_a_delayed_nack_delays_the_key_and_no_other(here: Stage, how: str) -> No
     eventually(lambda: here.backlog == 0)
 
 
-def test_order_holds_with_two_subscribers_that_fail_and_streams_that_break(here: Stage) -> None:
-    """All earlier messages of a key were acknowledged before any subscriber handles a message."""
+@pytest.mark.parametrize("max_messages", [1, 10, 1000])
+def test_order_holds_with_two_subscribers_that_fail_and_streams_that_break(
+    here: Stage, max_messages: int
+) -> None:
+    """All earlier messages of a key were acknowledged before any subscriber handles a message.
+
+    Each subscriber handles one message of a key at a time, also on a user's executor.
+    """
     lock, chance = threading.Lock(), random.Random(7)
     acked: dict[str, int] = dict.fromkeys("abcd", 0)
     skipped: list[tuple[str, int]] = []
+    running: Counter[tuple[str, str]] = Counter()
+    at_once: list[str] = []
     handled = threading.Semaphore(0)
 
-    def handle(message: Message) -> None:
+    def handle(subscriber: str, message: Message) -> None:
         number, key = int(message.data), message.ordering_key
         with lock:
+            running[subscriber, key] += 1
+            if running[subscriber, key] > 1:
+                at_once.append(key)
             if number > acked[key]:
                 skipped.append((key, number))
             chosen = chance.random()
             if chosen >= 0.15:
                 acked[key] = max(acked[key], number + 1)
+        with lock:
+            running[subscriber, key] -= 1
         if chosen < 0.05:
             raise ValueError("on purpose")
         if chosen < 0.15:
@@ -210,9 +226,15 @@ def test_order_holds_with_two_subscribers_that_fail_and_streams_that_break(here:
             message.ack()
         handled.release()
 
-    with SubscriberClient(endpoint=here.emulator.endpoint) as second:
-        for client in (here.client, second):
-            client.subscribe(SUBSCRIPTION, handle, FlowControl(max_messages=10))
+    limits = FlowControl(max_messages=max_messages)
+    with (
+        ThreadPoolExecutor(5) as executor,
+        SubscriberClient(endpoint=here.emulator.endpoint) as second,
+    ):
+        here.client.subscribe(SUBSCRIPTION, partial(handle, "first"), limits)
+        second.subscribe(
+            SUBSCRIPTION, partial(handle, "second"), limits, scheduler=ThreadScheduler(executor)
+        )
         for number in range(50):
             for key in acked:
                 here.publish(b"%d" % number, key=key)
@@ -222,4 +244,5 @@ def test_order_holds_with_two_subscribers_that_fail_and_streams_that_break(here:
             here.faults.abort_streams(Unavailable("away"))
         eventually(lambda: here.backlog == 0)
     assert skipped == []
+    assert at_once == []
     assert acked == dict.fromkeys("abcd", 50)

@@ -168,11 +168,13 @@ def test_acknowledging_twice_in_one_request_succeeds_twice(here: Stage) -> None:
 
 
 @pytest.mark.parametrize("code", [code for code, meaning in MEANING.items() if meaning is None])
-def test_a_lost_answer_is_asked_for_again(here: Stage, code: grpc.StatusCode) -> None:
+def test_a_lost_answer_is_asked_for_again(
+    here: Stage, code: grpc.StatusCode, caplog: pytest.LogCaptureFixture
+) -> None:
     """An acknowledgement whose answer is lost is repeated.
 
     The message is acknowledged. With exactly-once delivery, the broker also accepts the repeated
-    acknowledgement of an id.
+    acknowledgement of an id. No log mentions a redelivery.
     """
     log = Log(keep)
     here.client.subscribe(SUBSCRIPTION, log)
@@ -183,6 +185,7 @@ def test_a_lost_answer_is_asked_for_again(here: Stage, code: grpc.StatusCode) ->
     assert lost.hits == 1
     assert here.backlog == 0
     assert len(log.messages) == 1
+    assert "delivered again" not in caplog.text
 
 
 @pytest.mark.parametrize(

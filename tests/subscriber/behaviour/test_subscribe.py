@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pullstream import FlowControl, Message, ThreadScheduler
+from pullstream import Message, ThreadScheduler
 from pullstream.exceptions import AcknowledgeStatus
-from tests.subscriber.behaviour.stage import SUBSCRIPTION, Gate, Log, Stage, stage
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, Log, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 
@@ -21,14 +20,8 @@ def here() -> Iterator[Stage]:
         yield here
 
 
-@pytest.fixture
-def ordered() -> Iterator[Stage]:
-    with stage(enable_message_ordering=True) as here:
-        yield here
-
-
-def numbered(count: int, prefix: str = "") -> list[bytes]:
-    return [f"{prefix}{number}".encode() for number in range(count)]
+def numbered(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
 
 
 # ---- dispositions ------------------------------------------------------------------------------
@@ -96,81 +89,3 @@ def test_subscriptions_of_one_client_share_what_there_is(here: Stage) -> None:
         here.publish(data)
     eventually(lambda: here.backlog == 0)
     assert sorted(first.data + second.data) == sorted(numbered(40))
-
-
-# ---- flow control ------------------------------------------------------------------------------
-
-
-def test_unfinished_messages_keep_others_at_the_server(here: Stage) -> None:
-    """The limit is max_messages, and others come as soon as some are finished."""
-    gate = Gate()
-    here.publish(*numbered(12))
-    here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=5))
-    gate.wait_for(5)
-    assert len(here.free()) == 7
-    gate.open(12)
-    eventually(lambda: here.backlog == 0)
-    assert len(gate.messages) == 12
-
-
-def test_a_full_window_is_not_read_beyond_although_the_server_sends(ordered: Stage) -> None:
-    """With legacy flow control the server has no limit, so the reader pauses."""
-    gate = Gate()
-    ordered.publish(*numbered(5), key="slow")
-    ordered.client.subscribe(
-        SUBSCRIPTION, gate, FlowControl(max_messages=5), use_legacy_flow_control=True
-    )
-    gate.wait_for(1)
-    ordered.publish(*numbered(7, "free-"))
-    eventually(lambda: ordered.free() == [])
-    assert len(gate.messages) == 1
-    gate.open(12)
-    eventually(lambda: ordered.backlog == 0)
-    assert len(gate.messages) == 12
-
-
-# ---- order -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("max_messages", "foreign"), [(1, False), (7, False), (1000, True)])
-def test_messages_of_a_key_are_handled_in_order_in_spite_of_failures(
-    ordered: Stage, max_messages: int, foreign: bool
-) -> None:
-    """One in five fails. No later message of its key begins before it was handled."""
-    handled: dict[str, list[int]] = defaultdict(list)
-    running: Counter[str] = Counter()
-    wrong: list[str] = []
-    calls = iter(range(10_000))
-
-    def handle(message: Message) -> None:
-        key, number = message.ordering_key, int(message.data)
-        running[key] += 1
-        if running[key] > 1 or number > len(set(handled[key])):
-            wrong.append(f"{key}: {number} after {handled[key]}, {running[key]} at a time")
-        call = next(calls)
-        running[key] -= 1
-        if call % 10 == 3:
-            message.nack()
-        elif call % 10 == 8:
-            raise ValueError("bad moment")
-        else:
-            handled[key].append(number)
-            message.ack()
-
-    for start in range(0, 40, 10):
-        for key in ("a", "b", "c"):
-            ordered.publish(*numbered(40)[start : start + 10], key=key)
-    with ThreadPoolExecutor(5) as executor:
-        future = ordered.client.subscribe(
-            SUBSCRIPTION,
-            handle,
-            FlowControl(max_messages=max_messages),
-            scheduler=ThreadScheduler(executor) if foreign else None,
-        )
-        eventually(lambda: ordered.backlog == 0)
-        future.cancel()
-        assert future.result(PATIENCE) is True
-    assert wrong == []
-    assert {key: sorted(set(done)) for key, done in handled.items()} == {
-        key: list(range(40)) for key in "abc"
-    }
