@@ -38,7 +38,7 @@ def start_again(here: Stage) -> None:
 
 
 def test_a_broker_that_comes_back_is_found_again(here: Stage) -> None:
-    """The user does nothing, and messages published meanwhile arrive."""
+    """Messages published meanwhile arrive. While it is away again, the close does not wait."""
     collected = Log()
     future = here.client.subscribe(SUBSCRIPTION, collected)
     here.publish(b"before")
@@ -49,6 +49,12 @@ def test_a_broker_that_comes_back_is_found_again(here: Stage) -> None:
     assert collected.data == [b"before", b"after"]
     eventually(lambda: here.backlog == 0)
     assert future.running()
+    stop(here)
+    try:
+        future.cancel()
+        assert future.result(timeout=5) is True
+    finally:
+        start_again(here)
 
 
 def test_a_subscription_may_begin_before_its_broker(here: Stage) -> None:
