@@ -21,23 +21,34 @@ DEFAULTS = {
 
 
 def test_c2_1_a_put_makes_the_topic_and_tells_all_its_settings(face: Face) -> None:
-    made = face.put_topic("notifications", ttl_ms=5000, cap_records=10_000, discard="old")
-    assert (made["topic"], made["created"]) == ("notifications", True)
-    expected = DEFAULTS | {"ttl_ms": 5000, "cap_records": 10_000}
-    assert made["config"] == expected | {"durability": made["config"]["durability"]}
+    asked = {"ttl_ms": 5000, "cap_records": 10_000, "discard": "old", "durable": False}
+    made = face.put_topic("notifications", **asked)
+    expected = DEFAULTS | {"ttl_ms": 5000, "cap_records": 10_000, "durability": "disk"}
+    assert made == {"topic": "notifications", "created": True, "config": expected}
 
 
 def test_c2_1_not_durable_is_the_class_disk_and_durable_is_fsync(face: Face) -> None:
-    assert face.put_topic("one", durable=False)["config"]["durability"] == "disk"
-    assert face.put_topic("two", durable=True)["config"]["durability"] == "fsync"
-    assert face.put_topic("three", durability="memory")["config"]["durability"] == "memory"
+    """An explicit class takes precedence."""
+    for name, asked, durability in (
+        ("one", {"durable": False}, "disk"),
+        ("two", {"durable": True}, "fsync"),
+        ("three", {"durability": "memory"}, "memory"),
+        ("four", {"durable": True, "durability": "disk"}, "disk"),
+    ):
+        config = face.put_topic(name, **asked)["config"]
+        assert (config["durability"], config["durable"]) == (durability, durability == "fsync")
 
 
 def test_c2_1_the_same_put_changes_nothing(face: Face) -> None:
-    first = face.put_topic("notifications", cap_records=3)
+    settings = {
+        "ttl_ms": 0, "cap_records": 3, "cap_bytes": 1_000_000, "discard": "reject",
+        "durable": True, "durability": "fsync", "idempotency_window_ms": 0, "dedupe_node": False,
+    }  # fmt: skip
+    expected = settings | {"auto_create": True}
+    assert face.put_topic("notifications", **settings)["config"] == expected
     face.append("notifications", texts(1, 2))
-    again = face.put_topic("notifications", cap_records=3)
-    assert (again["created"], again["config"]) == (False, first["config"])
+    again = face.put_topic("notifications", **settings)
+    assert again == {"topic": "notifications", "created": False, "config": expected}
     assert face.get_topic("notifications")["count"] == 2
 
 
@@ -80,6 +91,25 @@ def test_c2_1_topics_are_listed_with_their_numbers(face: Face) -> None:
     assert listed[0] == face.get_topic("aaa")
 
 
+def test_c2_1_a_state_has_the_size_the_range_and_the_watchers(face: Face) -> None:
+    """A deleted topic has no state, and a second delete finds nothing."""
+    face.put_topic("orders", cap_records=2)
+    face.append("orders", texts("a", "b", "c"))
+    state = face.get_topic("orders")
+    assert state.pop("epoch").isdigit()
+    assert state.pop("bytes") > 0
+    assert state.pop("config")["cap_records"] == 2
+    assert state == {
+        "topic": "orders", "head_seq": 3, "earliest_seq": 2, "next_seq": 4, "count": 2,
+        "watchers": 0,
+    }  # fmt: skip
+    assert face.delete_topic("orders") == {"topic": "orders", "deleted": True}
+    assert face.delete_topic("orders") == {"topic": "orders", "deleted": False}
+    with pytest.raises(FaceError) as refused:
+        face.get_topic("orders")
+    assert (refused.value.status, refused.value.code) == (404, "not_found")
+
+
 def test_c2_8_a_write_makes_the_topic(face: Face) -> None:
     assert face.append("orders", texts(1))["created"] is True
     assert face.append("orders", texts(2))["created"] is False
@@ -89,7 +119,7 @@ def test_c2_8_a_write_makes_the_topic(face: Face) -> None:
 def test_c2_8_a_write_can_ask_not_to(face: Face) -> None:
     with pytest.raises(FaceError) as refused:
         face.append("orders", texts(1), create=False)
-    assert refused.value.status == 404
+    assert (refused.value.status, refused.value.code) == (404, "not_found")
     assert face.list_topics() == []
 
 

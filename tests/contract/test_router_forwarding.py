@@ -63,7 +63,7 @@ def test_c2_10_without_create_dest_the_destination_must_exist(face: Face) -> Non
     face.put_topic("feed")
     with pytest.raises(FaceError) as refused:
         route(face, "feed", "web", create_dest=False)
-    assert refused.value.status == 404
+    assert (refused.value.status, refused.value.code) == (404, "not_found")
     face.put_topic("web")
     assert route(face, "feed", "web", create_dest=False)["created"]
 
@@ -91,9 +91,9 @@ def test_c2_10_the_order_of_the_source_is_that_of_the_copies(face: Face) -> None
 def test_c2_10_the_same_router_again_changes_nothing(face: Face) -> None:
     """It continues at its position. Changed settings apply from then on."""
     face.put_topic("feed")
-    route(face, "feed", "web")
+    made = route(face, "feed", "web")
     face.append("feed", texts(1))
-    assert not route(face, "feed", "web")["created"]
+    assert route(face, "feed", "web") == {**made, "created": False}
     changed = route(face, "feed", "web", filter=["tag", "Eq", "yes"])
     assert (changed["created"], changed["filter"]) == (False, ["tag", "Eq", "yes"])
     face.append("feed", [{"data": 2, "tag": "no"}, {"data": 3, "tag": "yes"}])
@@ -107,8 +107,8 @@ def test_c2_10_a_deleted_router_copies_no_more(face: Face) -> None:
     face.put_topic("feed")
     route(face, "feed", "web")
     face.append("feed", texts(1))
-    assert face.delete_router("feed-to-web")["deleted"]
-    assert not face.delete_router("feed-to-web")["deleted"]
+    assert face.delete_router("feed-to-web") == {"router": "feed-to-web", "deleted": True}
+    assert face.delete_router("feed-to-web") == {"router": "feed-to-web", "deleted": False}
     face.append("feed", texts(2))
     assert data_in(face, "web") == [1]
     with pytest.raises(FaceError) as refused:
@@ -225,8 +225,11 @@ def test_c2_12_only_what_a_filter_lets_pass_is_copied(face: Face) -> None:
     face.append("feed", records)
     assert data_in(face, "web") == ["public:mail", "public:"]
     assert data_in(face, "mail") == ["public:mail"]
-    told = face.get_router("feed-to-web")
-    assert (told["forwarded_total"], told["position"]) == (2, 5)
+    assert face.get_router("feed-to-web") == {
+        "router": "feed-to-web", "source": "feed", "dest": "web", "preserve_node": True,
+        "preserve_tag": True, "filter": ["tag", "Glob", "public:*"], "allow_cycle": False,
+        "create_dest": True, "forwarded_total": 2, "position": 5,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("broken", [["tag", "Glob", "a*b"], ["tag", "Like", "x"], ["colour"]])
@@ -281,7 +284,7 @@ def test_c2_13_a_second_source_into_a_topic_is_refused(face: Face) -> None:
     route(face, "feed", "web")
     with pytest.raises(FaceError) as refused:
         route(face, "other", "web")
-    assert refused.value.status == 409
+    assert (refused.value.status, refused.value.code) == (409, "router_fan_in")
     face.delete_router("feed-to-web")
     assert route(face, "other", "web")["created"]
 

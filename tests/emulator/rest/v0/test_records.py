@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from contextlib import closing
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pullstream_protocol.clock import ManualClock
 from tests.emulator.v0_client import TOPIC, V0
 
 V1_TOPIC = "/v1/projects/default/topics/orders"
@@ -24,25 +22,6 @@ def publish(v0: V0, data: bytes, **fields: Any) -> None:
 
 
 # ---- appending ---------------------------------------------------------------------------------
-
-
-def test_an_append_tells_the_numbers_that_it_gave(v0: V0) -> None:
-    """Numbers start at 1 and have no holes. The first append creates the topic."""
-    assert v0.append("a", "b") == {
-        "topic": "orders", "first_seq": 1, "last_seq": 2, "seqs": [1, 2], "head_seq": 2,
-        "count": 2, "created": True, "deduped": False,
-    }  # fmt: skip
-    assert v0.append("c") == {
-        "topic": "orders", "first_seq": 3, "last_seq": 3, "seqs": [3], "head_seq": 3,
-        "count": 1, "created": False, "deduped": False,
-    }  # fmt: skip
-
-
-def test_a_topic_is_made_only_if_it_may_be(v0: V0) -> None:
-    """An append can require that the topic exists."""
-    content = {"records": [{"data": 1}], "create": False}
-    assert v0.refused("POST", TOPIC, content) == (404, "not_found")
-    assert v0.ok("GET", "/v0/topics")["topics"] == []
 
 
 @pytest.mark.parametrize(
@@ -161,16 +140,6 @@ def test_json_that_others_publish_is_data(v0: V0) -> None:
     assert (pulled["data"], pulled["orderingKey"]) == (b64encode(b'{"n":2}').decode(), "l")
 
 
-def test_a_record_has_the_time_at_which_it_came(v0: V0, clock: ManualClock) -> None:
-    """The time is in milliseconds since the epoch."""
-    v0.append("a")
-    first = v0.diff()["records"][0]["$ts"]
-    clock.advance(1.5)
-    v0.append("b")
-    assert v0.diff()["records"][1]["$ts"] == first + 1500
-    assert abs(first - clock.now() * 1000 + 1500) < 2
-
-
 def test_a_node_may_be_said_once_for_all(v0: V0) -> None:
     """A record with its own node keeps that."""
     v0.ok("POST", TOPIC, {"records": [{"data": 1}, {"data": 2, "node": "b"}], "node": "a"})
@@ -197,84 +166,6 @@ def test_a_reader_says_how_much_of_records_it_wants(
     v0.append("a", tag="t", node="n", meta={"m": "1"})
     (record,) = v0.diff(**wanted)["records"]
     assert set(record) == {"$seq", "$ts", *told}
-
-
-# ---- reading -----------------------------------------------------------------------------------
-
-
-def test_a_diff_says_where_to_read_on(v0: V0) -> None:
-    """It also has the position of the end."""
-    v0.append("a", "b", "c")
-    first = v0.diff(limit=2)
-    assert first.pop("epoch") == v0.ok("GET", TOPIC)["epoch"]
-    assert [record["data"] for record in first.pop("records")] == ["a", "b"]
-    assert first == {
-        "topic": "orders", "next_from_seq": 2, "head_seq": 3, "earliest_seq": 1,
-        "caught_up": False, "lag": 1, "tombstone": None,
-    }  # fmt: skip
-    second = v0.diff(from_seq=2)
-    assert [record["data"] for record in second["records"]] == ["c"]
-    assert (second["caught_up"], second["lag"]) == (True, 0)
-
-
-def test_a_diff_tells_what_is_lost(v0: V0) -> None:
-    """The gap has the first and last number, the reason, and the range that still exists."""
-    v0.ok("PUT", TOPIC, {"cap_records": 2})
-    v0.append("a", "b", "c", "d")
-    told = v0.diff(from_seq=1)
-    assert told["tombstone"] == {
-        "reason": "cap", "gap_from": 2, "gap_to": 2, "earliest_seq": 3, "head_seq": 4
-    }  # fmt: skip
-    assert [record["data"] for record in told["records"]] == ["c", "d"]
-
-
-def test_a_diff_of_another_life_is_reported(v0: V0) -> None:
-    """The reader sends its number with the epoch."""
-    v0.append("a")
-    epoch = v0.diff()["epoch"]
-    assert v0.diff(from_seq=1, epoch=epoch)["tombstone"] is None
-    v0.ok("DELETE", TOPIC)
-    v0.append("b")
-    told = v0.diff(from_seq=1, epoch=epoch)
-    assert told["tombstone"]["reason"] == "recreated"
-    assert [record["data"] for record in told["records"]] == ["b"]
-
-
-def test_a_diff_reads_what_a_filter_lets_pass(v0: V0) -> None:
-    """The excluded records are examined only once."""
-    for tag in ("public:1", "private", "public:2"):
-        v0.append(tag, tag=tag)
-    assert v0.data(filter=["tag", "Glob", "public:*"]) == ["public:1", "public:2"]
-    told = v0.diff(filter=["tag", "Eq", "private"])
-    assert (len(told["records"]), told["next_from_seq"]) == (1, 3)
-
-
-def test_a_diff_spares_a_node_its_own(v0: V0) -> None:
-    """Its position still moves."""
-    v0.append("mine", node="a")
-    v0.append("yours", node="b")
-    v0.append("mine", node="a")
-    told = v0.diff(node="a")
-    assert [record["data"] for record in told["records"]] == ["yours"]
-    assert (told["next_from_seq"], told["caught_up"]) == (3, True)
-
-
-def test_a_diff_of_the_tail_has_only_what_comes(v0: V0) -> None:
-    """It has no existing records."""
-    v0.append("a")
-    told = v0.diff(tail=True)
-    assert (told["records"], told["next_from_seq"]) == ([], 1)
-
-
-def test_a_diff_waits_for_a_record(v0: V0) -> None:
-    """It waits for the requested time at most, and returns with the first record."""
-    v0.append("a")
-    assert v0.diff(from_seq=1, wait_ms=10)["records"] == []
-    with closing(v0.rest.connect()) as connection:
-        connection.request("POST", f"{TOPIC}/diff", b'{"from_seq": 1, "wait_ms": 20000}')
-        v0.append("b")
-        told = json.loads(connection.getresponse().read())
-    assert [record["data"] for record in told["records"]] == ["b"]
 
 
 # ---- deleting ----------------------------------------------------------------------------------

@@ -34,18 +34,6 @@ OTHERS = {
 }
 
 
-def test_a_topic_is_made_with_the_settings_that_it_is_given(v0: V0) -> None:
-    """The other settings have their defaults, as the answer shows."""
-    asked = {"ttl_ms": 5000, "cap_records": 10000, "discard": "old", "durable": False}
-    assert v0.ok("PUT", TOPIC, asked) == {"topic": "orders", "created": True, "config": SETTINGS}
-
-
-def test_a_topic_made_again_is_as_it_was(v0: V0) -> None:
-    """A put with the same settings changes nothing and reports no creation."""
-    v0.ok("PUT", TOPIC, OTHERS)
-    assert v0.ok("PUT", TOPIC, OTHERS) == {"topic": "orders", "created": False, "config": OTHERS}
-
-
 def test_settings_left_out_are_those_by_default(v0: V0) -> None:
     """This also holds for an existing topic. Only the durability class stays."""
     v0.ok("PUT", TOPIC, OTHERS)
@@ -55,38 +43,9 @@ def test_settings_left_out_are_those_by_default(v0: V0) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("asked", "durability"),
-    [
-        ({"durable": True}, "fsync"),
-        ({"durable": False}, "disk"),
-        ({"durability": "memory"}, "memory"),
-        ({"durable": True, "durability": "disk"}, "disk"),
-    ],
-)
-def test_durable_is_short_for_a_class(v0: V0, asked: dict[str, object], durability: str) -> None:
-    """An explicit class takes precedence."""
-    config = v0.ok("PUT", TOPIC, asked)["config"]
-    assert (config["durability"], config["durable"]) == (durability, durability == "fsync")
-
-
 def test_null_is_as_good_as_nothing(v0: V0) -> None:
     """This holds for every setting."""
     assert v0.ok("PUT", TOPIC, dict.fromkeys(SETTINGS)) == v0.ok("PUT", TOPIC) | {"created": True}
-
-
-def test_a_state_tells_where_a_topic_stands(v0: V0) -> None:
-    """The state has its size, its range of numbers, and the number of watchers."""
-    v0.ok("PUT", TOPIC, {"cap_records": 2})
-    v0.append("a", "b", "c")
-    state = v0.ok("GET", TOPIC)
-    assert state.pop("epoch").isdigit()
-    assert state.pop("bytes") > 0
-    assert state.pop("config")["cap_records"] == 2
-    assert state == {
-        "topic": "orders", "head_seq": 3, "earliest_seq": 2, "next_seq": 4, "count": 2,
-        "watchers": 0,
-    }  # fmt: skip
 
 
 def test_topics_are_listed_in_pages(v0: V0) -> None:
@@ -99,14 +58,6 @@ def test_topics_are_listed_in_pages(v0: V0) -> None:
     assert [topic["topic"] for topic in rest["topics"]] == ["ccc"]
     assert "next_cursor" not in rest
     assert rest["topics"][0] == v0.ok("GET", "/v0/topics/ccc")
-
-
-def test_a_topic_is_deleted_once(v0: V0) -> None:
-    """A second delete reports that there was nothing to delete."""
-    v0.ok("PUT", TOPIC)
-    assert v0.ok("DELETE", TOPIC) == {"topic": "orders", "deleted": True}
-    assert v0.ok("DELETE", TOPIC) == {"topic": "orders", "deleted": False}
-    assert v0.refused("GET", TOPIC) == (404, "not_found")
 
 
 @pytest.mark.parametrize(
@@ -141,15 +92,6 @@ def test_a_project_is_named_in_the_query(v0: V0) -> None:
     assert v0.ok("GET", f"{TOPIC}?project=test")["topic"] == "orders"
     assert v0.ok("GET", "/v0/topics")["topics"] == []
     assert v0.rest.ok("GET", "/v1/projects/test/topics/orders")
-
-
-def test_a_full_topic_that_rejects_says_so(v0: V0) -> None:
-    """The status is a separate one, and nothing is appended."""
-    v0.ok("PUT", TOPIC, {"cap_records": 2, "discard": "reject"})
-    v0.append(1)
-    records = {"records": [{"data": 2}, {"data": 3}]}
-    assert v0.refused("POST", TOPIC, records) == (422, "topic_full")
-    assert v0.data() == [1]
 
 
 def test_a_full_broker_says_when_to_try_again(clock: ManualClock) -> None:
