@@ -146,12 +146,23 @@ def test_c2_20_a_read_after_a_loss_gets_its_exact_range(face: Face) -> None:
 
 
 def test_c2_20_deletes_are_silent_and_for_good(face: Face) -> None:
-    face.append("orders", [{"data": n, "tag": "odd" if n % 2 else "even"} for n in range(1, 7)])
-    assert face.delete_records("orders", before_seq=3)["deleted"] == 2
-    answer = face.read("orders")
-    assert (answer["tombstone"], numbers(answer)) == (None, [3, 4, 5, 6])
-    assert face.delete_records("orders", match=["tag", "Eq", "odd"])["deleted"] == 2
-    answer = face.read("orders")
-    assert (answer["tombstone"], numbers(answer), answer["earliest_seq"]) == (None, [4, 6], 4)
-    assert face.delete_records("orders", match=["tag", "Glob", "e*"])["deleted"] == 2
-    assert (numbers(face.read("orders")), face.get_topic("orders")["earliest_seq"]) == ([], 7)
+    """A number and a tag can be combined. The answer is the state afterwards."""
+    face.append("orders", [{"data": n, "tag": "odd" if n % 2 else "even"} for n in range(1, 8)])
+    face.append("orders", texts("without a tag"))
+    left = list(range(1, 9))
+    for asked, deleted in (
+        ({"match": ["tag", "Eq", "none"]}, []),
+        ({"before_seq": 3}, [1, 2]),
+        ({"match": ["tag", "Glob", "o*"], "before_seq": 5}, [3]),
+        ({"match": ["tag", "Eq", "odd"]}, [5, 7]),
+        ({"match": ["tag", "Glob", "e*"]}, [4, 6]),
+        ({"before_seq": 9}, [8]),
+    ):
+        told = face.delete_records("orders", **asked)
+        state = face.get_topic("orders")
+        kept = {name: state[name] for name in ("earliest_seq", "head_seq", "count", "bytes")}
+        assert told == {"topic": "orders", "deleted": len(deleted), **kept}
+        left = [number for number in left if number not in deleted]
+        answer = face.read("orders")
+        assert (answer["tombstone"], numbers(answer)) == (None, left)
+        assert answer["earliest_seq"] == kept["earliest_seq"] == min(left, default=9)

@@ -1,4 +1,4 @@
-"""Records of /v0: append, read and delete."""
+"""Records of /v0: append and read."""
 
 from __future__ import annotations
 
@@ -166,34 +166,3 @@ def test_a_reader_says_how_much_of_records_it_wants(
     v0.append("a", tag="t", node="n", meta={"m": "1"})
     (record,) = v0.diff(**wanted)["records"]
     assert set(record) == {"$seq", "$ts", *told}
-
-
-# ---- deleting ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("asked", "left"),
-    [
-        ({"before_seq": 3}, ["c", "d"]),
-        ({"match": ["tag", "Eq", "x:1"]}, ["b", "d"]),
-        ({"match": ["tag", "Glob", "x:*"]}, ["d"]),
-        ({"match": ["tag", "Glob", "x:*"], "before_seq": 3}, ["c", "d"]),
-        ({"match": ["tag", "Eq", "none"]}, ["a", "b", "c", "d"]),
-    ],
-)
-def test_records_are_deleted_by_number_or_tag(
-    v0: V0, asked: dict[str, Any], left: list[str]
-) -> None:
-    """Both can be combined. The answer is the state afterwards."""
-    for data, tag in {"a": "x:1", "b": "x:2", "c": "x:1", "d": ""}.items():
-        v0.append(data, tag=tag)
-    told = v0.ok("POST", f"{TOPIC}/delete", asked)
-    state = v0.ok("GET", TOPIC)
-    assert told == {
-        "topic": "orders",
-        "deleted": 4 - len(left),
-        **{name: state[name] for name in ("earliest_seq", "head_seq", "count", "bytes")},
-    }
-    read = v0.diff()
-    assert [record["data"] for record in read["records"]] == left
-    assert read["tombstone"] is None
