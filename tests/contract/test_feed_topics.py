@@ -25,6 +25,9 @@ def test_c2_1_a_put_makes_the_topic_and_tells_all_its_settings(face: Face) -> No
     made = face.put_topic("notifications", **asked)
     expected = DEFAULTS | {"ttl_ms": 5000, "cap_records": 10_000, "durability": "disk"}
     assert made == {"topic": "notifications", "created": True, "config": expected}
+    made = face.put_topic("others")
+    assert made["config"] == DEFAULTS | {"durability": made["config"]["durability"]}
+    assert face.put_topic("others") == made | {"created": False}
 
 
 def test_c2_1_not_durable_is_the_class_disk_and_durable_is_fsync(face: Face) -> None:
