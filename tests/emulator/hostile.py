@@ -5,13 +5,25 @@ Most requests name existing resources, so that their other fields are examined, 
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
+
+# PULLSTREAM_FUZZ_EXAMPLES=10000 searches longer than the normal suite, with other examples each
+# time.
+EXAMPLES = int(os.environ.get("PULLSTREAM_FUZZ_EXAMPLES", "0"))
+SEARCH = settings(
+    max_examples=EXAMPLES or 12,
+    derandomize=not EXAMPLES,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 
 # The maximum depth of nested messages, and the number of fields that are set in each.
 DEPTH = 4
@@ -40,42 +52,27 @@ OWN_NAMES = {
     "Subscription": SUBSCRIPTION,
     "Snapshot": SNAPSHOT,
     "Schema": SCHEMA,
-    "GetSchemaRequest": SCHEMA,
-    "ListSchemaRevisionsRequest": SCHEMA,
-    "CommitSchemaRequest": SCHEMA,
-    "RollbackSchemaRequest": SCHEMA,
-    "DeleteSchemaRevisionRequest": SCHEMA,
-    "DeleteSchemaRequest": SCHEMA,
-    "ValidateMessageRequest": SCHEMA,
     "CreateSnapshotRequest": SNAPSHOT,
+    **dict.fromkeys(
+        (
+            *("GetSchemaRequest", "ListSchemaRevisionsRequest", "CommitSchemaRequest"),
+            *("RollbackSchemaRequest", "DeleteSchemaRevisionRequest", "DeleteSchemaRequest"),
+            "ValidateMessageRequest",
+        ),
+        SCHEMA,
+    ),
 }
 # Requests that create a resource. With an existing name, their other fields are not examined.
 CREATING = {"Topic", "Subscription", "CreateSnapshotRequest"}
 
 NAMES = [
-    TOPIC,
-    SUBSCRIPTION,
-    PROJECT,
-    SNAPSHOT,
-    SCHEMA,
+    *(TOPIC, SUBSCRIPTION, PROJECT, SNAPSHOT, SCHEMA),
     f"{SCHEMA}@0000000g",
-    f"{PROJECT}/topics/missing",
-    f"{PROJECT}/topics/goog-reserved",
-    f"{PROJECT}/topics/a",
-    f"{PROJECT}/topics/{'x' * 300}",
-    "_deleted-topic_",
-    "projects//topics/orders",
-    "projects/test",
-    "projects/test/",
-    "/",
+    *(f"{PROJECT}/topics/{name}" for name in ("missing", "goog-reserved", "a", "x" * 300)),
+    *("_deleted-topic_", "projects//topics/orders", "projects/test", "projects/test/", "/"),
 ]
 TEXTS = [
-    "",
-    "\0",
-    "\N{SNOWMAN}" * 100,
-    "x" * 100_000,
-    "../../etc/passwd",
-    "%s%n{0}",
+    *("", "\0", "\N{SNOWMAN}" * 100, "x" * 100_000, "../../etc/passwd", "%s%n{0}"),
     'attributes.a = "b"',
     "NOT " * 60 + "attributes:a",
     "(" * 250,
@@ -114,7 +111,7 @@ def requests(kind: type[Message]) -> st.SearchStrategy[Message]:
     if own is not None and kind.DESCRIPTOR.name in CREATING:
         new = st.uuids().map(lambda number: f"{own}-{number}")
         fields = st.tuples(fields, _mostly(new)).map(lambda both: {**both[0], "name": both[1]})
-    return fields.map(lambda some: _fill(kind(), some))
+    return fields.map(lambda some: kind(**some))
 
 
 def _messages(descriptor: Any, depth: int) -> st.SearchStrategy[dict[str, Any]]:
@@ -176,30 +173,6 @@ def _values(field: Any, depth: int) -> st.SearchStrategy[Any]:
     else:
         one = _messages(kind, depth - 1)
     return st.lists(one, max_size=3) if _is_repeated(field) else one
-
-
-def _fill(message: Message, fields: dict[str, Any]) -> Message:
-    for name, value in fields.items():
-        field = message.DESCRIPTOR.fields_by_name[name]
-        mine = getattr(message, name)
-        kind = field.message_type
-        if kind is None and not _is_repeated(field):
-            setattr(message, name, value)
-        elif kind is None:
-            mine.extend(value)
-        elif kind.GetOptions().map_entry:
-            for key, each in value.items():
-                if kind.fields_by_name["value"].message_type is None:
-                    mine[key] = each
-                else:
-                    _fill(mine[key], each)
-        elif _is_repeated(field):
-            for each in value:
-                _fill(mine.add(), each)
-        else:
-            mine.SetInParent()
-            _fill(mine, value)
-    return message
 
 
 def _is_repeated(field: Any) -> bool:

@@ -20,10 +20,13 @@ from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import iam_pb2 as iam
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.messages import schema_pb2 as schema
-from pullstream_protocol.rpcs import Rpc
+from pullstream_protocol.rpcs import RPCS, Rpc
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
 from tests.emulator.hostile import SNAPSHOT
 from tests.emulator.wire import PATIENCE, Wire
+
+# Each kind of request belongs to one method.
+METHODS: dict[type[Message], str] = {rpc.request: rpc.method for rpc in RPCS}
 
 # The allowed codes of a refusal. The other codes concern the broker's own state, and official
 # clients retry most of them for minutes.
@@ -57,25 +60,19 @@ class Target:
     def prepare(self) -> None:
         """Create the resources that most requests name, if a request has deleted them."""
         avro = schema.Schema(type=schema.Schema.AVRO, definition=AVRO)
-        calls: list[tuple[str, Message]] = [
-            ("CreateTopic", pubsub.Topic(name=TOPIC)),
-            ("PutFeed", feeds.PutFeedRequest(topic=TOPIC)),
-            ("CreateSubscription", pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC)),
-            (
-                "CreateSnapshot",
-                pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION),
-            ),
-            (
-                "CreateSchema",
-                schema.CreateSchemaRequest(parent=PROJECT, schema=avro, schema_id="province"),
-            ),
-        ]
+        calls = (
+            pubsub.Topic(name=TOPIC),
+            feeds.PutFeedRequest(topic=TOPIC),
+            pubsub.Subscription(name=SUBSCRIPTION, topic=TOPIC),
+            pubsub.CreateSnapshotRequest(name=SNAPSHOT, subscription=SUBSCRIPTION),
+            schema.CreateSchemaRequest(parent=PROJECT, schema=avro, schema_id="province"),
+        )
 
         def make_all(call: Call) -> None:
             for each in calls:
                 # The subscription and the snapshot may belong to different topics by now.
                 with suppress(AlreadyExists, FailedPrecondition):
-                    call(*each)
+                    call(METHODS[type(each)], each)
 
         self._inside(make_all)
 
@@ -98,19 +95,19 @@ class Target:
 
     def state(self) -> list[bytes]:
         """Return all listed resources, the topic as a feed, its policy, and the backlog."""
-        calls: list[tuple[str, Message]] = [
-            ("ListTopics", pubsub.ListTopicsRequest(project=PROJECT)),
-            ("ListSubscriptions", pubsub.ListSubscriptionsRequest(project=PROJECT)),
-            ("ListSnapshots", pubsub.ListSnapshotsRequest(project=PROJECT)),
-            ("ListSchemas", schema.ListSchemasRequest(parent=PROJECT)),
-            ("GetIamPolicy", iam.GetIamPolicyRequest(resource=TOPIC)),
-        ]
+        calls = (
+            pubsub.ListTopicsRequest(project=PROJECT),
+            pubsub.ListSubscriptionsRequest(project=PROJECT),
+            pubsub.ListSnapshotsRequest(project=PROJECT),
+            schema.ListSchemasRequest(parent=PROJECT),
+            iam.GetIamPolicyRequest(resource=TOPIC),
+        )
 
         def ask_all(call: Call) -> list[bytes]:
             feed = call("GetFeed", feeds.GetFeedRequest(topic=TOPIC))
             # A watch of an earlier request may just be ending.
             feed.watchers = 0
-            told = [feed, *(call(*each) for each in calls)]
+            told = [feed, *(call(METHODS[type(each)], each) for each in calls)]
             return [each.SerializeToString(deterministic=True) for each in told]
 
         return [b"%d" % self.emulator.backlog(SUBSCRIPTION), *self._inside(ask_all)]

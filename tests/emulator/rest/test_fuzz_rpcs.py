@@ -17,9 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pullstream_emulator.rest.routes import ROUTES, Route
-from tests.emulator.hostile import NAMED, OWN_NAMES, requests
+from tests.emulator.hostile import NAMED, OWN_NAMES, SEARCH, requests
 from tests.emulator.rest_client import V1_TOPIC, RestClient
-from tests.emulator.services.test_fuzz import SEARCH
 from tests.emulator.target import Target, under_attack
 from tests.emulator.target import no_fault_of_ours as no_fault_of_ours
 

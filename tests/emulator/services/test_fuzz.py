@@ -1,37 +1,32 @@
-"""Malformed and hostile requests: each gets a clear code, no effect, and no log entry.
-
-PULLSTREAM_FUZZ_EXAMPLES=10000 searches longer than the normal suite, with other examples each time.
-"""
+"""Malformed and hostile requests: each gets a clear code, no effect, and no log entry."""
 
 from __future__ import annotations
 
 import gc
-import os
 import random
 import socket
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.message import DecodeError, Message
-from hypothesis import HealthCheck, given, settings
+from google.protobuf.timestamp_pb2 import Timestamp
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import RPCS, Kind, Rpc
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
-from tests.emulator.hostile import requests
-from tests.emulator.target import REFUSALS, Target, allowed, under_attack
+from tests.emulator.hostile import EXAMPLES, SEARCH, requests
+from tests.emulator.target import METHODS, REFUSALS, Target, allowed, under_attack
 from tests.emulator.target import no_fault_of_ours as no_fault_of_ours
+from tests.emulator.wire import Wire, data_of
 
-EXAMPLES = int(os.environ.get("PULLSTREAM_FUZZ_EXAMPLES", "0"))
-SEARCH = settings(
-    max_examples=EXAMPLES or 12,
-    derandomize=not EXAMPLES,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
 RANDOM_EXAMPLES = EXAMPLES or 50
 
 UNARY = [rpc for rpc in RPCS if rpc.kind is Kind.UNARY]
@@ -55,7 +50,7 @@ def test_random_bytes_are_refused(target: Target, rpc: Rpc) -> None:
             rpc.request.FromString(data)
         except DecodeError:
             assert refused is not None
-            assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert refused.code() is INVALID
         else:
             assert refused is None or refused.code() in allowed(rpc)
 
@@ -124,25 +119,20 @@ def test_refused_requests_leave_nothing_behind(target: Target) -> None:
     """This holds for large requests and for many."""
     target.prepare()
     large = "x" * 1_000_000
-    hostile: list[tuple[str, Message]] = [
-        ("CreateTopic", pubsub.Topic(name=large)),
-        ("CreateSubscription", pubsub.Subscription(name=SUBSCRIPTION, topic=large)),
-        ("GetTopic", pubsub.GetTopicRequest(topic=f"{PROJECT}/topics/{large}")),
-        ("Acknowledge", pubsub.AcknowledgeRequest(subscription=SUBSCRIPTION, ack_ids=[large])),
-        (
-            "Publish",
-            pubsub.PublishRequest(
-                topic=TOPIC, messages=[pubsub.PubsubMessage(attributes={"a": large})]
-            ),
-        ),
-        ("ListTopics", pubsub.ListTopicsRequest(project=PROJECT, page_token=large)),
-    ]
+    hostile = (
+        pubsub.Topic(name=large),
+        pubsub.Subscription(name=SUBSCRIPTION, topic=large),
+        pubsub.GetTopicRequest(topic=f"{PROJECT}/topics/{large}"),
+        pubsub.AcknowledgeRequest(subscription=SUBSCRIPTION, ack_ids=[large]),
+        attributes(value=large),
+        pubsub.ListTopicsRequest(project=PROJECT, page_token=large),
+    )
 
     def send_all(times: int) -> int:
         """Send the requests, and return the memory in use afterwards, in bytes."""
         for _ in range(times):
-            for method, request in hostile:
-                assert target.wire.start(method, request).exception() is not None
+            for request in hostile:
+                assert target.wire.start(METHODS[type(request)], request).exception() is not None
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
 
@@ -152,3 +142,128 @@ def test_refused_requests_leave_nothing_behind(target: Target) -> None:
         assert send_all(20) - first < 5_000_000
     finally:
         tracemalloc.stop()
+
+
+def attributes(count: int = 1, *, key: str = "", value: str = "") -> pubsub.PublishRequest:
+    many = {f"{key}{i}": value for i in range(count)}
+    messages = [pubsub.PubsubMessage(data=b"x"), pubsub.PubsubMessage(attributes=many)]
+    return pubsub.PublishRequest(topic=TOPIC, messages=messages)
+
+
+def topic(name: str) -> pubsub.Topic:
+    return pubsub.Topic(name=f"{PROJECT}/topics/{name}")
+
+
+def topics(**fields: Any) -> pubsub.ListTopicsRequest:
+    return pubsub.ListTopicsRequest(project=PROJECT, **fields)
+
+
+def new(**fields: Any) -> pubsub.Subscription:
+    return pubsub.Subscription(name=f"{SUBSCRIPTION}-2", topic=TOPIC, **fields)
+
+
+def update(path: str) -> pubsub.UpdateSubscriptionRequest:
+    mask = FieldMask(paths=["ack_deadline_seconds", path])
+    subscription = pubsub.Subscription(name=SUBSCRIPTION, ack_deadline_seconds=60)
+    return pubsub.UpdateSubscriptionRequest(subscription=subscription, update_mask=mask)
+
+
+NAME = "Invalid resource name given"
+RETENTION = "message retention duration"
+KNOWN: dict[str, tuple[Message, str]] = {
+    "a name of a megabyte": (topic("x" * 1_000_000), NAME),
+    "a name that climbs": (
+        pubsub.GetTopicRequest(topic=f"{PROJECT}/topics/../../etc/passwd"),
+        NAME,
+    ),
+    "a name with a NUL": (topic("orders\0"), NAME),
+    "a hundred and one attributes": (attributes(101), "attribute"),
+    "an attribute key of a megabyte": (attributes(key="x" * 1_000_000), "attribute"),
+    "an attribute of a megabyte": (attributes(value="x" * 1_000_000), "attribute"),
+    "a negative page size": (topics(page_size=-1), "page_size"),
+    "a page token of a megabyte": (topics(page_token="x" * 1_000_000), "page_token"),
+    "a pull of fewer than no messages": (
+        pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=-(2**31)),
+        "max_messages",
+    ),
+    "a deadline before now": (
+        pubsub.ModifyAckDeadlineRequest(
+            subscription=SUBSCRIPTION, ack_ids=["x"], ack_deadline_seconds=-1
+        ),
+        "between 0 and 600",
+    ),
+    "a retention of less than nothing": (
+        new(message_retention_duration=Duration(seconds=-1)),
+        RETENTION,
+    ),
+    "a retention of no duration": (
+        new(message_retention_duration=Duration(seconds=2**62)),
+        RETENTION,
+    ),
+    "a backoff of less than nothing": (
+        new(retry_policy=pubsub.RetryPolicy(minimum_backoff=Duration(seconds=-1))),
+        "minimum_backoff",
+    ),
+    "a filter of a kilobyte": (new(filter="(" * 1000), "filter"),
+    "a filter that is nested to its limit": (new(filter="(" * 256), "filter"),
+    "a seek to no time": (
+        pubsub.SeekRequest(subscription=SUBSCRIPTION, time=Timestamp(seconds=2**62)),
+        "time",
+    ),
+    "a mask with an unknown field": (update("nonsense"), "'nonsense'"),
+    "a mask in the spelling of JSON": (update("pushConfig"), "'pushConfig'"),
+    "a mask with what cannot be changed": (update("topic"), "not mutable"),
+    "a mask with an empty path": (update(""), "not a known"),
+    "a mask with all": (update("*"), "not a known"),
+    "no mask": (
+        pubsub.UpdateSubscriptionRequest(subscription=pubsub.Subscription(name=SUBSCRIPTION)),
+        "update_mask",
+    ),
+}
+
+
+@pytest.fixture
+def prepared(wire: Wire) -> Wire:
+    wire.create()
+    wire.publish("data")
+    return wire
+
+
+@pytest.mark.parametrize(("request_", "text"), KNOWN.values(), ids=KNOWN)
+def test_the_error_says_what_is_wrong(prepared: Wire, request_: Message, text: str) -> None:
+    """The text is short, and the code is one that no client retries. The state is unchanged."""
+    before = state(prepared)
+    refused = prepared.start(METHODS[type(request_)], request_).exception()
+    assert refused is not None
+    assert refused.code() is INVALID, refused.details()
+    assert text in refused.details()
+    assert len(refused.details()) < 1000
+    assert state(prepared) == before
+    assert data_of(prepared.pull()) == ["data"]
+
+
+def state(wire: Wire) -> list[Message]:
+    return [
+        wire.call("ListTopics", topics()),
+        wire.call("ListSubscriptions", pubsub.ListSubscriptionsRequest(project=PROJECT)),
+    ]
+
+
+def test_text_that_is_no_utf8_is_refused(prepared: Wire) -> None:
+    """Such a request cannot be parsed, whichever field has the text."""
+    good = pubsub.GetTopicRequest(topic=TOPIC).SerializeToString()
+    call = prepared.raw("GetTopic").future(good.replace(b"orders", b"\xff\xfeders"), timeout=20)
+    refused = call.exception()
+    assert refused.code() is INVALID
+    assert "not a valid GetTopicRequest" in refused.details()
+
+
+def test_a_page_may_be_asked_to_be_enormous(prepared: Wire) -> None:
+    """The page has all existing items."""
+    found = prepared.call("ListTopics", topics(page_size=2**31 - 1))
+    assert [each.name for each in found.topics] == [TOPIC]
+
+
+def test_a_pull_may_ask_for_any_number(prepared: Wire) -> None:
+    """It receives the available messages."""
+    assert data_of(prepared.pull(2**31 - 1)) == ["data"]
