@@ -35,11 +35,6 @@ def emulator(clock: ManualClock) -> Iterator[Emulator]:
         yield emulator
 
 
-@pytest.fixture
-def rest(emulator: Emulator) -> RestClient:
-    return RestClient(emulator.endpoint)
-
-
 def in_base64(data: str) -> str:
     return b64encode(data.encode()).decode()
 

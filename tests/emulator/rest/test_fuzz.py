@@ -175,12 +175,6 @@ class V0Hostility(Hostility):
         return f"/v0/{path}{self.random.choice(self.queries)}"
 
 
-@pytest.fixture
-def emulator() -> Iterator[Emulator]:
-    with Emulator(rest=True) as emulator:
-        yield emulator
-
-
 @pytest.mark.parametrize(
     ("api", "seed"),
     [*((V1Hostility, seed) for seed in range(4)), *((V0Hostility, seed) for seed in range(3))],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,14 +19,7 @@ ATTRIBUTES = {f"k{number}": "v" for number in range(100)}
 
 
 @pytest.fixture
-def emulator() -> Iterator[Emulator]:
-    with Emulator(rest=True) as emulator:
-        yield emulator
-
-
-@pytest.fixture
-def rest(emulator: Emulator) -> RestClient:
-    rest = RestClient(emulator.endpoint)
+def rest(rest: RestClient) -> RestClient:
     rest.create()
     return rest
 

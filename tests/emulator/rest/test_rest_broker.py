@@ -24,17 +24,6 @@ from tests.emulator.wire import PATIENCE
 TEXT = "text/plain; charset=utf-8"
 
 
-@pytest.fixture
-def emulator() -> Iterator[Emulator]:
-    with Emulator(rest=True) as emulator:
-        yield emulator
-
-
-@pytest.fixture
-def rest(emulator: Emulator) -> RestClient:
-    return RestClient(emulator.endpoint)
-
-
 @pytest.mark.parametrize("path", ["/", "/healthz"])
 def test_it_says_that_it_is_there(rest: RestClient, path: str) -> None:
     """The answer has the text that tools expect since Google's emulator sends it."""
