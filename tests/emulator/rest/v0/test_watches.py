@@ -200,61 +200,6 @@ def test_a_silent_stream_has_heartbeats(v0: V0, clock: ManualClock) -> None:
         assert stream.next() == Event("hb")
 
 
-def test_a_loss_is_reported_before_what_follows(v0: V0) -> None:
-    """The ID of the tombstone is a position after the gap."""
-    v0.ok("PUT", TOPIC, {"cap_records": 2})
-    v0.append("a", "b")
-    path = v0.watch()
-    with v0.stream(path) as stream:
-        stream.next_of("caught-up")
-    wait_for_watchers(v0, 0)
-    v0.append("c", "d", "e")
-    with v0.stream(path) as stream:
-        name, event_id, content = stream.next()
-        assert (name, content) == (
-            "tombstone",
-            {
-                "topic": "orders", "reason": "cap", "gap_from": 3, "gap_to": 3, "earliest_seq": 4,
-                "head_seq": 5,
-            },
-        )  # fmt: skip
-        assert [record["data"] for record in stream.next().data["records"]] == ["d", "e"]
-    wait_for_watchers(v0, 0)
-    assert event_id is not None
-    with v0.stream(path, **{"Last-Event-ID": event_id}) as stream:
-        assert [record["data"] for record in stream.next().data["records"]] == ["d", "e"]
-
-
-def test_a_position_that_came_too_late_says_why(v0: V0) -> None:
-    """The event has the original reason in addition."""
-    v0.ok("PUT", TOPIC, {"cap_records": 1})
-    v0.append("a", "b")
-    with v0.stream(v0.watch()) as stream:
-        content = stream.next_of("tombstone").data
-    assert (content["reason"], content["cause"]) == ("from_seq_too_old", "cap")
-
-
-def test_a_stream_resumes_where_its_client_was(v0: V0) -> None:
-    """An ID can move the session back, but never ahead of the sent events."""
-    v0.append("a")
-    path = v0.watch(limit=1)
-    with v0.stream(path) as stream:
-        first = stream.next_of("record").id
-        v0.append("b", "c")
-        assert stream.next_of("record").data["to_seq"] == 2
-        third = stream.next_of("record")
-        assert third.data["to_seq"] == 3
-    assert first is not None
-    assert third.id is not None
-    wait_for_watchers(v0, 0)
-    with v0.stream(path, **{"Last-Event-ID": first}) as stream:
-        assert stream.next_of("record").data["from_seq"] == 1
-    wait_for_watchers(v0, 0)
-    other = v0.watch()
-    with v0.stream(other, **{"Last-Event-ID": third.id}) as stream:
-        assert stream.next_of("record").data["from_seq"] == 0
-
-
 def test_another_session_may_go_on_where_one_was(v0: V0) -> None:
     """The last ID sets the positions of its topics. Others begin where the request says."""
     v0.append("a", "b")
@@ -302,19 +247,6 @@ def test_there_is_one_stream_at_a_time(v0: V0) -> None:
         assert first.rest()[-1].data["code"] == "conflict"
         v0.append("b")
         assert second.next_of("record").data["records"][-1]["data"] == "b"
-
-
-def test_a_deleted_topic_ends_for_itself_only(v0: V0) -> None:
-    """The stream continues with the other topics."""
-    v0.append("a")
-    v0.append("b", topic="/v0/topics/others")
-    with v0.stream(v0.watch(topics={"orders": {}, "others": {}})) as stream:
-        v0.ok("DELETE", "/v0/topics/orders")
-        event = stream.next_of("topic-deleted")
-        assert event.data == {"topic": "orders"}
-        v0.append("c", topic="/v0/topics/others")
-        while [record["data"] for record in stream.next_of("record").data["records"]] != ["c"]:
-            pass
 
 
 @pytest.mark.parametrize(
