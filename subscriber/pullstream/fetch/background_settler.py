@@ -62,13 +62,16 @@ class FetchedDispositions:
         self._futures: list[AckFuture] = []
 
     def ack(self, message: Message) -> None:
+        """Send an acknowledgement, and keep its future for `pending`."""
         self.put((Disposition.ACK, message, 0, None))
 
     def ack_all(self, messages: list[Message]) -> None:
+        """Acknowledge each message separately; the dispatcher combines them into requests."""
         for message in messages:
             self.ack(message)
 
     def put(self, outcome: Outcome) -> None:
+        """Send a settlement unless it drops the message, and log an error that is known at once."""
         disposition, message, seconds, _ = outcome
         if disposition is Disposition.DROP:
             return
@@ -78,6 +81,7 @@ class FetchedDispositions:
             _log.warning("%s of %s: %s", disposition.value, message.message_id, future.exception())
 
     def put_tracked(self, outcome: Outcome) -> None:
+        """Send a settlement; if the client is closed, fail its future with an AcknowledgeError."""
         future = outcome[3]
         assert future is not None
         if outcome[0] is not Disposition.EXTEND:
@@ -121,6 +125,7 @@ class BackgroundSettler(RunningFuture):
         start_or_undo(self._thread, lambda: self._dispatcher.stop(FLUSH_TIME))
 
     def put_tracked(self, outcome: Outcome) -> None:
+        """Pass a settlement to the dispatcher, which resolves its future."""
         self._dispatcher.put_tracked(outcome)
 
     def hold(self, messages: Sequence[Message]) -> int:
@@ -143,12 +148,14 @@ class BackgroundSettler(RunningFuture):
         return number
 
     def stop_leases(self, number: int) -> None:
+        """Stop the extensions that `hold` began under this number, if they still run."""
         with self._lock:
             self._held.pop(number)
 
     # ---- the future ----------------------------------------------------------------------------
 
     def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
+        """Begin the shutdown with at most FLUSH_TIME for the outbox; `mode` has no effect."""
         with self._lock:
             begun, self._closing = self._closing, True
         if begun:
@@ -164,6 +171,7 @@ class BackgroundSettler(RunningFuture):
             self._close(limit)
 
     def runs_here(self) -> bool:
+        """Return whether the calling thread is the dispatcher's; the shutdown waits for it."""
         return self._dispatcher.runs_here()
 
     def _close(self, limit: float) -> None:

@@ -138,6 +138,7 @@ class Fetch:
         self._backoff = Backoff(0.05, 1.0)
 
     def steps(self) -> Steps[Fetched]:
+        """Yield calls and pauses until enough messages arrive or time is over; return Fetched."""
         try:
             reason = yield from self._gather()
         except GeneratorExit:

@@ -41,6 +41,7 @@ class StreamFailures:
         self._recent: deque[float] = deque(maxlen=MAX_FAILURES)
 
     def add(self, now: float) -> None:
+        """Count a failure; after MAX_FAILURES within FAILURES_WITHIN seconds, set `poll_until`."""
         self.count += 1
         self._recent.append(now)
         if len(self._recent) == MAX_FAILURES and now - self._recent[0] <= FAILURES_WITHIN:
