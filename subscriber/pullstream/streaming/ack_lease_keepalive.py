@@ -18,7 +18,8 @@ class PendingAcks(Protocol):
     """A group of acknowledgements that was sent to the server."""
 
     @property
-    def ack_ids(self) -> Sequence[str]: ...
+    def ack_ids(self) -> Sequence[str]:
+        """The deliveries whose leases are kept until the server answers."""
 
 
 class AckLeaseKeepalive:

@@ -105,18 +105,22 @@ class AckRequest:
 
     @property
     def is_ack(self) -> bool:
+        """Whether this is an Acknowledge call and not a ModifyAckDeadline call."""
         return self.purpose is Purpose.ACK
 
     @property
     def lane(self) -> Lane:
+        """The kind of calls whose limit of calls in flight applies to this request."""
         return lane_of(self.purpose)
 
     @property
     def is_receipt(self) -> bool:
+        """Whether the answer confirms the ack IDs of new deliveries."""
         return self.purpose is Purpose.RECEIPT
 
     @property
     def is_nack(self) -> bool:
+        """Whether the request ends leases for a redelivery, as a nack or as a return."""
         return self.purpose in (Purpose.NACK, Purpose.RETURN)
 
     @property

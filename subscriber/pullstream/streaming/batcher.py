@@ -48,6 +48,7 @@ class Batcher:
         )
 
     def start(self) -> None:
+        """Start the thread that passes on incomplete lists after `max_latency`."""
         self._thread.start()
 
     def __len__(self) -> int:

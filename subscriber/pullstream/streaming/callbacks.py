@@ -300,13 +300,16 @@ class BatchRunner(CallbackRunner):
         )
 
     def start(self) -> None:
+        """Start the batcher's thread, which hands over incomplete lists after `max_latency`."""
         self._batcher.start()
 
     def close(self) -> list[Message]:
+        """Stop the batcher, and return the messages that never reached the scheduler."""
         return self._batcher.close()
 
     @property
     def waiting(self) -> int:
+        """Number of messages that wait in the batcher for the rest of their list."""
         return len(self._batcher)
 
     def _submit(self, messages: list[Message], in_order: bool) -> None:

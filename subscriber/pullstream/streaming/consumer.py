@@ -79,6 +79,7 @@ class Consumer:
         self._background = self._reader_of(self._turn)
 
     def start(self) -> None:
+        """Start the reader thread, which opens the stream."""
         self._background.start()  # type: ignore[no-untyped-call]
 
     def pause(self) -> None:
@@ -89,6 +90,7 @@ class Consumer:
                 self._background.pause()  # type: ignore[no-untyped-call]
 
     def resume(self) -> None:
+        """Read responses again after `pause`; without a pause, do nothing."""
         with self._lock:
             self._background.resume()  # type: ignore[no-untyped-call]
 

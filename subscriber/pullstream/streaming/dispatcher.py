@@ -205,6 +205,7 @@ class Dispatcher:
         self._thread = threading.Thread(target=self._run, name="pullstream-dispatcher", daemon=True)
 
     def start(self) -> None:
+        """Start the thread that sends requests and handles their answers."""
         self._thread.start()
 
     # ---- from any thread -----------------------------------------------------------------------

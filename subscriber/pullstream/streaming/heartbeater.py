@@ -64,9 +64,11 @@ class Liveness:
         return True
 
     def is_dead(self, now: float) -> bool:
+        """Return whether a server that answers pings has been silent for PONG_WITHIN seconds."""
         return self._answers_pings and self._pong_deadline() <= now
 
     def next_due(self) -> float | None:
+        """Return when a ping is due or a pong is overdue; None if there is no stream."""
         if self._next_ping is None:
             return None
         return min(self._next_ping, self._pong_deadline())
@@ -106,20 +108,25 @@ class Heartbeater:
         )
 
     def start(self) -> None:
+        """Start the thread that sends pings and reports silence."""
         self._thread.start()
 
     def opened(self) -> None:
+        """Begin heartbeats on a new stream, with an immediate ping."""
         self._thread.post(lambda: self._liveness.opened(self._clock.monotonic()))
 
     def closed(self) -> None:
+        """Send no more pings until the next stream is opened."""
         self._thread.post(self._liveness.closed)
 
     def paused(self) -> None:
+        """Ignore silence from now on, because answers wait unread; pings continue."""
         # In this order, because the thread reads them in the opposite order.
         self._is_paused = True
         self._was_paused = True
 
     def resumed(self) -> None:
+        """Count silence again, from the next ping on."""
         self._is_paused = False
 
     def received(self, *, is_pong: bool) -> None:

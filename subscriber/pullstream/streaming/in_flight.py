@@ -338,6 +338,7 @@ class InFlight:
         dropped: list[Message],
         returned: list[Message],
     ) -> None:
+        """Remove messages from the lease table and flow control, and let their keys continue."""
         if acked or nacked:
             self._hooks.tell("settled", acked, nacked)
         if returned:
@@ -367,9 +368,11 @@ class InFlight:
     # ---- answers of the server (dispatcher's thread) -------------------------------------------
 
     def nacks_answered(self, ack_ids: list[str], seconds: int) -> None:
+        """Note that nacked messages are redelivered `seconds` from now at the earliest."""
         self.callbacks.nacks_answered(ack_ids, self._clock.monotonic() + seconds)
 
     def receipts_answered(self, ack_ids: list[str], failed: Mapping[str, AcknowledgeError]) -> None:
+        """Begin the callbacks of confirmed deliveries, and treat refused ones as expired."""
         released, lost = self._gate.record_answer(ack_ids, failed)
         if lost:
             self._leases_expired(lost)
@@ -382,10 +385,12 @@ class InFlight:
             self._fail(error)
 
     def request_done(self, request: AckRequest, seconds: float, error: RpcError | None) -> None:
+        """Tell the hooks the kind, size, duration and error of a call."""
         kind = "acknowledge" if request.is_ack else "modify_ack_deadline"
         self._hooks.tell("request_done", kind, len(request.ack_ids), seconds, error)
 
     def ack_ids_refused(self, request: AckRequest, failed: Mapping[str, AcknowledgeError]) -> None:
+        """Tell the hooks; with exactly-once delivery, treat refused extensions as lost leases."""
         self._hooks.tell("refused", failed)
         if request.is_ack or not request.seconds or not self.dispatcher.exactly_once:
             return
@@ -441,30 +446,36 @@ class InFlight:
     # ---- the order of keys (any thread) --------------------------------------------------------
 
     def give_back(self, messages: Sequence[Message]) -> None:
+        """Return messages immediately, or after the end of the stream during a shutdown."""
         if self._lifecycle.is_stopping:
             self.return_unbegun(messages)
         else:
             give_back(messages)
 
     def return_dropped(self, messages: Sequence[Message]) -> None:
+        """Return dropped messages; during a shutdown, let their leases expire instead."""
         # During the shutdown the server may redeliver them on this stream. Then they would be
         # returned a second time. Their leases end without a request.
         if not self._lifecycle.is_stopping:
             return_dropped(messages)
 
     def forget(self, messages: Sequence[Message]) -> None:
+        """Drop unsettled messages, and remove all from the lease table and flow control."""
         for message in messages:
             message.settled = message.settled or Disposition.DROP
         released = self.leaser.remove_leases(messages)
         self._gauge.release_load(released.messages, released.size)
 
     def parked(self, messages: int, size: int) -> None:
+        """Exempt parked messages from flow control; negative numbers end the exemption."""
         self._gauge.park_load(messages, size)
 
     def wait_began(self, due: float) -> None:
+        """Wake the leaser by `due`, because its thread ends the waits of ordering keys."""
         self.leaser.wake_by(due)
 
     def stop(self, error: Exception) -> None:
+        """End the subscription with an error, because callbacks cannot run any more."""
         self._fail(error)
 
     # ---- the shutdown's thread -----------------------------------------------------------------

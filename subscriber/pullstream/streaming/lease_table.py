@@ -180,7 +180,9 @@ class LeaseTable:
         return work
 
     def next_due(self) -> float | None:
+        """Return the time of the next call of `due`; None if no message is leased."""
         return self._table.next_due()
 
     def leased_messages(self) -> list[Message]:
+        """Return the received messages that are neither finished nor given up."""
         return [message for batch in self._table.values() for message in batch if message.leased]

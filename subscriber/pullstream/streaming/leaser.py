@@ -57,10 +57,12 @@ class Leaser:
         )
 
     def start(self) -> None:
+        """Start the thread that extends leases and ends the waits of ordering keys."""
         self._thread.start()
 
     @property
     def stream_deadline(self) -> int:
+        """Seconds of the lease that the server grants for each delivery."""
         return self._table.stream_deadline
 
     @property

@@ -36,15 +36,19 @@ _log = logging.getLogger("pullstream.subscriber")
 class SubscriptionCalls(Protocol):
     """The three RPCs that a subscription uses until it has ended."""
 
-    def streaming_pull(self, first: pubsub.StreamingPullRequest) -> StreamCall: ...
+    def streaming_pull(self, first: pubsub.StreamingPullRequest) -> StreamCall:
+        """Begin a streaming pull with its first request."""
 
-    def acknowledge(self, request: pubsub.AcknowledgeRequest) -> PendingCall: ...
+    def acknowledge(self, request: pubsub.AcknowledgeRequest) -> PendingCall:
+        """Begin an Acknowledge call, without retries."""
 
     def modify_ack_deadline(
         self, request: pubsub.ModifyAckDeadlineRequest, *, unseen: bool = False
-    ) -> PendingCall: ...
+    ) -> PendingCall:
+        """Begin a ModifyAckDeadline call; `unseen` asks the broker not to count an attempt."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the channel of the stream, and open no more streams."""
 
 
 class StreamingPullManager:
@@ -200,6 +204,7 @@ class StreamingPullManager:
         return self._in_flight.statistics(reopened=max(self._streams_opened - 1, 0))
 
     def adopt(self, ack_ids: Sequence[str], size: int) -> list[Message]:
+        """Take over the leases of another client; see `InFlight.adopt_leases`."""
         return self._in_flight.adopt_leases(ack_ids, size)
 
     # ---- requests (dispatcher's thread) --------------------------------------------------------
@@ -243,13 +248,16 @@ class StreamingPullManager:
         )
 
     def stream_opened(self) -> None:
+        """Count the stream, and begin heartbeats on it."""
         self._streams_opened += 1
         self._heartbeater.opened()
 
     def stream_received(self) -> None:
+        """Enter the state STREAMING, because the server answers on this stream."""
         self._lifecycle.move(SubscriptionState.STREAMING)
 
     def stream_broken(self, cause: RpcError | None) -> None:
+        """Suspend heartbeats, and enter the state RECONNECTING because of `cause`."""
         self._heartbeater.closed()
         self._lifecycle.move(SubscriptionState.RECONNECTING, cause)
 

@@ -65,7 +65,8 @@ class ReceivedResponse(NamedTuple):
 class StreamListener(Protocol):
     """Receives events of the stream, on the thread that reads it."""
 
-    def stream_opened(self) -> None: ...
+    def stream_opened(self) -> None:
+        """Handle the start of a stream, which the server may not have answered yet."""
 
     def stream_received(self) -> None:
         """Handle the first response of a stream, which shows that the stream works."""
