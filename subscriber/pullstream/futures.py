@@ -39,13 +39,17 @@ class Subscription(Protocol):
         *,
         mode: ShutdownMode | None = None,
         timeout: float | None = None,
-    ) -> None: ...
+    ) -> None:
+        """Begin the shutdown, with the error that caused it or None if the user asked for it."""
 
-    def runs_here(self) -> bool: ...
+    def runs_here(self) -> bool:
+        """Return whether the shutdown may have to wait for the calling thread."""
 
-    def statistics(self) -> Statistics: ...
+    def statistics(self) -> Statistics:
+        """Return a snapshot of the counters and the load."""
 
-    def adopt(self, ack_ids: Sequence[str], size: int) -> list[Message]: ...
+    def adopt(self, ack_ids: Sequence[str], size: int) -> list[Message]:
+        """Take over leases of another client; see `StreamingPullFuture.adopt`."""
 
 
 class RunningFuture(Future[bool], ABC):

@@ -57,6 +57,7 @@ class FilePartition(InputPartition):
         self.subscription = subscription
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read the rows from the segments, and skip those that belong to other shares."""
         found = (
             with_subscription(self.subscription, batch)
             for piece in self.pieces
@@ -73,6 +74,7 @@ class InlinePartition(InputPartition):
         self.stream = stream
 
     def batches(self) -> Iterator[pa.RecordBatch]:
+        """Decode the Arrow stream that was sent with the partition."""
         yield from from_bytes(self.stream)
 
 
@@ -80,6 +82,7 @@ class PartitionReader:
     """The executor's part of a reader."""
 
     def read(self, partition: FilePartition | InlinePartition) -> Iterator[pa.RecordBatch]:
+        """Return the Arrow batches of a partition."""
         return iter(partition.batches())
 
 

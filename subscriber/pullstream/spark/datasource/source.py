@@ -37,9 +37,11 @@ class PubSubDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """Return "pubsub", the name for `format()`."""
         return "pubsub"
 
     def schema(self) -> StructType:
+        """Return the message columns, and `subscription` if `includeSubscription` is set."""
         from .options import check_names
 
         # Errors that apply to streams and batch reads alike are raised by `load()` already.
@@ -57,6 +59,7 @@ class PubSubDataSource(DataSource):
         return columns.add("subscription", StringType()) if included else columns
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a batch DataFrame."""
         from .options import BatchOptions
         from .spark_batch_reader import PubSubBatchReader
 
@@ -64,6 +67,7 @@ class PubSubDataSource(DataSource):
         return PubSubBatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return the reader of a streaming query."""
         _find_py_files()
         from .options import StreamOptions
         from .stream_reader import PubSubStreamReader
@@ -72,6 +76,7 @@ class PubSubDataSource(DataSource):
         return PubSubStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer that publishes the rows of a batch DataFrame."""
         from pullstream.spark.sink.sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
@@ -79,6 +84,7 @@ class PubSubDataSource(DataSource):
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
+        """Return the writer that publishes the rows of a streaming query."""
         _find_py_files()
         from pullstream.spark.sink.sink import stream_writer
 

@@ -26,7 +26,9 @@ class PubSubBatchReader(DataSourceReader):
         return PartitionReader, ()
 
     def partitions(self) -> Sequence[InputPartition]:
+        """Pull messages unless the last read is unacknowledged, and return its partitions."""
         return plan(pull(self._options), self._options.layout)
 
     def read(self, partition: InputPartition) -> Any:
+        """Raise NotImplementedError: executors have a PartitionReader."""
         raise NotImplementedError("rows are read by PartitionReader, the pickled form of this")

@@ -53,13 +53,16 @@ class PubSubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return PartitionReader, ()
 
     def initialOffset(self) -> Offset:  # noqa: N802
+        """Return the offset before the first segment."""
         # The same in each run, because the first batch is replayed from here.
         return {_SEQ: 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the limit from the option `maxMessagesPerTrigger`."""
         return ReadMaxRows(self._options.settings.max_messages_per_trigger)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Let the query end when it has read the present backlog."""
         self._running().prepare_available_now()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
@@ -80,10 +83,12 @@ class PubSubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if seq == start[_SEQ] else {_SEQ: seq}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """Divide the segments after `start`, up to and including `end`, into partitions."""
         segments = self._running().segments(start[_SEQ], end[_SEQ])
         return plan(segments, self._options.layout)
 
     def commit(self, end: Offset) -> None:
+        """Acknowledge the messages of the segments up to `end`."""
         self._running().commit(end[_SEQ])
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
@@ -91,9 +96,11 @@ class PubSubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._session is None else self._session.report()
 
     def read(self, partition: InputPartition) -> Any:
+        """Raise NotImplementedError: executors have a PartitionReader."""
         raise NotImplementedError("rows are read by PartitionReader, the pickled form of this")
 
     def stop(self) -> None:
+        """Close the session, if this process has opened one."""
         session, self._session = self._session, None
         if session is not None:
             session.close()

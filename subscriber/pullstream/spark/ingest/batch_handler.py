@@ -90,6 +90,7 @@ class BatchHandler:
 
     @property
     def totals(self) -> Totals:
+        """Sums over the complete batches of this run."""
         with self._lock:
             return self._totals
 
@@ -100,6 +101,7 @@ class BatchHandler:
             return self._under_way is None
 
     def __call__(self, messages: DataFrame, number: int) -> None:
+        """Decode a micro-batch, write it to the targets, and count its rows."""
         with self._lock:
             if self._closed:
                 self.refused = True

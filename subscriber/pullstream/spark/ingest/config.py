@@ -139,6 +139,7 @@ class IngestJob:
 
     @property
     def state_folder(self) -> Path:
+        """The given `state`, or by default the folder `_state` in `to`."""
         if self.state is not None:
             return Path(self.state)
         folder = folder_here(self.to)

@@ -60,18 +60,23 @@ class Undecoded:
 
     @property
     def time(self) -> str:
+        """`publish_time`, because message columns keep their names."""
         return _TIME
 
     def read(self, messages: DataFrame) -> DataFrame:
+        """Return the messages as they are: no helper columns are needed."""
         return messages
 
     def is_bad(self) -> Column:
+        """Return a condition that is false for every message."""
         return F.lit(False)
 
     def good(self, read: DataFrame) -> DataFrame:
+        """Return all messages unchanged."""
         return read
 
     def bad(self, read: DataFrame) -> DataFrame:
+        """Return an empty DataFrame with the columns of bad messages."""
         return read.withColumn("reason", F.lit("")).where(F.lit(False))
 
 
@@ -119,9 +124,11 @@ class JsonDecoding:
 
     @property
     def time(self) -> str:
+        """`pubsub_publish_time`: message columns have a prefix beside the fields of the data."""
         return PREFIX + _TIME
 
     def read(self, messages: DataFrame) -> DataFrame:
+        """Add the parsed object, and whether the data is exactly one JSON value."""
         full = StructType([*self.schema.fields, StructField(_CORRUPT, StringType())])
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         text = messages.withColumn(_TEXT, F.col(_DATA).cast("string"))
@@ -137,6 +144,7 @@ class JsonDecoding:
         )
 
     def is_bad(self) -> Column:
+        """Return the condition that the data is malformed or does not fit the schema."""
         fits = (
             F.is_valid_utf8(_TEXT)
             & F.col(_VALUE).isNotNull()
@@ -148,6 +156,7 @@ class JsonDecoding:
         return ~F.coalesce(fits, F.lit(False))
 
     def good(self, read: DataFrame) -> DataFrame:
+        """Return the fields as columns, followed by the prefixed message columns except `data`."""
         fields = [self._value(name).alias(name) for name in self.schema.fieldNames()]
         own = [
             F.col(name).alias(PREFIX + name)
@@ -157,6 +166,7 @@ class JsonDecoding:
         return read.where(~self.is_bad()).select(*fields, *own)
 
     def bad(self, read: DataFrame) -> DataFrame:
+        """Return the messages that do not fit the schema, and say why in the column `reason`."""
         rows = read.where(self.is_bad()).withColumn("reason", self._reason())
         return rows.drop(_TEXT, _VALUE, _WHOLE)
 

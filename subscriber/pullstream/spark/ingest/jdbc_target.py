@@ -75,10 +75,12 @@ class JdbcTarget:
 
     @property
     def place(self) -> str:
+        """The table and the URL of its database, without credentials."""
         return f"{self.table} in {_SECRETS.sub('', self.url)}"
 
     @property
     def reserved(self) -> tuple[str, ...]:
+        """Names of the columns that only the staging table has."""
         return (_ROW, _COPY)
 
     def is_apart_from(self, other: JdbcTarget) -> bool:
@@ -95,9 +97,11 @@ class JdbcTarget:
             self._run(spark, f"CREATE TABLE {self._batches} {definition}")
 
     def may_have(self, spark: SparkSession, batch: str) -> bool:
+        """Return whether the table of batches contains this batch."""
         return self._holds(spark, f"SELECT 1 FROM {self._batches} WHERE batch = '{batch}'")
 
     def write(self, rows: DataFrame, batch: str) -> bool:
+        """Stage the rows and copy them to the table in one transaction, unless it has the batch."""
         spark, staging = rows.sparkSession, self._staging(batch)
         known = self.may_have(spark, batch)
         if not known:

@@ -42,11 +42,13 @@ class IngestState:
 
     @property
     def checkpoint(self) -> str:
+        """URI of Spark's checkpoint folder, with the scheme `file`."""
         # With the scheme, because the default file system of a cluster's Spark may be another one.
         return (self.folder / _CHECKPOINT).as_uri()
 
     @property
     def spool(self) -> Path:
+        """Folder in which the source stores the messages of unfinished batches."""
         return self.folder / "spool"
 
     def batch(self, number: int) -> str:

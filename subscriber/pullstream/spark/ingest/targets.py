@@ -72,16 +72,19 @@ class FileTarget:
 
     @property
     def place(self) -> str:
+        """The path of the folder, as the user gave it."""
         return self.path
 
     @property
     def reserved(self) -> tuple[str, ...]:
+        """The partition column that Spark derives from the names of the subfolders."""
         return (BATCH_COLUMN,)
 
     def check(self, spark: SparkSession) -> None:
         """Do nothing: Spark can write files wherever it can write its own."""
 
     def may_have(self, spark: SparkSession, batch: str) -> bool:
+        """Return whether the subfolder of the batch exists, complete or partial."""
         jvm: Any = spark._jvm
         folder = jvm.org.apache.hadoop.fs.Path(self._folder(batch))
         settings = spark._jsparkSession.sessionState().newHadoopConf()
@@ -89,6 +92,7 @@ class FileTarget:
         return found
 
     def write(self, rows: DataFrame, batch: str) -> bool:
+        """Replace the subfolder of the batch, and return True."""
         writer = rows.write.format(self.format).mode("overwrite")
         writer.partitionBy(*self.partition_by).save(self._folder(batch))
         return True
@@ -114,13 +118,16 @@ class DeltaTarget:
 
     @property
     def place(self) -> str:
+        """The path of the table's folder, as the user gave it."""
         return self.path
 
     @property
     def reserved(self) -> tuple[str, ...]:
+        """Empty, because Delta stores the batch number in its log."""
         return ()
 
     def check(self, spark: SparkSession) -> None:
+        """Raise IngestError if Delta's classes are missing in this Spark session."""
         java: Any = spark._jvm.java.lang  # type: ignore[union-attr]
         loader = java.Thread.currentThread().getContextClassLoader()
         try:
@@ -137,6 +144,7 @@ class DeltaTarget:
         return True
 
     def write(self, rows: DataFrame, batch: str) -> bool:
+        """Append the rows unless Delta's log has the batch; return True in both cases."""
         application, _, version = batch.rpartition("-")
         writer = rows.write.format("delta").mode("append")
         writer = writer.option("txnAppId", application).option("txnVersion", version)

@@ -20,7 +20,8 @@ class Done(Protocol):
 
     def __contains__(self, key: Key, /) -> bool: ...
 
-    def isdisjoint(self, keys: Iterable[Key], /) -> bool: ...
+    def isdisjoint(self, keys: Iterable[Key], /) -> bool:
+        """Return whether none of the keys is committed."""
 
 
 @dataclass(slots=True)
@@ -74,6 +75,7 @@ class LeaseLedger:
 
     @property
     def buffered(self) -> int:
+        """Number of messages that are not in a segment yet."""
         return len(self._held) - self.spooled
 
     @property

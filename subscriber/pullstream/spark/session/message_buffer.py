@@ -83,6 +83,7 @@ class MessageBuffer(Hooks):
             message.ack()
 
     def lease_lost(self, subscription: str, messages: Sequence[Message], why: LeaseLoss) -> None:
+        """Remove the messages and their rows from the buffer; messages in segments stay."""
         with self._changed:
             self._ledger.lost(messages)
             self._rows.drop(messages)
@@ -102,6 +103,7 @@ class MessageBuffer(Hooks):
         """
 
     def state_changed(self, subscription: str, change: StateChange) -> None:
+        """Record the state of the stream, and wake the threads that wait for a batch."""
         with self._changed:
             self._state = change.state
             self._last_news = self._clock.monotonic()

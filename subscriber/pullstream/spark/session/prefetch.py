@@ -37,6 +37,7 @@ class Prefetcher:
 
     @property
     def is_under_way(self) -> bool:
+        """Whether a job is running on the background thread."""
         return self._thread is not None and self._thread.is_alive()
 
     def is_over(self) -> bool:

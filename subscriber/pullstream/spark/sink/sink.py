@@ -80,9 +80,11 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Publish the rows of a partition, and return the number of messages in a `Published`."""
         return _publish(iterator, self._options)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Log how many messages the failed job had published; they cannot be withdrawn."""
         _tell_of(messages, "the job")
 
 
@@ -93,9 +95,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Publish the rows of a partition, and return the number of messages in a `Published`."""
         return _publish(iterator, self._options)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Log how many messages the failed batch had published; Spark will publish them again."""
         _tell_of(messages, f"batch {batchId}")
 
 

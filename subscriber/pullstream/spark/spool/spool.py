@@ -63,6 +63,7 @@ class Spool:
 
     @property
     def folder(self) -> Path:
+        """Path of the locked folder."""
         return self._folder
 
     @property
