@@ -57,7 +57,7 @@ class FilePartition(InputPartition):
         self.subscription = subscription
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the rows from the segments, and skip those that belong to other shares."""
+        """Read the rows from the segments, without the rows of other shares."""
         found = (
             with_subscription(self.subscription, batch)
             for piece in self.pieces

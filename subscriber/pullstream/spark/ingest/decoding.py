@@ -124,7 +124,7 @@ class JsonDecoding:
 
     @property
     def time(self) -> str:
-        """`pubsub_publish_time`: message columns have a prefix beside the fields of the data."""
+        """`pubsub_publish_time`: a prefix separates message columns from fields of the data."""
         return PREFIX + _TIME
 
     def read(self, messages: DataFrame) -> DataFrame:
