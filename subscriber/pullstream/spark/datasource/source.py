@@ -41,7 +41,7 @@ class PubSubDataSource(DataSource):
         return "pubsub"
 
     def schema(self) -> StructType:
-        """Return the message columns, and `subscription` if `includeSubscription` is set."""
+        """Return the message columns, and `subscription` if `includeSubscription` is true."""
         from .options import check_names
 
         # Errors that apply to streams and batch reads alike are raised by `load()` already.

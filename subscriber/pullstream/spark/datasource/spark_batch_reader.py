@@ -26,7 +26,7 @@ class PubSubBatchReader(DataSourceReader):
         return PartitionReader, ()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Pull messages unless the last read is unacknowledged, and return its partitions."""
+        """Return partitions of the last unacknowledged read, or else of newly pulled messages."""
         return plan(pull(self._options), self._options.layout)
 
     def read(self, partition: InputPartition) -> Any:

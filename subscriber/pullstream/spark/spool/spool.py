@@ -63,7 +63,7 @@ class Spool:
 
     @property
     def folder(self) -> Path:
-        """Path of the locked folder."""
+        """Path of the folder with the segments."""
         return self._folder
 
     @property
