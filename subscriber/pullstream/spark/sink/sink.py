@@ -99,7 +99,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _publish(iterator, self._options)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Log how many messages the failed batch had published; a repetition publishes them again."""
+        """Log how many messages the failed batch had published; a retry publishes them again."""
         _tell_of(messages, f"batch {batchId}")
 
 
