@@ -50,6 +50,7 @@ class DueQueue(Generic[T]):
         return self._entries[0][0] if self._entries else None
 
     def due_of(self, item: T) -> float | None:
+        """Return the due time of an item; None if the item is not in the queue."""
         current = self._current.get(item)
         return None if current is None else current[0]
 
@@ -70,6 +71,7 @@ class DueQueue(Generic[T]):
                 heapq.heapify(self._entries)
 
     def clear(self) -> None:
+        """Remove all items and all forgotten entries."""
         self._entries.clear()
         self._current.clear()
 

@@ -118,12 +118,14 @@ class SnapshotValue(NamedTuple):
     unacked: Sequence[int]
 
     def encode(self) -> bytes:
+        """Serialize the snapshot, with `unacked` as runs of consecutive numbers."""
         config, name = self.config.SerializeToString(), self.subscription.encode()
         runs = array("Q", _runs(self.unacked)).tobytes()
         return _HEAD.pack(self.since, len(config), len(name)) + config + name + runs
 
     @staticmethod
     def decode(value: bytes) -> SnapshotValue:
+        """Return the snapshot that `encode` has serialized."""
         since, config_size, name_size = _HEAD.unpack_from(value)
         name_at = _HEAD.size + config_size
         runs_at = name_at + name_size

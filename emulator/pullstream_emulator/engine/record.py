@@ -28,6 +28,7 @@ class Record:
         self.holders = 0
 
     def message(self) -> pubsub.PubsubMessage:
+        """Decode the message, with its ID and publish time."""
         return pubsub.PubsubMessage.FromString(self.encoded)
 
     @classmethod

@@ -72,6 +72,7 @@ class AckedIds:
         return any(each.chunks.get(chunk, 0) & bit for each in self._generations)
 
     def add_acked(self, ack_ids: Sequence[str], now: Now) -> None:
+        """Remember acknowledged IDs, and note the changed chunks for storage."""
         self.drop_expired(now.monotonic)
         generation = self._present(now)
         chunks = generation.chunks
@@ -90,6 +91,7 @@ class AckedIds:
             self._drop_oldest()
 
     def clear(self) -> None:
+        """Forget all IDs, and remove their notes from storage."""
         while self._generations:
             self._drop_oldest()
 

@@ -63,6 +63,7 @@ class Backlog:
                 self._ready.append(Delivery(record, None))
 
     def key_queue(self, key: str) -> KeyQueue:
+        """Return the queue of an ordering key. Create it if the key has no unfinished message."""
         lane = self.lanes.get(key)
         if lane is None:
             lane = self.lanes[key] = KeyQueue(key)
@@ -151,6 +152,7 @@ class Backlog:
                 self._queue_again(item, now)
 
     def next_due(self) -> float | None:
+        """Return the earliest monotonic time at which a backoff or a reservation may end."""
         return self._delayed.next_due()
 
     # ---- out -----------------------------------------------------------------------------------

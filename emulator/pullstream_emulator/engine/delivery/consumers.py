@@ -34,10 +34,12 @@ class Consumers:
         return bool(self._all)
 
     def add_consumer(self, consumer: Consumer) -> None:
+        """Record that `consumer` has joined the subscription."""
         consumer.is_here = True
         self._all[consumer] = None
 
     def remove_consumer(self, consumer: Consumer) -> None:
+        """Record that `consumer` has left. It no longer waits for messages."""
         consumer.is_here = False
         self._all.pop(consumer, None)
         self.mark_served(consumer)

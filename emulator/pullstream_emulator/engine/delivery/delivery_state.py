@@ -99,18 +99,22 @@ class KeyQueue:
 
     @property
     def deliverable(self) -> bool:
+        """Whether a message waits and the key is not in a backoff."""
         return bool(self.waiting) and not self.delayed
 
     @property
     def size(self) -> int:
+        """Number of unfinished messages, including acknowledged ones behind a leased message."""
         return len(self.waiting) + len(self.delivered)
 
     @property
     def finished(self) -> bool:
+        """Whether the key has no unfinished message, so the backlog can forget it."""
         return not self.waiting and not self.delivered
 
     @property
     def is_leased(self) -> bool:
+        """Whether any message of the key is leased."""
         return self._leased > 0
 
     def take_first(self, consumer: Consumer) -> Delivery:
@@ -211,12 +215,15 @@ class ReadyKeys:
         return next(iter(self._lanes))
 
     def append(self, lane: KeyQueue) -> None:
+        """Add a key at the end of the queue."""
         self._lanes[lane] = None
 
     def popleft(self) -> KeyQueue:
+        """Remove and return the key that has waited longest."""
         return self._lanes.popitem(last=False)[0]
 
     def remove(self, lane: KeyQueue) -> None:
+        """Remove a key at any position. It must be in the queue."""
         del self._lanes[lane]
 
     def unleased(self) -> list[KeyQueue]:
@@ -285,6 +292,7 @@ class Consumer:
 
     @property
     def has_room(self) -> bool:
+        """Whether both of its limits allow a further message."""
         return self.room > 0 and self.room_bytes > 0
 
     @property

@@ -69,6 +69,7 @@ class SubscriptionPolicy(NamedTuple):
 
     @classmethod
     def from_config(cls, config: pubsub.Subscription) -> SubscriptionPolicy:
+        """Parse the settings of a subscription, and compile its filter."""
         ttl = config.expiration_policy.ttl if config.expiration_policy.HasField("ttl") else None
         dead_letter = config.dead_letter_policy
         return cls(

@@ -387,6 +387,7 @@ class Subscription:
         self._last_active = now.monotonic
 
     def is_expired(self, now: Now) -> bool:
+        """Return whether it has no consumer and was unused for the TTL of its expiration policy."""
         due = self._expires_at()
         return not self.consumers and due is not None and due <= now.monotonic
 
@@ -398,6 +399,7 @@ class Subscription:
             self._announce(self, due)
 
     def next_due(self, now: Now) -> float | None:
+        """Return the monotonic time of the next end of a lease or wait, sweep, or expiry."""
         moments = (
             self.leases.next_due(),
             self._backlog.next_due(),

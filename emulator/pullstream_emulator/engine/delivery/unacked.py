@@ -40,6 +40,7 @@ class Retention:
         return is_oldest
 
     def is_too_old(self, record: Record) -> bool:
+        """Return whether the newest sweep would have dropped this message."""
         return record.publish_ms <= self._cutoff_ms
 
     def next_due(self, seconds: float, now: Now) -> float | None:

@@ -41,18 +41,21 @@ class Registry:
     # ---- look-ups ------------------------------------------------------------------------------
 
     def topic(self, name: str) -> Topic:
+        """Return a topic by its full name. Raise NotFound if it does not exist."""
         topic = self.topics.get(name)
         if topic is None:
             raise missing(names.validate("topics", name))
         return topic
 
     def subscription(self, name: str) -> Subscription:
+        """Return a subscription by its full name. Raise NotFound if it does not exist."""
         subscription = self.subscriptions.get(name)
         if subscription is None:
             raise missing(names.validate("subscriptions", name))
         return subscription
 
     def snapshot(self, name: str) -> Snapshot:
+        """Return a snapshot by its full name. Raise NotFound if it does not exist."""
         snapshot = self.snapshots.get(name)
         if snapshot is None:
             raise missing(names.validate("snapshots", name))
@@ -61,6 +64,7 @@ class Registry:
     # ---- changes -------------------------------------------------------------------------------
 
     def new_log(self, topic: str) -> Log:
+        """Return an empty log for a topic. Its records count in the engine's memory usage."""
         return Log(topic, self.usage, self.observer)
 
     def trim(self, log: Log) -> None:
@@ -100,6 +104,7 @@ class Registry:
         self.observer.saved(_KIND[type(resource)], resource.config.name, value)
 
     def removed(self, resource: Topic | Subscription | Snapshot) -> None:
+        """Inform the observer that a resource was deleted or has expired."""
         if self.observer is None:
             return
         if isinstance(resource, Subscription) and resource.consumers.max_waiting != MAX_WAITING:

@@ -40,6 +40,7 @@ class Snapshot:
         log.keep_since(config.name, since)
 
     def wants(self, record: Record) -> bool:
+        """Return whether a message must be unfinished after a seek to the snapshot."""
         return record.seq > self.since or record.seq in self._unfinished
 
     def records(self) -> list[Record]:
@@ -48,10 +49,12 @@ class Snapshot:
         return [*self._unfinished.values(), *later]
 
     def next_due(self, now: Now) -> float:
+        """Return the expiry time on the monotonic clock."""
         expires = self.config.expire_time
         return now.due(expires.seconds + expires.nanos / 1e9)
 
     def is_expired(self, now: Now) -> bool:
+        """Return whether the expiry time of the snapshot has passed."""
         return self.next_due(now) <= now.monotonic
 
     def release_records(self) -> None:
@@ -60,5 +63,6 @@ class Snapshot:
         self.log.release(self._unfinished.values())
 
     def encode(self) -> bytes:
+        """Serialize the snapshot for the observer; see SnapshotValue."""
         unacked = list(self._unfinished)
         return SnapshotValue(self.config, self._subscription, self.since, unacked).encode()

@@ -32,6 +32,7 @@ class Snapshots:
         self._registry = registry
 
     def create(self, request: pubsub.CreateSnapshotRequest) -> pubsub.Snapshot:
+        """Save the acknowledgement state of a subscription, and return the snapshot's settings."""
         registry, now = self._registry, self._registry.now()
         names.validate("subscriptions", request.subscription)
         name = request.name
@@ -55,9 +56,11 @@ class Snapshots:
         return config
 
     def get(self, name: str) -> pubsub.Snapshot:
+        """Return the settings of a snapshot."""
         return self._registry.snapshot(name).config
 
     def update(self, request: pubsub.UpdateSnapshotRequest) -> pubsub.Snapshot:
+        """Change the settings in the field mask, and return all settings of the snapshot."""
         registry, now = self._registry, self._registry.now()
         snapshot = registry.snapshot(request.snapshot.name)
         config = field_mask.SNAPSHOT.apply(
@@ -73,12 +76,14 @@ class Snapshots:
         return config
 
     def list(self, request: pubsub.ListSnapshotsRequest) -> pubsub.ListSnapshotsResponse:
+        """Return one page of a project's snapshots."""
         listed, token = page_of_project("snapshots", self._registry.snapshots, request)
         return pubsub.ListSnapshotsResponse(
             snapshots=[snapshot.config for snapshot in listed], next_page_token=token
         )
 
     def delete(self, name: str) -> None:
+        """Delete a snapshot, and release the messages that only the snapshot keeps."""
         snapshot = self._registry.snapshot(name)
         del self._registry.snapshots[name]
         snapshot.release_records()

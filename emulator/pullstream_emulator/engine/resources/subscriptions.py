@@ -51,6 +51,7 @@ class Subscriptions:
     # ---- the API -------------------------------------------------------------------------------
 
     def create(self, config: pubsub.Subscription) -> pubsub.Subscription:
+        """Attach a new subscription to its topic, and return its settings with the defaults."""
         registry = self._registry
         names.validate("topics", config.topic)
         if not config.name:
@@ -93,9 +94,11 @@ class Subscriptions:
         return subscription
 
     def get(self, name: str) -> pubsub.Subscription:
+        """Return the settings of a subscription. This counts as a use of it."""
         return self._used(name).config
 
     def update(self, request: pubsub.UpdateSubscriptionRequest) -> pubsub.Subscription:
+        """Change the settings in the field mask, and return all settings of the subscription."""
         subscription = self._used(request.subscription.name)
         config = field_mask.SUBSCRIPTION.apply(
             request.update_mask.paths, request.subscription, subscription.config
@@ -110,6 +113,7 @@ class Subscriptions:
         return config
 
     def modify_push_config(self, request: pubsub.ModifyPushConfigRequest) -> None:
+        """Replace the push settings. If an endpoint appears, pulling consumers end."""
         subscription = self._used(request.subscription)
         config = deepcopy(subscription.config)
         config.push_config.CopyFrom(request.push_config)
@@ -117,6 +121,7 @@ class Subscriptions:
         self._configure(subscription, config)
 
     def list(self, request: pubsub.ListSubscriptionsRequest) -> pubsub.ListSubscriptionsResponse:
+        """Return one page of a project's subscriptions, including detached ones."""
         listed, token = page_of_project("subscriptions", self._registry.subscriptions, request)
         return pubsub.ListSubscriptionsResponse(
             subscriptions=[subscription.config for subscription in listed], next_page_token=token
@@ -197,10 +202,12 @@ def is_pull(config: pubsub.Subscription) -> bool:
 
 
 def detached(name: str) -> errors.FailedPrecondition:
+    """Return the error for calls that need the topic or backlog of a detached subscription."""
     return errors.FailedPrecondition(
         f"The subscription is detached from its topic (resource={names.short_id(name)})."
     )
 
 
 def wrong_kind() -> errors.FailedPrecondition:
+    """Return the error for pulling from a subscription that is pushed or exported."""
     return errors.FailedPrecondition("This method is not supported for this subscription type.")

@@ -66,6 +66,7 @@ class Topics:
         self.on_full: Callable[[], None] = lambda: None
 
     def create(self, config: pubsub.Topic) -> pubsub.Topic:
+        """Register a new topic without messages, and return its settings."""
         names.validate("topics", config.name)
         if config.name in self._registry.topics:
             raise exists(config.name)
@@ -88,9 +89,11 @@ class Topics:
         return topic
 
     def get(self, name: str) -> pubsub.Topic:
+        """Return the settings of a topic."""
         return self._registry.topic(name).config
 
     def update(self, request: pubsub.UpdateTopicRequest) -> pubsub.Topic:
+        """Change the settings in the field mask, and show the retention in the subscriptions."""
         topic = self._registry.topic(request.topic.name)
         config = field_mask.TOPIC.apply(request.update_mask.paths, request.topic, topic.config)
         self._finish(config, topic.config.schema_settings)
@@ -107,6 +110,7 @@ class Topics:
         return config
 
     def list(self, request: pubsub.ListTopicsRequest) -> pubsub.ListTopicsResponse:
+        """Return one page of a project's topics."""
         listed, token = page_of_project("topics", self._registry.topics, request)
         return pubsub.ListTopicsResponse(
             topics=[topic.config for topic in listed], next_page_token=token
@@ -115,6 +119,7 @@ class Topics:
     def list_subscriptions(
         self, request: pubsub.ListTopicSubscriptionsRequest
     ) -> pubsub.ListTopicSubscriptionsResponse:
+        """Return one page of the names of the subscriptions that are attached to a topic."""
         attached = self._registry.topic(request.topic).subscriptions
         listed, token = paging.page(attached, request.page_size, request.page_token)
         return pubsub.ListTopicSubscriptionsResponse(subscriptions=listed, next_page_token=token)
@@ -122,6 +127,7 @@ class Topics:
     def list_snapshots(
         self, request: pubsub.ListTopicSnapshotsRequest
     ) -> pubsub.ListTopicSnapshotsResponse:
+        """Return one page of the names of a topic's snapshots."""
         log = self._registry.topic(request.topic).log
         of_topic = (name for name, s in self._registry.snapshots.items() if s.log is log)
         listed, token = paging.page(of_topic, request.page_size, request.page_token)
@@ -153,6 +159,7 @@ class Topics:
         registry.removed(topic)
 
     def forget_schema(self, name: str) -> None:
+        """Mark a schema as deleted in the settings of all topics that use it."""
         for topic in self._registry.topics.values():
             if topic.config.schema_settings.schema == name:
                 config = deepcopy(topic.config)

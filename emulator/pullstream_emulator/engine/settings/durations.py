@@ -15,6 +15,7 @@ MAX_TIMESTAMP = 253_402_300_799
 
 
 def seconds_of(duration: Duration) -> float:
+    """Convert a Duration message to seconds, with fractions."""
     return duration.seconds + duration.nanos / 1e9
 
 
