@@ -51,6 +51,7 @@ def _portions(run: Sequence[Record]) -> Iterator[Sequence[Record]]:
 
 
 def encode(batch: Sequence[Record]) -> bytes:
+    """Return the content of a row: the sizes of the messages, then the encoded messages."""
     sizes = struct.pack(f"<{len(batch)}I", *[record.size for record in batch])
     return sizes + b"".join([record.encoded for record in batch])
 

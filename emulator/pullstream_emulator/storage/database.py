@@ -212,6 +212,7 @@ class Database:
             raise StorageError(f"{self.directory} is damaged: {error}") from error
 
     def close(self) -> None:
+        """Close the database and the mark file, and unlock the directory even after an error."""
         try:
             self._connection.close()
             self._marks.close()

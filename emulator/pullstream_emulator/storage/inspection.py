@@ -123,6 +123,7 @@ class Reader:
         self.errors: list[str] = []
 
     def value(self, query: str) -> Any:
+        """Return the first column of the first row of a query's result."""
         return self.execute(query).fetchone()[0]
 
     def rows(self, table: Table) -> Iterator[tuple[Any, ...]]:
@@ -155,6 +156,7 @@ class Reader:
                 self.damaged[table] += 1
 
     def close(self) -> None:
+        """Close the connection, and remove the index of the log if this connection created it."""
         self._connection.close()
         if self._leaves_index:
             self._index.unlink(missing_ok=True)

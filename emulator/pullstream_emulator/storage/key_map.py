@@ -52,10 +52,12 @@ class TopicEntry:
 
     @property
     def needs_more(self) -> bool:
+        """Whether fewer than ENOUGH reserved sequence numbers are left."""
         return self.head + ENOUGH > self.reserved
 
     @property
     def next_reserved(self) -> int:
+        """The highest sequence number of a reservation that is made now."""
         return self.head + RESERVE
 
     @property

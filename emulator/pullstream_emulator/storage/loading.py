@@ -42,6 +42,8 @@ class StoredTopic(NamedTuple):
 
 
 class StoredSubscription(NamedTuple):
+    """A row of the subscriptions table. `topic` is the number of its topic."""
+
     name: str
     topic: int
     config: bytes
@@ -49,6 +51,8 @@ class StoredSubscription(NamedTuple):
 
 
 class StoredResource(NamedTuple):
+    """A row of the resources table. `topic` is the number of its topic; 0 for none."""
+
     kind: Resource
     name: str
     value: bytes
@@ -92,6 +96,7 @@ class Contents:
             self.kept_subscriptions = self._keep_subscriptions()
 
     def has_messages(self, topic: int) -> bool:
+        """Return whether the topic with this number has messages in the database."""
         return topic in self._existing
 
     def saved(self) -> Saved:

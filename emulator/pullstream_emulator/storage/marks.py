@@ -62,6 +62,7 @@ class Mark(NamedTuple):
     totals: tuple[Total, ...]
 
     def encode(self) -> bytes:
+        """Return the mark as MARK_BYTES bytes that end with a checksum."""
         head = _HEAD.pack(_MAGIC, *self[:5], len(self.totals))
         data = head + struct.pack(f"<{2 * len(self.totals)}Q", *chain.from_iterable(self.totals))
         data = data.ljust(MARK_BYTES - _DIGEST_BYTES, b"\0")
@@ -172,6 +173,7 @@ class MarkFile:
             self._next_sync = ended + max(SYNC_INTERVAL, _SHARE * (ended - begun))
 
     def close(self) -> None:
+        """Flush the newest mark to disk, and close the file even if that fails."""
         try:
             self.sync()
         finally:

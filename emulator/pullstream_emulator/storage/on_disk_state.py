@@ -51,6 +51,7 @@ class OnDiskTopic:
 
     @property
     def is_over(self) -> bool:
+        """Whether it is deleted and no subscription, snapshot or feed needs it."""
         return not (self.named or self.subscriptions or self.keepers)
 
     def is_finished(self, first: int, count: int) -> bool:

@@ -95,10 +95,12 @@ class SqlWriter:
         self._database.put(TOPICS, [(key, name, config, reserved)])
 
     def reserve(self, key: int, reserved: int) -> None:
+        """Replace the highest reserved sequence number of a topic."""
         for _, name, config, _ in self._database.rows(TOPICS, key).fetchall():
             self._database.put(TOPICS, [(key, name, config, reserved)])
 
     def remove_topic(self, key: int) -> None:
+        """Mark a topic as deleted. Its row stays while a subscription or snapshot needs it."""
         topic = self.topics.get(key)
         if topic is not None:
             topic.named = topic.retains = False
@@ -133,6 +135,7 @@ class SqlWriter:
         )
 
     def remove_subscription(self, key: int) -> None:
+        """Delete a subscription, its acknowledgements and its counts of failed deliveries."""
         subscription = self.subscriptions.pop(key, None)
         if subscription is not None:
             self.topics[subscription.topic].subscriptions.pop(key)
@@ -194,9 +197,11 @@ class SqlWriter:
     # ---- messages ------------------------------------------------------------------------------
 
     def publish(self, topic: int, records: Sequence[Record]) -> None:
+        """Add new messages, which the end of the transaction writes."""
         self._published[topic].extend(records)
 
     def finish(self, key: int, seqs: Sequence[int]) -> None:
+        """Mark messages as finished, and clear their counts of failed deliveries."""
         subscription = self.subscriptions.get(key)
         if subscription is None:
             return
@@ -211,6 +216,7 @@ class SqlWriter:
             self._attempts.update(((key, seq), 0) for seq in done)
 
     def reopen(self, key: int, seqs: Sequence[int]) -> None:
+        """Mark finished messages as unfinished, after a seek."""
         subscription = self.subscriptions.get(key)
         if subscription is not None:
             chunks = subscription.progress.reopen(masks_of(seqs))

@@ -267,6 +267,7 @@ class Storage(Observer):
     # ---- resources -----------------------------------------------------------------------------
 
     def saved(self, kind: Resource, name: str, value: bytes) -> None:
+        """Persist a new or changed resource before the present call is answered."""
         if kind is Resource.TOPIC:
             change = self._saved_topic(name, value)
         elif kind is Resource.SUBSCRIPTION:
@@ -302,11 +303,13 @@ class Storage(Observer):
         return lambda ledger: ledger.save_subscription(key, name, topic, value, keeps, since)
 
     def noted(self, kind: Resource, name: str, value: bytes) -> None:
+        """Persist a note, except acknowledged IDs of a topic that has no messages on disk."""
         if kind is Resource.ACKED and not self._subscriptions[subscription_of(name)].topic.kept:
             return
         self._add(lambda ledger: ledger.note(kind, name, value))
 
     def removed(self, kind: Resource, name: str) -> None:
+        """Persist the deletion of a resource before the present call is answered."""
         if kind is Resource.TOPIC:
             key = self._topics.pop(name).key
             self._add(lambda ledger: ledger.remove_topic(key), urgent=True)
@@ -328,6 +331,7 @@ class Storage(Observer):
     # ---- messages ------------------------------------------------------------------------------
 
     def published(self, topic: str, records: Sequence[Record]) -> None:
+        """Persist new messages, except at durability class memory."""
         entry = self._topics[topic]
         self._move_head(entry, records[-1].seq)
         if entry.durability is not Durability.MEMORY:
@@ -341,6 +345,7 @@ class Storage(Observer):
             )
 
     def skipped(self, topic: str, first: int, last: int) -> None:
+        """Move the head of a topic, and reserve more sequence numbers if few are left."""
         self._move_head(self._topics[topic], last)
 
     def _move_head(self, entry: TopicEntry, head: int) -> None:
@@ -354,6 +359,7 @@ class Storage(Observer):
             self._owed = entry.reserving
 
     def finished(self, subscription: str, seqs: Sequence[int]) -> None:
+        """Persist that messages are finished, if their topic may have messages on disk."""
         entry = self._subscriptions.get(subscription)
         if entry is not None and entry.topic.kept:
             key, urgent = entry.key, entry.topic.durability is Durability.FSYNC
@@ -362,6 +368,7 @@ class Storage(Observer):
                 self._newest_finish = group
 
     def unfinished(self, subscription: str, seqs: Sequence[int]) -> None:
+        """Persist that messages are unfinished after a seek, if they may be on disk."""
         entry = self._subscriptions[subscription]
         if entry.topic.kept:
             key, urgent = entry.key, entry.topic.durability is Durability.FSYNC
@@ -370,6 +377,7 @@ class Storage(Observer):
     def returned(
         self, subscription: str, deliveries: Sequence[ObservedDelivery], why: ReturnReason
     ) -> None:
+        """Persist the number of failed deliveries, unless the messages were given back."""
         entry = self._subscriptions[subscription]
         if entry.topic.kept and why is not ReturnReason.GIVEN_BACK:
             key = entry.key
@@ -377,6 +385,7 @@ class Storage(Observer):
             self._add(lambda ledger: ledger.fail(key, attempts))
 
     def discarded(self, topic: str, up_to: int) -> None:
+        """Delete the messages up to `up_to` from the disk, because nothing keeps them any more."""
         entry = self._topics.get(topic)
         if entry is not None and entry.kept:
             key = entry.key

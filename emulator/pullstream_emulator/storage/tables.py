@@ -72,6 +72,7 @@ class Table:
         return seal
 
     def amount_of(self, row: Sequence[Any]) -> int:
+        """Return the part of a row in the table's total: its message count, or 1."""
         return 1 if self._amount_at is None else int(row[self._amount_at])
 
 
