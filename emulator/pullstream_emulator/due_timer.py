@@ -38,6 +38,7 @@ class DueTimer:
             self._arm()
 
     def close(self) -> None:
+        """Stop calling `act`, even if the clock is advanced by hand."""
         self._clock.remove_waker(self._catch_up)
         self._disarm()
 

@@ -7,10 +7,12 @@ from pullstream_protocol.errors import AlreadyExists, InvalidArgument, NotFound,
 
 
 def missing(name: str) -> NotFound:
+    """Return a NotFound that quotes the last part of a resource name."""
     return NotFound(f"Resource not found (resource={names.short_id(name)}).")
 
 
 def exists(name: str) -> AlreadyExists:
+    """Return an AlreadyExists that quotes the last part of a resource name."""
     return AlreadyExists(
         f"Resource already exists in the project (resource={names.short_id(name)})."
     )
@@ -24,6 +26,7 @@ def invalid_argument(argument: str) -> InvalidArgument:
 
 
 def too_small(name: str, value: object, minimum: object) -> InvalidArgument:
+    """Return an InvalidArgument for a value below `minimum`; `name` is a field or a description."""
     return InvalidArgument(
         f"The value for {name} is too small. You passed {value} in the request, but the minimum "
         f"value is {minimum}."
@@ -31,6 +34,7 @@ def too_small(name: str, value: object, minimum: object) -> InvalidArgument:
 
 
 def too_large(name: str, value: object, maximum: object) -> InvalidArgument:
+    """Return an InvalidArgument for a value above `maximum`; `name` is a field or a description."""
     return InvalidArgument(
         f"The value for {name} is too large. You passed {value} in the request, but the maximum "
         f"value is {maximum}."

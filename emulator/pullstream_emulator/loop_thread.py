@@ -26,6 +26,7 @@ class LoopThread:
 
     @classmethod
     def acquire(cls) -> LoopThread:
+        """Start the thread if there is none, and return it; call `release` after use."""
         with cls._lock:
             cls._users += 1
             if cls._current is None:
@@ -34,12 +35,14 @@ class LoopThread:
 
     @classmethod
     def current(cls) -> LoopThread:
+        """Return the running thread; raise RuntimeError if no emulator is running."""
         if cls._current is None:
             raise RuntimeError("no emulator is running in this process")
         return cls._current
 
     @classmethod
     def release(cls) -> None:
+        """Give up one use of the thread; the last release ends it."""
         with cls._lock:
             cls._users -= 1
             if cls._users:
@@ -62,6 +65,7 @@ class LoopThread:
         return threading.current_thread() is self._thread
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and return its result; block the calling thread meanwhile."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def _close(self) -> None:

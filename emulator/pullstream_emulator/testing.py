@@ -165,6 +165,7 @@ class Emulator:
         return f"{self.host}:{self.port}"
 
     def start(self) -> Emulator:
+        """Apply `config`, open the port, and return the emulator. No effect while it is running."""
         if self._server is None:
             if self.broker.is_closed:
                 self._hold(self._new_broker(self.clock))

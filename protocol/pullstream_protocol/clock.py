@@ -77,12 +77,15 @@ class SystemClock:
     """Real time, or freezegun's time when a test has frozen it."""
 
     def now(self) -> float:
+        """Return the seconds since the epoch; freezegun's, on every thread, if it is active."""
         return _read(time.time)
 
     def monotonic(self) -> float:
+        """Return `time.monotonic()`; freezegun's, on every thread, if it is active."""
         return _read(time.monotonic)
 
     def timeout(self, deadline: float | None) -> float | None:
+        """Return the seconds to the deadline, at most MAX_WAIT because freezegun may move time."""
         if deadline is None:
             return None
         return min(max(deadline - self.monotonic(), 0.0), MAX_WAIT)
@@ -138,12 +141,15 @@ class ManualClock(_Advancing):
         self._start = start
 
     def now(self) -> float:
+        """Return the start time plus all advances, in seconds since the epoch."""
         return self._start + self._elapsed
 
     def monotonic(self) -> float:
+        """Return the sum of all advances, in seconds."""
         return self._elapsed
 
     def timeout(self, deadline: float | None) -> float | None:
+        """Return 0.0 after the deadline; otherwise None, because only `advance` moves time."""
         if deadline is not None and deadline <= self._elapsed:
             return 0.0
         return None
@@ -160,12 +166,15 @@ class OffsetClock(_Advancing):
         self._base = base or SYSTEM_CLOCK
 
     def now(self) -> float:
+        """Return the wall-clock time of `base` plus all advances."""
         return self._base.now() + self._elapsed
 
     def monotonic(self) -> float:
+        """Return the monotonic time of `base` plus all advances."""
         return self._base.monotonic() + self._elapsed
 
     def timeout(self, deadline: float | None) -> float | None:
+        """Return the seconds that `base` must still run until the deadline."""
         return self._base.timeout(None if deadline is None else deadline - self._elapsed)
 
 

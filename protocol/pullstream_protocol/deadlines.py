@@ -84,6 +84,7 @@ class DeadlineTable(Generic[K, V]):
             queued[key] = (due, value)
 
     def get(self, key: K) -> V | None:
+        """Return the value of `key`; None if it is not in the table."""
         queued = self._where.get(key)
         return None if queued is None else queued[key][1]
 

@@ -51,66 +51,98 @@ class RpcError(PullstreamError, api.GoogleAPICallError):
 
 
 class Cancelled(RpcError, api.Cancelled):
+    """The caller has cancelled the call or closed its client."""
+
     grpc_status_code = grpc.StatusCode.CANCELLED
 
 
 class Unknown(RpcError, api.Unknown):
+    """The call failed for a reason that no other status code describes."""
+
     grpc_status_code = grpc.StatusCode.UNKNOWN
 
 
 class InvalidArgument(RpcError, api.InvalidArgument):
+    """A field of the request is invalid, and the same request always fails."""
+
     grpc_status_code = grpc.StatusCode.INVALID_ARGUMENT
 
 
 class DeadlineExceeded(RpcError, api.DeadlineExceeded):
+    """The time limit of the call passed before the response arrived."""
+
     grpc_status_code = grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 class NotFound(RpcError, api.NotFound):
+    """A resource that the request names does not exist."""
+
     grpc_status_code = grpc.StatusCode.NOT_FOUND
 
 
 class AlreadyExists(RpcError, api.AlreadyExists):
+    """A resource with the name in the request exists already."""
+
     grpc_status_code = grpc.StatusCode.ALREADY_EXISTS
 
 
 class PermissionDenied(RpcError, api.PermissionDenied):
+    """The caller is authenticated, and may not make this call."""
+
     grpc_status_code = grpc.StatusCode.PERMISSION_DENIED
 
 
 class ResourceExhausted(RpcError, api.ResourceExhausted):
+    """A limit of the server is reached, such as the number of sessions."""
+
     grpc_status_code = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class FailedPrecondition(RpcError, api.FailedPrecondition):
+    """The state of a resource does not allow the call."""
+
     grpc_status_code = grpc.StatusCode.FAILED_PRECONDITION
 
 
 class Aborted(RpcError, api.Aborted):
+    """The call conflicts with a concurrent one; read the state again before a retry."""
+
     grpc_status_code = grpc.StatusCode.ABORTED
 
 
 class OutOfRange(RpcError, api.OutOfRange):
+    """A position in the request is outside the valid range."""
+
     grpc_status_code = grpc.StatusCode.OUT_OF_RANGE
 
 
 class Unimplemented(RpcError, api.MethodNotImplemented):
+    """The server does not have the method or the requested feature."""
+
     grpc_status_code = grpc.StatusCode.UNIMPLEMENTED
 
 
 class Internal(RpcError, api.InternalServerError):
+    """The server failed because of a defect in it."""
+
     grpc_status_code = grpc.StatusCode.INTERNAL
 
 
 class Unavailable(RpcError, api.ServiceUnavailable):
+    """The server cannot be reached or cannot serve now; a retry may succeed."""
+
     grpc_status_code = grpc.StatusCode.UNAVAILABLE
 
 
 class DataLoss(RpcError, api.DataLoss):
+    """The server has lost or damaged data, and cannot restore it."""
+
     grpc_status_code = grpc.StatusCode.DATA_LOSS
 
 
 class Unauthenticated(RpcError, api.Unauthenticated):
+    """The credentials of the call are missing or invalid."""
+
     grpc_status_code = grpc.StatusCode.UNAUTHENTICATED
 
 

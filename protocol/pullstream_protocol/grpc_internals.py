@@ -108,6 +108,7 @@ class SegregatedCall:
         return bool(self._call.operate((cygrpc.SendCloseFromClientOperation(0),), None))
 
     def cancel(self) -> None:
+        """End the call from this side; its last event has the status CANCELLED."""
         self._call.cancel(cygrpc.StatusCode.cancelled, "Locally cancelled by application!")
 
     def next_event(self) -> Event:

@@ -16,7 +16,8 @@ DEADLINE_ROUNDING = 0.01
 class LongPollCall(Protocol):
     """The part of a gRPC servicer's context that `longest_wait` uses."""
 
-    def time_remaining(self) -> float | None: ...
+    def time_remaining(self) -> float | None:
+        """Return the seconds until the caller's deadline; None if it set none."""
 
 
 def longest_wait(call: LongPollCall, maximum: float) -> float:

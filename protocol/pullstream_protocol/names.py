@@ -20,30 +20,37 @@ _HELP = "Refer to https://cloud.google.com/pubsub/docs/admin#resource_names for 
 
 
 def project_path(project: str) -> str:
+    """Return `projects/PROJECT`."""
     return f"projects/{project}"
 
 
 def topic_path(project: str, topic: str) -> str:
+    """Return `projects/PROJECT/topics/TOPIC`."""
     return f"projects/{project}/topics/{topic}"
 
 
 def subscription_path(project: str, subscription: str) -> str:
+    """Return `projects/PROJECT/subscriptions/SUBSCRIPTION`."""
     return f"projects/{project}/subscriptions/{subscription}"
 
 
 def snapshot_path(project: str, snapshot: str) -> str:
+    """Return `projects/PROJECT/snapshots/SNAPSHOT`."""
     return f"projects/{project}/snapshots/{snapshot}"
 
 
 def schema_path(project: str, schema: str) -> str:
+    """Return `projects/PROJECT/schemas/SCHEMA`."""
     return f"projects/{project}/schemas/{schema}"
 
 
 def router_path(project: str, router: str) -> str:
+    """Return `projects/PROJECT/routers/ROUTER`."""
     return f"projects/{project}/routers/{router}"
 
 
 def cursor_path(project: str, cursor: str) -> str:
+    """Return `projects/PROJECT/cursors/CURSOR`."""
     return f"projects/{project}/cursors/{cursor}"
 
 

@@ -39,6 +39,8 @@ UNSEEN = "pullstream-unseen"
 
 
 class Kind(Enum):
+    """The number of messages that each side of an RPC sends: one, or a stream."""
+
     UNARY = "unary"
     SERVER_STREAM = "stream of responses"
     BIDI = "bidirectional stream"
@@ -64,6 +66,7 @@ class Rpc:
 
     @property
     def path(self) -> str:
+        """The path of the RPC on the wire: `/SERVICE/METHOD`."""
         return f"/{self.service}/{self.method}"
 
 

@@ -193,6 +193,7 @@ class FaultedCall(Waiter):
         self._reading: asyncio.Task[Any] | None = None
 
     def end(self, error: Exception) -> None:
+        """End the call with `error`, unless it has ended already; interrupt a stream's `read`."""
         super().end(error)
         # A stream's reader waits in `read` nearly always; the exception it raises ends the stream.
         if self._reading is not None:
@@ -237,6 +238,7 @@ class FaultedCall(Waiter):
     # ---- as the method's context ---------------------------------------------------------------
 
     async def read(self) -> Any:
+        """Return the next request of a stream, or EOF; raise the error of a fault that ended it."""
         self.check()
         self._reading = asyncio.current_task()
         try:
@@ -251,6 +253,7 @@ class FaultedCall(Waiter):
         return request
 
     def write(self, response: Any) -> Awaitable[None]:
+        """Send a response of a stream, unless a fault delays it or ends the call."""
         if self.ended is None and not self._active():
             return self._context.write(response)
         return self._write(response)
@@ -267,12 +270,15 @@ class FaultedCall(Waiter):
             self.check()
 
     async def send_initial_metadata(self, metadata: Any) -> None:
+        """Send the headers of a stream, after any delay by a fault."""
         await self._sending(None)
         await self._context.send_initial_metadata(metadata)
 
     def time_remaining(self) -> float | None:
+        """Return the seconds until the caller's deadline; None if it set none."""
         return self._context.time_remaining()
 
     def peer(self) -> str:
+        """Return the address of the caller's connection."""
         peer: str = self._context.peer()
         return peer

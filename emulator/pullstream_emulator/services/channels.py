@@ -51,6 +51,7 @@ class ChannelsService(Observer):
     # ---- calls ---------------------------------------------------------------------------------
 
     def rpc_methods(self) -> Mapping[str, RpcMethod]:
+        """Return the RPCs by name; only Poll may wait."""
         return {
             "Commands": UnaryMethod(self.commands),
             "Poll": WritingMethod(self.poll),
@@ -59,17 +60,21 @@ class ChannelsService(Observer):
         }
 
     def commands(self, request: channels.CommandsRequest) -> channels.CommandsResponse:
+        """Change the topics and ordering keys to which the caller's session is subscribed."""
         return self._core.commands(request, caller())
 
     async def poll(self, request: channels.PollRequest, context: Context) -> None:
+        """Wait for items in the caller's mailbox, and write them as the response."""
         # The messages stay in the mailbox until the next poll confirms their arrival.
         await context.write(await long_poll(self._core, request, context, caller()))
 
     def unregister(self, request: channels.UnregisterRequest) -> Empty:
+        """End the caller's session, if there is one; its waiting poll is answered."""
         self._core.unregister(request, caller())
         return Empty()
 
     def publish_failure(self, request: channels.PublishFailureRequest) -> Empty:
+        """Send a failure to the subscribers of an ordering key, or of a whole topic."""
         key = request.key if request.HasField("key") else None
         self._core.publish_failure(request.channel, key, request.reason)
         return Empty()
@@ -77,6 +82,7 @@ class ChannelsService(Observer):
     # ---- as observer ---------------------------------------------------------------------------
 
     def published(self, topic: str, records: Sequence[Record]) -> None:
+        """Pass messages to the subscribers of their topic; only count them if it has none."""
         if not self._is_wanted(topic):
             self._unheard += len(records)
             return
@@ -86,6 +92,7 @@ class ChannelsService(Observer):
             self._core.publish_encoded(topic, record.ordering_key, _encoded(record))
 
     def removed(self, kind: Resource, name: str) -> None:
+        """End the subscriptions to a deleted topic; ignore other resources."""
         if kind is Resource.TOPIC:
             self._core.channel_gone(name, "The topic was deleted.")
 

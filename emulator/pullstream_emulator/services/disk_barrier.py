@@ -114,6 +114,7 @@ class ConfirmingStream:
         self.peer = context.peer
 
     async def write(self, response: encoded.EncodedStreamingPullResponse) -> None:
+        """Send a response; if it confirms acknowledgements, wait until they are on disk."""
         if response.HasField("acknowledge_confirmation"):
             barrier = self._storage.confirmation_barrier()
             if barrier is not None:

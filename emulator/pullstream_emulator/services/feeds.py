@@ -38,6 +38,7 @@ class FeedsService:
         self._checks = checks
 
     def rpc_methods(self) -> Mapping[str, RpcMethod]:
+        """Return the RPCs by name; Read may wait, and Watch writes frames until it is cancelled."""
         return {
             "PutFeed": UnaryMethod(self._feeds.put_feed),
             "GetFeed": UnaryMethod(self._feeds.get_feed),
@@ -59,9 +60,11 @@ class FeedsService:
     # ---- writing -------------------------------------------------------------------------------
 
     def append(self, request: feeds.AppendRequest) -> feeds.AppendResponse:
+        """Append records after a check against the topic's schema; offload a long check."""
         return self._checks.carry_out(request, self._feeds.append)
 
     def delete_messages(self, request: feeds.DeleteMessagesRequest) -> feeds.DeleteMessagesResponse:
+        """Delete the matching records of a feed; offload the work if one step is not enough."""
         deletion = self._feeds.deletion(request)
         if deletion.work():
             raise Offloaded(_go_on(deletion))
@@ -70,6 +73,7 @@ class FeedsService:
     # ---- reading -------------------------------------------------------------------------------
 
     async def read(self, request: feeds.ReadRequest, context: Context) -> None:
+        """Write the matching records; if there are none, wait for a record or a gap."""
         response = self._feeds.read(request)
         wait = longest_wait(context, wait_of(request))
         if wait > 0 and not _has_news(response):
@@ -118,6 +122,7 @@ class FeedsService:
     # ---- watching ------------------------------------------------------------------------------
 
     async def watch(self, request: feeds.WatchRequest, context: Context) -> None:
+        """Serve a new watch, or continue an earlier one of the same caller."""
         if request.watch_id:
             watch = self._feeds.find(request.watch_id)
             check_creator(watch)

@@ -19,6 +19,7 @@ class IamService:
         self._policies = policies
 
     def rpc_methods(self) -> Mapping[str, RpcMethod]:
+        """Return the RPCs by name; IamPolicies answers all of them."""
         return {
             "SetIamPolicy": UnaryMethod(self._policies.set),
             "GetIamPolicy": UnaryMethod(self._policies.get),

@@ -42,6 +42,7 @@ class IamPolicies(Observer):
         self._policies[name] = iam.Policy.FromString(value)
 
     def removed(self, kind: Resource, name: str) -> None:
+        """Drop the policy of the removed resource, and notify the observer if there was one."""
         # Resources of other kinds have the same names as these, and may be removed before them.
         if kind in _WITH_POLICIES and self._policies.pop(name, None) is not None:
             self.observer.removed(Resource.POLICY, name)
@@ -53,6 +54,7 @@ class IamPolicies(Observer):
             self.observer.removed(Resource.POLICY, name)
 
     def get(self, request: iam.GetIamPolicyRequest) -> iam.Policy:
+        """Return a copy of a policy; if none was set, an empty one with the default etag."""
         self._find(request.resource)
         return self._current(request.resource)
 

@@ -27,6 +27,7 @@ class PublisherService:
         self._head_start = head_start
 
     def rpc_methods(self) -> Mapping[str, RpcMethod]:
+        """Return the RPCs by name; Publish replies after the streams that it wakes."""
         return {
             "CreateTopic": UnaryMethod(self._engine.create_topic),
             "UpdateTopic": UnaryMethod(self._engine.update_topic),
@@ -42,19 +43,24 @@ class PublisherService:
         }
 
     def get_topic(self, request: pubsub.GetTopicRequest) -> pubsub.Topic:
+        """Return the settings of a topic, or raise NotFound."""
         return self._engine.get_topic(request.topic)
 
     def delete_topic(self, request: pubsub.DeleteTopicRequest) -> Empty:
+        """Delete a topic; its subscriptions keep their backlogs."""
         self._engine.delete_topic(request.topic)
         return Empty()
 
     def detach_subscription(
         self, request: pubsub.DetachSubscriptionRequest
     ) -> pubsub.DetachSubscriptionResponse:
+        """End the deliveries of a subscription for good, and drop its backlog."""
         self._engine.detach_subscription(request.subscription)
         return pubsub.DetachSubscriptionResponse()
 
     def publish(self, request: pubsub.PublishRequest, *, peer: str = "") -> pubsub.PublishResponse:
+        """Publish all messages or none, after a check against the schema; offload a long check."""
+
         def publish(request: pubsub.PublishRequest, validate: Validate) -> pubsub.PublishResponse:
             self._head_start.published(peer)
             ids = self._engine.publish(request, validate)

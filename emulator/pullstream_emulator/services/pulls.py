@@ -23,6 +23,7 @@ class PullsService:
         self._pulls = engine.pulls
 
     def rpc_methods(self) -> Mapping[str, RpcMethod]:
+        """Return the RPCs by name, without Pull, which is in SubscriberService."""
         return {
             "GetSubscriptionState": UnaryMethod(self.get_subscription_state),
             "SetMaxWaiting": UnaryMethod(self._pulls.set_max_waiting),
@@ -31,4 +32,5 @@ class PullsService:
     def get_subscription_state(
         self, request: pulls.GetSubscriptionStateRequest
     ) -> pulls.SubscriptionState:
+        """Return the counts of pending and leased messages, of waiting calls, and of streams."""
         return self._pulls.state(request.subscription)

@@ -14,9 +14,11 @@ from .context import Context
 class CallContext(Protocol):
     """The properties of a unary call that a service can use: a part of grpc.aio.ServicerContext."""
 
-    def peer(self) -> str: ...
+    def peer(self) -> str:
+        """Return the address of the caller's connection; empty if no stream can share it."""
 
-    def invocation_metadata(self) -> Any: ...
+    def invocation_metadata(self) -> Any:
+        """Return the metadata of the request as pairs of key and value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class SchemaService:
         self._processes = processes
 
     def rpc_methods(self) -> Mapping[str, RpcMethod]:
+        """Return the RPCs by name; definitions are compiled before the call begins."""
         return {
             "CreateSchema": UnaryMethod(self._registry.create, prepare=_compile),
             "GetSchema": UnaryMethod(self._registry.get),
@@ -50,10 +51,12 @@ class SchemaService:
         }
 
     def delete_schema(self, request: schema.DeleteSchemaRequest) -> Empty:
+        """Delete a schema with all its revisions; topics that use it then refuse messages."""
         self._registry.delete(request.name)
         return Empty()
 
     def commit_schema(self, request: schema.CommitSchemaRequest) -> schema.Schema:
+        """Add a revision to a schema; offload a long comparison with the earlier ones."""
         try:
             return self._registry.commit(request)
         except BudgetExceeded:
@@ -81,6 +84,7 @@ class SchemaService:
     def validate_message(
         self, request: schema.ValidateMessageRequest
     ) -> schema.ValidateMessageResponse:
+        """Check a message against a schema; offload a long check."""
         try:
             return self._registry.validate_message(request, Budget(LOOP_BUDGET))
         except BudgetExceeded:

@@ -44,6 +44,7 @@ class StreamingPull:
         self._notice: encoded.EncodedStreamingPullResponse | None = None
 
     async def run(self) -> None:
+        """Serve the stream to its end; without a half-close, its leased messages are returned."""
         first = await self._context.read()
         if first is grpc.aio.EOF:
             return

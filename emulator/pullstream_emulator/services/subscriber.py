@@ -47,6 +47,7 @@ class SubscriberService:
         self._head_start = head_start
 
     def rpc_methods(self) -> Mapping[str, RpcMethod]:
+        """Return the RPCs by name; Pull may wait, and StreamingPull is a bidirectional stream."""
         return {
             "CreateSubscription": UnaryMethod(self._engine.create_subscription),
             "GetSubscription": UnaryMethod(self.get_subscription),
@@ -67,24 +68,30 @@ class SubscriberService:
         }
 
     def get_subscription(self, request: pubsub.GetSubscriptionRequest) -> pubsub.Subscription:
+        """Return the settings of a subscription, or raise NotFound."""
         return self._engine.get_subscription(request.subscription)
 
     def delete_subscription(self, request: pubsub.DeleteSubscriptionRequest) -> Empty:
+        """Delete a subscription; its streams and waiting Pull calls end with NOT_FOUND."""
         self._engine.delete_subscription(request.subscription)
         return Empty()
 
     def modify_push_config(self, request: pubsub.ModifyPushConfigRequest) -> Empty:
+        """Change where messages are pushed; without an endpoint, they are pulled."""
         self._engine.modify_push_config(request)
         return Empty()
 
     def get_snapshot(self, request: pubsub.GetSnapshotRequest) -> pubsub.Snapshot:
+        """Return a snapshot's topic, labels and expiry time, or raise NotFound."""
         return self._engine.get_snapshot(request.snapshot)
 
     def delete_snapshot(self, request: pubsub.DeleteSnapshotRequest) -> Empty:
+        """Delete a snapshot, and the messages that only it retained."""
         self._engine.delete_snapshot(request.snapshot)
         return Empty()
 
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Empty:
+        """Acknowledge messages; with exactly-once delivery, report refused ack IDs as an error."""
         _check_size(request)
         name, ack_ids = request.subscription, list(request.ack_ids)
         self._check_listable(name, ack_ids, acknowledging=True)
@@ -94,6 +101,7 @@ class SubscriberService:
     def modify_ack_deadline(
         self, request: pubsub.ModifyAckDeadlineRequest, *, metadata: Mapping[str, str | bytes]
     ) -> Empty:
+        """Extend leases, or nack with 0 seconds; report refused ack IDs as `acknowledge` does."""
         _check_size(request)
         name, ack_ids = request.subscription, list(request.ack_ids)
         self._check_listable(name, ack_ids, acknowledging=False)
@@ -132,9 +140,11 @@ class SubscriberService:
         return self._engine.get_subscription(name).enable_exactly_once_delivery
 
     async def streaming_pull(self, context: Context) -> None:
+        """Deliver messages on a stream until the client or the subscription ends it."""
         await StreamingPull(self._engine, context, self._head_start).run()
 
     async def pull(self, request: pubsub.PullRequest, context: Context) -> None:
+        """Lease messages to the caller; wait for the first one almost until its deadline."""
         if request.max_messages <= 0:
             raise invalid_argument("max_messages")
         config = self._engine.get_subscription(request.subscription)

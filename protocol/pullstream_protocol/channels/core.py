@@ -304,6 +304,7 @@ class ChannelCore:
             self._end(session, error)
 
     def statistics(self) -> ChannelStatistics:
+        """Return totals over the present sessions, and the counts since the start."""
         sessions = self._sessions.values()
         return ChannelStatistics(
             subscribers=len(sessions),

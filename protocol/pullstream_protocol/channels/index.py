@@ -31,11 +31,13 @@ class Index(Generic[S]):
         return sum(len(keys) for keys in self._channels.values())
 
     def add(self, subscriber: S, interest: Interest) -> None:
+        """Subscribe to a key, or to the whole channel if the key is None."""
         channel, key = interest
         keys = self._channels.setdefault(channel, {})
         keys[key] = with_item(keys.get(key, ()), subscriber)
 
     def remove(self, subscriber: S, interest: Interest) -> None:
+        """Undo `add` for this key; an interest in the whole channel is a separate entry."""
         channel, key = interest
         keys = self._channels.get(channel, {})
         if key not in keys:

@@ -43,6 +43,7 @@ class ParkedPoll(DeferredReply):
         self.poll: Poll | None = None
 
     def __call__(self, poll: Poll | None = None) -> None:
+        """Pass this object to `look`; gRPC gives no argument when the call is over."""
         # A publishing thread may call this before `begin_poll` has returned and `poll` is set.
         self.poll = poll or self.poll
         self._look(self)

@@ -41,6 +41,7 @@ class Poll:
         self.error: RpcError | None = None
 
     def answer(self) -> None:
+        """Make the poll ready and call `wake`; only the first call has an effect."""
         if not self.is_ready:
             self.is_ready = True
             self.wake(self)

@@ -9,6 +9,7 @@ from .limits import MAX_COMMANDS, MAX_NAME_BYTES, MAX_SUBSCRIBER_ID_BYTES
 
 
 def check_subscriber_id(subscriber_id: str) -> str:
+    """Return the ID; raise InvalidArgument if it is empty or too long."""
     if not subscriber_id:
         raise InvalidArgument("subscriber_id: it is empty; it must be set.")
     _check_length("subscriber_id", subscriber_id, MAX_SUBSCRIBER_ID_BYTES)
@@ -16,6 +17,7 @@ def check_subscriber_id(subscriber_id: str) -> str:
 
 
 def check_commands(request: channels.CommandsRequest) -> None:
+    """Raise InvalidArgument if the batch is too large or one of its fields is invalid."""
     check_subscriber_id(request.subscriber_id)
     if request.batch_no < 1:
         raise InvalidArgument(f"batch_no: it is {request.batch_no}; it must be at least 1.")
@@ -28,6 +30,7 @@ def check_commands(request: channels.CommandsRequest) -> None:
 
 
 def check_poll(request: channels.PollRequest) -> None:
+    """Raise InvalidArgument for a bad subscriber ID, or a negative position or limit."""
     check_subscriber_id(request.subscriber_id)
     for field in ("max_processed_seq", "max_messages", "max_bytes"):
         value = getattr(request, field)
@@ -36,6 +39,7 @@ def check_poll(request: channels.PollRequest) -> None:
 
 
 def check_names(channel: str, key: str | None) -> None:
+    """Raise InvalidArgument if the channel is not named, or if a name is too long."""
     if not channel:
         raise InvalidArgument("channel: it is empty; it must be set.")
     _check_length("channel", channel, MAX_NAME_BYTES)
@@ -43,6 +47,7 @@ def check_names(channel: str, key: str | None) -> None:
 
 
 def unknown_channel(channel: str) -> InvalidArgument:
+    """Return the error for a channel that the publisher does not have."""
     return InvalidArgument(f"channel: the channel {channel!r} does not exist.")
 
 
