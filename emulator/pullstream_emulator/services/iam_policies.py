@@ -42,7 +42,7 @@ class IamPolicies(Observer):
         self._policies[name] = iam.Policy.FromString(value)
 
     def removed(self, kind: Resource, name: str) -> None:
-        """Drop the policy of the removed resource, and notify the observer if there was one."""
+        """Drop the policy of the removed resource, if it had one, and notify the observer."""
         # Resources of other kinds have the same names as these, and may be removed before them.
         if kind in _WITH_POLICIES and self._policies.pop(name, None) is not None:
             self.observer.removed(Resource.POLICY, name)

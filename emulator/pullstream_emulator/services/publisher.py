@@ -54,7 +54,7 @@ class PublisherService:
     def detach_subscription(
         self, request: pubsub.DetachSubscriptionRequest
     ) -> pubsub.DetachSubscriptionResponse:
-        """End the deliveries of a subscription for good, and drop its backlog."""
+        """Detach a subscription from its topic, and drop its backlog."""
         self._engine.detach_subscription(request.subscription)
         return pubsub.DetachSubscriptionResponse()
 
