@@ -112,7 +112,9 @@ def test_a_client_that_reads_nothing_cannot_keep_the_broker(wires: list[Wire]) -
         wire = connect(wires, emulator)
         wire.create()
         wire.publish(*["x" * 9_000] * 1000)
-        wire.stream().call.initial_metadata()
+        # A variable, because gRPC cancels a call that nobody refers to.
+        unread = wire.stream()
+        unread.call.initial_metadata()
         emulator.history.wait_until(lambda: bool(emulator.history.deliveries()))
     assert emulator.engine.backlog(SUBSCRIPTION) == 1000
     with Emulator(broker=emulator.broker) as again:

@@ -129,10 +129,10 @@ class BackgroundSettler(RunningFuture):
         self._dispatcher.put_tracked(outcome)
 
     def hold(self, messages: Sequence[Message]) -> int:
-        """Keep the leases of unsettled messages until `let_go`.
+        """Keep the leases of unsettled messages until `stop_leases`.
 
         Returns:
-            A number for `let_go`.
+            A number for `stop_leases`.
 
         Raises:
             SubscriberClosed: the client is closed.

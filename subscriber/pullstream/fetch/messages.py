@@ -90,7 +90,7 @@ class _Fetched(list[Message]):
         settler = self._settler()
         self._held = settler, settler.hold(self)
 
-    def _let_go(self, raised: BaseException | None) -> Steps[None]:
+    def _return_unsettled(self, raised: BaseException | None) -> Steps[None]:
         """Return the unsettled messages at the end of the block.
 
         If the block raised an error, the first unsettled message counts as the cause and is nacked.
@@ -181,7 +181,7 @@ class FetchedMessages(_Fetched):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        run(self._let_go(exc), self._rpcs, self._clock)
+        run(self._return_unsettled(exc), self._rpcs, self._clock)
         futures = self._dispositions.pending()
         _wait(futures)
         _check(futures, exc)
@@ -218,7 +218,7 @@ class AsyncFetchedMessages(_Fetched):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await run_async(self._let_go(exc), self._rpcs, self._clock)
+        await run_async(self._return_unsettled(exc), self._rpcs, self._clock)
         futures = self._dispositions.pending()
         if futures:
             awaited = [asyncio.wrap_future(future) for future in futures]

@@ -71,7 +71,7 @@ class Scheduler(abc.ABC):
         return 0
 
     def admit(self, caller: InlineCaller) -> bool:
-        """Return whether the thread of `guest`, which schedules most callbacks, may also run them.
+        """Return whether the thread of `caller`, which schedules most callbacks, may also run them.
 
         If it may, it runs callbacks inside `schedule_many`. Default: False.
         """

@@ -24,7 +24,7 @@ class PoolSnapshot(NamedTuple):
     """State of a pool at a check. Two equal states in a row mean that the pool is stalled.
 
     Attributes:
-        stint: The inline run in progress, if there is one.
+        inline_run: The inline run in progress, if there is one.
         pieces: Number of work items that this run has done.
         first: The arguments of the first work item in the queue.
         left: Number of these arguments that no thread has taken.

@@ -119,7 +119,7 @@ class WorkerPool:
         return alive + len(self._inline_threads)
 
     def admit(self, caller: InlineCaller) -> bool:
-        """Let the thread of `guest` run the callbacks that it adds with `may_wait`.
+        """Let the thread of `caller` run the callbacks that it adds with `may_wait`.
 
         Returns:
             Whether it may. A pool of one worker refuses, because the user may want all callbacks to
@@ -265,7 +265,7 @@ class WorkerPool:
                 gate.release()
 
     def runs_here(self) -> bool:
-        """Return whether the calling thread is a worker or a guest of this pool."""
+        """Return whether the calling thread runs callbacks of this pool, as a worker or inline."""
         return threading.current_thread() in (*self._threads, *self._inline_threads)
 
     def _start_one(self) -> None:
