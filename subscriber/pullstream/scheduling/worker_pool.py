@@ -90,7 +90,7 @@ class WorkerPool:
         self._inline_threads: dict[threading.Thread, threading.Lock] = {}
         self._inline_run: InlineRun | None = None
         # Number of inline runs since the stall monitor's last check.
-        self._stints = 0
+        self._inline_run_count = 0
         # perf_counter() when work was last added.
         self._added = float("-inf")
         # The state of the pool at the stall monitor's last check, the number of checks in a row
@@ -207,7 +207,7 @@ class WorkerPool:
             Whether to check the pool again.
         """
         inline_run, first = self._inline_run, self._first()
-        inline_runs, self._stints = self._stints, 0
+        recent_runs, self._inline_run_count = self._inline_run_count, 0
         last, self._seen = self._seen, None
         if inline_run is not None or first is not None:
             self._quiet_looks = 0
@@ -215,8 +215,8 @@ class WorkerPool:
             is_the_same = last is not None and self._seen.shows_the_same_as(last)
             self._unchanged = self._unchanged + 1 if is_the_same else 0
             if self._unchanged >= (1 if is_alone else 2):
-                self._get_on(inline_run)
-        elif inline_runs:
+                self._relieve_stuck(inline_run)
+        elif recent_runs:
             # There were inline runs since the last check. The monitor tends to run just between two
             # of them, because it and the inline caller both need the interpreter lock.
             self._quiet_looks = 0
@@ -231,7 +231,7 @@ class WorkerPool:
         # stream.
         return self._watched and (not self._closed or self._inline_run is not None)
 
-    def _get_on(self, inline_run: InlineRun | None) -> None:
+    def _relieve_stuck(self, inline_run: InlineRun | None) -> None:
         """React to a slow callback: from now on workers wake each other."""
         try:
             if inline_run is not None and not inline_run.relieve():
@@ -330,7 +330,7 @@ class WorkerPool:
         gate = threading.Lock()
         gate.acquire()
         self._inline_threads[threading.current_thread()] = gate
-        self._stints += 1
+        self._inline_run_count += 1
         # Set `_stint`, then read `_watched`. The stall monitor clears `_watched`, then reads
         # `_stint`. So at least one of the two sees the other.
         self._inline_run = inline_run
