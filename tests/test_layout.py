@@ -38,7 +38,7 @@ LAYERS = {
     "pullstream": [
         ["runtime"],
         ["rpc", "scheduling"],
-        ["streaming"],
+        ["streaming", "publisher"],
         ["fetch", "feeds", "listen", "telemetry"],
         ["follow"],
         ["worker", "spark"],

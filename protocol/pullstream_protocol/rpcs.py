@@ -37,6 +37,10 @@ CHANNELS = "pullstream.channels.v1.Channels"
 # ignore the key.
 UNSEEN = "pullstream-unseen"
 
+# Metadata key of a Publish call: names the request. The broker of pullstream answers a repeated
+# request with the message IDs of the first one. Other servers ignore the key.
+IDEMPOTENCY_KEY = "pullstream-idempotency-key"
+
 
 class Kind(Enum):
     """The number of messages that each side of an RPC sends: one, or a stream."""

@@ -1,4 +1,4 @@
-"""A multithreaded streaming-pull subscriber for servers of the google.pubsub.v1 API."""
+"""A streaming-pull subscriber and a publisher for servers of the google.pubsub.v1 API."""
 
 from typing import TYPE_CHECKING
 
@@ -28,15 +28,31 @@ from .fetch import AsyncFetchedMessages, FetchedMessages
 from .flow_control import FlowControl
 from .follow import CheckpointFile, Follower, ServerCursor
 from .futures import StreamingPullFuture
-from .hooks import Hooks, StateChange
+from .hooks import Hooks, PublisherHooks, StateChange
 from .listen import ChannelFailure, ChannelMessage, ChannelSubscriber, Dropped, Reset
 from .message import Message, MessageBatch
 from .message_stream import MessageStream
+from .publisher import (
+    AsyncPublisherClient,
+    BatchSettings,
+    FlowControlLimitError,
+    LimitExceededBehavior,
+    MessageTooLargeError,
+    PublisherClient,
+    PublisherClosed,
+    PublisherOptions,
+    PublishError,
+    PublishFlowControl,
+    PublishFuture,
+    PublishHedging,
+    PublishManyFuture,
+    PublishToPausedOrderingKeyException,
+)
 from .runtime.lifecycle import SubscriptionState
 from .scheduling import scheduler as scheduler
 from .scheduling.coroutines import CoroutineScheduler
 from .scheduling.scheduler import Scheduler, ThreadScheduler
-from .statistics import Latency, Statistics
+from .statistics import Latency, PublisherStatistics, Statistics
 from .topics import TopicAdminClient
 
 __all__ = [
@@ -44,7 +60,9 @@ __all__ = [
     "AcknowledgeError",
     "AcknowledgeStatus",
     "AsyncFetchedMessages",
+    "AsyncPublisherClient",
     "AsyncSubscriberClient",
+    "BatchSettings",
     "ChannelFailure",
     "ChannelLimits",
     "ChannelMessage",
@@ -56,14 +74,28 @@ __all__ = [
     "Dropped",
     "FetchedMessages",
     "FlowControl",
+    "FlowControlLimitError",
     "Follower",
     "ForkedProcess",
     "FrameStream",
     "Hooks",
     "Latency",
+    "LimitExceededBehavior",
     "Message",
     "MessageBatch",
     "MessageStream",
+    "MessageTooLargeError",
+    "PublishError",
+    "PublishFlowControl",
+    "PublishFuture",
+    "PublishHedging",
+    "PublishManyFuture",
+    "PublishToPausedOrderingKeyException",
+    "PublisherClient",
+    "PublisherClosed",
+    "PublisherHooks",
+    "PublisherOptions",
+    "PublisherStatistics",
     "PullTimeout",
     "Reading",
     "Reset",
@@ -84,7 +116,7 @@ __version__ = "0.1.0"
 
 # Classes of the official package. A program that imports pullstream in its place may look for them
 # here.
-_GOOGLES = ("PublisherClient", "PublisherAsyncClient", "SchemaServiceClient")
+_GOOGLES = ("PublisherAsyncClient", "SchemaServiceClient")
 
 # Hidden from type checkers, which would otherwise accept every name.
 if not TYPE_CHECKING:
@@ -92,5 +124,5 @@ if not TYPE_CHECKING:
     def __getattr__(name):
         hint = ""
         if name in _GOOGLES:
-            hint = f"; this package only subscribes: import {name} from google.cloud.pubsub_v1"
+            hint = f"; this package does not have it: import {name} from google.cloud.pubsub_v1"
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

@@ -19,7 +19,7 @@ from .fetch.client import FetchingClient
 from .flow_control import FlowControl, limits_of
 from .follow.client import FollowingClient
 from .futures import StreamingPullFuture
-from .hooks import Hooks
+from .hooks import Hooks, hooks_of
 from .listen.client import ListeningClient
 from .message import Message, MessageBatch
 from .rpc.calls import PendingCall, StreamCall, begin
@@ -122,7 +122,7 @@ class SubscriberClient(
             await_callbacks=await_callbacks_on_shutdown,
             release_after=release_after,
             give_up_after=require_timeout("give_up_after", give_up_after),
-            hooks=_listeners(hooks),
+            hooks=hooks_of(hooks, Hooks),
         )
         return subscribe_with(self, subscription, callback, settings, scheduler, max_workers)
 
@@ -183,7 +183,7 @@ class SubscriberClient(
             limits=limits,
             await_callbacks=await_callbacks_on_shutdown,
             give_up_after=require_timeout("give_up_after", give_up_after),
-            hooks=_listeners(hooks),
+            hooks=hooks_of(hooks, Hooks),
             batching=Batching(max_messages, max_latency),
         )
         return subscribe_with(self, subscription, callback, settings, scheduler, max_workers)
@@ -237,14 +237,6 @@ def _scheduler_for(
             "leave scheduler out, or pass a CoroutineScheduler"
         )
     return scheduler or CoroutineScheduler(max_tasks=max_workers)
-
-
-def _listeners(hooks: Hooks | Sequence[Hooks]) -> tuple[Hooks, ...]:
-    if isinstance(hooks, Hooks):
-        return (hooks,)
-    if not isinstance(hooks, Sequence) or not all(isinstance(one, Hooks) for one in hooks):
-        raise TypeError(f"hooks is {hooks!r}; it must be a Hooks object or a list of them")
-    return tuple(hooks)
 
 
 # Seconds that the server may take to answer an ack or a nack, and the shortest such limit for a

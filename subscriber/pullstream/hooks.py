@@ -1,17 +1,17 @@
-"""Hooks: methods for logs, metrics and traces that a subscription calls on its events."""
+"""Hooks: methods for logs, metrics and traces, which subscriptions and publishers call."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pullstream_protocol.errors import RpcError
 
 from .exceptions import AcknowledgeError
 from .message import Message
 from .runtime.lifecycle import StateChange as StateChange
-from .statistics import Statistics
+from .statistics import PublisherStatistics, Statistics
 
 _log = logging.getLogger("pullstream.hooks")
 
@@ -131,8 +131,122 @@ class Hooks:
         """
 
 
-class HookSet:
-    """The hooks of one subscription. An event that no hook overrides costs one look-up.
+class PublisherHooks:
+    """Base class for monitoring publishers. Override methods, and pass an instance as `hooks=`.
+
+    One instance may serve many clients: each method receives the full name of the topic. The
+    methods run on the SDK's threads, so they must be short and must not wait for a message. If a
+    method raises, the error is logged and has no other effect. A method that is not overridden
+    costs nothing.
+    """
+
+    def started(self, statistics: Callable[[], PublisherStatistics]) -> None:
+        """Called when a client is created.
+
+        Args:
+            statistics: Returns the present PublisherStatistics. Works at any time.
+        """
+
+    def published(self, topic: str, messages: int, seconds: float) -> None:
+        """Called when the server has confirmed the messages of a request.
+
+        Args:
+            topic: Full name of the topic.
+            messages: Number of messages.
+            seconds: Seconds since the first attempt.
+        """
+
+    def failed(self, topic: str, messages: int, error: BaseException) -> None:
+        """Called when messages were not published, or not confirmed, and are not retried.
+
+        Args:
+            topic: Full name of the topic.
+            messages: Number of messages.
+            error: The error.
+        """
+
+    def request_done(
+        self, topic: str, messages: int, size: int, seconds: float, error: BaseException | None
+    ) -> None:
+        """Called after each attempt of a publish request.
+
+        Args:
+            topic: Full name of the topic.
+            messages: Number of messages in the request.
+            size: Bytes of the request.
+            seconds: Duration of the attempt in seconds.
+            error: The error of the attempt. None: it succeeded.
+        """
+
+
+H = TypeVar("H")
+
+
+def hooks_of(given: H | Sequence[H], base: type[H]) -> tuple[H, ...]:
+    """Return the hooks that a user passes as `hooks=`: one object or several.
+
+    Args:
+        given: The hooks.
+        base: The class of the hooks.
+
+    Raises:
+        TypeError: Something else was passed.
+    """
+    if isinstance(given, base):
+        return (given,)
+    if not isinstance(given, Sequence) or not all(isinstance(one, base) for one in given):
+        raise TypeError(
+            f"hooks is {given!r}; it must be a {base.__name__} object or a list of them"
+        )
+    return tuple(given)
+
+
+class _Listeners:
+    """The overridden methods of some hooks. An event that no hook overrides costs one look-up.
+
+    Args:
+        base: The base class of the hooks.
+        hooks: The hooks.
+    """
+
+    def __init__(self, base: type[Any], hooks: Sequence[Any]) -> None:
+        self._listening = {
+            name: [
+                getattr(hook, name)
+                for hook in hooks
+                if getattr(type(hook), name) is not getattr(base, name)
+            ]
+            for name, method in vars(base).items()
+            if callable(method)
+        }
+
+    def listens_to(self, event: str) -> bool:
+        """Return whether a hook overrides the method named `event`."""
+        return bool(self._listening[event])
+
+    def call(self, event: str, *args: Any) -> None:
+        """Call the method named `event` of every hook that overrides it."""
+        for method in self._listening[event]:
+            try:
+                method(*args)
+            except BaseException:
+                # Including SystemExit: the threads that call hooks have other work.
+                _log.exception("hook %r raised", method)
+
+
+class PublisherHookSet(_Listeners):
+    """The hooks of one publisher.
+
+    Args:
+        hooks: The hooks.
+    """
+
+    def __init__(self, hooks: Sequence[PublisherHooks]) -> None:
+        super().__init__(PublisherHooks, hooks)
+
+
+class HookSet(_Listeners):
+    """The hooks of one subscription.
 
     Args:
         subscription: Full name of the subscription.
@@ -140,13 +254,9 @@ class HookSet:
     """
 
     def __init__(self, subscription: str, hooks: Sequence[Hooks]) -> None:
+        super().__init__(Hooks, hooks)
         self._subscription = subscription
         self._hooks = tuple(hooks)
-        self._listening = {
-            name: [getattr(hook, name) for hook in hooks if _overrides(hook, name)]
-            for name, method in vars(Hooks).items()
-            if callable(method)
-        }
 
     def wrap(self, callback: Callback) -> Callback:
         """Return the callback, wrapped by all hooks. The first hook is the outermost."""
@@ -154,19 +264,6 @@ class HookSet:
             callback = hook.wrap(self._subscription, callback)
         return callback
 
-    def listens_to(self, event: str) -> bool:
-        """Return whether a hook overrides the method named `event`."""
-        return bool(self._listening[event])
-
     def tell(self, event: str, *args: Any) -> None:
         """Call the method named `event` of every hook that overrides it."""
-        for method in self._listening[event]:
-            try:
-                method(self._subscription, *args)
-            except BaseException:
-                # Including SystemExit: the threads that call hooks have other work.
-                _log.exception("hook %r raised", method)
-
-
-def _overrides(hook: Hooks, name: str) -> bool:
-    return getattr(type(hook), name) is not getattr(Hooks, name)
+        self.call(event, self._subscription, *args)

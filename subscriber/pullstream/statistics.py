@@ -1,4 +1,4 @@
-"""Counters and present load of a subscription."""
+"""Counters and present load of a subscription, and of a publisher."""
 
 from __future__ import annotations
 
@@ -79,3 +79,30 @@ class Statistics:
     unanswered: int = 0
     load: float = 0.0
     latency: Latency = Latency()
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherStatistics:
+    """An immutable snapshot, taken by `PublisherClient.statistics()`.
+
+    The counters start at 0 when the client is created.
+
+    Attributes:
+        waiting: Number of messages without a result, including those in flight.
+        in_flight: Number of batches that were sent and have no answer.
+        published: Counter of messages that the server has confirmed.
+        failed: Counter of messages that were not published, or not confirmed.
+        requests: Counter of requests with an answer.
+        retries: Counter of requests that were repeated after an error.
+        hedges: Counter of second requests for slow ones.
+        bytes: Counter of the bytes of successful requests.
+    """
+
+    waiting: int = 0
+    in_flight: int = 0
+    published: int = 0
+    failed: int = 0
+    requests: int = 0
+    retries: int = 0
+    hedges: int = 0
+    bytes: int = 0

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 Dict = Mapping[str, Any]
 
 
-class TopicAdminClient(BaseClient):
-    """Manages topics and publishes to them. Thread-safe."""
+class TopicAdmin(BaseClient):
+    """The calls that manage topics."""
 
     @staticmethod
     def schema_path(project: str, schema: str) -> str:
@@ -210,6 +210,14 @@ class TopicAdminClient(BaseClient):
             "DetachSubscription", response, request, options, subscription=subscription
         )
 
+
+class TopicAdminClient(TopicAdmin):
+    """Manages topics, and publishes with single calls. Thread-safe.
+
+    `PublisherClient` publishes in the background: in batches, with retries, and in the order of
+    keys.
+    """
+
     def publish(
         self,
         topic: str,
@@ -219,7 +227,7 @@ class TopicAdminClient(BaseClient):
         """Publish messages with one call.
 
         The caller batches: a request holds 1 to 1000 messages and at most 10,000,000 bytes. The
-        server stores all of them or none.
+        server stores all of them or none. `PublisherClient.publish` batches and retries by itself.
 
         Args:
             topic: Full name of the topic, `projects/P/topics/T`.

@@ -11,8 +11,14 @@ from pullstream_protocol.messages import iam_pb2 as iam
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from . import flow_control
+from .publisher import settings
 
 FlowControl = flow_control.FlowControl
+
+BatchSettings = settings.BatchSettings
+LimitExceededBehavior = settings.LimitExceededBehavior
+PublishFlowControl = settings.PublishFlowControl
+PublisherOptions = settings.PublisherOptions
 
 Duration = duration_pb2.Duration
 FieldMask = field_mask_pb2.FieldMask

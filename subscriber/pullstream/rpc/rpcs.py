@@ -126,6 +126,20 @@ class Rpcs:
             self._stubs[method] = stub
         return stub
 
+    def serialized_stub(self, method: str) -> Any:
+        """Return gRPC's callable for a unary method that takes and returns bytes.
+
+        Raises:
+            ForkedProcess: The parent of this fork created the channel.
+        """
+        if os.getpid() != self._process:
+            raise forked(self._process)
+        name = f"{method} of bytes"
+        stub = self._stubs.get(name)
+        if stub is None:
+            stub = self._stubs[name] = self.channel.unary_unary(BY_METHOD[method].path)
+        return stub
+
     def begin(
         self, method: str, request: Message, *, timeout: float | None, metadata: Metadata = ()
     ) -> Any:
@@ -301,21 +315,34 @@ def begin_or_wait(
                 request, timeout=min(timeout, _WAITED_CALL_TIMEOUT), metadata=metadata
             )
     except grpc.RpcError as error:
-        return _EndedCall(error)
-    return _EndedCall(None)
+        return EndedCall(error)
+    return EndedCall(None)
 
 
-class _EndedCall:
-    """A call that has ended already."""
+class EndedCall:
+    """A call that has ended already.
 
-    def __init__(self, error: grpc.RpcError | None) -> None:
+    Args:
+        error: The error of the call, or None.
+        response: The response of a call without an error.
+    """
+
+    def __init__(self, error: grpc.RpcError | None, response: Any = None) -> None:
         self._error = error
+        self._response = response
 
     def add_done_callback(self, callback: Any) -> None:
+        """Call `callback` with this call, at once."""
         callback(self)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Return the error of the call, or None."""
         return self._error
 
+    def result(self) -> Any:
+        """Return the response of a call without an error."""
+        return self._response
+
     def cancel(self) -> bool:
+        """Return False: the call is over."""
         return False

@@ -6,7 +6,7 @@ import random
 
 
 class Backoff:
-    """Pauses that double from `first` to `longest`, each shortened at random by up to a half.
+    """Pauses that grow from `first` to `longest`, each shortened at random by up to a half.
 
     The randomness prevents many clients that lost the same server from reconnecting at the same
     moments.
@@ -14,23 +14,23 @@ class Backoff:
     Args:
         first: the first pause, in seconds.
         longest: the longest pause, in seconds.
+        factor: each pause is this many times the one before it; at least 1.
     """
 
-    def __init__(self, first: float, longest: float) -> None:
+    def __init__(self, first: float, longest: float, factor: float = 2.0) -> None:
         self._first = first
         self._longest = longest
-        self._attempts = 0
+        self._factor = factor
+        self._next = first
 
     def reset(self) -> None:
         """Start again with the first pause."""
-        self._attempts = 0
+        self._next = self._first
 
     def next_pause(self) -> float:
         """Return the seconds to wait before the next attempt."""
-        # 2**63 is longer than any pause. Without this limit the float overflows in an outage of
-        # months.
-        pause = min(self._first * 2.0 ** min(self._attempts, 63), self._longest)
-        self._attempts += 1
+        pause = min(self._next, self._longest)
+        self._next = pause * self._factor
         return pause * random.uniform(0.5, 1.0)
 
 
@@ -45,6 +45,7 @@ class RetryClock:
         give_up_after: seconds of failures after which to give up. The last attempt is made at this
             time. None: never.
         failing_since: the failures count from this time. None: from the first one.
+        factor: growth of the pauses; see Backoff.
     """
 
     def __init__(
@@ -54,8 +55,9 @@ class RetryClock:
         give_up_after: float | None = None,
         *,
         failing_since: float | None = None,
+        factor: float = 2.0,
     ) -> None:
-        self._backoff = Backoff(first, longest)
+        self._backoff = Backoff(first, longest, factor)
         self._give_up_after = give_up_after
         self._failing_since = failing_since
 

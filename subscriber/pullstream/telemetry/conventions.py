@@ -27,6 +27,7 @@ PROCESS_DURATION = "messaging.process.duration"
 OPERATION_DURATION = "messaging.client.operation.duration"
 
 GCP_PUBSUB = "gcp_pubsub"
+CREATE = "create"
 PROCESS = "process"
 SETTLE = "settle"
 
@@ -47,6 +48,20 @@ def of_subscription(subscription: str) -> Attributes:
     short = names.short_id(subscription)
     attributes: Attributes = {SYSTEM: GCP_PUBSUB, DESTINATION_NAME: short, SUBSCRIPTION_NAME: short}
     parts = names.parse("subscriptions", subscription)
+    if parts:
+        attributes[PROJECT_ID] = parts["project"]
+    return attributes
+
+
+def of_topic(topic: str) -> Attributes:
+    """Return the attributes of the span of a published message."""
+    attributes: Attributes = {
+        SYSTEM: GCP_PUBSUB,
+        DESTINATION_NAME: names.short_id(topic),
+        OPERATION_NAME: CREATE,
+        OPERATION_TYPE: CREATE,
+    }
+    parts = names.parse("topics", topic)
     if parts:
         attributes[PROJECT_ID] = parts["project"]
     return attributes

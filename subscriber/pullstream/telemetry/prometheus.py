@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-from pullstream.hooks import Callback, RequestKind
+from pullstream.hooks import Callback, PublisherHooks, RequestKind
+from pullstream.statistics import PublisherStatistics
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import RpcError, code_name
 
@@ -13,7 +16,7 @@ from .observed_callback import End, observed
 from .readings import COUNTERS, GAUGES, LATENCY, STATE, ReadingHooks, Readings
 
 try:
-    from prometheus_client import REGISTRY, CollectorRegistry, Histogram
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 except ImportError as error:
     raise ImportError(
@@ -122,3 +125,90 @@ class _StatisticsCollector:
         return GaugeMetricFamily(
             f"{self._prefix}_{name}", description, labels=["subscription", *labels]
         )
+
+
+class PrometheusPublisherHooks(PublisherHooks):
+    """Exports publishers to Prometheus: `PublisherClient(hooks=PrometheusPublisherHooks())`.
+
+    Create one object, and pass it to every client. The label `topic` is the full name.
+    docs/observability.md lists the metrics. Their cost is per request, not per message.
+
+    Args:
+        registry: registers the metrics; the global registry of prometheus_client by default.
+        prefix: prefix of the metrics' names.
+
+    Raises:
+        ValueError: the registry already has metrics with this prefix, or the prefix is invalid.
+    """
+
+    def __init__(
+        self, registry: CollectorRegistry = REGISTRY, prefix: str = "pullstream_publisher"
+    ) -> None:
+        self._published = Counter(
+            f"{prefix}_published",
+            "Messages that the server has confirmed.",
+            ["topic"],
+            registry=registry,
+        )
+        self._failed = Counter(
+            f"{prefix}_failed",
+            "Messages that were not published, or not confirmed.",
+            ["topic"],
+            registry=registry,
+        )
+        self._publish_seconds = Histogram(
+            f"{prefix}_publish_seconds",
+            "Seconds from the first attempt of a request until its messages are confirmed.",
+            ["topic"],
+            registry=registry,
+        )
+        self._request_seconds = Histogram(
+            f"{prefix}_request_seconds",
+            "Duration of attempts in seconds, by gRPC status code.",
+            ["topic", "code"],
+            registry=registry,
+        )
+        self._request_bytes = Counter(
+            f"{prefix}_request_bytes", "Bytes of all attempts.", ["topic"], registry=registry
+        )
+        self._lock = threading.Lock()
+        self._clients: list[Callable[[], PublisherStatistics]] = []
+        for name, description in (
+            ("waiting", "Messages without a result, including those in flight."),
+            ("in_flight", "Requests that were sent and have no answer."),
+        ):
+            gauge = Gauge(f"{prefix}_{name}", description, registry=registry)
+            gauge.set_function(partial(self._sum, name))
+
+    def started(self, statistics: Callable[[], PublisherStatistics]) -> None:
+        """Include the client in the gauges from now on."""
+        with self._lock:
+            self._clients.append(statistics)
+
+    def published(self, topic: str, messages: int, seconds: float) -> None:
+        """Count confirmed messages, and record the duration."""
+        self._published.labels(topic).inc(messages)
+        self._publish_seconds.labels(topic).observe(seconds)
+
+    def failed(self, topic: str, messages: int, error: BaseException) -> None:
+        """Count failed messages."""
+        self._failed.labels(topic).inc(messages)
+
+    def request_done(
+        self, topic: str, messages: int, size: int, seconds: float, error: BaseException | None
+    ) -> None:
+        """Record an attempt with its status code."""
+        code = (
+            "OK"
+            if error is None
+            else code_name(error)
+            if isinstance(error, RpcError)
+            else "UNKNOWN"
+        )
+        self._request_seconds.labels(topic, code).observe(seconds)
+        self._request_bytes.labels(topic).inc(size)
+
+    def _sum(self, name: str) -> int:
+        with self._lock:
+            clients = list(self._clients)
+        return sum(getattr(statistics(), name) for statistics in clients)

@@ -1,0 +1,36 @@
+"""Publishing messages: batches, ordering keys, flow control and retries."""
+
+from .async_client import AsyncPublisherClient
+from .client import PublisherClient
+from .exceptions import (
+    FlowControlLimitError,
+    MessageTooLargeError,
+    PublisherClosed,
+    PublishError,
+    PublishToPausedOrderingKeyException,
+)
+from .outcome import PublishFuture, PublishManyFuture
+from .settings import (
+    BatchSettings,
+    LimitExceededBehavior,
+    PublisherOptions,
+    PublishFlowControl,
+    PublishHedging,
+)
+
+__all__ = [
+    "AsyncPublisherClient",
+    "BatchSettings",
+    "FlowControlLimitError",
+    "LimitExceededBehavior",
+    "MessageTooLargeError",
+    "PublishError",
+    "PublishFlowControl",
+    "PublishFuture",
+    "PublishHedging",
+    "PublishManyFuture",
+    "PublishToPausedOrderingKeyException",
+    "PublisherClient",
+    "PublisherClosed",
+    "PublisherOptions",
+]

@@ -1,0 +1,72 @@
+"""Errors of publishing. Those of the official client have its names and base classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from google.api_core.exceptions import GoogleAPICallError
+
+from pullstream_protocol.errors import PullstreamError
+
+
+class PublishError(PullstreamError, GoogleAPICallError):
+    """Some messages of a `publish_many` were not published, or a response was incomplete.
+
+    Attributes:
+        message_ids: For each message its ID, or None if the message is not confirmed.
+        causes: The errors of the failed requests.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        message_ids: Sequence[str | None] = (),
+        causes: Sequence[BaseException] = (),
+    ) -> None:
+        """Create the error.
+
+        Args:
+            message: The text.
+            message_ids: For each message its ID, or None if the message is not confirmed.
+            causes: The errors of the failed requests.
+        """
+        # google-api-core's constructor has no annotations.
+        super().__init__(message)  # type: ignore[no-untyped-call]
+        self.message_ids = list(message_ids)
+        self.causes = list(causes)
+
+
+class MessageTooLargeError(PullstreamError, ValueError):
+    """A message is larger than the server accepts. It was not sent."""
+
+
+class PublishToPausedOrderingKeyException(PullstreamError):
+    """An ordering key is paused because an earlier message of it was not published.
+
+    The message was not sent. `PublisherClient.resume_publish` resumes the key.
+
+    Attributes:
+        ordering_key: The key.
+    """
+
+    def __init__(self, ordering_key: str, cause: BaseException | None = None) -> None:
+        """Create the error.
+
+        Args:
+            ordering_key: The key.
+            cause: The error of the earlier message.
+        """
+        because = f" ({cause})" if cause else ""
+        super().__init__(
+            f"ordering key {ordering_key!r} is paused because an earlier message of the key was "
+            f"not published{because}; call resume_publish to continue with it"
+        )
+        self.ordering_key = ordering_key
+
+
+class FlowControlLimitError(PullstreamError):
+    """The limits of PublishFlowControl leave no room for a message. It was not sent."""
+
+
+class PublisherClosed(PullstreamError, RuntimeError):
+    """A closed publisher was used, or was closed before the server confirmed a message."""

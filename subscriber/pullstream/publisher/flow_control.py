@@ -1,0 +1,91 @@
+"""Flow control of publishing: limits on the messages without a result."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from .exceptions import FlowControlLimitError
+from .settings import LimitExceededBehavior, PublishFlowControl
+
+
+class PublishGauge:
+    """Counts messages and bytes against limits. Not thread-safe: its owner has a lock.
+
+    Messages that wait for room enter in the order in which they came.
+
+    Args:
+        limits: The limits. Their behavior is not IGNORE.
+    """
+
+    def __init__(self, limits: PublishFlowControl) -> None:
+        self._limits = limits
+        self._messages = 0
+        self._bytes = 0
+        self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
+
+    def enter(self, size: int, admit: Callable[[], object] | None) -> bool:
+        """Count a message if there is room; otherwise wait, or raise.
+
+        Args:
+            size: Bytes of the message.
+            admit: Called by `leave` when there is room and the message is counted. None: the
+                message cannot wait.
+
+        Returns:
+            Whether the message is counted. If not, `admit` will be called.
+
+        Raises:
+            FlowControlLimitError: There is no room, and the behavior is ERROR or `admit` is None.
+                Or the message alone is above the limit.
+        """
+        limits = self._limits
+        if size > limits.byte_limit:
+            raise FlowControlLimitError(
+                f"a message of {size:,} bytes is above flow_control.byte_limit, which is "
+                f"{limits.byte_limit:,}"
+            )
+        if not self._waiting and self._has_room(size):
+            self._count(1, size)
+            return True
+        if limits.limit_exceeded_behavior is LimitExceededBehavior.ERROR or admit is None:
+            raise FlowControlLimitError(
+                f"{self._messages:,} messages with {self._bytes:,} bytes wait for the server, and "
+                f"flow control allows {limits.message_limit:,} and {limits.byte_limit:,} bytes"
+            )
+        self._waiting.append((size, admit))
+        return False
+
+    def leave(self, messages: int, size: int) -> list[Callable[[], object]]:
+        """Remove messages that have a result, and admit waiting ones.
+
+        Args:
+            messages: Number of messages.
+            size: Their bytes.
+
+        Returns:
+            The `admit` functions to call, in order, without the owner's lock.
+        """
+        self._count(-messages, -size)
+        admitted = []
+        while self._waiting and self._has_room(self._waiting[0][0]):
+            waiting_size, admit = self._waiting.popleft()
+            self._count(1, waiting_size)
+            admitted.append(admit)
+        return admitted
+
+    def abandon(self) -> list[Callable[[], object]]:
+        """Let all waiting messages go on, because the publisher is closed."""
+        waiting = [admit for _, admit in self._waiting]
+        self._waiting.clear()
+        return waiting
+
+    def _has_room(self, size: int) -> bool:
+        return (
+            self._messages < self._limits.message_limit
+            and self._bytes + size <= self._limits.byte_limit
+        )
+
+    def _count(self, messages: int, size: int) -> None:
+        self._messages += messages
+        self._bytes += size

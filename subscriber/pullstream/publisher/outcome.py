@@ -1,0 +1,390 @@
+"""Results of publishing: the outcome of a request, and the futures of its messages."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pullstream.exceptions import forked
+
+from .exceptions import PublishError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_log = logging.getLogger("pullstream.publisher")
+
+T = TypeVar("T")
+
+DoneCallback = Callable[[Any], Any]
+# The done callbacks of a resolved outcome, which the owner of the outcome must run.
+Callbacks = list[tuple["OutcomeFuture[Any]", DoneCallback]]
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+class Outcome:
+    """The result of one request, which the futures of all its messages share. Thread-safe.
+
+    A thousand messages share one lock and one event, so a future costs two attributes.
+
+    Attributes:
+        hurry: Called when a caller waits for the outcome.
+        resolved: Whether there is a result. It never changes back.
+        message_ids: The message IDs, in the order of the messages. Empty after an error.
+        error: The error, or None.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_callbacks",
+        "_futures",
+        "_lock",
+        "_waiters",
+        "_watchers",
+        "error",
+        "hurry",
+        "message_ids",
+        "resolved",
+    )
+
+    def __init__(self) -> None:
+        self.hurry: Callable[[], object] = _nothing
+        self.resolved = False
+        self.message_ids: Sequence[str] = ()
+        self.error: BaseException | None = None
+        self._lock = threading.Lock()
+        # Futures whose state a thread may wait for, by the methods of `concurrent.futures.Future`.
+        self._futures: list[OutcomeFuture[Any]] = []
+        self._callbacks: Callbacks = []
+        self._waiters: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+        self._watchers: list[Callable[[], Callbacks]] = []
+
+    def resolve(self, message_ids: Sequence[str], error: BaseException | None = None) -> Callbacks:
+        """Set the result, and wake all that wait for it. Call it once.
+
+        Args:
+            message_ids: The message IDs; empty after an error.
+            error: The error, or None.
+
+        Returns:
+            The done callbacks, which the caller must run.
+        """
+        with self._lock:
+            self.message_ids = message_ids
+            self.error = error
+            self.resolved = True
+        # Nothing is added from now on.
+        for future in self._futures:
+            future.settle()
+        for loop, waiters in self._waiters.items():
+            # On a closed loop, nothing waits.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(_wake, waiters)
+        callbacks = self._callbacks
+        for watcher in self._watchers:
+            callbacks += watcher()
+        self._futures, self._waiters, self._callbacks, self._watchers = [], {}, [], []
+        self.hurry = _nothing
+        return callbacks
+
+    def add_callback(self, future: OutcomeFuture[Any], callback: DoneCallback) -> None:
+        """Run `callback(future)` after the outcome is resolved, or now if it is."""
+        with self._lock:
+            if not self.resolved:
+                self._callbacks.append((future, callback))
+                return
+        run_callback(future, callback)
+
+    def add_watcher(self, watcher: Callable[[], Callbacks]) -> bool:
+        """Call `watcher`, which must be short, when the outcome is resolved.
+
+        Returns:
+            Whether the outcome is unresolved. If it is resolved, the watcher is not called.
+        """
+        with self._lock:
+            if not self.resolved:
+                self._watchers.append(watcher)
+            return not self.resolved
+
+    def add_future(self, future: OutcomeFuture[Any]) -> None:
+        """Give a future the state of `concurrent.futures.Future`, and settle it in time."""
+        with self._lock:
+            # Two threads may come here with the same future.
+            if future.begin_state():
+                if self.resolved:
+                    future.settle()
+                else:
+                    self._futures.append(future)
+
+    def waiter(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None] | None:
+        """Return a future of the loop that ends with this outcome, or None if it is resolved."""
+        with self._lock:
+            if self.resolved:
+                return None
+            waiter = loop.create_future()
+            self._waiters.setdefault(loop, []).append(waiter)
+            return waiter
+
+    def fail_in_child(self) -> None:
+        """Resolve the outcome in a forked child, where no thread and no request exists."""
+        if self.resolved:
+            return
+        # A thread of the parent may have held these locks.
+        self._lock = threading.Lock()
+        for future in self._futures:
+            future.renew_lock()
+        self._waiters = {}
+        run_callbacks(self.resolve((), forked(os.getppid())))
+
+
+def _wake(waiters: Iterable[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+
+
+def run_callback(future: OutcomeFuture[Any], callback: DoneCallback) -> None:
+    """Run a done callback of a future. Its error is logged."""
+    try:
+        callback(future)
+    except Exception:
+        _log.exception("done callback %r of a publish future raised", callback)
+
+
+def failed_outcome(error: BaseException) -> Outcome:
+    """Return the outcome of messages that are not sent."""
+    outcome = Outcome()
+    outcome.resolve((), error)
+    return outcome
+
+
+def run_callbacks(callbacks: Callbacks) -> None:
+    """Run the done callbacks of an outcome in their order."""
+    for future, callback in callbacks:
+        run_callback(future, callback)
+
+
+class OutcomeFuture(Future[T], Generic[T]):
+    """Base of the futures of an outcome.
+
+    The state of `concurrent.futures.Future` costs 1.5 µs, so it is created when it is first used:
+    `__getattr__` is called for the missing attributes. Most futures are only asked for a result
+    that exists.
+    """
+
+    __slots__ = ("_outcome",)
+
+    _outcome: Outcome
+
+    _STATE = frozenset(
+        ("_condition", "_done_callbacks", "_exception", "_result", "_state", "_waiters")
+    )
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._STATE:
+            self._outcome.add_future(self)
+            return object.__getattribute__(self, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def begin_state(self) -> bool:
+        """Create the state of `concurrent.futures.Future` unless it exists; return whether so."""
+        if "_waiters" in self.__dict__:
+            return False
+        Future.__init__(self)
+        self.set_running_or_notify_cancel()
+        return True
+
+    def settle(self) -> None:
+        """Set the result from the resolved outcome."""
+        error = self._error()
+        if error is None:
+            self.set_result(self._value())
+        else:
+            self.set_exception(error)
+
+    def renew_lock(self) -> None:
+        """Replace the lock, which a thread that does not exist after a fork may have held."""
+        self._condition = threading.Condition()
+
+    def _value(self) -> T:
+        """Return the result of a success."""
+        raise NotImplementedError
+
+    def _error(self) -> BaseException | None:
+        """Return the error of a failure, or None."""
+        return self._outcome.error
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait for the server's answer and return the message ID, or the list of IDs.
+
+        Args:
+            timeout: Seconds to wait. None (default): no limit.
+
+        Raises:
+            TimeoutError: There is no answer yet.
+            Exception: The error of the request.
+        """
+        outcome = self._outcome
+        if not outcome.resolved:
+            outcome.hurry()
+            return super().result(timeout)
+        error = self._error()
+        if error is not None:
+            raise error
+        return self._value()
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the server's answer and return the error, or None.
+
+        Args:
+            timeout: Seconds to wait. None (default): no limit.
+
+        Raises:
+            TimeoutError: There is no answer yet.
+        """
+        if not self._outcome.resolved:
+            self._outcome.hurry()
+            return super().exception(timeout)
+        return self._error()
+
+    def done(self) -> bool:
+        """Return whether there is a result or an error."""
+        return self._outcome.resolved
+
+    def running(self) -> bool:
+        """Return whether there is neither a result nor an error yet."""
+        return not self._outcome.resolved
+
+    def cancel(self) -> bool:
+        """Return False: a message that was accepted cannot be withdrawn."""
+        return False
+
+    def cancelled(self) -> bool:
+        """Return False; see `cancel`."""
+        return False
+
+    def add_done_callback(self, fn: Callable[[Self], Any]) -> None:
+        """Call `fn(future)` when there is a result, on a thread of the client for callbacks.
+
+        If there is a result already, `fn` runs on the calling thread. An error of `fn` is logged.
+        """
+        self._outcome.add_callback(self, fn)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Wait for the result without blocking the event loop.
+
+        If the waiting task is cancelled, the message is published all the same.
+        """
+        outcome = self._outcome
+        if not outcome.resolved:
+            outcome.hurry()
+            waiter = outcome.waiter(asyncio.get_running_loop())
+            if waiter is not None:
+                yield from waiter
+        return self.result(0)
+
+    def __repr__(self) -> str:
+        error = self._error() if self.done() else None
+        state = "pending" if not self.done() else "succeeded" if error is None else f"{error!r}"
+        return f"<{type(self).__name__} {state}>"
+
+
+class PublishFuture(OutcomeFuture[str]):
+    """The result of `publish`: the message ID. It can be awaited.
+
+    `result()` returns the ID once the server has confirmed the message, and raises the error
+    otherwise. Every future is resolved, at the latest when the client is closed or the program
+    ends.
+    """
+
+    __slots__ = ("_index",)
+
+    def __init__(self, outcome: Outcome, index: int) -> None:
+        """Create the future.
+
+        Args:
+            outcome: The outcome of the request with the message.
+            index: Position of the message in the request.
+        """
+        self._outcome = outcome
+        self._index = index
+
+    def _value(self) -> str:
+        return self._outcome.message_ids[self._index]
+
+
+class PublishManyFuture(OutcomeFuture[list[str]]):
+    """The result of `publish_many`: the message IDs, in the order of the messages.
+
+    If a request failed, `result()` raises a PublishError with the IDs of the other messages.
+    """
+
+    __slots__ = ("_count_lock", "_failure", "_requests", "_total", "_unresolved")
+
+    def __init__(self, requests: Sequence[tuple[Outcome, Sequence[int]]], total: int) -> None:
+        """Create the future.
+
+        Args:
+            requests: For each request its outcome, and the positions of its messages in the call.
+            total: Number of messages.
+        """
+        self._requests = requests
+        self._total = total
+        self._failure: BaseException | None = None
+        self._outcome = Outcome()
+        self._outcome.hurry = self._hurry
+        self._count_lock = threading.Lock()
+        self._unresolved = 1
+        for outcome, _ in requests:
+            with self._count_lock:
+                self._unresolved += 1
+            if not outcome.add_watcher(self._one_resolved):
+                self._one_resolved()
+        run_callbacks(self._one_resolved())
+
+    def _hurry(self) -> None:
+        for outcome, _ in self._requests:
+            outcome.hurry()
+
+    def _one_resolved(self) -> Callbacks:
+        with self._count_lock:
+            self._unresolved -= 1
+            if self._unresolved:
+                return []
+        return self._outcome.resolve(())
+
+    def _ids(self) -> list[str | None]:
+        ids: list[str | None] = [None] * self._total
+        for outcome, positions in self._requests:
+            # An outcome with an error has no IDs.
+            for position, message_id in zip(positions, outcome.message_ids, strict=False):
+                ids[position] = message_id
+        return ids
+
+    def _value(self) -> list[str]:
+        if len(self._requests) == 1:
+            return list(self._requests[0][0].message_ids)
+        # There is no None, because no request failed.
+        return self._ids()  # type: ignore[return-value]
+
+    def _error(self) -> BaseException | None:
+        if self._failure is None:
+            causes = [outcome.error for outcome, _ in self._requests if outcome.error is not None]
+            if causes:
+                ids = self._ids()
+                self._failure = PublishError(
+                    f"{ids.count(None)} of {self._total} messages are not confirmed: {causes[0]}",
+                    ids,
+                    causes,
+                )
+                self._failure.__cause__ = causes[0]
+        return self._failure

@@ -1,0 +1,512 @@
+"""Rules of publishing: batches, the order of requests, retries and hedging.
+
+No threads and no gRPC: messages come in, batches go out, and results come back.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from pullstream.runtime.retry_clock import RetryClock
+
+from .encoding import encode_topic
+from .exceptions import PublishToPausedOrderingKeyException
+from .outcome import Outcome
+from .settings import BatchSettings, PublishHedging, PublishPolicy
+
+# Limits on the requests in flight, separately for messages with and without ordering keys: messages
+# without a key never wait for those with one. More requests in flight do not increase the
+# throughput, and a slow server would have to hold them.
+MAX_IN_FLIGHT = 64
+MAX_BYTES_IN_FLIGHT = 64_000_000
+
+# Budgets for hedging are counted in thousandths, because sums of fractions are not exact.
+_TOKEN = 1000
+
+
+class Lane:
+    """The messages of one topic without a key, or of one topic and ordering key.
+
+    Attributes:
+        topic: Full name of the topic.
+        key: The ordering key; empty for the messages without one.
+        prefix: The encoded topic, with which every request begins.
+        open: The batch that accepts more messages.
+        waiting: With a key: full batches that wait for their turn.
+        in_flight: Number of batches that were taken and have neither a result nor a pending retry.
+        retrying: With a key: whether a batch waits for its retry.
+        queued: With a key: whether the lane is in the queue of its window.
+        paused_by: With a key: the error that paused the key.
+    """
+
+    __slots__ = (
+        "in_flight",
+        "key",
+        "open",
+        "paused_by",
+        "prefix",
+        "queued",
+        "retrying",
+        "topic",
+        "waiting",
+    )
+
+    def __init__(self, topic: str, key: str) -> None:
+        self.topic: str = topic
+        self.key: str = key
+        self.prefix: bytes = encode_topic(topic)
+        self.open: Batch | None = None
+        self.waiting: deque[Batch] = deque()
+        self.in_flight = 0
+        self.retrying = False
+        self.queued = False
+        self.paused_by: BaseException | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the lane has no messages and need not be kept."""
+        busy = self.in_flight or self.retrying or self.open or self.waiting or self.paused_by
+        return not busy
+
+
+class Batch:
+    """Messages that are sent in one request.
+
+    Attributes:
+        lane: The lane of the messages.
+        policy: How long the request is attempted.
+        entries: The encoded messages.
+        size: Size of the request in bytes.
+        outcome: The result.
+        due: Time at which an open batch is sent.
+        is_counted: Whether flow control counts the messages.
+        number: Distinguishes the batch from the others of its queue.
+        hurried: Whether a caller waits for a message of the open batch.
+        wanted: Whether the open batch is sent as soon as possible.
+        attempts: Number of requests that were sent.
+        answers_due: Number of requests that were sent and not answered.
+        taken_at: Time at which the first request was sent.
+    """
+
+    __slots__ = (
+        "_retries",
+        "answers_due",
+        "attempts",
+        "due",
+        "entries",
+        "hurried",
+        "is_counted",
+        "lane",
+        "number",
+        "outcome",
+        "policy",
+        "size",
+        "taken_at",
+        "wanted",
+    )
+
+    def __init__(self, lane: Lane, policy: PublishPolicy, due: float, number: int) -> None:
+        self.lane: Lane = lane
+        self.policy: PublishPolicy = policy
+        self.entries: list[bytes] = []
+        self.size = len(lane.prefix)
+        self.outcome: Outcome = Outcome()
+        self.due: float = due
+        self.number: int = number
+        self.is_counted = True
+        self.hurried = False
+        self.wanted = False
+        self.attempts = 0
+        self.answers_due = 0
+        self.taken_at = 0.0
+        self._retries: RetryClock | None = None
+
+    def next_attempt(self, error: BaseException, now: float) -> float | None:
+        """Return the time of a retry after an error, or None to give up."""
+        policy = self.policy
+        if not policy.is_retried(error):
+            return None
+        if self._retries is None:
+            self._retries = RetryClock(
+                policy.first_pause,
+                policy.longest_pause,
+                policy.give_up_after,
+                factor=policy.factor,
+            )
+        return self._retries.failed(now)
+
+
+class _Window:
+    """The requests in flight of one kind, and the batches that may follow.
+
+    Attributes:
+        ready: Batches without a key, or lanes with a key, in the order in which they are sent.
+        retries: Batches that failed, with the times of their retries.
+    """
+
+    __slots__ = ("_bytes", "_requests", "ready", "retries")
+
+    def __init__(self) -> None:
+        self._requests = 0
+        self._bytes = 0
+        self.ready: deque[Batch | Lane] = deque()
+        self.retries: list[tuple[float, int, Batch]] = []
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another request may be sent."""
+        return self._requests < MAX_IN_FLIGHT and self._bytes < MAX_BYTES_IN_FLIGHT
+
+    def enter(self, batch: Batch) -> None:
+        """Count a request as in flight."""
+        self._requests += 1
+        self._bytes += batch.size
+
+    def leave(self, batch: Batch) -> None:
+        """Count a request as answered."""
+        self._requests -= 1
+        self._bytes -= batch.size
+
+
+class PublishQueue:
+    """All messages of a publisher that have no result yet. Not thread-safe.
+
+    A batch is open until it is full or taken. It becomes wanted, and is taken when there is room,
+    as soon as it is due, or when a caller waits for it and its lane has nothing in flight. A lane
+    with a key has at most one batch in flight; a batch that is retried stays before the later
+    batches of its key. Messages without a key have no order.
+
+    Times are seconds on one monotonic clock.
+
+    Args:
+        settings: When a batch is full, and when it is due.
+        hurry: Called when a caller waits for the outcome of a batch.
+        hedging: Settings of hedging, or None.
+
+    Attributes:
+        messages: Number of messages without a result.
+        batches: The batches without a result.
+        sendable: Whether `next_batch` may have a batch. False is certain.
+    """
+
+    def __init__(
+        self,
+        settings: BatchSettings,
+        hurry: Callable[[Batch], object],
+        hedging: PublishHedging | None = None,
+    ) -> None:
+        self.messages = 0
+        self.batches: set[Batch] = set()
+        self.sendable = False
+        self._settings = settings
+        self._hurry = hurry
+        # Without a key by the topic, with one by the topic and the key.
+        self._lanes: dict[str | tuple[str, str], Lane] = {}
+        self._unkeyed = _Window()
+        self._keyed = _Window()
+        # Open batches in the order of their times, and some that are no longer open.
+        self._by_due: deque[Batch] = deque()
+        self._numbers = itertools.count()
+        self._hedging = hedging
+        self._hedges: deque[tuple[float, Batch]] = deque()
+        self._tokens = hedging.max_tokens * _TOKEN if hedging else 0
+
+    # ---- messages in ---------------------------------------------------------------------------
+
+    def lane(self, topic: str, key: str = "") -> Lane:
+        """Return the lane of a topic and key. It is created if necessary."""
+        name = (topic, key) if key else topic
+        lane = self._lanes.get(name)
+        if lane is None:
+            lane = self._lanes[name] = Lane(topic, key)
+        return lane
+
+    def add(self, lane: Lane, entry: bytes, policy: PublishPolicy, now: float) -> Batch:
+        """Add a message to the open batch of its lane; return the batch.
+
+        Args:
+            lane: The lane, which is not paused.
+            entry: The encoded message.
+            policy: How long to attempt the request.
+            now: The time.
+        """
+        settings = self._settings
+        size = len(entry)
+        batch = lane.open
+        if batch is not None and (
+            batch.size + size > settings.max_bytes
+            or (batch.policy is not policy and batch.policy != policy)
+        ):
+            self._seal(batch)
+            batch = None
+        if batch is None:
+            batch = lane.open = self._new_batch(lane, policy, now + settings.max_latency)
+            if settings.max_latency < math.inf:
+                self._by_due.append(batch)
+        batch.entries.append(entry)
+        batch.size += size
+        self.messages += 1
+        if len(batch.entries) >= settings.max_messages or batch.size >= settings.max_bytes:
+            self._seal(batch)
+        return batch
+
+    def add_full(
+        self, lane: Lane, entries: Sequence[bytes], size: int, policy: PublishPolicy
+    ) -> Batch:
+        """Add a batch that is sent as it is, after the earlier messages of its lane.
+
+        Args:
+            lane: The lane, which is not paused.
+            entries: The encoded messages.
+            size: Size of all entries in bytes.
+            policy: How long to attempt the request.
+        """
+        if lane.key and lane.open is not None:
+            self._seal(lane.open)
+        batch = self._new_batch(lane, policy, 0.0)
+        batch.is_counted = False
+        batch.entries += entries
+        batch.size += size
+        self.messages += len(entries)
+        self._make_ready(batch)
+        return batch
+
+    def _new_batch(self, lane: Lane, policy: PublishPolicy, due: float) -> Batch:
+        batch = Batch(lane, policy, due, next(self._numbers))
+        batch.outcome.hurry = partial(self._hurry, batch)
+        self.batches.add(batch)
+        return batch
+
+    def hurry(self, batch: Batch) -> None:
+        """Send an open batch without its latency, as soon as its lane has nothing in flight."""
+        if batch.lane.open is batch:
+            batch.hurried = True
+            if not batch.lane.in_flight:
+                self._want(batch)
+
+    def flush(self) -> None:
+        """Send all open batches as soon as possible."""
+        for batch in self.batches:
+            if batch.lane.open is batch:
+                self._want(batch)
+
+    def expire(self, now: float) -> None:
+        """Send the open batches that are due."""
+        by_due = self._by_due
+        while by_due and (by_due[0].lane.open is not by_due[0] or by_due[0].due <= now):
+            batch = by_due.popleft()
+            if batch.lane.open is batch:
+                self._want(batch)
+
+    # ---- batches out ---------------------------------------------------------------------------
+
+    def next_batch(self, now: float) -> Batch | None:
+        """Return the next batch to send, or None. `succeeded` or `failed` must follow."""
+        batch = self._take(self._unkeyed, now) or self._take(self._keyed, now)
+        self.sendable = batch is not None
+        if batch is not None:
+            batch.attempts += 1
+            batch.answers_due += 1
+            if self._hedging is not None and not batch.lane.key:
+                self._hedges.append((now + self._hedging.delay, batch))
+        return batch
+
+    def next_hedge(self, now: float) -> Batch | None:
+        """Return a batch whose request is slow and must be sent again now, or None.
+
+        The batch counts as one request in flight, however often it is hedged.
+        """
+        while self._hedging is not None and self._hedges and self._hedges[0][0] <= now:
+            _, batch = self._hedges.popleft()
+            if batch.answers_due and not batch.outcome.resolved:
+                self._hedges.append((now + self._hedging.delay, batch))
+                if self._tokens >= _TOKEN:
+                    self._tokens -= _TOKEN
+                    batch.attempts += 1
+                    batch.answers_due += 1
+                    return batch
+        return None
+
+    def next_due(self) -> float | None:
+        """Return when `expire`, `next_batch` or `next_hedge` has work, or None."""
+        moments = [
+            window.retries[0][0]
+            for window in (self._unkeyed, self._keyed)
+            # Without room, the next answer leads to the next batch.
+            if window.retries and window.has_room
+        ]
+        by_due = self._by_due
+        while by_due and by_due[0].lane.open is not by_due[0]:
+            by_due.popleft()
+        if by_due:
+            moments.append(by_due[0].due)
+        while self._hedges and self._hedges[0][1].outcome.resolved:
+            self._hedges.popleft()
+        if self._hedges:
+            moments.append(self._hedges[0][0])
+        return min(moments, default=None)
+
+    def _take(self, window: _Window, now: float) -> Batch | None:
+        if not window.has_room:
+            return None
+        if window.retries and window.retries[0][0] <= now:
+            batch = heapq.heappop(window.retries)[2]
+            batch.lane.retrying = False
+        elif window.ready:
+            head = window.ready.popleft()
+            batch = head if isinstance(head, Batch) else self._first_of(head)
+            batch.taken_at = now
+        else:
+            return None
+        if batch.lane.open is batch:
+            batch.lane.open = None
+        batch.lane.in_flight += 1
+        window.enter(batch)
+        return batch
+
+    def _first_of(self, lane: Lane) -> Batch:
+        lane.queued = False
+        if lane.waiting:
+            return lane.waiting.popleft()
+        # A queued lane has a batch.
+        assert lane.open is not None
+        return lane.open
+
+    # ---- results -------------------------------------------------------------------------------
+
+    def succeeded(self, batch: Batch) -> None:
+        """Remove a batch that the server has confirmed; its lane may continue."""
+        batch.answers_due -= 1
+        if self._hedging is not None:
+            refill = round(self._hedging.refill_ratio * _TOKEN)
+            self._tokens = min(self._tokens + refill, self._hedging.max_tokens * _TOKEN)
+        self._remove(batch)
+        self._leave(batch)
+
+    def failed(self, batch: Batch, error: BaseException, now: float) -> list[Batch] | None:
+        """Record the error of a request.
+
+        Returns:
+            None if the batch is retried, or another request for it is in flight. Otherwise the
+            batches that have failed: this one, and, because its key is paused now, all others of
+            the key. They are removed.
+        """
+        batch.answers_due -= 1
+        if batch.answers_due:
+            return None
+        lane = batch.lane
+        due = batch.next_attempt(error, now)
+        if due is not None:
+            window = self._window(lane)
+            heapq.heappush(window.retries, (due, next(self._numbers), batch))
+            lane.retrying = bool(lane.key)
+            self._leave(batch)
+            return None
+        failed = [batch]
+        self._remove(batch)
+        if lane.key:
+            lane.paused_by = error
+            failed += lane.waiting
+            if lane.open is not None:
+                failed.append(lane.open)
+            lane.waiting.clear()
+            lane.open = None
+            for other in failed[1:]:
+                self._remove(other)
+        self._leave(batch)
+        return failed
+
+    def paused(self, lane: Lane) -> PublishToPausedOrderingKeyException | None:
+        """Return the error for a message of a paused key, or None if the key is not paused."""
+        if lane.paused_by is None:
+            return None
+        return PublishToPausedOrderingKeyException(lane.key, lane.paused_by)
+
+    def resume(self, topic: str, key: str) -> bool:
+        """Accept messages of a paused key again; return whether the key was paused."""
+        lane = self._lanes.get((topic, key))
+        if lane is None or lane.paused_by is None:
+            return False
+        lane.paused_by = None
+        self.forget_if_idle(lane)
+        return True
+
+    def forget_if_idle(self, lane: Lane) -> None:
+        """Drop the lane of a key without messages: a program may use any number of keys."""
+        if lane.key and lane.is_idle:
+            self._lanes.pop((lane.topic, lane.key), None)
+
+    def abandon(self) -> Iterator[Batch]:
+        """Remove and yield all batches without a result."""
+        while self.batches:
+            batch = self.batches.pop()
+            self.messages -= len(batch.entries)
+            yield batch
+        self._lanes.clear()
+        self._by_due.clear()
+        self._hedges.clear()
+        self._unkeyed, self._keyed = _Window(), _Window()
+        self.sendable = False
+
+    # ---- lanes and windows ---------------------------------------------------------------------
+
+    def _window(self, lane: Lane) -> _Window:
+        return self._keyed if lane.key else self._unkeyed
+
+    def _seal(self, batch: Batch) -> None:
+        """Accept no more messages for the open batch, and send it."""
+        batch.lane.open = None
+        # A wanted batch without a key is among the ready ones already.
+        if batch.lane.key or not batch.wanted:
+            self._make_ready(batch)
+
+    def _want(self, batch: Batch) -> None:
+        """Send the open batch as soon as possible. Until then it accepts more messages."""
+        if batch.wanted:
+            return
+        batch.wanted = True
+        if batch.lane.key:
+            self._queue_lane(batch.lane)
+        else:
+            self._unkeyed.ready.append(batch)
+            self.sendable = True
+
+    def _make_ready(self, batch: Batch) -> None:
+        if batch.lane.key:
+            batch.lane.waiting.append(batch)
+            self._queue_lane(batch.lane)
+        else:
+            self._unkeyed.ready.append(batch)
+            self.sendable = True
+
+    def _queue_lane(self, lane: Lane) -> None:
+        """Put a lane with a key into the queue if its next batch may be sent."""
+        if lane.queued or lane.in_flight or lane.retrying:
+            return
+        if lane.waiting or (lane.open is not None and lane.open.wanted):
+            lane.queued = True
+            self._keyed.ready.append(lane)
+            self.sendable = True
+
+    def _leave(self, batch: Batch) -> None:
+        """Make room after an answer, and let the lane continue."""
+        lane = batch.lane
+        self._window(lane).leave(batch)
+        lane.in_flight -= 1
+        # The room may be for any batch.
+        self.sendable = True
+        if lane.open is not None and lane.open.hurried and not lane.in_flight:
+            self._want(lane.open)
+        if lane.key:
+            self._queue_lane(lane)
+            self.forget_if_idle(lane)
+
+    def _remove(self, batch: Batch) -> None:
+        if batch in self.batches:
+            self.batches.remove(batch)
+            self.messages -= len(batch.entries)

@@ -1,0 +1,640 @@
+"""Sending: the publish queue with a lock, gRPC's calls, and threads."""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import logging
+import math
+import os
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import grpc
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from pullstream.exceptions import forked
+from pullstream.hooks import PublisherHooks, PublisherHookSet
+from pullstream.rpc.abandoned_channels import abandon, has_its_thread
+from pullstream.rpc.request import routing_header
+from pullstream.rpc.rpcs import EndedCall, Metadata, Rpcs, to_error
+from pullstream.runtime.fork_barrier import BARRIER
+from pullstream.statistics import PublisherStatistics
+from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
+from pullstream_protocol.due_thread import DueThread
+from pullstream_protocol.errors import Cancelled
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import IDEMPOTENCY_KEY
+
+from .encoding import cut
+from .exceptions import (
+    FlowControlLimitError,
+    PublisherClosed,
+    PublishError,
+    PublishToPausedOrderingKeyException,
+)
+from .flow_control import PublishGauge
+from .outcome import (
+    Callbacks,
+    Outcome,
+    PublishFuture,
+    PublishManyFuture,
+    failed_outcome,
+    run_callbacks,
+)
+from .publish_queue import Batch, PublishQueue
+from .settings import BatchSettings, LimitExceededBehavior, PublisherOptions, PublishPolicy
+
+_log = logging.getLogger("pullstream.publisher")
+
+# Google's servers recognise hedged requests by this header.
+TELEMETRY_HEADER = "x-goog-pubsub-client-telemetry"
+
+# Seconds for the messages of a program that ends without closing its publishers.
+EXIT_TIMEOUT = 10.0
+
+# Seconds for each attempt of a thread that waits for the answer itself; see `_make`.
+_WAITED_CALL_TIMEOUT = 5.0
+
+# Seconds to wait for done callbacks in progress when the publisher is closed.
+_CALLBACKS_TIMEOUT = 5.0
+
+# Seconds between two looks at the clock while a close waits. A signal wakes a wait only then.
+_LOOK_SECONDS = 0.5
+
+# Every PublishResponse has message IDs only.
+_response_of: Final = pubsub.PublishResponse.FromString
+
+
+class PublishSender:
+    """Publishes messages of any number of topics in the background.
+
+    Owns the queue and the flow control, which its lock guards. The thread of a `publish` that fills
+    a batch sends the batch. The thread "pullstream-publisher" sends batches that are due, retries
+    and hedged requests. A thread of gRPC resolves the outcome of a request and sends the next
+    batches. Done callbacks run on the thread "pullstream-publish-callbacks", so that a callback
+    may block or publish.
+
+    Guarantees: every outcome is resolved: with the server's IDs, with the error of the request, or
+    by `close` at the latest. No outcome is resolved under the lock.
+
+    Args:
+        rpcs: The calls of a channel.
+        settings: When a batch is full, and when it is due.
+        options: The options of the client.
+        hooks: Called on events.
+    """
+
+    def __init__(
+        self,
+        rpcs: Rpcs,
+        settings: BatchSettings,
+        options: PublisherOptions,
+        hooks: Sequence[PublisherHooks] = (),
+    ) -> None:
+        self._rpcs = rpcs
+        self._clock: Clock = rpcs.clock
+        self._process = os.getpid()
+        self._compresses_from = (
+            options.compression_bytes_threshold if options.enable_compression else None
+        )
+        flow_control = options.flow_control
+        has_limits = flow_control.limit_exceeded_behavior is not LimitExceededBehavior.IGNORE
+        self._gauge = PublishGauge(flow_control) if has_limits else None
+        self._lock = threading.Lock()
+        # Notified when the last message has a result.
+        self._all_resolved = threading.Condition(self._lock)
+        self._queue = PublishQueue(settings, self._hurry, options.hedging)
+        # With the number of a batch: its idempotency key.
+        self._name = uuid.uuid4().hex
+        # The wall-clock time at 0 on the monotonic clock.
+        self._created = self._clock.now() - self._clock.monotonic()
+        self._is_hedged = options.hedging is not None
+        self._calls: dict[Batch, list[Any]] = {}
+        self._stopped = False
+        self._closed = False
+        # The time for which the thread waits.
+        self._wakes_at = math.inf
+        self._thread: DueThread | None = None
+        self._callbacks_thread: DueThread | None = None
+        self._counts = dict.fromkeys(
+            ("published", "failed", "requests", "retries", "hedges", "bytes"), 0
+        )
+        self._hooks = PublisherHookSet(hooks)
+        self._hooks.call("started", self.statistics)
+        _senders.add(self)
+
+    # ---- messages in -----------------------------------------------------------------------
+
+    def publish(self, topic: str, key: str, entry: bytes, policy: PublishPolicy) -> PublishFuture:
+        """Publish a message; return its future.
+
+        Waits for room if flow control says BLOCK.
+
+        Args:
+            topic: Full name of the topic.
+            key: The ordering key; empty for none.
+            entry: The encoded message.
+            policy: How long to attempt the request.
+
+        Raises:
+            PublisherClosed: The client is closed.
+            ForkedProcess: Another process created the client.
+            RuntimeError: The system refuses a thread.
+        """
+        if self._gauge is not None:
+            has_room = threading.Event()
+            try:
+                if not self._enter_gauge(len(entry), has_room.set):
+                    has_room.wait()
+            except FlowControlLimitError as error:
+                return PublishFuture(failed_outcome(error), 0)
+        return self._add(topic, key, entry, policy)
+
+    def publish_or_defer(
+        self, topic: str, key: str, entry: bytes, policy: PublishPolicy
+    ) -> PublishFuture:
+        """Publish a message like `publish`, without blocking.
+
+        If flow control says BLOCK and there is no room, the message is added later, in the order of
+        the calls.
+        """
+        if self._gauge is None:
+            return self._add(topic, key, entry, policy)
+        deferred = Outcome()
+
+        def add() -> None:
+            try:
+                future = self._add(topic, key, entry, policy)
+            except Exception as error:
+                self._run(deferred.resolve((), error))
+                return
+            future.add_done_callback(pass_on)
+            # A task waits for the deferred future, and does not know this one.
+            self._flush()
+
+        def pass_on(future: Any) -> None:
+            error = future.exception()
+            self._run(deferred.resolve(() if error else (future.result(),), error))
+
+        try:
+            if self._enter_gauge(len(entry), add):
+                return self._add(topic, key, entry, policy)
+        except FlowControlLimitError as error:
+            return PublishFuture(failed_outcome(error), 0)
+        return PublishFuture(deferred, 0)
+
+    def publish_many(
+        self,
+        topic: str,
+        groups: Mapping[str, tuple[Sequence[bytes], Sequence[int]]],
+        total: int,
+        policy: PublishPolicy,
+    ) -> PublishManyFuture:
+        """Publish messages in requests as large as possible; return one future for all.
+
+        Flow control does not count these messages: the caller has them all in memory.
+
+        Args:
+            topic: Full name of the topic.
+            groups: By ordering key, or "": the encoded messages, and their positions in the call.
+            total: Number of messages.
+            policy: How long to attempt the requests.
+
+        Raises:
+            PublisherClosed: The client is closed.
+            ForkedProcess: Another process created the client.
+            RuntimeError: The system refuses a thread.
+        """
+        requests: list[tuple[Outcome, Sequence[int]]] = []
+        with self._lock:
+            self._check_usable()
+            self._ensure_thread()
+            for key, (entries, positions) in groups.items():
+                lane = self._queue.lane(topic, key)
+                paused = self._queue.paused(lane)
+                if paused is not None:
+                    requests.append((failed_outcome(paused), positions))
+                    continue
+                start = 0
+                for part, size in cut(topic, entries):
+                    batch = self._queue.add_full(lane, part, size, policy)
+                    requests.append((batch.outcome, positions[start : start + len(part)]))
+                    start += len(part)
+        future = PublishManyFuture(requests, total)
+        self._send_ready()
+        return future
+
+    def _add(self, topic: str, key: str, entry: bytes, policy: PublishPolicy) -> PublishFuture:
+        """Add a message, which flow control has counted if it has limits."""
+        queue = self._queue
+        now = self._clock.monotonic()
+        with self._lock:
+            if self._stopped or self._thread is None:
+                self._check_usable()
+                self._ensure_thread()
+            lane = queue.lane(topic, key)
+            if lane.paused_by is None:
+                batch = queue.add(lane, entry, policy, now)
+                future = PublishFuture(batch.outcome, len(batch.entries) - 1)
+                if batch.due < self._wakes_at:
+                    self._wake_for(batch.due)
+            is_sendable = queue.sendable
+            paused = queue.paused(lane)
+        if is_sendable:
+            self._send_ready()
+        if paused is None:
+            return future
+        self._leave_gauge(1, len(entry))
+        return PublishFuture(failed_outcome(paused), 0)
+
+    def _enter_gauge(self, size: int, admit: Callable[[], object]) -> bool:
+        """Count a message; return False if `admit` will be called when there is room."""
+        assert self._gauge is not None
+        with self._lock:
+            self._check_usable()
+            if self._gauge.enter(size, admit):
+                return True
+        # Room comes from other messages, which must not wait for their latency.
+        self._flush()
+        return False
+
+    def _leave_gauge(self, messages: int, size: int) -> None:
+        if self._gauge is not None:
+            with self._lock:
+                admitted = self._gauge.leave(messages, size)
+            for admit in admitted:
+                admit()
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._process:
+            raise forked(self._process)
+        if self._stopped:
+            raise PublisherClosed("this publisher is closed; make a new one")
+
+    # ---- sending -------------------------------------------------------------------------------
+
+    def _send_ready(self) -> None:
+        """Send the batches that may be sent now."""
+        while True:
+            with self._lock:
+                batch = self._queue.next_batch(self._clock.monotonic())
+            if batch is None:
+                return
+            self._begin(batch, batch.attempts)
+
+    def _begin(self, batch: Batch, attempt: int) -> None:
+        """Send a request for a batch, without waiting for the answer."""
+        payload = batch.lane.prefix + b"".join(batch.entries)
+        try:
+            call = self._make(batch, attempt, payload)
+        except Exception as error:
+            # A closed channel, or metadata that gRPC refuses.
+            self._end(batch, (), error, 0.0)
+            return
+        with self._lock:
+            is_needed = batch in self._queue.batches
+            if is_needed:
+                # gRPC cancels a call without references.
+                self._calls.setdefault(batch, []).append(call)
+        if not is_needed:
+            # Another request for the batch succeeded in the meantime, or `close` gave it up.
+            call.cancel()
+            return
+        call.add_done_callback(partial(self._ended, batch, self._clock.monotonic()))
+
+    def _make(self, batch: Batch, attempt: int, payload: bytes) -> Any:
+        """Begin a call; if gRPC gets no thread for its answer, make the call and wait for it."""
+        rpcs = self._rpcs
+        stub = rpcs.serialized_stub("Publish")
+        compression = None
+        if self._compresses_from is not None and len(payload) >= self._compresses_from:
+            compression = grpc.Compression.Gzip
+        metadata = self._metadata(batch, attempt)
+        timeout = batch.policy.attempt_timeout
+        if has_its_thread(rpcs.channel):
+            try:
+                return stub.future(
+                    payload, timeout=timeout, metadata=metadata, compression=compression
+                )
+            except RuntimeError:
+                abandon(rpcs.channel)
+        try:
+            with BARRIER.waiting():
+                response = stub(
+                    payload,
+                    timeout=min(timeout or _WAITED_CALL_TIMEOUT, _WAITED_CALL_TIMEOUT),
+                    metadata=metadata,
+                    compression=compression,
+                )
+        except grpc.RpcError as error:
+            return EndedCall(error)
+        return EndedCall(None, response)
+
+    def _metadata(self, batch: Batch, attempt: int) -> Metadata:
+        topic = batch.lane.topic
+        # The same for all requests of a batch.
+        identity = (IDEMPOTENCY_KEY, f"{self._name}-{batch.number}")
+        if not self._is_hedged or batch.lane.key:
+            return (_routing_header(topic), identity)
+        started = Timestamp()
+        started.FromNanoseconds(round((self._created + batch.taken_at) * 1e9))
+        operation = pubsub.PubsubClientTelemetry.PublishOperation(
+            hedged_attempt_count=attempt - 1, publish_start_time=started
+        )
+        telemetry = pubsub.PubsubClientTelemetry(publish_operation=operation)
+        encoded = base64.b64encode(telemetry.SerializeToString()).decode()
+        return (_routing_header(topic), identity, (TELEMETRY_HEADER, encoded))
+
+    # ---- answers -------------------------------------------------------------------------------
+
+    def _ended(self, batch: Batch, began: float, call: Any) -> None:
+        """Take the answer of a call, on gRPC's thread."""
+        error: BaseException | None
+        message_ids: Sequence[str] = ()
+        try:
+            error = call.exception()
+            if error is None:
+                message_ids = list(_response_of(call.result()).message_ids)
+            elif isinstance(error, grpc.RpcError):
+                error = to_error(error, "Publish")
+        except grpc.FutureCancelledError:
+            error = Cancelled("the client cancelled the call")
+        except Exception as unexpected:
+            error = unexpected
+        if error is None and len(message_ids) != len(batch.entries):
+            error = PublishError(
+                f"the server returned {len(message_ids)} message IDs for {len(batch.entries)} "
+                f"messages to {batch.lane.topic}"
+            )
+        self._end(batch, message_ids, error, self._clock.monotonic() - began)
+
+    def _end(
+        self,
+        batch: Batch,
+        message_ids: Sequence[str],
+        error: BaseException | None,
+        seconds: float,
+    ) -> None:
+        """Record the end of a request, resolve what is decided, and send the next batches."""
+        now = self._clock.monotonic()
+        queue, counts = self._queue, self._counts
+        failed: list[Batch] | None = None
+        with self._lock:
+            if batch not in queue.batches:
+                # Another request for the same batch was first, or `close`.
+                return
+            counts["requests"] += 1
+            if error is None:
+                queue.succeeded(batch)
+                counts["published"] += len(batch.entries)
+                counts["bytes"] += batch.size
+            else:
+                failed = queue.failed(batch, error, now)
+                counts["failed"] += sum(len(one.entries) for one in failed or ())
+                counts["retries"] += failed is None and not batch.answers_due
+            needless = [] if batch.answers_due and error else self._calls.pop(batch, [])
+            due = queue.next_due() if error else None
+            if due is not None:
+                self._wake_for(due)
+        self._hooks.call(
+            "request_done", batch.lane.topic, len(batch.entries), batch.size, seconds, error
+        )
+        if error is None:
+            self._resolve(batch, message_ids, None)
+            self._hooks.call(
+                "published", batch.lane.topic, len(batch.entries), now - batch.taken_at
+            )
+            if batch.attempts > 1:
+                for call in needless:
+                    call.cancel()
+        elif failed:
+            self._fail(failed, error)
+        self._send_ready()
+        if not queue.messages:
+            with self._all_resolved:
+                self._all_resolved.notify_all()
+
+    def _fail(self, batches: Sequence[Batch], error: BaseException) -> None:
+        """Resolve batches whose first one has failed; the others have its key, which is paused."""
+        first, *others = batches
+        _log.warning(
+            "%d messages to %s%s were not published (%d requests): %s%s",
+            len(first.entries),
+            first.lane.topic,
+            f" with ordering key {first.lane.key!r}" if first.lane.key else "",
+            first.attempts,
+            error,
+            f"; {sum(len(batch.entries) for batch in others)} later messages of the key were not "
+            "sent"
+            if others
+            else "",
+        )
+        paused = PublishToPausedOrderingKeyException(first.lane.key, error)
+        for batch in batches:
+            reason = error if batch is first else paused
+            self._resolve(batch, (), reason)
+            self._hooks.call("failed", batch.lane.topic, len(batch.entries), reason)
+
+    def _resolve(
+        self, batch: Batch, message_ids: Sequence[str], error: BaseException | None
+    ) -> None:
+        """Resolve a batch and run its done callbacks; make room for others."""
+        self._run(batch.outcome.resolve(message_ids, error))
+        if batch.is_counted:
+            self._leave_gauge(len(batch.entries), batch.size - len(batch.lane.prefix))
+
+    def _run(self, callbacks: Callbacks) -> None:
+        """Run done callbacks on their thread, or on this one if there is no such thread."""
+        if not callbacks:
+            return
+        with self._lock:
+            if self._callbacks_thread is None and not self._closed:
+                thread = DueThread(
+                    self._clock,
+                    lambda: None,
+                    lambda: None,
+                    name="pullstream-publish-callbacks",
+                )
+                with suppress(RuntimeError):
+                    thread.start()
+                    self._callbacks_thread = thread
+            has_thread = self._callbacks_thread is not None and not self._closed
+            if self._callbacks_thread is not None and has_thread:
+                self._callbacks_thread.post(partial(run_callbacks, callbacks))
+        if not has_thread:
+            run_callbacks(callbacks)
+
+    # ---- the thread ----------------------------------------------------------------------------
+
+    def _hurry(self, batch: Batch) -> None:
+        with self._lock:
+            self._queue.hurry(batch)
+        self._send_ready()
+
+    def _flush(self) -> None:
+        with self._lock:
+            self._queue.flush()
+        self._send_ready()
+
+    def _ensure_thread(self) -> None:
+        """Start the thread if it does not run. Under the lock."""
+        if self._thread is None:
+            thread = DueThread(self._clock, self._next_due, self._act, name="pullstream-publisher")
+            thread.start()
+            self._thread = thread
+
+    def _wake_for(self, due: float) -> None:
+        """Make the thread act at this time. Under the lock."""
+        if self._thread is not None and due < self._wakes_at:
+            self._wakes_at = due
+            self._thread.wake()
+
+    def _next_due(self) -> float | None:
+        with self._lock:
+            due = self._queue.next_due()
+            self._wakes_at = math.inf if due is None else due
+            return due
+
+    def _act(self) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            self._queue.expire(now)
+        self._send_ready()
+        while self._is_hedged:
+            with self._lock:
+                batch = self._queue.next_hedge(now)
+                self._counts["hedges"] += batch is not None
+            if batch is None:
+                return
+            self._begin(batch, batch.attempts)
+
+    # ---- the user's other calls ----------------------------------------------------------------
+
+    def resume(self, topic: str, key: str) -> bool:
+        """Accept messages of a paused key again; return whether the key was paused."""
+        with self._lock:
+            self._check_usable()
+            return self._queue.resume(topic, key)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no more messages are accepted."""
+        return self._stopped
+
+    def statistics(self) -> PublisherStatistics:
+        """Return the counters and the present load."""
+        with self._lock:
+            return PublisherStatistics(
+                waiting=self._queue.messages, in_flight=len(self._calls), **self._counts
+            )
+
+    def stop(self) -> None:
+        """Accept no more messages, and send the open batches. Does not wait.
+
+        Raises:
+            PublisherClosed: The publisher is stopped already.
+        """
+        with self._lock:
+            self._check_usable()
+            self._stopped = True
+        self._flush()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Send all messages, and wait until each has a result. Idempotent.
+
+        In a fork of the process that created the sender, this method does nothing.
+
+        Args:
+            timeout: Seconds to wait; then the remaining messages fail with PublisherClosed. None:
+                no limit besides those of the retries.
+        """
+        if os.getpid() != self._process:
+            return
+        with self._lock:
+            self._stopped = True
+        self._flush()
+        due = None if timeout is None else self._clock.monotonic() + timeout
+        with self._all_resolved:
+            while self._queue.messages and (left := self._clock.timeout(due)) != 0.0:
+                self._all_resolved.wait(_LOOK_SECONDS if left is None else left)
+            waiting = self._gauge.abandon() if self._gauge else []
+            unresolved = list(self._queue.abandon())
+            calls = [call for of_batch in self._calls.values() for call in of_batch]
+            self._calls.clear()
+        # Their `publish` raises PublisherClosed.
+        for admit in waiting:
+            admit()
+        self._give_up(unresolved, timeout)
+        for call in calls:
+            call.cancel()
+        self._end_threads()
+
+    def _give_up(self, batches: Sequence[Batch], timeout: float | None) -> None:
+        """Fail the messages that have no result at the end of a close."""
+        if not batches:
+            return
+        sent = sum(len(batch.entries) for batch in batches if batch.attempts)
+        unsent = sum(len(batch.entries) for batch in batches) - sent
+        error = PublisherClosed(
+            f"the publisher was closed, and {timeout} s were not enough: {unsent} messages were "
+            f"not sent, and {sent} were sent but not confirmed"
+        )
+        _log.warning("%s", error)
+        with self._lock:
+            self._counts["failed"] += sent + unsent
+        for batch in batches:
+            self._run(batch.outcome.resolve((), error))
+
+    def _end_threads(self) -> None:
+        if self._thread is not None:
+            self._thread.stop(_CALLBACKS_TIMEOUT)
+        with self._lock:
+            self._closed = True
+            callbacks = self._callbacks_thread
+        if callbacks is not None:
+            if not callbacks.runs_here():
+                # A thread that is stopped begins nothing, so let it finish first.
+                finished = threading.Event()
+                callbacks.post(finished.set)
+                finished.wait(_CALLBACKS_TIMEOUT)
+            callbacks.stop(0)
+
+    def fail_in_child(self) -> None:
+        """Resolve all outcomes in a forked child, which has no threads and no connection."""
+        self._lock = threading.Lock()
+        self._all_resolved = threading.Condition(self._lock)
+        self._stopped = self._closed = True
+        for batch in list(self._queue.batches):
+            batch.outcome.fail_in_child()
+
+
+@lru_cache(maxsize=1024)
+def _routing_header(topic: str) -> tuple[str, str]:
+    return routing_header(pubsub.PublishRequest(topic=topic))
+
+
+# Senders that a fork or the end of the program must reach.
+_senders: weakref.WeakSet[PublishSender] = weakref.WeakSet()
+
+
+def _fail_all_in_child() -> None:
+    for sender in list(_senders):
+        sender.fail_in_child()
+
+
+@atexit.register
+def _close_all() -> None:
+    due = SYSTEM_CLOCK.monotonic() + EXIT_TIMEOUT
+    for sender in list(_senders):
+        sender.close(max(due - SYSTEM_CLOCK.monotonic(), 0.0))
+
+
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fail_all_in_child)
