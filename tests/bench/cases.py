@@ -9,6 +9,7 @@ from .broker_cases import BROKER_CASES
 from .fetch_cases import FETCH_CASES
 from .listen_cases import LISTEN_CASES
 from .peers import BARE, OFFICIAL, OURS
+from .publish_cases import PUBLISH_CASES
 from .rows import Case, Row
 from .servers import Broker, Feed, Server
 from .spark_cases import SPARK_CASES
@@ -183,6 +184,7 @@ CASES = (
     *ARRIVAL_CASES,
     *LISTEN_CASES,
     *FETCH_CASES,
+    *PUBLISH_CASES,
     *WATCH_CASES,
     *SPARK_CASES,
 )

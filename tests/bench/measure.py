@@ -18,9 +18,10 @@ from .client import Figures, Process
 from .fetch_cases import FetchWork
 from .fetch_servers import serving_for
 from .listen_cases import ListenWork
+from .publish_cases import PublishWork
 from .publisher import READY
 from .rows import Case
-from .servers import ROOT, Broker, Feed, NotStarted
+from .servers import ROOT, Broker, Feed, NotStarted, PublishSink
 from .spark_cases import SparkWork
 from .watch_cases import WatchWork
 
@@ -36,7 +37,7 @@ LATENCY_TIMES = 4
 Rounds = dict[str, list[Figures]]
 
 
-AnyRun = Run | Work | SparkWork | FetchWork | WatchWork | ListenWork | ArrivalWork
+AnyRun = Run | Work | SparkWork | FetchWork | WatchWork | ListenWork | ArrivalWork | PublishWork
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ def missing(run: AnyRun) -> str | None:
         return servers.missing(Broker.OURS)
     if isinstance(run, Work):
         return servers.missing(run.server)
+    if isinstance(run, PublishWork):
+        return peers.missing(run.peer)
     return peers.missing(run.peer) or servers.missing(run.server)
 
 
@@ -101,6 +104,8 @@ def measure(run: AnyRun, effort: Effort) -> Figures:
             return _listen(run, effort)
         if isinstance(run, ArrivalWork):
             return _arrival(run)
+        if isinstance(run, PublishWork):
+            return _publish(run, effort)
         if isinstance(run, FetchWork):
             return _fetch(run, effort)
         if isinstance(run, WatchWork):
@@ -197,6 +202,18 @@ def _arrival(work: ArrivalWork) -> Figures:
     command = [sys.executable, "-m", "tests.bench.arrival_client", work.mode]
     with servers.serving(work.server) as endpoint:
         return _figures([*command, endpoint, "--clients", str(work.clients)], PATIENCE)
+
+
+def _publish(work: PublishWork, effort: Effort) -> Figures:
+    command = [sys.executable, "-m", "tests.bench.publish_client", work.peer]
+    options = ["--mode", work.mode, "--batch", str(work.batch), "--keys", str(work.keys)]
+    options += ["--seconds", str(effort.seconds)]
+    server = Broker.OURS if work.on_broker else PublishSink(work.latency)
+    with servers.serving(server) as endpoint:
+        if work.on_broker:
+            with servers.running([sys.executable, "-m", "tests.bench.publisher", endpoint], READY):
+                pass
+        return _figures([*command, endpoint, *options], effort.seconds + PATIENCE)
 
 
 def _figures(command: Sequence[str], timeout: float) -> Figures:

@@ -55,7 +55,18 @@ class Feed:
         return options
 
 
-Server = Feed | Broker
+@dataclass(frozen=True)
+class PublishSink:
+    """The server of tests/bench/publish_sink.py.
+
+    Attributes:
+        latency: seconds that a request takes.
+    """
+
+    latency: float = 0.0
+
+
+Server = Feed | Broker | PublishSink
 
 
 def missing(server: Server) -> str | None:
@@ -68,6 +79,9 @@ def missing(server: Server) -> str | None:
 def command(server: Server) -> list[str]:
     if isinstance(server, Feed):
         return [sys.executable, "-m", "tests.bench.feed", *server.options()]
+    if isinstance(server, PublishSink):
+        line = [sys.executable, "-m", "tests.bench.publish_sink"]
+        return [*line, "--latency", str(server.latency)]
     if server is not Broker.JAVA:
         port = {
             Broker.GRPC_ONLY: ["--no-rest"],

@@ -9,6 +9,7 @@ from tests.bench.cases import Run
 from tests.bench.fetch_cases import NATS, REDIS, FetchWork
 from tests.bench.measure import Effort, Failed, measure, measure_case, missing
 from tests.bench.peers import BARE, OURS
+from tests.bench.publish_cases import PublishWork
 from tests.bench.rows import Case, Row
 from tests.bench.servers import Broker, Feed
 from tests.bench.spark_cases import SparkWork
@@ -20,7 +21,7 @@ ALWAYS = {"peak_mebibytes", "threads", "mebibytes"}
 
 RATE = {"rate", "cpu_micros"}
 LATENCY = {"p50_ms", "p99_ms"}
-RUNS: dict[str, tuple[Run | Work | WatchWork, set[str]]] = {
+RUNS: dict[str, tuple[Run | Work | WatchWork | PublishWork, set[str]]] = {
     "feed": (Run(OURS, Feed(), subscriptions=2), RATE | ALWAYS | {"megabytes"}),
     "bare": (Run(BARE, Feed(per_response=100)), RATE | ALWAYS | {"megabytes"}),
     "latency": (Run(OURS, Broker.OURS, mode="latency"), LATENCY | ALWAYS),
@@ -35,6 +36,11 @@ RUNS: dict[str, tuple[Run | Work | WatchWork, set[str]]] = {
         {"rate", "bytes_each"},
     ),
     "broker-receipt": (Work(Broker.OURS, "receipt"), LATENCY),
+    "publish": (PublishWork(OURS, batch=10, keys=5), RATE),
+    "publish-many": (PublishWork(OURS, "many", 1000), RATE),
+    "publish-bare": (PublishWork(BARE), RATE),
+    "publish-one": (PublishWork(OURS, "one", on_broker=True), LATENCY),
+    "publish-await": (PublishWork(OURS, "await", on_broker=True), RATE),
     "watch": (WatchWork("watch", messages=5_000), RATE),
     "watch-read": (WatchWork("read", messages=5_000), RATE),
     "watch-latency": (WatchWork("latency", per_second=200), LATENCY),
@@ -44,7 +50,9 @@ RUNS: dict[str, tuple[Run | Work | WatchWork, set[str]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("run", "figures"), RUNS.values(), ids=RUNS)
-def test_each_mode_has_its_figures(run: Run | Work | WatchWork, figures: set[str]) -> None:
+def test_each_mode_has_its_figures(
+    run: Run | Work | WatchWork | PublishWork, figures: set[str]
+) -> None:
     """Clients, the broker with a bare client, and feeds are measured. All figures are plausible."""
     found = measure(run, SHORT)
     assert set(found) == figures

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+class _NonBlockingClient(PublisherClient):
+    """A client whose `publish` never waits for room: the message is sent when there is room."""
+
+    _may_block = False
+
+
 class AsyncPublisherClient:
     """Publishes messages from an event loop, with the same batches, keys and retries.
 
@@ -70,7 +76,7 @@ class AsyncPublisherClient:
             cert: Path of a PEM file with a client certificate.
             key: Path of a PEM file with the key of `cert`.
         """
-        self._client = PublisherClient(
+        self._client = _NonBlockingClient(
             batch_settings,
             publisher_options,
             hooks=hooks,
@@ -121,9 +127,7 @@ class AsyncPublisherClient:
             timeout: Seconds for each attempt; None: no limit.
             **attributes: The attributes.
         """
-        return self._client.publish_or_defer(
-            topic, data, ordering_key, retry, timeout, **attributes
-        )
+        return self._client.publish(topic, data, ordering_key, retry, timeout, **attributes)
 
     def publish_many(
         self,

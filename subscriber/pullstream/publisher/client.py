@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import grpc
 from google.protobuf.message import Message as ProtobufMessage
@@ -18,6 +18,7 @@ from pullstream.topics import TopicAdmin
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .encoding import (
+    HEADS,
     check_size,
     encode_attributes,
     encode_data,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 # What `publish_many` takes for one message: data, or a message of ours or of the official client.
 OneMessage = Any
 
-_Publish = Callable[[str, str, bytes, PublishPolicy], PublishFuture]
+_SHORT = len(HEADS)
 
 
 class PublisherClient(TopicAdmin):
@@ -60,6 +61,9 @@ class PublisherClient(TopicAdmin):
 
     A `with` statement, `close`, and the end of the program send all messages.
     """
+
+    # Whether flow control may block the thread that calls `publish`.
+    _may_block: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -123,6 +127,7 @@ class PublisherClient(TopicAdmin):
         super()._connect(channel, arguments)
         self._process = os.getpid()
         self._sender = PublishSender(self._rpcs, self._settings, self._options, self._hooks)
+        self._send = self._sender.publish if self._may_block else self._sender.publish_or_defer
 
     def publish(
         self,
@@ -161,31 +166,21 @@ class PublisherClient(TopicAdmin):
             PublisherClosed: The client is closed.
             ForkedProcess: Another process created the client.
         """
-        return self._publish(
-            self._sender.publish, topic, data, ordering_key, retry, timeout, attributes
-        )
-
-    def publish_or_defer(
-        self,
-        topic: str,
-        data: bytes | pubsub.PubsubMessage | Any,
-        ordering_key: str = "",
-        retry: Any = DEFAULT,
-        timeout: float | PublishDefault | Any = DEFAULT,
-        **attributes: str | bytes,
-    ) -> PublishFuture:
-        """Publish a message like `publish`, but never block.
-
-        If `LimitExceededBehavior.BLOCK` leaves no room, the message is sent when there is room.
-        `AsyncPublisherClient` uses this method.
-        """
-        return self._publish(
-            self._sender.publish_or_defer, topic, data, ordering_key, retry, timeout, attributes
-        )
+        if (
+            type(data) is bytes
+            and 0 < len(data) < _SHORT
+            and not ordering_key
+            and not attributes
+            and retry is DEFAULT
+            and timeout is DEFAULT
+            and self._tracer is None
+        ):
+            # The same as below, for the most common messages.
+            return self._send(topic, "", HEADS[len(data)] + data, self._policy)
+        return self._publish(topic, data, ordering_key, retry, timeout, attributes)
 
     def _publish(
         self,
-        send: _Publish,
         topic: str,
         data: Any,
         ordering_key: str,
@@ -202,7 +197,7 @@ class PublisherClient(TopicAdmin):
             span = self._tracer.begin(topic, data, ordering_key)
             attributes = {**span.carrier, **attributes}
             try:
-                future = send(
+                future = self._send(
                     topic, ordering_key, self._encode(topic, data, ordering_key, attributes), policy
                 )
             except BaseException as error:
@@ -215,7 +210,7 @@ class PublisherClient(TopicAdmin):
         else:
             entry = encode_data(data)
             check_size(topic, entry)
-        return send(topic, ordering_key, entry, policy)
+        return self._send(topic, ordering_key, entry, policy)
 
     def _encode(
         self, topic: str, data: bytes, ordering_key: str, attributes: Mapping[str, str | bytes]
@@ -275,16 +270,12 @@ class PublisherClient(TopicAdmin):
         if retry is not DEFAULT or timeout is not DEFAULT:
             policy = policy_of(retry, timeout, policy)
         messages = list(messages)
-        unkeyed: list[bytes] = []
-        if self._tracer is None and all(type(one) is bytes and one for one in messages):
-            unkeyed = [encode_data(data) for data in messages]
-            for entry in unkeyed:
-                if len(entry) > 1_000_000:
-                    check_size(topic, entry)
-            groups: dict[str, tuple[Sequence[bytes], Sequence[int]]] = {}
-            if unkeyed:
-                groups[""] = (unkeyed, range(len(unkeyed)))
-            return self._sender.publish_many(topic, groups, len(messages), policy)
+        sizes = list(map(len, messages)) if set(map(type, messages)) == {bytes} else []
+        if sizes and min(sizes) > 0 and max(sizes) < _SHORT and self._tracer is None:
+            # The same as below, for the most common messages.
+            plain = [HEADS[size] + data for size, data in zip(sizes, messages, strict=True)]
+            groups = {"": (plain, range(len(plain)))}
+            return self._sender.publish_many(topic, groups, len(plain), policy)
         spans = []
         entries: dict[str, tuple[list[bytes], list[int]]] = {}
         for position, one in enumerate(messages):

@@ -38,10 +38,10 @@ def _varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-# By length of the data: the bytes before the data of a message that has data only.
-_HEADS = [
+# By length of the data: the bytes before the data of a short message that has data only.
+HEADS = [
     b"".join((_FIELD_2, _varint(1 + len(_varint(n)) + n), _FIELD_1, _varint(n)))
-    for n in range(1024)
+    for n in range(2048)
 ]
 
 
@@ -53,8 +53,8 @@ def encode_topic(topic: str) -> bytes:
 def encode_data(data: bytes) -> bytes:
     """Return the part of a request for a message with data only, which is not empty."""
     size = len(data)
-    if size < len(_HEADS):
-        return _HEADS[size] + data
+    if size < len(HEADS):
+        return HEADS[size] + data
     return encode_message(data, b"")
 
 

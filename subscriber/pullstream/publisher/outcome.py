@@ -318,6 +318,21 @@ class PublishFuture(OutcomeFuture[str]):
         self._outcome = outcome
         self._index = index
 
+    def result(self, timeout: float | None = None) -> str:
+        """Wait for the server's answer and return the message ID.
+
+        Args:
+            timeout: Seconds to wait. None (default): no limit.
+
+        Raises:
+            TimeoutError: There is no answer yet.
+            Exception: The error of the request.
+        """
+        outcome = self._outcome
+        if outcome.resolved and outcome.error is None:
+            return outcome.message_ids[self._index]
+        return super().result(timeout)
+
     def _value(self) -> str:
         return self._outcome.message_ids[self._index]
 
@@ -365,8 +380,12 @@ class PublishManyFuture(OutcomeFuture[list[str]]):
     def _ids(self) -> list[str | None]:
         ids: list[str | None] = [None] * self._total
         for outcome, positions in self._requests:
-            # An outcome with an error has no IDs.
-            for position, message_id in zip(positions, outcome.message_ids, strict=False):
+            if outcome.error is not None:
+                continue
+            if isinstance(positions, range):
+                ids[positions.start : positions.stop] = outcome.message_ids
+                continue
+            for position, message_id in zip(positions, outcome.message_ids, strict=True):
                 ids[position] = message_id
         return ids
 

@@ -20,9 +20,9 @@ from .outcome import Outcome
 from .settings import BatchSettings, PublishHedging, PublishPolicy
 
 # Limits on the requests in flight, separately for messages with and without ordering keys: messages
-# without a key never wait for those with one. More requests in flight do not increase the
-# throughput, and a slow server would have to hold them.
-MAX_IN_FLIGHT = 64
+# without a key never wait for those with one. A server accepts about a hundred on a connection; the
+# others wait inside gRPC, which is faster than a turn of our threads for each answer.
+MAX_IN_FLIGHT = 1000
 MAX_BYTES_IN_FLIGHT = 64_000_000
 
 # Budgets for hedging are counted in thousandths, because sums of fractions are not exact.
@@ -191,6 +191,7 @@ class PublishQueue:
     Attributes:
         messages: Number of messages without a result.
         batches: The batches without a result.
+        lanes: The lanes by topic, or by topic and ordering key. To be read; see `lane`.
         sendable: Whether `next_batch` may have a batch. False is certain.
     """
 
@@ -203,10 +204,10 @@ class PublishQueue:
         self.messages = 0
         self.batches: set[Batch] = set()
         self.sendable = False
-        self._settings = settings
+        self._max_bytes, self._max_latency, self._max_messages = settings
         self._hurry = hurry
         # Without a key by the topic, with one by the topic and the key.
-        self._lanes: dict[str | tuple[str, str], Lane] = {}
+        self.lanes: dict[str | tuple[str, str], Lane] = {}
         self._unkeyed = _Window()
         self._keyed = _Window()
         # Open batches in the order of their times, and some that are no longer open.
@@ -221,37 +222,38 @@ class PublishQueue:
     def lane(self, topic: str, key: str = "") -> Lane:
         """Return the lane of a topic and key. It is created if necessary."""
         name = (topic, key) if key else topic
-        lane = self._lanes.get(name)
+        lane = self.lanes.get(name)
         if lane is None:
-            lane = self._lanes[name] = Lane(topic, key)
+            lane = self.lanes[name] = Lane(topic, key)
         return lane
 
-    def add(self, lane: Lane, entry: bytes, policy: PublishPolicy, now: float) -> Batch:
+    def add(
+        self, lane: Lane, entry: bytes, policy: PublishPolicy, time: Callable[[], float]
+    ) -> Batch:
         """Add a message to the open batch of its lane; return the batch.
 
         Args:
             lane: The lane, which is not paused.
             entry: The encoded message.
             policy: How long to attempt the request.
-            now: The time.
+            time: Returns the time. Called for the first message of a batch.
         """
-        settings = self._settings
         size = len(entry)
         batch = lane.open
         if batch is not None and (
-            batch.size + size > settings.max_bytes
+            batch.size + size > self._max_bytes
             or (batch.policy is not policy and batch.policy != policy)
         ):
             self._seal(batch)
             batch = None
         if batch is None:
-            batch = lane.open = self._new_batch(lane, policy, now + settings.max_latency)
-            if settings.max_latency < math.inf:
+            batch = lane.open = self._new_batch(lane, policy, time() + self._max_latency)
+            if self._max_latency < math.inf:
                 self._by_due.append(batch)
         batch.entries.append(entry)
         batch.size += size
         self.messages += 1
-        if len(batch.entries) >= settings.max_messages or batch.size >= settings.max_bytes:
+        if len(batch.entries) >= self._max_messages or batch.size >= self._max_bytes:
             self._seal(batch)
         return batch
 
@@ -429,7 +431,7 @@ class PublishQueue:
 
     def resume(self, topic: str, key: str) -> bool:
         """Accept messages of a paused key again; return whether the key was paused."""
-        lane = self._lanes.get((topic, key))
+        lane = self.lanes.get((topic, key))
         if lane is None or lane.paused_by is None:
             return False
         lane.paused_by = None
@@ -439,7 +441,7 @@ class PublishQueue:
     def forget_if_idle(self, lane: Lane) -> None:
         """Drop the lane of a key without messages: a program may use any number of keys."""
         if lane.key and lane.is_idle:
-            self._lanes.pop((lane.topic, lane.key), None)
+            self.lanes.pop((lane.topic, lane.key), None)
 
     def abandon(self) -> Iterator[Batch]:
         """Remove and yield all batches without a result."""
@@ -447,7 +449,7 @@ class PublishQueue:
             batch = self.batches.pop()
             self.messages -= len(batch.entries)
             yield batch
-        self._lanes.clear()
+        self.lanes.clear()
         self._by_due.clear()
         self._hedges.clear()
         self._unkeyed, self._keyed = _Window(), _Window()

@@ -106,6 +106,9 @@ class PublishSender:
         flow_control = options.flow_control
         has_limits = flow_control.limit_exceeded_behavior is not LimitExceededBehavior.IGNORE
         self._gauge = PublishGauge(flow_control) if has_limits else None
+        if not has_limits:
+            # One call less for each message.
+            self.publish = self.publish_or_defer = self._add  # type: ignore[method-assign]
         self._lock = threading.Lock()
         # Notified when the last message has a result.
         self._all_resolved = threading.Condition(self._lock)
@@ -233,25 +236,25 @@ class PublishSender:
     def _add(self, topic: str, key: str, entry: bytes, policy: PublishPolicy) -> PublishFuture:
         """Add a message, which flow control has counted if it has limits."""
         queue = self._queue
-        now = self._clock.monotonic()
         with self._lock:
             if self._stopped or self._thread is None:
                 self._check_usable()
                 self._ensure_thread()
-            lane = queue.lane(topic, key)
-            if lane.paused_by is None:
-                batch = queue.add(lane, entry, policy, now)
+            lane = queue.lanes.get((topic, key) if key else topic) or queue.lane(topic, key)
+            paused = queue.paused(lane) if lane.paused_by is not None else None
+            if paused is not None:
+                future = PublishFuture(failed_outcome(paused), 0)
+            else:
+                batch = queue.add(lane, entry, policy, self._clock.monotonic)
                 future = PublishFuture(batch.outcome, len(batch.entries) - 1)
                 if batch.due < self._wakes_at:
                     self._wake_for(batch.due)
             is_sendable = queue.sendable
-            paused = queue.paused(lane)
         if is_sendable:
             self._send_ready()
-        if paused is None:
-            return future
-        self._leave_gauge(1, len(entry))
-        return PublishFuture(failed_outcome(paused), 0)
+        if paused is not None:
+            self._leave_gauge(1, len(entry))
+        return future
 
     def _enter_gauge(self, size: int, admit: Callable[[], object]) -> bool:
         """Count a message; return False if `admit` will be called when there is room."""
@@ -473,9 +476,14 @@ class PublishSender:
     # ---- the thread ----------------------------------------------------------------------------
 
     def _hurry(self, batch: Batch) -> None:
+        # Without the lock: `hurried` never changes back. Usually many tasks wait for one batch.
+        if batch.hurried or batch.lane.open is not batch:
+            return
         with self._lock:
             self._queue.hurry(batch)
-        self._send_ready()
+            is_sendable = self._queue.sendable
+        if is_sendable:
+            self._send_ready()
 
     def _flush(self) -> None:
         with self._lock:
