@@ -38,9 +38,9 @@ LAYERS = {
     "pullstream": [
         ["runtime"],
         ["rpc", "scheduling"],
-        ["streaming", "publisher"],
+        ["streaming"],
         ["fetch", "feeds", "listen", "telemetry"],
-        ["follow"],
+        ["follow", "publisher"],
         ["worker", "spark"],
         ["cli"],
     ],

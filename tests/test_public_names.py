@@ -17,7 +17,9 @@ PUBLIC_NAMES = {
         "AcknowledgeError",
         "AcknowledgeStatus",
         "AsyncFetchedMessages",
+        "AsyncPublisherClient",
         "AsyncSubscriberClient",
+        "BatchSettings",
         "ChannelFailure",
         "ChannelLimits",
         "ChannelMessage",
@@ -29,14 +31,28 @@ PUBLIC_NAMES = {
         "Dropped",
         "FetchedMessages",
         "FlowControl",
+        "FlowControlLimitError",
         "Follower",
         "ForkedProcess",
         "FrameStream",
         "Hooks",
         "Latency",
+        "LimitExceededBehavior",
         "Message",
         "MessageBatch",
         "MessageStream",
+        "MessageTooLargeError",
+        "PublishError",
+        "PublishFlowControl",
+        "PublishFuture",
+        "PublishHedging",
+        "PublishManyFuture",
+        "PublishToPausedOrderingKeyException",
+        "PublisherClient",
+        "PublisherClosed",
+        "PublisherHooks",
+        "PublisherOptions",
+        "PublisherStatistics",
         "PullTimeout",
         "Reading",
         "Reset",
@@ -89,10 +105,10 @@ def test_module_has_its_public_names(name: str) -> None:
 
 
 def test_what_stays_with_googles_package_is_said() -> None:
-    """A publishing program whose imports are exchanged gets this error first."""
+    """A program whose imports are exchanged gets this error first."""
     subscriber: Any = importlib.import_module("pullstream")
-    with pytest.raises(AttributeError, match=r"PublisherClient.*google\.cloud\.pubsub_v1"):
-        _ = subscriber.PublisherClient
+    with pytest.raises(AttributeError, match=r"SchemaServiceClient.*google\.cloud\.pubsub_v1"):
+        _ = subscriber.SchemaServiceClient
     with pytest.raises(AttributeError, match=r"has no attribute 'Nothing'$"):
         _ = subscriber.Nothing
 

@@ -132,7 +132,7 @@ class Broker:
         checks = SchemaChecks(self.engine, self.schemas, self.processes)
         head_start = ReplyFirst(storage.newest_barrier) if storage else ReplyFirst()
         self.services: tuple[RpcService, ...] = (
-            PublisherService(self.engine, head_start, checks),
+            PublisherService(self.engine, head_start, checks, self.clock),
             SubscriberService(self.engine, head_start),
             PullsService(self.engine),
             FeedsService(self.feeds, self.dependents.routers, self.dependents.cursors, checks),

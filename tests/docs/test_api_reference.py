@@ -11,9 +11,9 @@ import pytest
 import pullstream
 import pullstream.spark
 import pullstream_emulator
-from pullstream import SubscriberClient, TopicAdminClient
+from pullstream import PublisherClient, SubscriberClient, TopicAdminClient
 from pullstream.telemetry.opentelemetry import OpenTelemetryHooks
-from pullstream.telemetry.prometheus import PrometheusHooks
+from pullstream.telemetry.prometheus import PrometheusHooks, PrometheusPublisherHooks
 from pullstream_emulator import Emulator
 
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
@@ -38,10 +38,11 @@ def public_names() -> dict[str, list[object]]:
     ]:
         for name in owner.__all__:
             found[prefix + name] = [getattr(owner, name)]
-    for hooks in (PrometheusHooks, OpenTelemetryHooks):
+    for hooks in (PrometheusHooks, PrometheusPublisherHooks, OpenTelemetryHooks):
         found[f"{hooks.__module__}.{hooks.__name__}"] = [hooks]
     owners = (
         SubscriberClient,
+        PublisherClient,
         TopicAdminClient,
         Emulator,
         type(CLIENT.feeds),

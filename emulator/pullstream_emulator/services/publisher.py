@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from google.protobuf.empty_pb2 import Empty
 
 from pullstream_emulator.engine import Engine
 from pullstream_emulator.engine.resources.topics import Validate
+from pullstream_protocol.clock import Clock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from pullstream_protocol.rpcs import PUBLISHER
+from pullstream_protocol.rpcs import IDEMPOTENCY_KEY, PUBLISHER
 
+from .published_requests import PublishedRequests
 from .reply_first import ReplyFirst
-from .rpc_methods import RpcMethod, UnaryMethod, peer_of
+from .rpc_methods import CallContext, RpcMethod, UnaryMethod
 from .schema_checks import SchemaChecks
+
+
+def _publish_keywords(context: CallContext) -> dict[str, Any]:
+    """Return the keyword arguments of `PublisherService.publish` for a call."""
+    metadata = dict(context.invocation_metadata() or ())
+    return {"peer": context.peer(), "idempotency_key": metadata.get(IDEMPOTENCY_KEY, "")}
 
 
 class PublisherService:
@@ -21,10 +30,13 @@ class PublisherService:
 
     service = PUBLISHER
 
-    def __init__(self, engine: Engine, head_start: ReplyFirst, checks: SchemaChecks) -> None:
+    def __init__(
+        self, engine: Engine, head_start: ReplyFirst, checks: SchemaChecks, clock: Clock
+    ) -> None:
         self._engine = engine
         self._checks = checks
         self._head_start = head_start
+        self._earlier = PublishedRequests(clock)
 
     def rpc_methods(self) -> Mapping[str, RpcMethod]:
         """Return the RPCs by name; Publish replies after the streams that it wakes."""
@@ -32,7 +44,7 @@ class PublisherService:
             "CreateTopic": UnaryMethod(self._engine.create_topic),
             "UpdateTopic": UnaryMethod(self._engine.update_topic),
             "Publish": UnaryMethod(
-                self.publish, keywords=peer_of, finish=self._head_start.let_others_go
+                self.publish, keywords=_publish_keywords, finish=self._head_start.let_others_go
             ),
             "GetTopic": UnaryMethod(self.get_topic),
             "ListTopics": UnaryMethod(self._engine.list_topics),
@@ -58,12 +70,25 @@ class PublisherService:
         self._engine.detach_subscription(request.subscription)
         return pubsub.DetachSubscriptionResponse()
 
-    def publish(self, request: pubsub.PublishRequest, *, peer: str = "") -> pubsub.PublishResponse:
-        """Publish all messages or none, after a check against the schema; offload a long check."""
+    def publish(
+        self, request: pubsub.PublishRequest, *, peer: str = "", idempotency_key: str = ""
+    ) -> pubsub.PublishResponse:
+        """Publish all messages or none, after a check against the schema; offload a long check.
+
+        A request with the idempotency key of an earlier one gets its message IDs, and publishes
+        nothing.
+        """
 
         def publish(request: pubsub.PublishRequest, validate: Validate) -> pubsub.PublishResponse:
-            self._head_start.published(peer)
-            ids = self._engine.publish(request, validate)
+            ids: Sequence[str] | None = None
+            if idempotency_key:
+                # Here and not before the check: two equal requests may be checked at a time.
+                ids = self._earlier.ids_of(request.topic, idempotency_key)
+            if ids is None:
+                self._head_start.published(peer)
+                ids = self._engine.publish(request, validate)
+                if idempotency_key:
+                    self._earlier.remember(request.topic, idempotency_key, ids)
             return pubsub.PublishResponse(message_ids=ids)
 
         return self._checks.carry_out(request, publish)

@@ -98,7 +98,7 @@ def test_what_a_publish_wakes_on_other_connections_writes_before_it_is_answered(
     clock = ManualClock()
     broker = Broker(clock)
     checks = SchemaChecks(broker.engine, SchemaRegistry(wall=clock.now), ProcessPool())
-    service = PublisherService(broker.engine, ReplyFirst(), checks)
+    service = PublisherService(broker.engine, ReplyFirst(), checks, clock)
     handlers = method_handlers(service, faults=Faults(clock))
     # Any, because handler and context are more general than the part that is called here.
     publish: Any = handlers["google.pubsub.v1.Publisher"]["Publish"].unary_unary
@@ -107,6 +107,9 @@ def test_what_a_publish_wakes_on_other_connections_writes_before_it_is_answered(
     class Caller:
         def peer(self) -> str:
             return "publisher"
+
+        def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+            return ()
 
     async def turn() -> None:
         woken = asyncio.Event()

@@ -1,0 +1,99 @@
+"""Publish requests with an idempotency key, which clients repeat after a lost reply."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.services import published_requests
+from pullstream_emulator.services.published_requests import REMEMBERED_FOR, PublishedRequests
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import BY_METHOD, IDEMPOTENCY_KEY
+
+TOPIC = "projects/p/topics/orders"
+OTHER = "projects/p/topics/invoices"
+
+
+def create(emulator: Emulator, topic: str) -> None:
+    emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=topic)))
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def emulator(clock: ManualClock) -> Iterator[Emulator]:
+    with Emulator(clock=clock) as running:
+        create(running, TOPIC)
+        create(running, OTHER)
+        yield running
+
+
+def publish(emulator: Emulator, *data: bytes, key: str = "", topic: str = TOPIC) -> list[str]:
+    """Publish with one request; return the message IDs."""
+    rpc = BY_METHOD["Publish"]
+    request = pubsub.PublishRequest(
+        topic=topic, messages=[pubsub.PubsubMessage(data=one) for one in data]
+    )
+    with grpc.insecure_channel(emulator.endpoint) as channel:
+        stub: Any = channel.unary_unary(rpc.path)
+        metadata = ((IDEMPOTENCY_KEY, key),) if key else ()
+        response = stub(request.SerializeToString(), metadata=metadata)
+    return list(pubsub.PublishResponse.FromString(response).message_ids)
+
+
+def test_a_repeated_request_publishes_nothing_and_gets_the_same_ids(emulator: Emulator) -> None:
+    """The client whose reply was lost learns the IDs of the messages that it has published."""
+    first = publish(emulator, b"a", b"b", key="request-1")
+    assert publish(emulator, b"a", b"b", key="request-1") == first
+    assert [message.data for message in emulator.messages(TOPIC)] == [b"a", b"b"]
+
+
+def test_another_key_another_topic_and_no_key_publish(emulator: Emulator) -> None:
+    """Only a request of the same key and the same topic is a repetition."""
+    publish(emulator, b"a", key="request-1")
+    publish(emulator, b"b", key="request-2")
+    publish(emulator, b"c", key="request-1", topic=OTHER)
+    publish(emulator, b"d")
+    publish(emulator, b"d")
+    assert [message.data for message in emulator.messages(TOPIC)] == [b"a", b"b", b"d", b"d"]
+    assert [message.data for message in emulator.messages(OTHER)] == [b"c"]
+
+
+def test_a_refused_request_is_not_remembered(emulator: Emulator) -> None:
+    """A request that failed is tried again, also with the same key."""
+    missing = "projects/p/topics/later"
+    with pytest.raises(grpc.RpcError, match="NOT_FOUND"):
+        publish(emulator, b"a", key="request-1", topic=missing)
+    create(emulator, missing)
+    assert publish(emulator, b"a", key="request-1", topic=missing)
+    assert len(emulator.messages(missing)) == 1
+
+
+def test_a_request_is_forgotten_after_ten_minutes(emulator: Emulator, clock: ManualClock) -> None:
+    """The memory is limited in time."""
+    publish(emulator, b"a", key="request-1")
+    clock.advance(REMEMBERED_FOR - 1)
+    publish(emulator, b"a", key="request-1")
+    assert len(emulator.messages(TOPIC)) == 1
+    clock.advance(1)
+    publish(emulator, b"a", key="request-1")
+    assert len(emulator.messages(TOPIC)) == 2
+
+
+def test_the_oldest_requests_are_forgotten_above_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The memory is limited in size."""
+    monkeypatch.setattr(published_requests, "MAX_REQUESTS", 2)
+    requests = PublishedRequests(ManualClock())
+    for number in ("1", "2", "3"):
+        requests.remember(TOPIC, f"request-{number}", [number])
+    assert requests.ids_of(TOPIC, "request-1") is None
+    assert requests.ids_of(TOPIC, "request-2") == ["2"]
+    assert requests.ids_of(TOPIC, "request-3") == ["3"]
