@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.protobuf.message import Message
 
 from pullstream_protocol.errors import RpcError
 from pullstream_protocol.rpcs import BY_METHOD
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class ScriptedServer:
         self._server.add_generic_rpc_handlers((_Handlers(self._serve),))
         self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
 
-    def __enter__(self) -> ScriptedServer:
+    def __enter__(self) -> Self:
         self._server.start()
         return self
 

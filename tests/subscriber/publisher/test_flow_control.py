@@ -1,0 +1,60 @@
+"""Limits on unconfirmed messages."""
+
+import pytest
+
+from pullstream import FlowControlLimitError, LimitExceededBehavior, PublishFlowControl
+from pullstream.publisher.flow_control import PublishGauge
+
+BLOCK, ERROR = LimitExceededBehavior.BLOCK, LimitExceededBehavior.ERROR
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+def test_messages_enter_up_to_the_limits() -> None:
+    """Both limits count, and what leaves makes room."""
+    gauge = PublishGauge(PublishFlowControl(2, 100, ERROR))
+    assert gauge.enter(40, nothing)
+    assert gauge.enter(60, nothing)
+    with pytest.raises(FlowControlLimitError, match="2 messages with 100 bytes wait"):
+        gauge.enter(1, nothing)
+    gauge.leave(1, 60)
+    with pytest.raises(FlowControlLimitError, match="allows 2 and 100 bytes"):
+        gauge.enter(61, nothing)
+    assert gauge.enter(60, nothing)
+
+
+def test_waiting_messages_enter_in_their_order() -> None:
+    """A small message does not overtake a large one."""
+    gauge = PublishGauge(PublishFlowControl(10, 100, BLOCK))
+    entered: list[str] = []
+    assert gauge.enter(100, nothing)
+    assert not gauge.enter(80, lambda: entered.append("large"))
+    assert not gauge.enter(10, lambda: entered.append("small"))
+    assert not gauge.enter(50, lambda: entered.append("last"))
+    for admit in gauge.leave(1, 50):
+        admit()
+    assert entered == []
+    for admit in gauge.leave(0, 50):
+        admit()
+    assert entered == ["large", "small"]
+
+
+def test_a_message_above_the_limit_can_never_wait() -> None:
+    """Otherwise `publish` would block for ever."""
+    gauge = PublishGauge(PublishFlowControl(10, 100, BLOCK))
+    with pytest.raises(FlowControlLimitError, match="a message of 101 bytes is above"):
+        gauge.enter(101, nothing)
+
+
+def test_the_waiting_go_on_when_the_publisher_closes() -> None:
+    """Their `publish` finds the publisher closed."""
+    gauge = PublishGauge(PublishFlowControl(1, 100, BLOCK))
+    gauge.enter(1, nothing)
+    entered: list[int] = []
+    gauge.enter(1, lambda: entered.append(1))
+    for admit in gauge.abandon():
+        admit()
+    assert entered == [1]
+    assert gauge.abandon() == []

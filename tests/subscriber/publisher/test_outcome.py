@@ -1,0 +1,228 @@
+"""Futures of messages: their results, waits and callbacks."""
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from pullstream import PublishError, PublishFuture, PublishManyFuture
+from pullstream.publisher.outcome import Outcome, failed_outcome, run_callbacks
+
+
+def resolve(outcome: Outcome, *ids: str, error: Exception | None = None) -> None:
+    run_callbacks(outcome.resolve(ids, error))
+
+
+def test_each_future_has_the_id_of_its_message() -> None:
+    """The futures of a request share its outcome."""
+    outcome = Outcome()
+    first, second = PublishFuture(outcome, 0), PublishFuture(outcome, 1)
+    assert not first.done()
+    assert first.running()
+    resolve(outcome, "7", "8")
+    assert (first.result(), second.result(0)) == ("7", "8")
+    assert first.exception() is None
+    assert first.done()
+    assert not first.running()
+
+
+def test_an_error_is_raised_by_every_future() -> None:
+    """Nothing succeeds without an ID."""
+    error = ValueError("no")
+    future = PublishFuture(failed_outcome(error), 0)
+    with pytest.raises(ValueError, match="no"):
+        future.result()
+    assert future.exception() is error
+
+
+def test_a_wait_has_a_time_limit() -> None:
+    """`result` and `exception` raise TimeoutError."""
+    future = PublishFuture(Outcome(), 0)
+    with pytest.raises(concurrent.futures.TimeoutError):
+        future.result(0.01)
+    with pytest.raises(concurrent.futures.TimeoutError):
+        future.exception(0.01)
+
+
+def test_a_wait_hurries_the_request() -> None:
+    """A caller that waits gains nothing from a larger batch."""
+    outcome = Outcome()
+    hurried: list[int] = []
+    outcome.hurry = lambda: hurried.append(1)
+    future = PublishFuture(outcome, 0)
+    future.add_done_callback(lambda _: None)
+    assert future.done() is False
+    assert hurried == []
+    with pytest.raises(concurrent.futures.TimeoutError):
+        future.result(0)
+    assert hurried == [1]
+
+
+def test_a_future_cannot_be_cancelled() -> None:
+    """As in the official client: the message is on its way."""
+    future = PublishFuture(Outcome(), 0)
+    assert not future.cancel()
+    assert not future.cancelled()
+
+
+def test_the_functions_of_concurrent_futures_work() -> None:
+    """`wait` and `as_completed` read the state of a Future, before and after the result."""
+    outcome, other = Outcome(), Outcome()
+    futures = [PublishFuture(outcome, 0), PublishFuture(other, 0), PublishFuture(outcome, 1)]
+    timer = threading.Timer(0.05, lambda: resolve(outcome, "1", "2"))
+    timer.start()
+    done, waiting = concurrent.futures.wait(futures, return_when="FIRST_COMPLETED", timeout=10)
+    assert futures[1] in waiting
+    assert done
+    timer.join()
+    resolve(other, "3")
+    results = {future.result() for future in concurrent.futures.as_completed(futures, timeout=10)}
+    assert results == {"1", "2", "3"}
+
+
+def test_many_threads_may_wait_for_one_future() -> None:
+    """The state of the future is created once, although all threads need it at a time."""
+    for _ in range(20):
+        outcome = Outcome()
+        future = PublishFuture(outcome, 0)
+        barrier = threading.Barrier(5)
+        found: list[str] = []
+
+        def wait(
+            barrier: threading.Barrier = barrier,
+            future: PublishFuture = future,
+            found: list[str] = found,
+        ) -> None:
+            barrier.wait()
+            found.append(future.result(10))
+
+        threads = [threading.Thread(target=wait) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        barrier.wait()
+        resolve(outcome, "5")
+        for thread in threads:
+            thread.join(10)
+        assert found == ["5"] * 4
+
+
+def test_done_callbacks_run_in_their_order_and_later_ones_at_once() -> None:
+    """As those of a Future."""
+    outcome = Outcome()
+    future = PublishFuture(outcome, 0)
+    seen: list[Any] = []
+    future.add_done_callback(lambda one: seen.append((1, one)))
+    future.add_done_callback(lambda one: seen.append((2, one)))
+    resolve(outcome, "5")
+    future.add_done_callback(lambda one: seen.append((3, one)))
+    assert seen == [(1, future), (2, future), (3, future)]
+
+
+def test_a_callback_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The others run all the same."""
+    outcome = Outcome()
+    future = PublishFuture(outcome, 0)
+    seen: list[int] = []
+    future.add_done_callback(lambda _: seen[1])
+    future.add_done_callback(lambda _: seen.append(1))
+    with caplog.at_level(logging.ERROR, "pullstream.publisher"):
+        resolve(outcome, "5")
+    assert seen == [1]
+    assert "of a publish future raised" in caplog.text
+
+
+def test_futures_are_awaited() -> None:
+    """Any number of tasks may wait, and a cancelled one affects no other."""
+
+    async def main() -> None:
+        outcome = Outcome()
+        first, second = PublishFuture(outcome, 0), PublishFuture(outcome, 1)
+
+        async def wait(future: PublishFuture) -> str:
+            return await future
+
+        tasks = [asyncio.create_task(wait(one)) for one in (first, second, second)]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        threading.Thread(target=lambda: resolve(outcome, "1", "2")).start()
+        assert await tasks[0] == "1"
+        assert await tasks[2] == "2"
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[1]
+        assert await first == "1"
+        assert await asyncio.wrap_future(second) == "2"
+
+    asyncio.run(main())
+
+
+def test_an_awaited_error_is_raised() -> None:
+    """The await ends with the error of the request."""
+
+    async def main() -> None:
+        outcome = Outcome()
+        waiting = asyncio.ensure_future(PublishFuture(outcome, 0))
+        await asyncio.sleep(0)
+        resolve(outcome, error=ValueError("no"))
+        with pytest.raises(ValueError, match="no"):
+            await waiting
+
+    asyncio.run(main())
+
+
+def test_the_repr_shows_the_state() -> None:
+    """And does not need the state of a Future."""
+    outcome = Outcome()
+    future = PublishFuture(outcome, 0)
+    assert repr(future) == "<PublishFuture pending>"
+    resolve(outcome, "1")
+    assert repr(future) == "<PublishFuture succeeded>"
+    assert "ValueError" in repr(PublishFuture(failed_outcome(ValueError("no")), 0))
+
+
+def test_unknown_attributes_are_refused() -> None:
+    """The lazy state does not hide mistakes."""
+    with pytest.raises(AttributeError, match="'PublishFuture' object has no attribute 'results'"):
+        _ = PublishFuture(Outcome(), 0).results
+
+
+def test_many_messages_have_their_ids_in_order() -> None:
+    """The requests may have any of the positions, and be answered in any order."""
+    first, second = Outcome(), Outcome()
+    future = PublishManyFuture([(first, [0, 3]), (second, range(1, 3))], 4)
+    resolve(second, "5", "6")
+    assert not future.done()
+    resolve(first, "1", "2")
+    assert future.result(1) == ["1", "5", "6", "2"]
+
+
+def test_many_messages_fail_with_the_ids_of_the_others() -> None:
+    """The caller learns which messages are confirmed."""
+    first, second = Outcome(), Outcome()
+    future = PublishManyFuture([(first, range(2)), (second, range(2, 4))], 4)
+    resolve(first, "1", "2")
+    resolve(second, error=ValueError("no"))
+    with pytest.raises(PublishError, match="2 of 4 messages are not confirmed: no") as caught:
+        future.result(1)
+    assert caught.value.message_ids == ["1", "2", None, None]
+    assert [str(cause) for cause in caught.value.causes] == ["no"]
+    assert future.exception() is caught.value
+
+
+def test_no_messages_are_published_at_once() -> None:
+    """An empty list has an empty result."""
+    assert PublishManyFuture([], 0).result(0) == []
+
+
+def test_a_wait_for_many_messages_hurries_all_requests() -> None:
+    """Those that wait in the queue are sent."""
+    outcomes = [Outcome(), Outcome()]
+    hurried: list[int] = []
+    for number, outcome in enumerate(outcomes):
+        outcome.hurry = lambda number=number: hurried.append(number)  # type: ignore[misc]
+    future = PublishManyFuture([(outcomes[0], [0]), (outcomes[1], [1])], 2)
+    with pytest.raises(concurrent.futures.TimeoutError):
+        future.result(0)
+    assert hurried == [0, 1]

@@ -1,0 +1,136 @@
+"""Settings of the publisher: defaults, limits, and the retries of google-api-core."""
+
+from typing import Any
+
+import pytest
+from google.api_core import exceptions as api
+from google.api_core.gapic_v1.method import DEFAULT as GOOGLES_DEFAULT
+from google.api_core.retry import Retry, if_exception_type
+from google.api_core.timeout import ConstantTimeout
+
+from pullstream import (
+    BatchSettings,
+    LimitExceededBehavior,
+    PublisherOptions,
+    PublishFlowControl,
+    PublishHedging,
+)
+from pullstream.publisher.settings import (
+    DEFAULT,
+    PublishPolicy,
+    checked_batch_settings,
+    checked_options,
+    is_transient,
+    policy_of,
+)
+from pullstream_protocol.errors import NotFound, Unavailable
+
+POLICY = PublishPolicy()
+
+
+def test_the_defaults_are_the_official_ones() -> None:
+    """A program whose import is exchanged behaves as before."""
+    assert BatchSettings() == (1_000_000, 0.01, 100)
+    assert PublishFlowControl() == (1000, 10_000_000, LimitExceededBehavior.IGNORE)
+    options = PublisherOptions()
+    assert not options.enable_message_ordering
+    assert options.timeout == 60
+    assert options.hedging is None
+
+
+def test_batches_are_limited_to_what_the_server_accepts() -> None:
+    """A larger setting would make the server refuse whole requests."""
+    checked = checked_batch_settings(BatchSettings(20_000_000, 1.5, 5000))
+    assert checked == (10_000_000, 1.5, 1000)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (BatchSettings(max_bytes=0), "max_bytes is 0; it must be at least 1"),
+        (BatchSettings(max_messages=0), "max_messages is 0; it must be at least 1"),
+        (BatchSettings(max_latency=-1), "max_latency is -1; it must not be negative"),
+    ],
+)
+def test_a_batch_setting_out_of_range_is_refused(settings: BatchSettings, text: str) -> None:
+    """The error names the setting, the value and the allowed form."""
+    with pytest.raises(ValueError, match=text):
+        checked_batch_settings(settings)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (PublisherOptions(hedging=PublishHedging(delay=0.05)), "hedging.delay is 0.05; it must"),
+        (PublisherOptions(hedging=PublishHedging(max_tokens=0)), "hedging.max_tokens is 0"),
+        (PublisherOptions(hedging=PublishHedging(refill_ratio=1)), "hedging.refill_ratio is 1"),
+        (PublisherOptions(flow_control=PublishFlowControl(0)), "flow_control.message_limit is 0"),
+        (
+            PublisherOptions(flow_control=PublishFlowControl(1, 1, "wait")),  # type: ignore[arg-type]
+            "limit_exceeded_behavior is 'wait'; it must be one of LimitExceededBehavior.IGNORE",
+        ),
+        (PublisherOptions(compression_bytes_threshold=-1), "threshold is -1; it must not be"),
+    ],
+)
+def test_an_option_out_of_range_is_refused(options: PublisherOptions, text: str) -> None:
+    """The error names the option, the value and the allowed form."""
+    with pytest.raises(ValueError, match=text):
+        checked_options(options)
+
+
+def test_the_behavior_may_be_the_official_enum() -> None:
+    """The official LimitExceededBehavior is a str with the same values."""
+    from google.cloud import pubsub_v1
+
+    official: Any = pubsub_v1.types.LimitExceededBehavior.BLOCK
+    flow_control = PublishFlowControl(limit_exceeded_behavior=official)
+    checked = checked_options(PublisherOptions(flow_control=flow_control))
+    assert checked.flow_control.limit_exceeded_behavior is LimitExceededBehavior.BLOCK
+
+
+def test_transient_errors_are_the_official_ones() -> None:
+    """Errors of our classes and of google-api-core's are judged alike."""
+    assert is_transient(Unavailable("away"))
+    assert is_transient(api.ResourceExhausted("full"))  # type: ignore[no-untyped-call]
+    assert not is_transient(NotFound("none"))
+    assert not is_transient(ValueError("other"))
+
+
+@pytest.mark.parametrize("default", [DEFAULT, GOOGLES_DEFAULT])
+def test_a_default_keeps_the_setting_of_the_client(default: Any) -> None:
+    """Both ways to say default are understood."""
+    own = PublishPolicy(attempt_timeout=7, give_up_after=20)
+    assert policy_of(default, default, own) == own
+
+
+def test_a_retry_of_google_api_core_is_applied() -> None:
+    """Its predicate, pauses and limit are used."""
+    retry = Retry(if_exception_type(api.NotFound), 0.5, 8, 3, timeout=30)
+    policy = policy_of(retry, 5, POLICY)
+    assert policy.is_retried(NotFound("none"))
+    assert not policy.is_retried(Unavailable("away"))
+    assert (policy.first_pause, policy.longest_pause, policy.factor) == (0.5, 8, 3)
+    assert (policy.give_up_after, policy.attempt_timeout) == (30, 5)
+
+
+def test_none_means_one_attempt_and_no_time_limit() -> None:
+    """As in the official client."""
+    policy = policy_of(None, None, POLICY)
+    assert not policy.is_retried(Unavailable("away"))
+    assert policy.attempt_timeout is None
+
+
+def test_a_timeout_object_is_understood() -> None:
+    """PublisherOptions of the official client has such an object."""
+    timeout: Any = ConstantTimeout(12)  # type: ignore[no-untyped-call]
+    assert policy_of(DEFAULT, timeout, POLICY).attempt_timeout == 12
+
+
+def test_other_retries_and_timeouts_are_refused() -> None:
+    """The errors say what is allowed."""
+    with pytest.raises(TypeError, match=r"retry is 3; it must be a google\.api_core\.retry\.Retry"):
+        policy_of(3, DEFAULT, POLICY)
+    with pytest.raises(ValueError, match="timeout is 0; it must be above 0 seconds"):
+        policy_of(DEFAULT, 0, POLICY)
+    with pytest.raises(TypeError, match="timeout is 'x'; it must be a number"):
+        policy_of(DEFAULT, "x", POLICY)
