@@ -1,0 +1,166 @@
+"""AsyncPublisherClient: awaits on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from pullstream import (
+    AsyncPublisherClient,
+    BatchSettings,
+    LimitExceededBehavior,
+    PublisherClosed,
+    PublisherOptions,
+    PublishFlowControl,
+)
+from pullstream_emulator import Emulator
+from pullstream_protocol.errors import NotFound
+
+from .conftest import TOPIC, PublishServer
+
+
+def test_a_thousand_tasks_publish_at_a_time(emulator: Emulator) -> None:
+    """Each gets its own ID."""
+
+    async def main() -> None:
+        async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
+            ids = await asyncio.gather(
+                *(publisher.publish(TOPIC, b"%d" % number) for number in range(1000))
+            )
+        assert len(set(ids)) == 1000
+
+    asyncio.run(main())
+    assert len(emulator.messages(TOPIC)) == 1000
+
+
+def test_many_messages_are_awaited(emulator: Emulator) -> None:
+    """The result has all IDs."""
+
+    async def main() -> None:
+        async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
+            assert len(await publisher.publish_many(TOPIC, [b"x"] * 1500)) == 1500
+            assert publisher.statistics().published == 1500
+
+    asyncio.run(main())
+
+
+def test_an_error_is_raised_by_the_await(emulator: Emulator) -> None:
+    """As by `result()`."""
+
+    async def main() -> None:
+        async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
+            with pytest.raises(NotFound):
+                await publisher.publish("projects/project-1/topics/unknown", b"x")
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_task_does_not_withdraw_its_message(server: PublishServer) -> None:
+    """The message is published all the same."""
+
+    async def main() -> None:
+        server.gate.clear()
+        async with AsyncPublisherClient(endpoint=server.endpoint) as publisher:
+            task = asyncio.ensure_future(publisher.publish(TOPIC, b"x"))
+            await asyncio.to_thread(server.wait_for_calls, 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            server.gate.set()
+        assert publisher.statistics().published == 1
+
+    asyncio.run(main())
+
+
+def test_flow_control_never_blocks_the_loop(server: PublishServer) -> None:
+    """The await of a message without room takes longer; the order of the calls is kept."""
+
+    async def main() -> None:
+        server.gate.clear()
+        limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)
+        publisher = AsyncPublisherClient(
+            BatchSettings(max_latency=60),
+            PublisherOptions(flow_control=limits),
+            endpoint=server.endpoint,
+        )
+        tasks = [
+            asyncio.ensure_future(publisher.publish(TOPIC, b"%d" % number)) for number in range(5)
+        ]
+        await asyncio.to_thread(server.wait_for_calls, 1)
+        assert publisher.statistics().waiting == 1
+        server.gate.set()
+        assert await asyncio.gather(*tasks) == ["1", "2", "3", "4", "5"]
+        await publisher.close()
+
+    asyncio.run(main())
+    assert server.requests == [[b"%d" % number] for number in range(5)]
+
+
+def test_deferred_messages_fail_when_the_client_closes(server: PublishServer) -> None:
+    """Every await ends."""
+
+    async def main() -> None:
+        server.gate.clear()
+        limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)
+        publisher = AsyncPublisherClient(
+            publisher_options=PublisherOptions(flow_control=limits), endpoint=server.endpoint
+        )
+        futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
+        await publisher.close(0.1)
+        for future in futures:
+            with pytest.raises(PublisherClosed):
+                await future
+
+    asyncio.run(main())
+
+
+def test_the_close_does_not_block_the_loop(server: PublishServer) -> None:
+    """Other tasks run while it waits for the server."""
+
+    async def main() -> None:
+        server.gate.clear()
+        publisher = AsyncPublisherClient(endpoint=server.endpoint)
+        future = publisher.publish(TOPIC, b"x")
+        closing = asyncio.create_task(publisher.close())
+        await asyncio.to_thread(server.wait_for_calls, 1)
+        assert not closing.done()
+        server.gate.set()
+        await closing
+        assert await future == "1"
+
+    asyncio.run(main())
+
+
+def test_a_future_may_be_awaited_on_two_loops(server: PublishServer) -> None:
+    """A message belongs to no loop."""
+    publisher = AsyncPublisherClient(endpoint=server.endpoint)
+    server.gate.clear()
+    future = publisher.publish(TOPIC, b"x")
+    results: list[str] = []
+
+    async def wait() -> None:
+        results.append(await future)
+
+    threads = [threading.Thread(target=lambda: asyncio.run(wait())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    server.wait_for_calls(1)
+    server.gate.set()
+    for thread in threads:
+        thread.join(10)
+    assert results == ["1", "1"]
+    asyncio.run(publisher.close())
+
+
+def test_topics_are_managed_through_admin(emulator: Emulator) -> None:
+    """The calls block, so they belong on a thread."""
+
+    async def main() -> None:
+        async with AsyncPublisherClient(endpoint=emulator.endpoint) as publisher:
+            topic = publisher.topic_path("project-1", "invoices")
+            await asyncio.to_thread(publisher.admin.create_topic, name=topic)
+            assert await publisher.publish(topic, b"x")
+
+    asyncio.run(main())

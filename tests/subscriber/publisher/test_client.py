@@ -1,0 +1,665 @@
+"""PublisherClient against a scripted server and against the broker."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+from google.cloud import pubsub_v1
+from google.pubsub_v1 import types as official_types
+
+import pullstream
+from pullstream import (
+    BatchSettings,
+    FlowControlLimitError,
+    LimitExceededBehavior,
+    MessageTooLargeError,
+    PublisherClient,
+    PublisherClosed,
+    PublisherHooks,
+    PublisherOptions,
+    PublishError,
+    PublisherStatistics,
+    PublishFlowControl,
+    PublishHedging,
+    PublishToPausedOrderingKeyException,
+    SubscriberClient,
+)
+from pullstream.publisher.sender import TELEMETRY_HEADER
+from pullstream_emulator import Emulator
+from pullstream_protocol.clock import SYSTEM_CLOCK
+from pullstream_protocol.errors import InvalidArgument, NotFound, Unavailable
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import IDEMPOTENCY_KEY
+
+from .conftest import SUBSCRIPTION, TOPIC, PublishServer
+
+Connect = Callable[..., PublisherClient]
+
+ORDERED = PublisherOptions(enable_message_ordering=True)
+# A batch waits for its messages, not for time.
+FOR_EVER = 60.0
+
+
+# ---- messages ----------------------------------------------------------------------------------
+
+
+def test_a_message_arrives_with_all_its_parts(emulator: Emulator) -> None:
+    """Data, attributes and ordering key are those of the call."""
+    with PublisherClient(endpoint=emulator.endpoint, publisher_options=ORDERED) as publisher:
+        message_id = publisher.publish(
+            TOPIC, b"data", "customer-1", origin="test", note=b"caf\xc3\xa9"
+        ).result(10)
+    (message,) = emulator.messages(TOPIC)
+    assert message.message_id == message_id
+    assert (message.data, message.ordering_key) == (b"data", "customer-1")
+    assert dict(message.attributes) == {"origin": "test", "note": "café"}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pubsub.PubsubMessage(data=b"data", attributes={"a": "1"}, ordering_key="k"),
+        pubsub_v1.types.PubsubMessage(data=b"data", attributes={"a": "1"}, ordering_key="k"),
+        official_types.PubsubMessage.pb(
+            pubsub_v1.types.PubsubMessage(data=b"data", attributes={"a": "1"}, ordering_key="k")
+        ),
+    ],
+    ids=["ours", "proto-plus", "official protobuf"],
+)
+def test_a_whole_message_is_accepted(emulator: Emulator, message: Any) -> None:
+    """Also those of the official client, alone and in lists."""
+    with PublisherClient(endpoint=emulator.endpoint, publisher_options=ORDERED) as publisher:
+        publisher.publish(TOPIC, message).result(10)
+        publisher.publish_many(TOPIC, [message, b"plain"]).result(10)
+    whole = [one for one in emulator.messages(TOPIC) if one.data == b"data"]
+    assert [(one.ordering_key, dict(one.attributes)) for one in whole] == [("k", {"a": "1"})] * 2
+    assert len(emulator.messages(TOPIC)) == 3
+
+
+def test_a_message_may_have_attributes_only(emulator: Emulator) -> None:
+    """Pub/Sub requires data or attributes."""
+    with PublisherClient(endpoint=emulator.endpoint) as publisher:
+        publisher.publish(TOPIC, b"", kind="tombstone").result(10)
+        with pytest.raises(ValueError, match="the message is empty; Pub/Sub requires data or"):
+            publisher.publish(TOPIC, b"")
+    assert [dict(one.attributes) for one in emulator.messages(TOPIC)] == [{"kind": "tombstone"}]
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("text", r"data is 'text'; it must be bytes or a PubsubMessage; encode it: data\.encode"),
+        (None, "data is None; it must be bytes or a PubsubMessage$"),
+        (bytearray(b"data"), "it must be bytes or a PubsubMessage$"),
+        (pubsub.Topic(name="t"), "it must be bytes or a PubsubMessage$"),
+    ],
+)
+def test_other_data_is_refused(connect: Connect, data: Any, text: str) -> None:
+    """The error says what is accepted."""
+    with pytest.raises(TypeError, match=text):
+        connect().publish(TOPIC, data)
+    with pytest.raises(TypeError, match=text):
+        connect().publish_many(TOPIC, [b"good", data])
+
+
+def test_a_whole_message_excludes_other_attributes(connect: Connect) -> None:
+    """It has its own; which of the two would count is not clear."""
+    with pytest.raises(ValueError, match="has its own ordering key and attributes; set"):
+        connect().publish(TOPIC, pubsub.PubsubMessage(data=b"x"), a="1")
+
+
+def test_an_ordering_key_requires_the_option(connect: Connect) -> None:
+    """As in the official client: without it the order would not be kept."""
+    with pytest.raises(ValueError, match="enable_message_ordering=True"):
+        connect().publish(TOPIC, b"x", "key")
+    with pytest.raises(ValueError, match="enable_message_ordering=True"):
+        connect().resume_publish(TOPIC, "key")
+    with pytest.raises(TypeError, match="ordering_key is 7; it must be a str"):
+        connect(publisher_options=ORDERED).publish(TOPIC, b"x", 7)  # type: ignore[arg-type]
+
+
+def test_a_message_that_never_fits_fails_at_once(connect: Connect, server: PublishServer) -> None:
+    """It does not reach the server, and spoils no request."""
+    publisher = connect()
+    with pytest.raises(MessageTooLargeError, match="the server accepts 10,000,000"):
+        publisher.publish(TOPIC, b"x" * 10_000_000)
+    with pytest.raises(MessageTooLargeError):
+        publisher.publish_many(TOPIC, [b"good", b"x" * 10_000_000])
+    assert publisher.publish(TOPIC, b"good").result(10) == "1"
+    assert server.requests == [[b"good"]]
+
+
+# ---- batches -----------------------------------------------------------------------------------
+
+
+def test_messages_share_requests(connect: Connect, server: PublishServer) -> None:
+    """A request has up to max_messages, and each message gets its own ID."""
+    publisher = connect(BatchSettings(max_messages=10, max_latency=FOR_EVER))
+    data = [b"%d" % number for number in range(25)]
+    futures = [publisher.publish(TOPIC, one) for one in data]
+    publisher.stop()
+    ids = [future.result(10) for future in futures]
+    assert sorted(map(len, server.requests)) == [5, 10, 10]
+    assert sorted(one for request in server.requests for one in request) == sorted(data)
+    assert len(set(ids)) == 25
+
+
+def test_a_batch_is_sent_after_its_latency(connect: Connect, server: PublishServer) -> None:
+    """Nobody waits for the future, and no message follows."""
+    connect(BatchSettings(max_latency=0.05)).publish(TOPIC, b"x")
+    server.wait_for_calls(1)
+    assert server.requests == [[b"x"]]
+
+
+def test_a_waiting_caller_is_served_at_once(connect: Connect) -> None:
+    """It does not wait for the latency of the batch."""
+    publisher = connect(BatchSettings(max_latency=FOR_EVER))
+    assert publisher.publish(TOPIC, b"x").result(10) == "1"
+    assert publisher.publish(TOPIC, b"x").exception(10) is None
+
+
+def test_large_messages_are_sent_in_requests_that_the_server_accepts(emulator: Emulator) -> None:
+    """Whatever the settings are."""
+    settings = BatchSettings(max_bytes=100_000_000, max_messages=100_000, max_latency=FOR_EVER)
+    with PublisherClient(settings, endpoint=emulator.endpoint) as publisher:
+        futures = [publisher.publish(TOPIC, b"x" * 3_000_000) for _ in range(7)]
+        futures += [publisher.publish(TOPIC, b"y") for _ in range(2500)]
+        many = publisher.publish_many(TOPIC, [b"z" * 4_000_000] * 5)
+        assert len({future.result(30) for future in futures} | set(many.result(30))) == 2512
+    assert len(emulator.messages(TOPIC)) == 2512
+
+
+def test_publish_many_returns_the_ids_in_the_order_of_the_messages(emulator: Emulator) -> None:
+    """Also when keys divide the messages into several requests."""
+    messages = [
+        pubsub.PubsubMessage(
+            data=b"%d" % number, ordering_key=f"k{number % 3}" if number % 4 else ""
+        )
+        for number in range(50)
+    ]
+    with PublisherClient(endpoint=emulator.endpoint, publisher_options=ORDERED) as publisher:
+        ids = publisher.publish_many(TOPIC, messages).result(10)
+        assert publisher.publish_many(TOPIC, []).result(10) == []
+    by_id = {message.message_id: message.data for message in emulator.messages(TOPIC)}
+    assert [by_id[one] for one in ids] == [message.data for message in messages]
+
+
+def test_a_failed_part_of_many_messages_is_reported(
+    connect: Connect, server: PublishServer
+) -> None:
+    """The error has the IDs of the others."""
+    server.fail = [NotFound("gone"), None]
+    publisher = connect(publisher_options=ORDERED)
+    messages = [pubsub.PubsubMessage(data=b"x", ordering_key=key) for key in ("a", "b")]
+    with pytest.raises(PublishError, match="1 of 2 messages are not confirmed: 404 gone") as caught:
+        publisher.publish_many(TOPIC, messages).result(10)
+    assert sorted(caught.value.message_ids, key=str) == ["1", None]
+
+
+# ---- failures ----------------------------------------------------------------------------------
+
+
+def test_a_transient_error_is_retried(connect: Connect, server: PublishServer) -> None:
+    """With the same idempotency key, and without the user's help."""
+    server.fail = [Unavailable("away"), Unavailable("away")]
+    publisher = connect()
+    assert publisher.publish(TOPIC, b"x").result(10) == "1"
+    keys = {call.metadata[IDEMPOTENCY_KEY] for call in server.calls}
+    assert (len(server.calls), len(keys)) == (3, 1)
+    assert publisher.statistics().retries == 2
+
+
+def test_requests_have_their_own_idempotency_keys(connect: Connect, server: PublishServer) -> None:
+    """And the header by which Google routes them."""
+    publisher, other = connect(), connect()
+    for client in (publisher, publisher, other):
+        client.publish(TOPIC, b"x").result(10)
+    assert len({call.metadata[IDEMPOTENCY_KEY] for call in server.calls}) == 3
+    assert {call.metadata["x-goog-request-params"] for call in server.calls} == {f"topic={TOPIC}"}
+
+
+def test_a_final_error_fails_all_messages_of_the_request(
+    connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged, because a program may never look at the futures."""
+    server.fail = [InvalidArgument("bad")]
+    publisher = connect(BatchSettings(max_messages=2))
+    with caplog.at_level(logging.WARNING, "pullstream.publisher"):
+        futures = [publisher.publish(TOPIC, b"x") for _ in range(2)]
+        for future in futures:
+            with pytest.raises(InvalidArgument, match="bad"):
+                future.result(10)
+    assert f"2 messages to {TOPIC} were not published (1 requests): 400 bad" in caplog.text
+    assert publisher.statistics().failed == 2
+
+
+def test_without_retries_the_first_error_is_final(connect: Connect, server: PublishServer) -> None:
+    """As with the official client."""
+    server.fail = [Unavailable("away")]
+    with pytest.raises(Unavailable):
+        connect().publish(TOPIC, b"x", retry=None).result(10)
+
+
+def test_an_attempt_has_the_timeout(connect: Connect, server: PublishServer) -> None:
+    """Of the call, or of the options."""
+    publisher = connect(publisher_options=PublisherOptions(timeout=20))
+    publisher.publish(TOPIC, b"x", timeout=7).result(10)
+    publisher.publish(TOPIC, b"x").result(10)
+    first, second = [call.time_remaining or 0.0 for call in server.calls]
+    assert 5 < first < 7.5
+    assert 15 < second < 20.5
+
+
+def test_a_response_with_too_few_ids_is_an_error(
+    connect: Connect, server: PublishServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A future succeeds only with the server's ID."""
+    monkeypatch.setattr(server, "_answer", lambda _: pubsub.PublishResponse(message_ids=["1"]))
+    publisher = connect(BatchSettings(max_messages=2))
+    futures = [publisher.publish(TOPIC, b"x") for _ in range(2)]
+    with pytest.raises(PublishError, match="the server returned 1 message IDs for 2 messages"):
+        futures[0].result(10)
+
+
+def test_a_lost_reply_causes_no_duplicate_on_our_broker(emulator: Emulator) -> None:
+    """The repeated request gets the IDs of the first one."""
+    emulator.faults.lose_reply("Publish", times=1)
+    with PublisherClient(endpoint=emulator.endpoint) as publisher:
+        message_id = publisher.publish(TOPIC, b"x", timeout=1).result(30)
+        assert publisher.statistics().retries == 1
+    assert [message.message_id for message in emulator.messages(TOPIC)] == [message_id]
+
+
+# ---- ordering keys -----------------------------------------------------------------------------
+
+
+def test_the_order_of_a_key_survives_errors(connect: Connect, server: PublishServer) -> None:
+    """A retried request comes before later ones."""
+    server.fail = [None, Unavailable("away"), None, Unavailable("away")]
+    publisher = connect(BatchSettings(max_messages=3), ORDERED)
+    data = [b"%02d" % number for number in range(20)]
+    futures = [publisher.publish(TOPIC, one, "k") for one in data]
+    ids = [int(future.result(10)) for future in futures]
+    assert ids == sorted(ids)
+    assert publisher.statistics().retries == 2
+
+
+def test_a_failed_key_is_paused_until_it_is_resumed(
+    connect: Connect, server: PublishServer
+) -> None:
+    """Waiting messages of the key fail; other keys and messages continue."""
+    server.fail = [NotFound("none")]
+    server.gate.clear()
+    publisher = connect(BatchSettings(max_messages=1), ORDERED)
+    first = publisher.publish(TOPIC, b"1", "k")
+    server.wait_for_calls(1)
+    second = publisher.publish(TOPIC, b"2", "k")
+    server.gate.set()
+    with pytest.raises(NotFound):
+        first.result(10)
+    with pytest.raises(PublishToPausedOrderingKeyException, match="'k' is paused") as caught:
+        second.result(10)
+    assert caught.value.ordering_key == "k"
+    with pytest.raises(PublishToPausedOrderingKeyException, match="call resume_publish"):
+        publisher.publish(TOPIC, b"3", "k").result(10)
+    message = pubsub.PubsubMessage(data=b"3", ordering_key="k")
+    with pytest.raises(PublishError, match="1 of 1 messages are not confirmed"):
+        publisher.publish_many(TOPIC, [message]).result(10)
+    assert publisher.publish(TOPIC, b"other", "other").result(10)
+    assert publisher.publish(TOPIC, b"none").result(10)
+    publisher.resume_publish(TOPIC, "k")
+    assert publisher.publish(TOPIC, b"4", "k").result(10)
+    assert [b"2"] not in server.requests
+
+
+# ---- flow control ------------------------------------------------------------------------------
+
+
+def limited(behavior: LimitExceededBehavior, messages: int = 2) -> PublisherOptions:
+    return PublisherOptions(flow_control=PublishFlowControl(messages, 1_000_000, behavior))
+
+
+def test_a_full_publisher_blocks(connect: Connect, server: PublishServer) -> None:
+    """The next message enters when one is confirmed; none waits for its latency."""
+    server.gate.clear()
+    publisher = connect(BatchSettings(max_latency=FOR_EVER), limited(LimitExceededBehavior.BLOCK))
+    for _ in range(2):
+        publisher.publish(TOPIC, b"x")
+    blocked = threading.Thread(target=lambda: publisher.publish(TOPIC, b"y"))
+    blocked.start()
+    server.wait_for_calls(1)
+    assert blocked.is_alive()
+    server.gate.set()
+    blocked.join(10)
+    assert not blocked.is_alive()
+    publisher.close(10)
+    assert publisher.statistics().published == 3
+
+
+def test_a_full_publisher_fails_the_future(connect: Connect, server: PublishServer) -> None:
+    """With ERROR. The room comes back with the answers."""
+    server.gate.clear()
+    publisher = connect(BatchSettings(max_messages=1), limited(LimitExceededBehavior.ERROR))
+    futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
+    with pytest.raises(FlowControlLimitError, match="flow control allows 2"):
+        futures[2].result(0)
+    server.gate.set()
+    for future in futures[:2]:
+        future.result(10)
+    assert publisher.publish(TOPIC, b"x").result(10)
+
+
+def test_a_blocked_publish_ends_when_the_client_closes(
+    connect: Connect, server: PublishServer
+) -> None:
+    """It raises PublisherClosed and does not wait for ever."""
+    server.gate.clear()
+    publisher = connect(BatchSettings(max_messages=1), limited(LimitExceededBehavior.BLOCK))
+    first = [publisher.publish(TOPIC, b"x") for _ in range(2)]
+    errors: list[BaseException] = []
+    began = threading.Event()
+
+    def publish() -> None:
+        began.set()
+        try:
+            publisher.publish(TOPIC, b"y")
+        except PublisherClosed as error:
+            errors.append(error)
+
+    blocked = threading.Thread(target=publish)
+    blocked.start()
+    assert began.wait(10)
+    server.wait_for_calls(2)
+    publisher.close(0.1)
+    blocked.join(10)
+    assert len(errors) == 1
+    with pytest.raises(PublisherClosed, match="0 messages were not sent, and 2 were sent but not"):
+        first[0].result(0)
+
+
+def test_a_failed_message_makes_room(connect: Connect, server: PublishServer) -> None:
+    """Whatever the result is, the message does not wait any more."""
+    server.fail = [NotFound("none")]
+    options = limited(LimitExceededBehavior.ERROR, messages=1)._replace(
+        enable_message_ordering=True
+    )
+    publisher = connect(publisher_options=options)
+    assert publisher.publish(TOPIC, b"x", "k").exception(10)
+    paused = publisher.publish(TOPIC, b"x", "k").exception(10)
+    assert isinstance(paused, PublishToPausedOrderingKeyException)
+    assert publisher.publish(TOPIC, b"x").result(10)
+
+
+# ---- hedging and compression -------------------------------------------------------------------
+
+
+def test_a_slow_request_is_sent_again(connect: Connect, server: PublishServer) -> None:
+    """The first success counts, and both requests have one idempotency key."""
+    server.gate.clear()
+    options = PublisherOptions(hedging=PublishHedging(delay=0.1))
+    publisher = connect(publisher_options=options)
+    future = publisher.publish(TOPIC, b"x")
+    server.wait_for_calls(2)
+    server.gate.set()
+    assert future.result(10)
+    assert len({call.metadata[IDEMPOTENCY_KEY] for call in server.calls}) == 1
+    assert publisher.statistics().hedges >= 1
+    operations = [
+        pubsub.PubsubClientTelemetry.FromString(
+            base64.b64decode(call.metadata[TELEMETRY_HEADER])
+        ).publish_operation
+        for call in server.calls[:2]
+    ]
+    assert [one.hedged_attempt_count for one in operations] == [0, 1]
+    assert operations[0].publish_start_time == operations[1].publish_start_time
+    assert abs(operations[0].publish_start_time.ToNanoseconds() / 1e9 - SYSTEM_CLOCK.now()) < 60
+
+
+def test_hedging_causes_no_duplicate_on_our_broker(emulator: Emulator) -> None:
+    """The broker knows the idempotency key."""
+    emulator.faults.delay("Publish", 1.0, times=1)
+    options = PublisherOptions(hedging=PublishHedging(delay=0.1))
+    with PublisherClient(endpoint=emulator.endpoint, publisher_options=options) as publisher:
+        hedged = publisher.publish(TOPIC, b"x").result(10)
+        assert publisher.statistics().hedges == 1
+    emulator.faults.clear()
+    assert [message.message_id for message in emulator.messages(TOPIC)] == [hedged]
+
+
+def test_large_requests_are_compressed(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the threshold on."""
+    options = PublisherOptions(enable_compression=True, compression_bytes_threshold=1000)
+    publisher = connect(publisher_options=options)
+    found: list[Any] = []
+    stub = publisher._rpcs.serialized_stub("Publish")
+
+    class Stub:
+        def future(self, request: bytes, **options: Any) -> Any:
+            found.append((len(request) >= 1000, options["compression"]))
+            return stub.future(request, **options)
+
+    monkeypatch.setattr(publisher._rpcs, "serialized_stub", lambda _: Stub())
+    publisher.publish(TOPIC, b"x").result(10)
+    publisher.publish(TOPIC, b"x" * 2000).result(10)
+    assert found == [(False, None), (True, grpc.Compression.Gzip)]
+
+
+# ---- the end -----------------------------------------------------------------------------------
+
+
+def test_close_sends_everything(connect: Connect, server: PublishServer) -> None:
+    """And refuses what comes later."""
+    publisher = connect(BatchSettings(max_latency=FOR_EVER))
+    futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
+    publisher.close()
+    assert all(future.done() for future in futures)
+    assert len(server.requests) == 1
+    assert publisher.closed
+    with pytest.raises(PublisherClosed, match="make a new one"):
+        publisher.publish(TOPIC, b"x")
+    with pytest.raises(RuntimeError):
+        publisher.publish_many(TOPIC, [b"x"])
+    publisher.close()
+
+
+def test_stop_sends_everything_without_waiting(connect: Connect, server: PublishServer) -> None:
+    """As in the official client, where a second stop is an error."""
+    server.gate.clear()
+    publisher = connect(BatchSettings(max_latency=FOR_EVER))
+    future = publisher.publish(TOPIC, b"x")
+    publisher.stop()
+    server.wait_for_calls(1)
+    assert not future.done()
+    server.gate.set()
+    assert future.result(10)
+    with pytest.raises(RuntimeError):
+        publisher.stop()
+
+
+def test_close_has_a_time_limit_and_reports_the_rest(
+    connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every future has a result afterwards, and the log has the number."""
+    server.gate.clear()
+    publisher = connect(BatchSettings(max_messages=1), ORDERED)
+    futures = [publisher.publish(TOPIC, b"x", "k") for _ in range(3)]
+    server.wait_for_calls(1)
+    with caplog.at_level(logging.WARNING, "pullstream.publisher"):
+        publisher.close(0.1)
+    for future in futures:
+        with pytest.raises(PublisherClosed, match="2 messages were not sent, and 1 were sent"):
+            future.result(0)
+    assert "2 messages were not sent" in caplog.text
+    assert publisher.statistics().failed == 3
+    assert publisher.statistics().waiting == 0
+
+
+def test_close_without_a_server_fails_the_messages() -> None:
+    """The network may be away."""
+    publisher = PublisherClient(endpoint="127.0.0.1:1")
+    future = publisher.publish(TOPIC, b"x")
+    publisher.close(0.2)
+    assert isinstance(future.exception(0), PublisherClosed)
+
+
+def test_a_time_limit_of_zero_is_refused(connect: Connect) -> None:
+    """The error says what is allowed."""
+    with pytest.raises(ValueError, match="timeout is 0; it must be above 0 seconds, or None"):
+        connect().close(0)
+
+
+def test_a_users_channel_stays_open(server: PublishServer) -> None:
+    """It belongs to the user."""
+    with grpc.insecure_channel(server.endpoint) as channel:
+        for _ in range(2):
+            with PublisherClient(channel=channel) as publisher:
+                publisher.publish(TOPIC, b"x").result(10)
+
+
+def test_a_channel_that_is_closed_fails_the_messages(server: PublishServer) -> None:
+    """Not silently."""
+    channel = grpc.insecure_channel(server.endpoint)
+    with PublisherClient(channel=channel) as publisher:
+        channel.close()
+        assert publisher.publish(TOPIC, b"x").exception(10) is not None
+
+
+def test_done_callbacks_may_publish_and_wait(connect: Connect) -> None:
+    """They run on a thread of their own, not on gRPC's."""
+    publisher = connect()
+    results: list[str] = []
+    done = threading.Event()
+
+    def again(_: Any) -> None:
+        results.append(publisher.publish(TOPIC, b"second").result(10))
+        done.set()
+
+    publisher.publish(TOPIC, b"first").add_done_callback(again)
+    assert done.wait(10)
+    assert results == ["2"]
+
+
+def test_close_waits_for_done_callbacks(connect: Connect) -> None:
+    """A program that ends after the close has seen all results."""
+    publisher = connect()
+    seen: list[str] = []
+    publisher.publish(TOPIC, b"x").add_done_callback(lambda future: seen.append(future.result()))
+    publisher.close()
+    assert seen == ["1"]
+
+
+def test_a_callback_may_close_the_client(connect: Connect) -> None:
+    """The close does not wait for the callback that called it."""
+    publisher = connect()
+    closed = threading.Event()
+
+    def close(_: Any) -> None:
+        publisher.close(10)
+        closed.set()
+
+    publisher.publish(TOPIC, b"x").add_done_callback(close)
+    assert closed.wait(10)
+
+
+# ---- observation, administration and other clients ---------------------------------------------
+
+
+class Recorder(PublisherHooks):
+    """Keeps all events."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, ...]] = []
+        self.statistics: Callable[[], PublisherStatistics] = PublisherStatistics
+
+    def started(self, statistics: Callable[[], PublisherStatistics]) -> None:
+        self.statistics = statistics
+
+    def published(self, topic: str, messages: int, seconds: float) -> None:
+        self.events.append(("published", topic, messages, seconds >= 0))
+
+    def failed(self, topic: str, messages: int, error: BaseException) -> None:
+        self.events.append(("failed", topic, messages, str(error)))
+
+    def request_done(
+        self, topic: str, messages: int, size: int, seconds: float, error: BaseException | None
+    ) -> None:
+        self.events.append(("request", messages, size > 0, seconds >= 0, error and str(error)))
+
+
+def test_hooks_are_called_on_all_events(connect: Connect, server: PublishServer) -> None:
+    """Each attempt is a request; each batch has one result."""
+    recorder = Recorder()
+    publisher = connect(hooks=recorder)
+    server.fail = [Unavailable("away"), None, NotFound("none")]
+    publisher.publish(TOPIC, b"x").result(10)
+    assert publisher.publish(TOPIC, b"x").exception(10)
+    publisher.close()
+    assert recorder.events == [
+        ("request", 1, True, True, "503 away"),
+        ("request", 1, True, True, None),
+        ("published", TOPIC, 1, True),
+        ("request", 1, True, True, "404 none"),
+        ("failed", TOPIC, 1, "404 none"),
+    ]
+    assert recorder.statistics() == publisher.statistics()
+    assert publisher.statistics() == PublisherStatistics(
+        published=1, failed=1, requests=3, retries=1, bytes=len(TOPIC) + 7
+    )
+
+
+def test_other_hooks_are_refused(connect: Connect) -> None:
+    """The error names the class."""
+    with pytest.raises(TypeError, match="it must be a PublisherHooks object or a list of them"):
+        connect(hooks=pullstream.Hooks())
+
+
+def test_the_client_manages_topics(emulator: Emulator) -> None:
+    """As the official publisher does."""
+    with PublisherClient(endpoint=emulator.endpoint) as publisher:
+        topic = publisher.topic_path("project-1", "invoices")
+        publisher.create_topic(name=topic)
+        assert publisher.get_topic(topic=topic).name == topic
+        publisher.publish(topic, b"x").result(10)
+        publisher.delete_topic(topic=topic)
+        with pytest.raises(NotFound):
+            publisher.publish(topic, b"x").result(10)
+
+
+def test_the_official_settings_are_accepted(emulator: Emulator) -> None:
+    """A program may keep its settings when it changes the client."""
+    types = pubsub_v1.types
+    publisher = PublisherClient(
+        types.BatchSettings(max_messages=5),
+        types.PublisherOptions(enable_message_ordering=True),
+        client_options={"api_endpoint": emulator.endpoint},
+    )
+    with publisher:
+        assert publisher.publish(TOPIC, b"x", "k").result(10)
+
+
+def test_our_subscriber_receives_keys_in_order(emulator: Emulator) -> None:
+    """From publish to callback."""
+    received: dict[str, list[int]] = {}
+    done = threading.Event()
+
+    def callback(message: pullstream.Message) -> None:
+        received.setdefault(message.ordering_key, []).append(int(message.data))
+        message.ack()
+        if sum(map(len, received.values())) == 200:
+            done.set()
+
+    with (
+        PublisherClient(endpoint=emulator.endpoint, publisher_options=ORDERED) as publisher,
+        SubscriberClient(endpoint=emulator.endpoint) as subscriber,
+    ):
+        subscriber.subscribe(SUBSCRIPTION, callback)
+        for number in range(200):
+            publisher.publish(TOPIC, b"%d" % number, f"k{number % 5}")
+        assert done.wait(30)
+    assert received == {f"k{key}": list(range(key, 200, 5)) for key in range(5)}

@@ -1,0 +1,146 @@
+"""The publisher in a process that ends, forks, or gets no more threads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pullstream import BatchSettings, ForkedProcess, PublisherClient
+from pullstream.publisher import sender
+from pullstream_emulator import Emulator
+from pullstream_protocol.due_thread import DueThread
+
+from .conftest import TOPIC, PublishServer
+
+ROOT = Path(__file__).parents[3]
+
+Connect = Callable[..., PublisherClient]
+
+
+def run_program(source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, which must come within 30 seconds."""
+    return subprocess.run(
+        [sys.executable, "-c", source, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": "subscriber:protocol:emulator"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+
+
+FORGETS_TO_CLOSE = """
+import sys
+from pullstream import BatchSettings, PublisherClient
+publisher = PublisherClient(BatchSettings(max_latency=60), endpoint=sys.argv[1])
+for number in range(250):
+    publisher.publish(sys.argv[2], b"%d" % number)
+publisher.publish(sys.argv[2], b"last").add_done_callback(lambda one: print("ID", one.result()))
+"""
+
+
+def test_a_program_that_forgets_to_close_sends_everything(emulator: Emulator) -> None:
+    """And it ends, after the done callbacks."""
+    ended = run_program(FORGETS_TO_CLOSE, emulator.endpoint, TOPIC)
+    assert len(emulator.messages(TOPIC)) == 251
+    assert ended.stdout.startswith("ID ")
+    assert ended.stderr == ""
+
+
+WITHOUT_A_SERVER = """
+import logging
+from pullstream import BatchSettings, PublisherClient
+from pullstream.publisher import sender
+logging.basicConfig()
+sender.EXIT_TIMEOUT = 0.3
+publisher = PublisherClient(BatchSettings(max_messages=2), endpoint="127.0.0.1:1")
+futures = [publisher.publish("projects/p/topics/t", b"x") for _ in range(3)]
+futures[0].add_done_callback(lambda future: print(type(future.exception()).__name__))
+"""
+
+
+def test_a_program_without_a_server_ends_and_reports_the_messages() -> None:
+    """Their futures fail, and the number is logged."""
+    ended = run_program(WITHOUT_A_SERVER)
+    assert ended.stdout == "PublisherClosed\n"
+    assert "0 messages were not sent, and 3 were sent but not confirmed" in ended.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_futures_have_a_result_in_a_forked_child(connect: Connect, server: PublishServer) -> None:
+    """In the child no thread will resolve them; in the parent they are not affected."""
+    server.gate.clear()
+    publisher = connect(BatchSettings(max_latency=60))
+    plain = publisher.publish(TOPIC, b"x")
+    waiting = publisher.publish(TOPIC, b"y")
+    waiter = threading.Thread(target=lambda: waiting.exception(10))
+    waiter.start()
+    server.wait_for_calls(1)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            errors = [type(future.exception(5)) for future in (plain, waiting)]
+            try:
+                publisher.publish(TOPIC, b"z")
+            except ForkedProcess:
+                publisher.close(5)
+                status = 0 if errors == [ForkedProcess] * 2 else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    server.gate.set()
+    assert plain.result(10)
+    assert waiting.result(10)
+    waiter.join(10)
+
+
+def test_without_a_thread_a_publish_raises(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message could not be sent at its time; the next publish tries again."""
+
+    def refuse(self: DueThread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    publisher = connect()
+    with monkeypatch.context() as refusing:
+        refusing.setattr(DueThread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            publisher.publish(TOPIC, b"x")
+    assert publisher.publish(TOPIC, b"x").result(10) == "1"
+
+
+def test_without_a_thread_of_grpc_the_caller_waits_for_the_answer(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python refuses threads to a program that ends; gRPC needs one for asynchronous answers."""
+    monkeypatch.setattr(sender, "has_its_thread", lambda _: False)
+    publisher = connect()
+    assert publisher.publish(TOPIC, b"x").result(10) == "1"
+    assert publisher.publish_many(TOPIC, [b"x", b"y"]).result(10) == ["2", "3"]
+
+
+def test_done_callbacks_run_without_a_thread_for_them(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the thread that received the answer runs them."""
+    publisher = connect(BatchSettings(max_latency=60))
+    done = threading.Event()
+    future = publisher.publish(TOPIC, b"x")
+    future.add_done_callback(lambda _: done.set())
+
+    def refuse(self: DueThread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(DueThread, "start", refuse)
+    assert future.result(10) == "1"
+    assert done.wait(10)
