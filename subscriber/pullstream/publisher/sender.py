@@ -409,10 +409,10 @@ class PublishSender:
             "request_done", batch.lane.topic, len(batch.entries), batch.size, seconds, error
         )
         if error is None:
-            self._resolve(batch, message_ids, None)
             self._hooks.call(
                 "published", batch.lane.topic, len(batch.entries), now - batch.taken_at
             )
+            self._resolve(batch, message_ids, None)
             if batch.attempts > 1:
                 for call in needless:
                     call.cancel()
@@ -441,8 +441,8 @@ class PublishSender:
         paused = PublishToPausedOrderingKeyException(first.lane.key, error)
         for batch in batches:
             reason = error if batch is first else paused
-            self._resolve(batch, (), reason)
             self._hooks.call("failed", batch.lane.topic, len(batch.entries), reason)
+            self._resolve(batch, (), reason)
 
     def _resolve(
         self, batch: Batch, message_ids: Sequence[str], error: BaseException | None

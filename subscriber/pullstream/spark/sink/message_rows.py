@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream.publisher.encoding import (
+    check_size,
+    encode_attributes,
+    encode_data,
+    encode_message,
+    encode_ordering_key,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,27 +48,40 @@ def check_columns(schema: StructType) -> None:
         raise ValueError("the rows have neither a column 'data' nor 'attributes'; add one of them")
 
 
-def messages_of(batch: pa.RecordBatch) -> Iterator[pubsub.PubsubMessage]:
-    """Yield a message for each row. A null counts as an absent column.
+def encode_rows(batch: pa.RecordBatch, topic: str) -> dict[str, list[bytes]]:
+    """Return the encoded messages of all rows by ordering key, "" for none.
+
+    A null counts as an absent column.
 
     Raises:
-        ValueError: A row has neither data nor attributes, or an attribute without a value.
+        ValueError: A row has neither data nor attributes, an attribute without a value or one that
+            is too long, or it is too large.
     """
-    columns = [
-        batch.column(name).to_pylist() if name in batch.schema.names else [None] * batch.num_rows
-        for name in COLUMNS
-    ]
-    for data, attributes, ordering_key in zip(*columns, strict=True):
-        if not data and not attributes:
+    data = _values(batch, "data")
+    attributes = _values(batch, "attributes")
+    keys = _values(batch, "ordering_key")
+    data = [one.encode() if isinstance(one, str) else one or b"" for one in data]
+    messages: dict[str, list[bytes]] = {}
+    for content, pairs, key in zip(data, attributes, keys, strict=True):
+        suffix = encode_ordering_key(key or "")
+        if pairs:
+            suffix = encode_attributes(_attributes(pairs)) + suffix
+        elif not content:
             raise ValueError(
                 "a row has neither data nor attributes, but Pub/Sub accepts no empty messages; "
                 "filter such rows out: df.where('length(data) > 0')"
             )
-        yield pubsub.PubsubMessage(
-            data=data.encode() if isinstance(data, str) else data,
-            attributes=_attributes(attributes) if attributes else None,
-            ordering_key=ordering_key,
-        )
+        entry = encode_message(content, suffix) if suffix else encode_data(content)
+        check_size(topic, entry)
+        messages.setdefault(key or "", []).append(entry)
+    return messages
+
+
+def _values(batch: pa.RecordBatch, column: str) -> list[Any]:
+    if column in batch.schema.names:
+        values: list[Any] = batch.column(column).to_pylist()
+        return values
+    return [None] * batch.num_rows
 
 
 def _attributes(pairs: list[tuple[str, str | None]]) -> dict[str, str]:

@@ -1,40 +1,38 @@
-"""Publisher of one partition's rows, with batching, concurrent requests and retries."""
+"""Publisher of one partition's rows."""
 
 from __future__ import annotations
 
-import queue
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import TYPE_CHECKING
 
+from pullstream.hooks import PublisherHooks
+from pullstream.publisher.outcome import PublishManyFuture
+from pullstream.publisher.sender import PublishSender
+from pullstream.publisher.settings import BatchSettings, PublisherOptions, PublishPolicy
 from pullstream.rpc.endpoint import ServerAccess, open_channel, security_of
-from pullstream.rpc.request import routing_header
-from pullstream.rpc.rpcs import DEFAULT_TIMEOUT, Rpcs, to_error
-from pullstream.streaming.ack_requests import TRANSIENT_CODES
-from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
+from pullstream.rpc.rpcs import Rpcs
 from pullstream_protocol.errors import RpcError
-from pullstream_protocol.messages import pubsub_pb2 as pubsub
-
-from .publish_queue import PublishQueue, PublishRequest
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# Maximum number of concurrent requests.
-MAX_IN_FLIGHT = 8
-
-# Maximum size of the waiting and running requests. When it is exceeded, no messages are read until
-# some are published.
-MAX_QUEUED_BYTES = 32_000_000
+# The most bytes without confirmation. When it is exceeded, no rows are read until some are
+# confirmed.
+MAX_UNCONFIRMED_BYTES = 32_000_000
 
 # Time for which a request with transient errors is retried, in seconds.
 RETRY_FOR = 600.0
 
+# Seconds between two looks for a failed request, while others are not answered.
+_LOOK_SECONDS = 0.5
+
 
 class SinkPublisher:
-    """Publishes messages to one topic at full speed, in the order of each key.
+    """Publishes encoded messages to one topic at full speed, in the order of each key.
 
-    Owns a channel and the queue of requests. A single thread calls all methods; gRPC's thread only
-    adds finished calls to `_ended`.
+    Owns a channel and a PublishSender. A single thread calls all methods.
 
     Guarantees: when `publish` returns, the server has confirmed every message. When it raises, the
     `published` messages are confirmed, and unanswered requests may have been published too.
@@ -45,101 +43,92 @@ class SinkPublisher:
         topic: Full name of the topic.
         access: Endpoint and credentials.
         retry_for: Seconds for which a request is retried before its error is raised.
-        clock: Source of time.
-
-    Attributes:
-        published: Number of messages that the server has confirmed.
     """
 
-    def __init__(
-        self,
-        topic: str,
-        access: ServerAccess,
-        *,
-        retry_for: float = RETRY_FOR,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
-        self.published: int = 0
+    def __init__(self, topic: str, access: ServerAccess, *, retry_for: float = RETRY_FOR) -> None:
         self._topic = topic
-        self._retry_for = retry_for
-        self._clock = clock
+        self._policy = PublishPolicy(longest_pause=10.0, factor=2.0, give_up_after=retry_for)
         self._channel = open_channel(access, security_of(access))
-        self._call = Rpcs(self._channel).stub("Publish").future
-        self._metadata = (routing_header(pubsub.PublishRequest(topic=topic)),)
-        self._queue = PublishQueue()
-        # Kept until they are done, because grpcio cancels a call whose future is garbage-collected.
-        self._calls: dict[Any, PublishRequest] = {}
-        # None makes `_await` check the clock again.
-        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._failure = _FirstFailure()
+        self._sender = PublishSender(
+            Rpcs(self._channel),
+            BatchSettings(),
+            PublisherOptions(enable_message_ordering=True),
+            (self._failure,),
+        )
+        # Requests without confirmation, oldest first, with their bytes.
+        self._unconfirmed: deque[tuple[PublishManyFuture, int]] = deque()
 
     def __enter__(self) -> Self:
-        self._clock.add_waker(self._wake)
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._clock.remove_waker(self._wake)
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        # After an error the task fails, and what has no answer yet does not matter.
+        self._sender.close(None if error_type is None else 0.0)
         self._channel.close()
 
-    def publish(self, messages: Iterable[pubsub.PubsubMessage]) -> None:
+    @property
+    def published(self) -> int:
+        """Number of messages that the server has confirmed."""
+        return self._sender.statistics().published
+
+    def publish(self, batches: Iterable[Mapping[str, Sequence[bytes]]]) -> None:
         """Publish all messages; return when the server has confirmed them.
+
+        Args:
+            batches: For each batch of rows the encoded messages by ordering key, "" for none.
 
         Raises:
             RpcError: The server refused a request, or failed for too long.
         """
-        add = self._queue.add
-        for message in messages:
-            if add(message):
-                self._send()
-            while self._queue.size > MAX_QUEUED_BYTES:
-                self._queue.flush()
-                self._send()
-                self._await()
-        self._queue.flush()
-        while self._queue.size:
-            self._send()
-            self._await()
+        unconfirmed_bytes = 0
+        for batch in batches:
+            size = sum(len(entry) for entries in batch.values() for entry in entries)
+            self._unconfirmed.append((self._begin(batch), size))
+            unconfirmed_bytes += size
+            while unconfirmed_bytes > MAX_UNCONFIRMED_BYTES:
+                unconfirmed_bytes -= self._confirm_oldest()
+        while self._unconfirmed:
+            self._confirm_oldest()
 
-    def _send(self) -> None:
-        """Send the requests that may be sent now."""
-        while len(self._calls) < MAX_IN_FLIGHT:
-            request = self._queue.next_request(self._clock.monotonic())
-            if request is None:
-                return
-            call = self._call(
-                pubsub.PublishRequest(topic=self._topic, messages=request.messages),
-                timeout=DEFAULT_TIMEOUT,
-                metadata=self._metadata,
-            )
-            self._calls[call] = request
-            call.add_done_callback(self._ended.put)
+    def _begin(self, batch: Mapping[str, Sequence[bytes]]) -> PublishManyFuture:
+        groups: dict[str, tuple[Sequence[bytes], range]] = {}
+        total = 0
+        for key, entries in batch.items():
+            groups[key] = entries, range(total, total + len(entries))
+            total += len(entries)
+        return self._sender.publish_many(self._topic, groups, total, self._policy)
 
-    def _await(self) -> None:
-        """Wait until a call has ended and record its result, or until a retry is due."""
-        timeout = self._clock.timeout(self._queue.next_due())
-        try:
-            call = self._ended.get(block=timeout != 0.0, timeout=timeout)
-        except queue.Empty:
-            return
-        if call is None:
-            return
-        request = self._calls.pop(call)
-        error = call.exception()
-        if error is None:
-            self.published += len(request.messages)
-            self._queue.succeeded(request)
-        else:
-            self._failed(request, to_error(error))
+    def _confirm_oldest(self) -> int:
+        """Wait until the oldest request is confirmed, and return its bytes."""
+        future, size = self._unconfirmed.popleft()
+        while not future.done():
+            self._failure.raise_if_any(self._topic, self.published)
+            try:
+                future.exception(_LOOK_SECONDS)
+            except FutureTimeoutError:
+                continue
+        # The hooks are called before the future is resolved.
+        self._failure.raise_if_any(self._topic, self.published)
+        return size
 
-    def _failed(self, request: PublishRequest, error: RpcError) -> None:
-        now = self._clock.monotonic()
-        began = now if request.failing_since is None else request.failing_since
-        if error.grpc_status_code in TRANSIENT_CODES and now - began < self._retry_for:
-            self._queue.retry(request, now)
+
+class _FirstFailure(PublisherHooks):
+    """Remembers the first error, which fails the task without waiting for other requests."""
+
+    def __init__(self) -> None:
+        self._first: tuple[int, BaseException] | None = None
+
+    def failed(self, topic: str, messages: int, error: BaseException) -> None:
+        self._first = self._first or (messages, error)
+
+    def raise_if_any(self, topic: str, published: int) -> None:
+        if self._first is None:
             return
+        messages, error = self._first
+        if not isinstance(error, RpcError):
+            raise error
         raise type(error)(
-            f"{error.message} (publishing {len(request.messages)} messages to {self._topic}; "
-            f"{self.published} messages of the same partition were published before)"
+            f"{error.message} (publishing {messages} messages to {topic}; {published} messages of "
+            "the same partition were published before)"
         ) from error
-
-    def _wake(self) -> None:
-        self._ended.put(None)

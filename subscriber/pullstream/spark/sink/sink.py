@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from .message_rows import check_columns, messages_of
+from .message_rows import check_columns, encode_rows
 from .options import SinkOptions
 from .publisher import SinkPublisher
 
@@ -104,9 +104,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _publish(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Published:
-    rows = (message for batch in batches for message in messages_of(batch))
+    encoded = (encode_rows(batch, options.topic) for batch in batches)
     with SinkPublisher(options.topic, options.access, retry_for=options.retry_seconds) as publisher:
-        publisher.publish(rows)
+        publisher.publish(encoded)
         return Published(publisher.published)
 
 

@@ -10,7 +10,7 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from pullstream.rpc.endpoint import Endpoint, ServerAccess  # noqa: E402
-from pullstream.spark.sink.message_rows import check_columns, messages_of  # noqa: E402
+from pullstream.spark.sink.message_rows import check_columns, encode_rows  # noqa: E402
 from pullstream.spark.sink.options import SinkOptions  # noqa: E402
 from pullstream_protocol.messages import pubsub_pb2 as pubsub  # noqa: E402
 
@@ -58,6 +58,17 @@ def test_wrong_options_are_named(
         SinkOptions.parse(options)
 
 
+def decoded(batch: Any) -> list[pubsub.PubsubMessage]:
+    """Return the messages of a record batch, in the order of their keys."""
+    entries = encode_rows(batch, TOPIC)
+    request = b"".join(entry for of_key in entries.values() for entry in of_key)
+    messages = list(pubsub.PublishRequest.FromString(request).messages)
+    assert [one.ordering_key for one in messages] == [
+        key for key, of_key in entries.items() for _ in of_key
+    ]
+    return messages
+
+
 def rows(**columns: Any) -> list[pubsub.PubsubMessage]:
     types = {
         "data": pa.binary(),
@@ -65,7 +76,7 @@ def rows(**columns: Any) -> list[pubsub.PubsubMessage]:
         "ordering_key": pa.string(),
     }
     arrays = {name: pa.array(values, types[name]) for name, values in columns.items()}
-    return list(messages_of(pa.record_batch(arrays)))
+    return decoded(pa.record_batch(arrays))
 
 
 def test_a_row_becomes_a_message() -> None:
@@ -85,7 +96,7 @@ def test_a_row_becomes_a_message() -> None:
 def test_data_may_be_text() -> None:
     """Text is encoded as UTF-8."""
     batch = pa.record_batch({"data": pa.array(["zwölf"])})
-    assert list(messages_of(batch)) == [pubsub.PubsubMessage(data="zwölf".encode())]
+    assert decoded(batch) == [pubsub.PubsubMessage(data="zwölf".encode())]
 
 
 def test_a_row_without_content_is_refused() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from pullstream import SubscriberClient, TopicAdminClient
+from pullstream.publisher.encoding import encode_message, encode_ordering_key
 from pullstream.rpc.endpoint import access_of
 from pullstream.spark.sink import publisher as publisher_module
 from pullstream.spark.sink.publisher import SinkPublisher
@@ -18,6 +19,9 @@ from tests.subscriber.scripted_server import Call, ScriptedServer
 
 TOPIC = "projects/test-project/topics/rows"
 SUBSCRIPTION = "projects/test-project/subscriptions/rows"
+
+
+Encoded = dict[str, list[bytes]]
 
 
 @pytest.fixture
@@ -38,6 +42,22 @@ def numbered(count: int, keys: int = 0) -> Iterator[pubsub.PubsubMessage]:
         yield pubsub.PubsubMessage(data=b"%d" % number, ordering_key=key)
 
 
+def confirmed(call: Call) -> pubsub.PublishResponse:
+    return pubsub.PublishResponse(message_ids=["1"] * len(call.request.messages))
+
+
+def encoded(messages: Iterable[pubsub.PubsubMessage], rows: int = 1000) -> Iterator[Encoded]:
+    """Yield the messages as the rows of record batches."""
+    batch: Encoded = {}
+    for number, message in enumerate(messages, 1):
+        suffix = encode_ordering_key(message.ordering_key)
+        batch.setdefault(message.ordering_key, []).append(encode_message(message.data, suffix))
+        if number % rows == 0:
+            yield batch
+            batch = {}
+    yield batch
+
+
 def pulled(count: int) -> list[pubsub.PubsubMessage]:
     """Return this many messages of the subscription in the order of arrival."""
     found: list[pubsub.PubsubMessage] = []
@@ -53,7 +73,7 @@ def pulled(count: int) -> list[pubsub.PubsubMessage]:
 def test_all_messages_are_published_in_the_order_of_their_key(subscription: str) -> None:
     """There are many more messages than in concurrent requests."""
     with SinkPublisher(TOPIC, access_of()) as publisher:
-        publisher.publish(numbered(20_000, keys=7))
+        publisher.publish(encoded(numbered(20_000, keys=7)))
         assert publisher.published == 20_000
     found = pulled(20_000)
     for key in range(7):
@@ -65,7 +85,7 @@ def test_rows_are_not_taken_in_faster_than_they_are_published(
     subscription: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This holds even if many keys prevent full requests."""
-    monkeypatch.setattr(publisher_module, "MAX_QUEUED_BYTES", 1000)
+    monkeypatch.setattr(publisher_module, "MAX_UNCONFIRMED_BYTES", 1000)
     published_when_taken = []
     with SinkPublisher(TOPIC, access_of()) as publisher:
 
@@ -74,7 +94,7 @@ def test_rows_are_not_taken_in_faster_than_they_are_published(
                 published_when_taken.append(number - publisher.published)
                 yield message
 
-        publisher.publish(watched())
+        publisher.publish(encoded(watched(), rows=10))
     assert max(published_when_taken) < 100
     assert len(pulled(500)) == 500
 
@@ -94,12 +114,13 @@ def test_what_fails_for_a_passing_reason_is_published_again() -> None:
     arrived: list[bytes] = []
     failures = Counter({"a": 2, "": 1})
 
-    def answer(call: Call) -> None:
+    def answer(call: Call) -> pubsub.PublishResponse:
         key = call.request.messages[0].ordering_key
         if failures[key]:
             failures[key] -= 1
             raise Unavailable("for a while")
         arrived.extend(message.data for message in call.request.messages)
+        return confirmed(call)
 
     messages = [
         *(pubsub.PubsubMessage(data=b"a%d" % n, ordering_key="a") for n in range(1500)),
@@ -109,7 +130,7 @@ def test_what_fails_for_a_passing_reason_is_published_again() -> None:
         ScriptedServer(answer) as server,
         SinkPublisher(TOPIC, access_of(endpoint=server.endpoint)) as publisher,
     ):
-        publisher.publish(messages)
+        publisher.publish(encoded(messages))
         assert publisher.published == 1501
     assert b"none" in arrived
     assert [data for data in arrived if data != b"none"] == [b"a%d" % n for n in range(1500)]
@@ -118,9 +139,10 @@ def test_what_fails_for_a_passing_reason_is_published_again() -> None:
 def test_what_fails_for_good_says_where_and_how_much_was_published() -> None:
     """The error has the server's class."""
 
-    def answer(call: Call) -> None:
+    def answer(call: Call) -> pubsub.PublishResponse:
         if call.request.messages[0].ordering_key == "b":
             raise PermissionDenied("not you")
+        return confirmed(call)
 
     messages = [
         *(pubsub.PubsubMessage(data=b"x", ordering_key="a") for _ in range(3)),
@@ -131,13 +153,13 @@ def test_what_fails_for_good_says_where_and_how_much_was_published() -> None:
         SinkPublisher(TOPIC, access_of(endpoint=server.endpoint)) as publisher,
         pytest.raises(PermissionDenied, match=r"not you \(publishing 1 messages to projects/test-"),
     ):
-        publisher.publish(messages)
+        publisher.publish(encoded(messages))
 
 
 def test_a_topic_that_is_not_there_is_an_error(pubsub_emulator: Emulator) -> None:
     """The error comes at once, as no retry helps."""
     with SinkPublisher(TOPIC, access_of()) as publisher, pytest.raises(NotFound):
-        publisher.publish(numbered(1))
+        publisher.publish(encoded(numbered(1)))
 
 
 @pytest.mark.parametrize(("retry_for", "least_calls"), [(0.0, 1), (0.2, 2)])
@@ -152,5 +174,5 @@ def test_retries_end(retry_for: float, least_calls: int) -> None:
         SinkPublisher(TOPIC, access_of(endpoint=server.endpoint), retry_for=retry_for) as publisher,
         pytest.raises(Unavailable, match="for ever"),
     ):
-        publisher.publish(numbered(1))
+        publisher.publish(encoded(numbered(1)))
     assert least_calls <= len(server.calls) <= 5
