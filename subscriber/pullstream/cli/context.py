@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from pullstream.client import SubscriberClient
+from pullstream.publisher import PublisherClient, PublisherOptions
 from pullstream.rpc.base_client import BaseClient
 from pullstream.rpc.endpoint import (
     CA_VARIABLE,
@@ -93,11 +94,15 @@ class CliContext:
         """Return a client that is closed when the command ends."""
         return self._open(TopicAdminClient)
 
+    def publisher(self, options: PublisherOptions) -> PublisherClient:
+        """Return a client that is closed when the command ends."""
+        return self._open(partial(PublisherClient, publisher_options=options))
+
     def subscriber(self) -> SubscriberClient:
         """Return a client that is closed when the command ends."""
         return self._open(SubscriberClient)
 
-    def _open(self, client: type[C]) -> C:
+    def _open(self, client: Callable[..., C]) -> C:
         try:
             opened = client(**self.connection)
         except ValueError as error:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 import click
+from google.api_core.retry import Retry
 
+from pullstream.publisher import PublisherOptions, PublishError
+from pullstream.publisher.settings import is_transient
 from pullstream_protocol.errors import PullstreamError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .context import CliContext, context_options, pass_session
-from .lines import ReadableStream, batches, line_groups
+from .lines import ReadableStream, line_groups
 from .parameters import key_value
 
 KeyOf = Callable[[bytes], str]
@@ -63,6 +67,11 @@ def publish(
     _Publication(session, session.full_name("topics", topic), dict(attributes), key_of).run(groups)
 
 
+# Seconds for which a request is repeated after a transient error, once messages were published.
+# Before, the most probable reason is a wrong address.
+_RETRY_FOR = 60.0
+
+
 class _Publication:
     """One run of the command, with its counts of lines and published messages."""
 
@@ -70,7 +79,12 @@ class _Publication:
         self, session: CliContext, topic: str, attributes: dict[str, str], key_of: KeyOf
     ) -> None:
         self._output = session.output
-        self._client = session.topics()
+        self._client = session.publisher(PublisherOptions(enable_message_ordering=True))
+        self._retry = Retry(predicate=is_transient, initial=0.1, maximum=5, timeout=_RETRY_FOR)
+        # The command reports failures itself.
+        log = logging.getLogger("pullstream.publisher")
+        log.addFilter(_is_error)
+        click.get_current_context().call_on_close(lambda: log.removeFilter(_is_error))
         self._topic = topic
         self._attributes = attributes
         self._key_of = key_of
@@ -81,8 +95,7 @@ class _Publication:
     def run(self, groups: Iterable[list[bytes]]) -> None:
         try:
             for group in groups:
-                for batch in batches(self._messages(group)):
-                    self._publish(batch)
+                self._publish(list(self._messages(group)))
         except (PullstreamError, click.ClickException):
             if self._published:
                 self._output.remark(f"Messages published before the error: {self._published}")
@@ -102,12 +115,25 @@ class _Publication:
                 raise click.ClickException(f"line {self._line}: {error}") from error
             yield pubsub.PubsubMessage(data=line, attributes=self._attributes, ordering_key=key)
 
-    def _publish(self, batch: list[pubsub.PubsubMessage]) -> None:
-        for message_id in self._client.publish(self._topic, batch):
+    def _publish(self, messages: list[pubsub.PubsubMessage]) -> None:
+        retry = self._retry if self._published else None
+        future = self._client.publish_many(self._topic, messages, retry=retry)
+        try:
+            self._print(future.result())
+        except PublishError as error:
+            self._print([one for one in error.message_ids if one is not None])
+            raise error.causes[0] from error
+
+    def _print(self, message_ids: list[str]) -> None:
+        for message_id in message_ids:
             self._output.published(message_id)
-        self._published += len(batch)
+        self._published += len(message_ids)
         # Flush, so that a reader gets the ids at once and not when a buffer is full.
         self._output.flush()
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
 
 
 def _field_reader(number: int, delimiter: str) -> KeyOf:

@@ -1,4 +1,4 @@
-"""Lines from a stream as they come, and batches that fit into a request."""
+"""Lines from a stream as they come."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullstream.cli.lines import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES, batches, line_groups
-from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream.cli.lines import line_groups
 
 
 class Chunks:
@@ -58,24 +57,3 @@ def test_lines_are_the_same_however_the_stream_is_cut(text: bytes, cuts: list[in
 def test_a_file_is_a_stream() -> None:
     """Everything else from which Python reads bytes works as well."""
     assert list(line_groups(io.BytesIO(b"a\nb\n"))) == [[b"a", b"b"]]
-
-
-def messages(count: int, size: int) -> list[pubsub.PubsubMessage]:
-    return [pubsub.PubsubMessage(data=bytes(size))] * count
-
-
-def test_a_batch_has_a_thousand_messages_at_most() -> None:
-    """The server refuses more."""
-    assert [len(batch) for batch in batches(messages(2500, 1))] == [
-        MAX_BATCH_MESSAGES,
-        MAX_BATCH_MESSAGES,
-        500,
-    ]
-
-
-def test_a_batch_has_nine_megabytes_at_most() -> None:
-    """The encoded size counts. A larger message goes alone, and the server refuses it."""
-    cut = list(batches([*messages(7, 2_000_000), *messages(1, 9_500_000), *messages(1, 10)]))
-    assert [len(batch) for batch in cut] == [4, 3, 1, 1]
-    for batch in (cut[0], cut[1], cut[3]):
-        assert pubsub.PublishRequest(messages=batch).ByteSize() <= MAX_BATCH_BYTES

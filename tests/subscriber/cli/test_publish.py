@@ -139,4 +139,4 @@ def test_a_failure_on_the_way_says_what_was_published() -> None:
     assert len(result.lines) == 1
     first, second = result.stderr.splitlines()
     assert first == "Messages published before the error: 1"
-    assert second.startswith("Error: INVALID_ARGUMENT: ")
+    assert second.startswith("Error: a request with this message alone has 11,000,0")
