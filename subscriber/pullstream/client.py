@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import grpc
@@ -213,6 +215,7 @@ def subscribe_with(
         raise TypeError(f"callback is {callback!r}; it must be callable with one argument")
     scheduler = _scheduler_for(callback, scheduler, max_workers)
     calls = _SubscriptionCalls(client._rpcs, client._connections, subscription)
+    settings = replace(settings, reject=partial(client._dead_letters.publish, subscription))
 
     def start() -> StreamingPullFuture:
         manager = StreamingPullManager(calls, subscription, callback, settings, scheduler=scheduler)

@@ -38,6 +38,9 @@ class Disposition(Enum):
 # the future to resolve with the server's answer (or None).
 Outcome = tuple[Disposition, "Message", int, "AckFuture | None"]
 
+# Publishes a message to a dead-letter topic; see `ResponseBatch`.
+Reject = Callable[["Message", str, "str | None"], str]
+
 # Looking up a member in its Enum class costs more than the rest of `ack`.
 _ACK, _NACK, _DROP, _RETURN = (
     Disposition.ACK,
@@ -78,6 +81,8 @@ class ResponseBatch:
             this for each message, because the response occupies one piece of memory.
         received: The messages of the response.
         open: Number of outstanding messages.
+        reject: Publishes a message to a dead-letter topic, given the reason and the topic or None;
+            returns the new message ID. None: the owner of the messages cannot do that.
         may_be_stale: Whether the response may have been buffered for so long that its leases have
             ended.
     """
@@ -89,6 +94,7 @@ class ResponseBatch:
         "open",
         "received",
         "received_at",
+        "reject",
         "sink",
     )
 
@@ -110,6 +116,7 @@ class ResponseBatch:
         )
         self.open: int = 0
         self.may_be_stale: bool = False
+        self.reject: Reject | None = None
 
     def messages(self) -> list[Message]:
         """Create the Message objects. Called once, as each call creates new, unsettled ones."""
@@ -249,6 +256,40 @@ class Message:
             ValueError: `delay` is not between 0 and 600.
         """
         self._give_back(delay, None)
+
+    def reject(self, reason: str, dead_letter_topic: str | None = None) -> str:
+        """Publish the message to a dead-letter topic, and acknowledge it then.
+
+        Waits until the server has confirmed the copy, which has the data, the ordering key and the
+        attributes of the message, the attributes that Google's service adds to dead letters, and
+        the attribute `pullstream_reject_reason`. If this method raises, nothing is acknowledged: in
+        a callback the error nacks the message. If the acknowledgement is lost, the message is
+        delivered again, and the copy stays. In an `async def` callback, use
+        `await asyncio.to_thread(message.reject, reason)`.
+
+        Args:
+            reason: The reason, for people. Longer ones than 1,024 bytes are shortened.
+            dead_letter_topic: Full name of the topic. Default: the topic of the subscription's
+                dead-letter policy, which the client reads once for each subscription.
+
+        Returns:
+            The message ID of the copy.
+
+        Raises:
+            ValueError: The message is settled already. Or the subscription has no dead-letter
+                policy, and `dead_letter_topic` is missing.
+            RpcError: A call to the server failed.
+        """
+        if self.settled is not None:
+            raise ValueError(
+                f"message {self.message_id} is settled ({self.settled.value}); reject it instead "
+                "of settling it"
+            )
+        if self.batch.reject is None:
+            raise ValueError("this message was not received by a client, so it cannot be rejected")
+        copy = self.batch.reject(self, reason, dead_letter_topic)
+        self.ack()
+        return copy
 
     def drop(self) -> None:
         """Forget the message; the server redelivers it when its lease ends.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from pullstream_emulator.engine.settings.filter import Filter
+from pullstream_protocol.filter import Filter
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from google.protobuf.empty_pb2 import Empty
 from pullstream_emulator.engine.due_queue import Now, TimedTask, Timetable
 from pullstream_emulator.engine.observer import Observer, Resource
 from pullstream_emulator.engine.resources.registry import check_room, page_of_project
-from pullstream_emulator.engine.settings.filter import compile_filter
 from pullstream_emulator.engine.settings.resource_settings import MAX_FILTER_BYTES
 from pullstream_emulator.error_texts import missing, too_large
 from pullstream_protocol import names
+from pullstream_protocol.filter import compile_filter
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from .forwarder import Forwarder

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pullstream_emulator.engine import Record
-from pullstream_emulator.engine.settings.filter import Filter, compile_filter
 from pullstream_emulator.engine.settings.resource_settings import MAX_FILTER_BYTES
 from pullstream_emulator.error_texts import too_large, too_small
+from pullstream_protocol.filter import Filter, compile_filter
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .feed import Feed

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from pullstream.dead_letters import DeadLetters
 from pullstream.exceptions import SubscriberClosed
 from pullstream.futures import RunningFuture, ShutdownMode
 from pullstream.rpc.background_client import BackgroundClient
@@ -32,6 +33,10 @@ class FetchingClient(BackgroundClient):
     """Fetches messages only on request: no message is pulled in advance."""
 
     _clock: Clock = SYSTEM_CLOCK
+
+    @cached_property
+    def _dead_letters(self) -> DeadLetters:
+        return DeadLetters(self._rpcs)
 
     def fetch(
         self,
@@ -75,9 +80,11 @@ class FetchingClient(BackgroundClient):
         wanted = Wanted(subscription, max_messages, timeout, min_messages, no_wait, missing_ok)
         with self._fetching(wanted) as fetch:
             fetched = run(fetch.steps(), self._rpcs, self._clock)
-        return FetchedMessages(
+        messages = FetchedMessages(
             fetched, subscription, self._rpcs, partial(self._settler, subscription), self._clock
         )
+        messages.set_reject(partial(self._dead_letters.publish, subscription))
+        return messages
 
     def subscription_state(
         self, subscription: str, **options: Unpack[CallOptions]
@@ -170,9 +177,11 @@ async def fetch_async(client: FetchingClient, wanted: Wanted) -> AsyncFetchedMes
     rpcs, clock, subscription = client._rpcs, client._clock, wanted.subscription
     with client._fetching(wanted) as fetch:
         fetched = await run_async(fetch.steps(), rpcs, clock)
-    return AsyncFetchedMessages(
+    messages = AsyncFetchedMessages(
         fetched, subscription, rpcs, partial(client._settler, subscription), clock
     )
+    messages.set_reject(partial(client._dead_letters.publish, subscription))
+    return messages
 
 
 class _RunningFetch(RunningFuture):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pullstream.ack_future import AckFuture
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
-from pullstream.message import Disposition, Message, ResponseBatch, ack_ids_of
+from pullstream.message import Disposition, Message, Reject, ResponseBatch, ack_ids_of
 from pullstream.rpc.rpcs import Rpcs
 from pullstream.rpc.sansio import Steps, run, run_async
 from pullstream.streaming.ack_requests import Purpose
@@ -59,6 +59,11 @@ class _Fetched(list[Message]):
         self._clock = clock
         # The settler that keeps the leases inside a `with` block, and its number for this list.
         self._held: tuple[BackgroundSettler, int] | None = None
+
+    def set_reject(self, reject: Reject) -> None:
+        """Let the messages be rejected; see `ResponseBatch.reject`."""
+        for message in self:
+            message.batch.reject = reject
 
     @property
     def unsettled(self) -> list[Message]:

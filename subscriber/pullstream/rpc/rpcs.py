@@ -30,7 +30,7 @@ from pullstream_protocol.errors import (
     Unimplemented,
     from_rpc_error,
 )
-from pullstream_protocol.rpcs import BY_METHOD
+from pullstream_protocol.rpcs import BY_METHOD, IDEMPOTENCY_KEY
 
 from .abandoned_channels import abandon, has_its_thread
 from .calls import PendingCall
@@ -196,7 +196,8 @@ class Rpcs:
                 return stub(request, timeout=left, metadata=headers)
 
         if retry is DEFAULT_RETRY:
-            return self._persist(attempt, deadline) if is_repeatable(method, request) else attempt()
+            repeatable = is_repeatable(method, request, metadata)
+            return self._persist(attempt, deadline) if repeatable else attempt()
         return attempt() if retry is None else retry(attempt)()
 
     def _persist(self, attempt: Callable[[], Any], deadline: float | None) -> Any:
@@ -268,10 +269,11 @@ def _is_ours(method: str) -> bool:
     return method in BY_METHOD and BY_METHOD[method].path.startswith("/pullstream.")
 
 
-def is_repeatable(method: str, request: Message) -> bool:
+def is_repeatable(method: str, request: Message, metadata: Metadata = ()) -> bool:
     """Return whether a second execution of the call is harmless."""
     reads = method.startswith(("Get", "List", "Read", "Test"))
-    return reads or bool(getattr(request, "idempotency_key", ""))
+    has_key = any(key == IDEMPOTENCY_KEY for key, _ in metadata)
+    return reads or has_key or bool(getattr(request, "idempotency_key", ""))
 
 
 def wait_until(clock: Clock, due: float) -> None:

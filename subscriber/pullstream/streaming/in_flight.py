@@ -163,6 +163,7 @@ class InFlight:
         resume_reader: Callable[[], None],
         fail: Callable[[Exception], None],
     ) -> None:
+        self._reject = settings.reject
         limits = settings.limits
         self._scheduler = scheduler
         self._clock = clock
@@ -260,6 +261,7 @@ class InFlight:
         if not count:
             return
         batch = ResponseBatch(self.dispatcher, self._clock.monotonic(), size // count, response)
+        batch.reject = self._reject
         messages = batch.messages()
         self._count_received(messages)
         age = self._prefetch_age.age(count, batch.received_at)
@@ -306,6 +308,7 @@ class InFlight:
         batch = ResponseBatch(
             self.dispatcher, self._clock.monotonic(), size // len(leases), response
         )
+        # Their content is unknown, so they cannot be rejected.
         messages = batch.messages()
         self._lease(batch, messages)
         # The remaining time of these leases is not known.

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pullstream.flow_control import FlowControl
 from pullstream.hooks import Hooks
+from pullstream.message import Reject
 
 ReleaseAfter = Literal["callback", "ack"]
 
@@ -40,6 +41,7 @@ class StreamingSettings:
         hooks: hooks to call.
         batching: limits of lists. None: the callback takes one message at a time.
         unparsed: whether messages are parsed only when they are used (LazyMessages).
+        reject: publishes a message to a dead-letter topic; see ResponseBatch. None: impossible.
     """
 
     limits: FlowControl
@@ -50,3 +52,4 @@ class StreamingSettings:
     hooks: Sequence[Hooks] = ()
     batching: Batching | None = None
     unparsed: bool = False
+    reject: Reject | None = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from pullstream_emulator.engine.settings.durations import seconds_of
-from pullstream_emulator.engine.settings.filter import compile_filter
+from pullstream_protocol.filter import compile_filter
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 # Far more than the longest backoff needs. A float that is doubled more often overflows at some

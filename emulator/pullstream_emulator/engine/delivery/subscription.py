@@ -13,7 +13,7 @@ from pullstream_emulator.engine.due_queue import Now, Timed
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.observer import Observer, ReturnReason
 from pullstream_emulator.engine.record import Record
-from pullstream_protocol import names
+from pullstream_protocol import dead_letters
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .ack_ids import INVALID
@@ -27,9 +27,6 @@ from .unacked import Retention, Unacked
 
 # Most messages in one response, the same as in the real service.
 MAX_PER_RESPONSE = 1000
-
-# The beginning of the attributes of a message in a dead-letter topic.
-_DEAD_LETTER = "CloudPubSubDeadLetterSource"
 
 
 class Subscription:
@@ -458,12 +455,10 @@ def _earliest_of_each_key(deliveries: Sequence[Delivery]) -> list[Delivery]:
 def _dead_letter(delivery: Delivery, subscription: str) -> pubsub.PubsubMessage:
     """Return the message for the dead-letter topic, with attributes that name its source."""
     message = delivery.record.message()
-    message.attributes[f"{_DEAD_LETTER}DeliveryCount"] = str(delivery.attempts)
-    message.attributes[f"{_DEAD_LETTER}Subscription"] = names.short_id(subscription)
-    message.attributes[f"{_DEAD_LETTER}SubscriptionProject"] = names.project_of(subscription)
     published = datetime.datetime.fromtimestamp(
         delivery.record.publish_ms / 1000, tz=datetime.timezone.utc
     )
-    text = published.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    message.attributes[f"{_DEAD_LETTER}TopicPublishTime"] = text
+    message.attributes.update(
+        dead_letters.source_attributes(subscription, delivery.attempts, published)
+    )
     return message

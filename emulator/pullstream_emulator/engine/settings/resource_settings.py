@@ -14,10 +14,10 @@ from google.protobuf.duration_pb2 import Duration
 
 from pullstream_emulator.error_texts import invalid_argument, too_large, too_small
 from pullstream_protocol.errors import InvalidArgument
+from pullstream_protocol.filter import compile_filter
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .durations import DAY, MINUTE, in_digits, in_words, seconds_of
-from .filter import compile_filter
 
 MIN_ACK_DEADLINE = 10
 MAX_ACK_DEADLINE = 600

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pullstream_emulator.engine.settings.filter import compile_filter
 from pullstream_emulator.rest.v0 import short_names, tag_filter
 from pullstream_emulator.rest.v0.json_text import Json, loads, loads_records, to_array, to_object
+from pullstream_protocol.filter import compile_filter
 
 SPACE = st.text(" \t\n\r", max_size=2)
 VALUE = st.recursive(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullstream_emulator.engine.settings.filter import MAX_DEPTH, compile_filter
 from pullstream_protocol.errors import InvalidArgument
+from pullstream_protocol.filter import MAX_DEPTH, compile_filter
 
 # Few keys and values, so that conditions often match attributes.
 KEYS = st.sampled_from(["a", "b-1", "_x", "9", "iana.org/lang", 'q"\\\n', "ключ"])

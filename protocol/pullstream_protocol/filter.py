@@ -15,8 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from pullstream_emulator.error_texts import invalid_argument
-from pullstream_protocol.errors import InvalidArgument
+from .errors import InvalidArgument
 
 Filter = Callable[[Mapping[str, str]], bool]
 
@@ -172,8 +171,9 @@ class _Parser:
         self._position = match.end() if match else self._position
 
     def _refusal(self, problem: str) -> InvalidArgument:
-        return invalid_argument(
-            f"Invalid filter: {problem}, at position {self._position} of '{self._text}'"
+        return InvalidArgument(
+            "You have passed an invalid argument to the service (argument=Invalid filter: "
+            f"{problem}, at position {self._position} of '{self._text}')."
         )
 
 
