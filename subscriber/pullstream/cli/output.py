@@ -93,6 +93,13 @@ class Output:
         else:
             click.echo(message_id)
 
+    def result(self, record: Mapping[str, Any], text: str) -> None:
+        """Print a result: as JSON, or as one line of text on stdout."""
+        if self._as_json:
+            self._json(record)
+        else:
+            click.echo(text)
+
     def event(self, record: Mapping[str, Any], text: str) -> None:
         """Print an event other than a message.
 

@@ -28,6 +28,7 @@ _OWN = {
         "listen",
         "publish",
         "pull",
+        "redrive",
         "routers",
         "subscribe",
         "subscriptions",
