@@ -12,8 +12,16 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Callable
 
-from pullstream import Message, PublisherClient, PublisherOptions, PublishFuture, SubscriberClient
+from pullstream import (
+    BatchSettings,
+    Message,
+    PublisherClient,
+    PublisherOptions,
+    PublishFuture,
+    SubscriberClient,
+)
 
 
 def main(subscription: str, topic: str) -> None:
@@ -22,14 +30,16 @@ def main(subscription: str, topic: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     ordered = PublisherOptions(enable_message_ordering=True)
-    with PublisherClient(publisher_options=ordered) as publisher, SubscriberClient() as subscriber:
+    # A key waits for each of its results, so a result is sent without waiting for others.
+    at_once = BatchSettings(max_latency=0)
+    with PublisherClient(at_once, ordered) as publisher, SubscriberClient() as subscriber:
 
         def transform(message: Message) -> None:
             result = message.data.decode().upper().encode()
             published = publisher.publish(topic, result, message.ordering_key, source="transform")
             published.add_done_callback(settle(message))
 
-        def settle(message: Message):  # type: ignore[no-untyped-def]
+        def settle(message: Message) -> Callable[[PublishFuture], None]:
             def confirmed(future: PublishFuture) -> None:
                 if future.exception() is None:
                     message.ack()

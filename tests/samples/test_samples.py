@@ -6,14 +6,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
 
-from pullstream import SubscriberClient, TopicAdminClient
+from pullstream import PublisherClient, PublisherOptions, SubscriberClient, TopicAdminClient
 from pullstream_emulator import Emulator
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.interop.test_java_emulator import free_port
 from tests.subscriber.streaming.fakes import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -291,3 +294,92 @@ def test_track_jobs_tells_how_each_job_ended() -> None:
         *("copy: 50 %", "index: 50 %", "copy: 100 %", "index: 100 %"),
         "mail has failed: no such address",
     ]
+
+
+def test_redrive_moves_rejected_messages_back(pubsub_emulator: Emulator, subscription: str) -> None:
+    """redrive.py publishes copies without the attributes of dead-lettering."""
+    dead = "projects/test-project/topics/dead"
+    dead_letters = "projects/test-project/subscriptions/dead"
+    with SubscriberClient() as client, PublisherClient() as publisher:
+        publisher.create_topic(name=dead)
+        client.create_subscription(name=dead_letters, topic=dead)
+        publisher.publish(TOPIC, b"order", origin="shop").result(10)
+        (message,) = client.fetch(subscription)
+        message.reject("no such customer", dead)
+        pubsub_emulator.wait_until_acked(subscription)
+        result = run("samples/redrive.py", dead_letters, TOPIC)
+        assert result.stdout == "1 moved\n", result.stderr
+        (again,) = client.fetch(subscription)
+        assert (again.data, dict(again.attributes)) == (b"order", {"origin": "shop"})
+    assert pubsub_emulator.backlog(dead_letters) == 0
+
+
+RESULTS = "projects/test-project/topics/results"
+RESULTS_SUBSCRIPTION = "projects/test-project/subscriptions/results"
+
+
+@contextmanager
+def broker_process(port: int, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a broker that writes every message to the disk, and kill it at the end."""
+    command = [
+        *(sys.executable, "-m", "pullstream_emulator", "--port", str(port)),
+        *("--data-dir", str(folder), "--durability", "fsync"),
+    ]
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as broker:
+        assert broker.stdout is not None
+        try:
+            assert any("listening on" in line for line in broker.stdout)
+            yield broker
+        finally:
+            broker.kill()
+
+
+@pytest.mark.slow
+def test_transform_loses_nothing_when_the_broker_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transform.py acknowledges what is confirmed, and keeps the order of each key."""
+    port = free_port()
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{port}")
+    ordered = PublisherOptions(enable_message_ordering=True)
+    with broker_process(port, tmp_path), PublisherClient((), ordered) as publisher:
+        with SubscriberClient() as client:
+            for topic, name in ((TOPIC, SUBSCRIPTION), (RESULTS, RESULTS_SUBSCRIPTION)):
+                publisher.create_topic(name=topic)
+                client.create_subscription(
+                    request={"name": name, "topic": topic, "enable_message_ordering": True}
+                )
+        orders = [
+            pubsub.PubsubMessage(data=b"order %d" % number, ordering_key=f"c-{number % 5}")
+            for number in range(600)
+        ]
+        publisher.publish_many(TOPIC, orders).result(30)
+    # The first broker was killed here. The second one is killed when half of the work is done.
+    results: dict[str, list[int]] = {f"c-{key}": [] for key in range(5)}
+    sample = subprocess.Popen(
+        [sys.executable, "samples/transform.py", SUBSCRIPTION, RESULTS],
+        cwd=ROOT,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def collect(client: SubscriberClient, enough: int) -> None:
+        while len({one for of_key in results.values() for one in of_key}) < enough:
+            with client.fetch(RESULTS_SUBSCRIPTION, 100, 20) as messages:
+                for message in messages:
+                    number = int(message.data.removeprefix(b"ORDER "))
+                    if number not in results[message.ordering_key]:
+                        results[message.ordering_key].append(number)
+                messages.ack()
+
+    try:
+        for enough in (300, 600):
+            with broker_process(port, tmp_path), SubscriberClient() as client:
+                collect(client, enough)
+    finally:
+        sample.terminate()
+        sample.communicate(timeout=30)
+    assert results == {f"c-{key}": list(range(key, 600, 5)) for key in range(5)}
