@@ -40,8 +40,9 @@ check: .venv/dev.stamp ## run the linter, the formatter's check and the type che
 bench: .venv/dev,bench.stamp ## measure the SDK beside the official client (ARGS="--case '10 per'": a part)
 	@$(BIN)/python -m tests.bench.run $(ARGS)
 
-soak: .venv/dev.stamp ## ten minutes on a broker that misbehaves (ARGS="--seconds 60": less), then Spark killed again and again
+soak: .venv/dev.stamp ## ten minutes on a broker with faults (ARGS="--seconds 60": less), two of publishing, then Spark killed again and again
 	@$(BIN)/python -m tests.soak.run $(ARGS)
+	@$(BIN)/python -m tests.soak.publish $(ARGS)
 	@$(BIN)/python -m tests.soak.spark $(SPARK_ARGS)
 
 damage: .venv/dev.stamp ## damage a data directory in 2,550 ways: none may go unnoticed (ARGS="--seed 7")
