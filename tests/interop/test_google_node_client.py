@@ -6,6 +6,7 @@ PULLSTREAM_REQUIRE (as in CI) they fail instead.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from pullstream import BatchSettings, PublisherClient, PublisherOptions, SubscriberClient
 from pullstream_emulator import Emulator
 from tests.optional_tools import missing
 
@@ -62,19 +64,65 @@ def test_google_node_client(suite: str, node: str) -> None:
         pytest.fail(f"{suite}.test.js\n{done.stdout}", pytrace=False)
 
 
-def run(node: str, suite: str, endpoint: str) -> subprocess.CompletedProcess[str]:
-    environment = {
+def environment(endpoint: str) -> dict[str, str]:
+    return {
         **os.environ,
         "PUBSUB_EMULATOR_HOST": endpoint,
         # Otherwise the client would look for a cloud machine's credentials and wait for them.
         "METADATA_SERVER_DETECTION": "none",
     }
+
+
+def run(node: str, suite: str, endpoint: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [node, "--test-reporter=spec", f"{suite}.test.js"],
         cwd=FOLDER,
-        env=environment,
+        env=environment(endpoint),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=SUITE_TIMEOUT,
     )
+
+
+def test_google_node_client_receives_from_our_publisher(node: str) -> None:
+    """All messages arrive with all their parts, and those of a key in order."""
+    topic = "projects/node-project/topics/orders"
+    with (
+        Emulator() as emulator,
+        PublisherClient(
+            BatchSettings(max_messages=7),
+            PublisherOptions(enable_message_ordering=True),
+            endpoint=emulator.endpoint,
+        ) as publisher,
+        SubscriberClient(endpoint=emulator.endpoint) as subscriber,
+    ):
+        publisher.create_topic(name=topic)
+        subscriber.create_subscription(
+            request={
+                "name": "projects/node-project/subscriptions/billing",
+                "topic": topic,
+                "enable_message_ordering": True,
+            }
+        )
+        futures = [
+            publisher.publish(topic, b"%d" % number, f"c-{number % 5}", number=str(number))
+            for number in range(200)
+        ]
+        done = subprocess.run(
+            [node, "receive.js", "node-project", "billing", "200"],
+            cwd=FOLDER,
+            env=environment(emulator.endpoint),
+            capture_output=True,
+            text=True,
+            timeout=SUITE_TIMEOUT,
+        )
+        ids = [future.result(0) for future in futures]
+    assert done.returncode == 0, done.stderr
+    messages = [json.loads(line) for line in done.stdout.splitlines()]
+    by_key: dict[str, list[int]] = {}
+    for message in messages:
+        by_key.setdefault(message["orderingKey"], []).append(int(message["data"]))
+        assert message["attributes"] == {"number": message["data"]}
+        assert message["id"] == ids[int(message["data"])]
+    assert by_key == {f"c-{key}": list(range(key, 200, 5)) for key in range(5)}

@@ -1,0 +1,219 @@
+"""Our publisher with Google's Python client: received in order, traced, and with one contract."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from google.api_core import exceptions
+from google.cloud import pubsub_v1
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from pullstream import PublisherClient
+from pullstream import types as our_types
+from pullstream_emulator import Emulator
+
+PROJECT = "projects/test-project"
+TOPIC = f"{PROJECT}/topics/orders"
+SUBSCRIPTION = f"{PROJECT}/subscriptions/billing"
+PATIENCE = 30.0
+
+
+@pytest.fixture(autouse=True)
+def emulator(pubsub_emulator: Emulator) -> Emulator:
+    with PublisherClient() as publisher, pubsub_v1.SubscriberClient() as subscriber:
+        publisher.create_topic(name=TOPIC)
+        subscriber.create_subscription(
+            request={"name": SUBSCRIPTION, "topic": TOPIC, "enable_message_ordering": True}
+        )
+    return pubsub_emulator
+
+
+@pytest.fixture(params=["ours", "official"])
+def publisher(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any]]:
+    """Return a publisher with ordering and its module of types, ours and the official one."""
+    if request.param == "ours":
+        options = our_types.PublisherOptions(enable_message_ordering=True)
+        with PublisherClient(publisher_options=options) as ours:
+            yield ours, our_types
+        return
+    types = pubsub_v1.types
+    official_options = types.PublisherOptions(enable_message_ordering=True)
+    yield pubsub_v1.PublisherClient(publisher_options=official_options), types
+
+
+def received(count: int) -> list[Any]:
+    """Return the next messages as the official subscriber receives them, in their order."""
+    found: list[Any] = []
+    done = threading.Event()
+
+    def callback(message: Any) -> None:
+        found.append(message)
+        message.ack()
+        if len(found) == count:
+            done.set()
+
+    with pubsub_v1.SubscriberClient() as subscriber:
+        future = subscriber.subscribe(SUBSCRIPTION, callback)
+        assert done.wait(PATIENCE)
+        future.cancel()
+        future.result(PATIENCE)
+    return found
+
+
+def test_the_official_subscriber_receives_keys_in_order() -> None:
+    """Many batches and keys at a time, with all parts of the messages."""
+    options = our_types.PublisherOptions(enable_message_ordering=True)
+    settings = our_types.BatchSettings(max_messages=7)
+    with PublisherClient(settings, options) as publisher:
+        ids = [
+            publisher.publish(TOPIC, b"%d" % number, f"c-{number % 5}", number=str(number))
+            for number in range(300)
+        ]
+    messages = received(300)
+    by_key: dict[str, list[int]] = {}
+    for message in messages:
+        by_key.setdefault(message.ordering_key, []).append(int(message.data))
+        assert dict(message.attributes) == {"number": message.data.decode()}
+        assert message.message_id == ids[int(message.data)].result(0)
+    assert by_key == {f"c-{key}": list(range(key, 300, 5)) for key in range(5)}
+
+
+# ---- the contract of both publishers -----------------------------------------------------------
+
+
+def test_a_future_has_the_id(publisher: tuple[Any, Any]) -> None:
+    """And the methods of a concurrent Future."""
+    client, _ = publisher
+    future = client.publish(TOPIC, b"data", a="1", b=b"2")
+    message_id = future.result(PATIENCE)
+    assert isinstance(message_id, str)
+    assert future.done()
+    assert future.exception(0) is None
+    assert future.cancel() is False
+    assert future.cancelled() is False
+    (message,) = received(1)
+    assert (message.message_id, dict(message.attributes)) == (message_id, {"a": "1", "b": "2"})
+
+
+def test_callbacks_get_the_future(publisher: tuple[Any, Any]) -> None:
+    """On another thread, or at once if there is a result."""
+    client, _ = publisher
+    future = client.publish(TOPIC, b"data")
+    called = threading.Event()
+    found: list[Any] = []
+
+    def callback(done: Any) -> None:
+        found.append(done)
+        called.set()
+
+    future.add_done_callback(callback)
+    assert called.wait(PATIENCE)
+    future.add_done_callback(found.append)
+    assert found == [future, future]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "attributes", "error"),
+    [
+        (("text",), {}, TypeError),
+        ((b"data",), {"number": 1}, TypeError),
+        ((b"x" * 10_000_001,), {}, ValueError),
+    ],
+    ids=["text", "attribute", "size"],
+)
+def test_wrong_arguments_raise_the_same_errors(
+    publisher: tuple[Any, Any],
+    arguments: tuple[Any, ...],
+    attributes: dict[str, Any],
+    error: type[Exception],
+) -> None:
+    """At the call."""
+    client, _ = publisher
+    with pytest.raises(error):
+        client.publish(TOPIC, *arguments, **attributes)
+
+
+def test_a_missing_topic_fails_the_future(publisher: tuple[Any, Any]) -> None:
+    """With the class of google-api-core."""
+    client, _ = publisher
+    with pytest.raises(exceptions.NotFound):
+        client.publish(f"{PROJECT}/topics/missing", b"data").result(PATIENCE)
+
+
+def test_a_failed_key_is_paused(publisher: tuple[Any, Any]) -> None:
+    """Until `resume_publish`; the exception has the official name."""
+    client, _ = publisher
+    missing = f"{PROJECT}/topics/missing"
+    with pytest.raises(exceptions.NotFound):
+        client.publish(missing, b"1", ordering_key="k").result(PATIENCE)
+    paused = client.publish(missing, b"2", ordering_key="k").exception(PATIENCE)
+    assert type(paused).__name__ == "PublishToPausedOrderingKeyException"
+    assert paused.ordering_key == "k"
+    client.create_topic(name=missing)
+    client.resume_publish(missing, "k")
+    assert client.publish(missing, b"3", ordering_key="k").result(PATIENCE)
+
+
+def test_after_a_stop_nothing_is_accepted(publisher: tuple[Any, Any]) -> None:
+    """And what was accepted is sent."""
+    client, _ = publisher
+    future = client.publish(TOPIC, b"data")
+    client.stop()
+    assert future.result(PATIENCE)
+    with pytest.raises(RuntimeError):
+        client.publish(TOPIC, b"data")
+    with pytest.raises(RuntimeError):
+        client.stop()
+
+
+@pytest.mark.parametrize("behavior", ["BLOCK", "ERROR", "IGNORE"])
+def test_flow_control_behaves_alike(publisher: tuple[Any, Any], behavior: str) -> None:
+    """The limit of five is reached; ERROR fails some futures, and the others lose nothing."""
+    client, types = publisher
+    options = types.PublisherOptions(
+        flow_control=types.PublishFlowControl(
+            message_limit=5, limit_exceeded_behavior=types.LimitExceededBehavior[behavior]
+        )
+    )
+    limited = type(client)(types.BatchSettings(max_messages=5), options)
+    futures = [limited.publish(TOPIC, b"x") for _ in range(50)]
+    errors = [future.exception(PATIENCE) for future in futures]
+    failed = [type(error).__name__ for error in errors if error is not None]
+    assert set(failed) == ({"FlowControlLimitError"} if behavior == "ERROR" else set())
+    limited.stop()
+
+
+def test_a_key_without_the_option_is_a_value_error() -> None:
+    """In both clients."""
+    for client in (PublisherClient(), pubsub_v1.PublisherClient()):
+        with pytest.raises(ValueError, match="ordering"):
+            client.publish(TOPIC, b"data", ordering_key="k")
+
+
+# ---- traces ------------------------------------------------------------------------------------
+
+
+def test_the_official_subscriber_continues_our_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its span of the message links to ours, or is its child."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    options = our_types.PublisherOptions(enable_open_telemetry_tracing=True)
+    with PublisherClient(publisher_options=options) as publisher:
+        message_id = publisher.publish(TOPIC, b"data").result(PATIENCE)
+    (span,) = exporter.get_finished_spans()
+    assert span.name == "create orders"
+    assert span.attributes is not None
+    assert span.attributes["messaging.message.id"] == message_id
+    (message,) = received(1)
+    parent = message.attributes["googclient_traceparent"]
+    context = span.get_span_context()
+    assert context is not None
+    assert parent.split("-")[1:3] == [f"{context.trace_id:032x}", f"{context.span_id:016x}"]
