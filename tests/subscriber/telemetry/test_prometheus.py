@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pullstream.message import Message
-from pullstream.statistics import Latency
-from pullstream.telemetry.prometheus import PrometheusHooks
+from pullstream.statistics import Latency, PublisherStatistics
+from pullstream.telemetry.prometheus import PrometheusHooks, PrometheusPublisherHooks
 from pullstream_protocol.errors import Unavailable
 
 from .source import OTHER, SUBSCRIPTION, Source, message
@@ -189,3 +189,34 @@ def test_a_scrape_may_ask_for_some_names_only(page: Page) -> None:
     text = generate_latest(some).decode()
     assert "pullstream_acked_total{" in text
     assert "pullstream_received_total{" not in text
+
+
+# ---- publishers --------------------------------------------------------------------------------
+
+ORDERS = "projects/p/topics/orders"
+
+
+def test_a_publisher_is_exported() -> None:
+    """Messages by topic, attempts by code, and the load of all clients."""
+    page = Page()
+    hooks = PrometheusPublisherHooks(page.registry)
+    for waiting in (2, 3):
+        hooks.started(lambda waiting=waiting: PublisherStatistics(waiting=waiting, in_flight=1))  # type: ignore[misc]
+    hooks.request_done(ORDERS, 5, 100, 0.01, Unavailable("away"))
+    hooks.request_done(ORDERS, 5, 100, 0.01, None)
+    hooks.request_done(ORDERS, 5, 100, 0.01, ValueError("closed"))
+    hooks.published(ORDERS, 5, 0.2)
+    hooks.failed(ORDERS, 2, Unavailable("away"))
+    text = generate_latest(page.registry).decode()
+    for line in (
+        f'pullstream_publisher_published_total{{topic="{ORDERS}"}} 5.0',
+        f'pullstream_publisher_failed_total{{topic="{ORDERS}"}} 2.0',
+        f'pullstream_publisher_request_bytes_total{{topic="{ORDERS}"}} 300.0',
+        f'pullstream_publisher_publish_seconds_sum{{topic="{ORDERS}"}} 0.2',
+        f'pullstream_publisher_request_seconds_count{{code="UNAVAILABLE",topic="{ORDERS}"}} 1.0',
+        f'pullstream_publisher_request_seconds_count{{code="OK",topic="{ORDERS}"}} 1.0',
+        f'pullstream_publisher_request_seconds_count{{code="UNKNOWN",topic="{ORDERS}"}} 1.0',
+        "pullstream_publisher_waiting 5.0",
+        "pullstream_publisher_in_flight 2.0",
+    ):
+        assert line in text

@@ -1,0 +1,111 @@
+"""Traces of published messages, up to the subscriber's callback."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from pullstream import PublisherClient, PublisherOptions, SubscriberClient
+from pullstream.telemetry.opentelemetry import OpenTelemetryHooks
+from pullstream_emulator import Emulator
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.subscriber.fetching import NAME, TOPIC
+
+TRACED = PublisherOptions(enable_message_ordering=True, enable_open_telemetry_tracing=True)
+
+
+@pytest.fixture
+def exporter() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def provider(exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch) -> TracerProvider:
+    """Return a provider, which is the global one during the test."""
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    return provider
+
+
+@pytest.fixture
+def publisher(broker: Emulator, provider: TracerProvider) -> Iterator[PublisherClient]:
+    with PublisherClient(endpoint=broker.endpoint, publisher_options=TRACED) as client:
+        yield client
+
+
+def attributes_of(span: ReadableSpan) -> dict[str, object]:
+    return dict(span.attributes or {})
+
+
+def test_a_message_has_a_span_until_its_answer(
+    publisher: PublisherClient, exporter: InMemorySpanExporter
+) -> None:
+    """It is a child of the current span, and names topic, size, key and ID."""
+    with trace.get_tracer("test").start_as_current_span("request") as current:
+        future = publisher.publish(TOPIC, b"data", "k")
+    message_id = future.result(10)
+    publisher.close()
+    span = next(one for one in exporter.get_finished_spans() if one.name.startswith("create"))
+    assert span.kind is trace.SpanKind.PRODUCER
+    assert span.parent is not None
+    assert span.parent.span_id == current.get_span_context().span_id
+    found = attributes_of(span)
+    assert found["messaging.message.id"] == message_id
+    assert found["messaging.message.body.size"] == 4
+    assert found["messaging.gcp_pubsub.message.ordering_key"] == "k"
+    assert found["messaging.destination.name"] == TOPIC.rpartition("/")[2]
+
+
+def test_the_subscriber_continues_the_trace(
+    publisher: PublisherClient,
+    broker: Emulator,
+    provider: TracerProvider,
+    exporter: InMemorySpanExporter,
+) -> None:
+    """The span of the callback links to the span of the message."""
+    done = threading.Event()
+
+    def callback(message: object) -> None:
+        done.set()
+
+    publisher.publish(TOPIC, b"data").result(10)
+    with SubscriberClient(endpoint=broker.endpoint) as client:
+        client.subscribe(NAME, callback, hooks=OpenTelemetryHooks(provider))
+        assert done.wait(10)
+    publisher.close()
+    spans = {span.name.partition(" ")[0]: span for span in exporter.get_finished_spans()}
+    (link,) = spans["process"].links
+    created = spans["create"].get_span_context()
+    assert created is not None
+    assert link.context.span_id == created.span_id
+    assert link.context.trace_id == created.trace_id
+
+
+def test_a_failure_is_an_error_of_the_span(
+    publisher: PublisherClient, exporter: InMemorySpanExporter
+) -> None:
+    """Of the request, or of the call."""
+    assert publisher.publish("projects/p/topics/unknown", b"data").exception(10)
+    with pytest.raises(ValueError, match="100"):
+        publisher.publish(TOPIC, b"data", **{f"a{number}": "" for number in range(101)})
+    publisher.close()
+    spans = exporter.get_finished_spans()
+    assert {attributes_of(span)["error.type"] for span in spans} == {"NotFound", "ValueError"}
+    assert {span.status.status_code for span in spans} == {trace.StatusCode.ERROR}
+
+
+def test_many_messages_have_a_span_each(
+    publisher: PublisherClient, exporter: InMemorySpanExporter, broker: Emulator
+) -> None:
+    """Each message carries the context of its own span."""
+    publisher.publish_many(TOPIC, [b"1", pubsub.PubsubMessage(data=b"2")]).result(10)
+    publisher.close()
+    contexts = {one.attributes["googclient_traceparent"] for one in broker.messages(TOPIC)}
+    assert len(contexts) == len(exporter.get_finished_spans()) == 2
