@@ -28,12 +28,20 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from pullstream import FlowControl, Message, StreamingPullFuture, SubscriberClient, TopicAdminClient
+from pullstream import (
+    FlowControl,
+    Message,
+    PublisherClient,
+    PublisherOptions,
+    StreamingPullFuture,
+    SubscriberClient,
+)
 from pullstream_emulator import Emulator
 
 AIRPORTS = Path(__file__).parent / "data" / "airports.csv"
 TOPIC = "projects/demo/topics/records"
 SUBSCRIPTION = "projects/demo/subscriptions/records"
+ORDERED = PublisherOptions(enable_message_ordering=True)
 KEYS_OF_A_PLAIN_FILE = 20
 MAX_RECORDS = 100_000
 PATIENCE = 60.0
@@ -139,23 +147,16 @@ class Handler:
         return outcome
 
 
-def publish(client: TopicAdminClient, records: list[Record], progress: Progress) -> None:
-    """Publish the records in order, with 100 messages in each request."""
+def publish(client: PublisherClient, records: list[Record], progress: Progress) -> None:
+    """Publish the records in order; return when the broker has confirmed all of them."""
     task = progress.add_task("published", total=len(records))
-    for start in range(0, len(records), 100):
-        batch = records[start : start + 100]
-        client.publish(
-            TOPIC,
-            [
-                {
-                    "data": record.line.encode(),
-                    "ordering_key": record.key,
-                    "attributes": {"number": str(record.number)},
-                }
-                for record in batch
-            ],
-        )
-        progress.advance(task, len(batch))
+    futures = [
+        client.publish(TOPIC, record.line.encode(), record.key, number=str(record.number))
+        for record in records
+    ]
+    for future in futures:
+        future.result()
+        progress.advance(task)
 
 
 def run(records: list[Record], console: Console) -> bool:
@@ -168,10 +169,10 @@ def run(records: list[Record], console: Console) -> bool:
     )
     with (
         Emulator() as broker,
-        TopicAdminClient(endpoint=broker.endpoint) as topics,
+        PublisherClient(publisher_options=ORDERED, endpoint=broker.endpoint) as publisher,
         SubscriberClient(endpoint=broker.endpoint) as client,
     ):
-        topics.create_topic(name=TOPIC)
+        publisher.create_topic(name=TOPIC)
         client.create_subscription(
             request={"name": SUBSCRIPTION, "topic": TOPIC, "enable_message_ordering": True}
         )
@@ -190,11 +191,11 @@ def run(records: list[Record], console: Console) -> bool:
             flow_control=FlowControl(max_messages=500),
             await_callbacks_on_shutdown=True,
         )
-        publisher = threading.Thread(target=publish, args=(topics, records, progress))
+        publishing = threading.Thread(target=publish, args=(publisher, records, progress))
         with Live(progress, console=console, refresh_per_second=10):
-            publisher.start()
+            publishing.start()
             watch(handler, future, progress, len(records))
-            publisher.join()
+            publishing.join()
         seconds = time.monotonic() - began
         future.cancel()
         ended_well = future.result(timeout=PATIENCE)

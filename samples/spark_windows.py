@@ -25,7 +25,7 @@ from pyspark.sql import functions
 from rich.console import Console
 from rich.table import Table
 
-from pullstream import SubscriberClient, TopicAdminClient
+from pullstream import PublisherClient, SubscriberClient
 from pullstream.spark import local_session
 from pullstream_emulator import Emulator
 
@@ -86,11 +86,9 @@ def read_reports(path: Path) -> list[Report]:
 
 
 def publish(broker: Emulator, reports: list[Report]) -> None:
-    """Publish the reports in order, with at most IN_A_REQUEST in each request."""
-    with TopicAdminClient(endpoint=broker.endpoint) as topics:
-        for start in range(0, len(reports), IN_A_REQUEST):
-            part = reports[start : start + IN_A_REQUEST]
-            topics.publish(TOPIC, [{"data": report.data} for report in part])
+    """Publish the reports, and wait until the broker has confirmed them."""
+    with PublisherClient(endpoint=broker.endpoint) as publisher:
+        publisher.publish_many(TOPIC, [report.data for report in reports]).result()
 
 
 def counted(messages: DataFrame) -> DataFrame:
@@ -156,11 +154,11 @@ def main() -> int:
     with (
         TemporaryDirectory() as name,
         Emulator() as broker,
-        TopicAdminClient(endpoint=broker.endpoint) as topics,
+        PublisherClient(endpoint=broker.endpoint) as publisher,
         SubscriberClient(endpoint=broker.endpoint) as client,
     ):
         folder = Path(name)
-        topics.create_topic(name=TOPIC)
+        publisher.create_topic(name=TOPIC)
         client.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
         taken = 0
         half = len(reports) // 2

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 
-from pullstream import Message, SubscriberClient, TopicAdminClient
+from pullstream import Message, PublisherClient, SubscriberClient
 from pullstream_emulator import Emulator
 
 TOPIC = "projects/test-project/topics/orders"
@@ -29,10 +29,10 @@ def test_an_order_that_fails_once_is_delivered_again(pubsub_emulator: Emulator) 
         message.ack()
         done.set()
 
-    with TopicAdminClient() as topics, SubscriberClient() as client:
-        topics.create_topic(name=TOPIC)
+    with PublisherClient() as publisher, SubscriberClient() as client:
+        publisher.create_topic(name=TOPIC)
         client.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
-        topics.publish(TOPIC, [{"data": b"one book"}])
+        publisher.publish(TOPIC, b"one book").result()
         future = client.subscribe(SUBSCRIPTION, handle)
         assert done.wait(10)
         future.cancel()

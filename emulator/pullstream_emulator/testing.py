@@ -206,29 +206,41 @@ class Emulator:
         return self.inspect(lambda engine: engine.backlog(subscription))
 
     def publish(
-        self, topic: str, data: bytes | str, *, ordering_key: str = "", **attributes: str
+        self,
+        topic: str,
+        data: bytes | str | pubsub.PubsubMessage,
+        ordering_key: str = "",
+        **attributes: str,
     ) -> str:
-        """Publish a message and return its id.
+        """Publish a message inside the broker, without a client, and return its ID.
+
+        The arguments are those of `pullstream.PublisherClient.publish`.
 
         Args:
             topic: Full name of the topic.
-            data: The payload; a str is encoded as UTF-8.
+            data: The payload; a str is encoded as UTF-8. Or a whole message.
             ordering_key: The ordering key; empty for none.
             **attributes: The attributes.
 
         Raises:
-            TypeError: The data is neither bytes nor str, or an attribute is not a str.
+            TypeError: The data has another type, or an attribute is not a str.
+            ValueError: A whole message was given together with a key or attributes.
         """
-        if not isinstance(data, (bytes, str)):
-            raise TypeError(f"data is {data!r}; it must be bytes or a str")
+        if not isinstance(data, (bytes, str, pubsub.PubsubMessage)):
+            raise TypeError(f"data is {data!r}; it must be bytes, a str or a PubsubMessage")
         for name, value in {"ordering_key": ordering_key, **attributes}.items():
             if not isinstance(value, str):
                 raise TypeError(f"{name} is {value!r}; it must be a str")
-        message = pubsub.PubsubMessage(
-            data=data.encode() if isinstance(data, str) else data,
-            attributes=attributes,
-            ordering_key=ordering_key,
-        )
+        if isinstance(data, pubsub.PubsubMessage):
+            if ordering_key or attributes:
+                raise ValueError("a PubsubMessage has its own ordering key and attributes")
+            message = data
+        else:
+            message = pubsub.PubsubMessage(
+                data=data.encode() if isinstance(data, str) else data,
+                attributes=attributes,
+                ordering_key=ordering_key,
+            )
         request = pubsub.PublishRequest(topic=topic, messages=[message])
         (message_id,) = self.inspect(lambda engine: engine.publish(request))
         return message_id

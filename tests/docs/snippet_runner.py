@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from pullstream import SubscriberClient, TopicAdminClient
+from pullstream import PublisherClient, SubscriberClient, TopicAdminClient
 from pullstream_emulator import Emulator
 
 from .guide import as_before, snippets
@@ -123,8 +123,12 @@ class SnippetRunner:
         if "subscriber" in self.names:
             self.names["subscriber"].close()
         if "publisher" in self.names:
-            self.names["publisher"].stop()
-            self.names["publisher"].transport.close()
+            publisher = self.names["publisher"]
+            publisher.stop()
+            if isinstance(publisher, PublisherClient):
+                publisher.close()
+            else:
+                publisher.transport.close()
         self.names = {}
 
     def close(self) -> None:

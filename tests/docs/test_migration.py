@@ -19,9 +19,10 @@ from pullstream import types
 from pullstream_emulator import Emulator
 from pullstream_protocol.messages import pubsub_pb2
 from tests.optional_tools import missing
+from tests.subscriber.streaming.fakes import eventually
 
 from . import guide
-from .snippet_runner import DEAD_LETTERS, SUBSCRIPTION, SnippetRunner
+from .snippet_runner import DEAD_LETTERS, SUBSCRIPTION, TOPIC, SnippetRunner
 
 # Snippets that only users of pullstream need.
 NEW = {"Publish with Google's client"}
@@ -292,6 +293,48 @@ def test_subscriptions_are_listed_updated_and_deleted(
     runner.run("Manage subscriptions")
     assert capsys.readouterr().out.splitlines() == [SUBSCRIPTION, "After the update: 30"]
     assert runner.subscriptions() == []
+
+
+@snippet("Publish messages")
+def test_messages_are_published(runner: SnippetRunner) -> None:
+    """One by one, with attributes."""
+    runner.run("Publish messages")
+    messages = runner.broker.messages(TOPIC)
+    assert [one.message_id for one in messages] == runner.names["message_ids"]
+    assert [one.data for one in messages] == [b"Message number %d" % n for n in range(1, 10)]
+    assert dict(messages[0].attributes) == {"origin": "python-sample", "username": "gcp"}
+
+
+@snippet("Publish with batch settings and callbacks")
+def test_batches_are_published(runner: SnippetRunner, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each callback prints the ID of its message."""
+    runner.run("Publish with batch settings and callbacks")
+    runner.close_snippet()
+    eventually(lambda: len(runner.broker.messages(TOPIC)) == 9)
+    ids = {one.message_id for one in runner.broker.messages(TOPIC)}
+    printed: list[str] = []
+
+    def all_printed() -> bool:
+        printed.extend(capsys.readouterr().out.split())
+        return set(printed) == ids
+
+    eventually(all_printed)
+
+
+@snippet("Publish with ordering keys")
+def test_keys_are_published(runner: SnippetRunner) -> None:
+    """In the order of the calls."""
+    runner.run("Publish with ordering keys")
+    found = [(one.data, one.ordering_key) for one in runner.broker.messages(TOPIC)]
+    assert found == [(b"message1", "key1"), (b"message2", "key2"), (b"message3", "key1")]
+
+
+@snippet("Publish with flow control and retry settings")
+def test_messages_with_limits_are_published(runner: SnippetRunner) -> None:
+    """All of them, after waits for room."""
+    runner.run("Publish with flow control and retry settings")
+    assert len(set(runner.names["message_ids"])) == 1000
+    assert len(runner.broker.messages(TOPIC)) == 1000
 
 
 @snippet("Publish with Google's client")

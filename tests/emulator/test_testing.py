@@ -166,7 +166,7 @@ def test_a_number_that_is_no_port_is_refused(port: int) -> None:
 @pytest.mark.parametrize(
     ("message", "text"),
     [
-        ({"data": 3}, "data is 3; it must be bytes or a str"),
+        ({"data": 3}, "data is 3; it must be bytes, a str or a PubsubMessage"),
         ({"data": "x", "customer": 7}, "customer is 7; it must be a str"),
         ({"data": "x", "ordering_key": 3}, "ordering_key is 3; it must be a str"),
     ],
@@ -177,6 +177,23 @@ def test_what_cannot_be_published_is_named(
     """Protobuf's error would mention a built-in operation."""
     with pytest.raises(TypeError, match=text):
         emulator.publish("projects/p/topics/topic", **message)
+
+
+def test_the_arguments_of_publish_are_those_of_the_publisher(emulator: Emulator) -> None:
+    """The key may be positional, and the data a whole message."""
+    topic = "projects/p/topics/orders"
+    emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=topic)))
+    emulator.publish(topic, b"data", "k", a="1")
+    message = pubsub.PubsubMessage(data=b"data", ordering_key="k", attributes={"a": "1"})
+    emulator.publish(topic, message)
+    first, second = emulator.messages(topic)
+    assert (first.data, first.ordering_key, first.attributes) == (
+        second.data,
+        second.ordering_key,
+        second.attributes,
+    )
+    with pytest.raises(ValueError, match="a PubsubMessage has its own ordering key"):
+        emulator.publish(topic, message, "k")
 
 
 def test_an_address_that_is_not_ours_is_refused() -> None:

@@ -1,5 +1,7 @@
 """Publishing messages: batches, ordering keys, flow control and retries."""
 
+from . import exceptions as exceptions
+from . import futures as futures
 from .async_client import AsyncPublisherClient
 from .client import PublisherClient
 from .exceptions import (
@@ -18,9 +20,13 @@ from .settings import (
     PublishHedging,
 )
 
+# The official client's name.
+Client = PublisherClient
+
 __all__ = [
     "AsyncPublisherClient",
     "BatchSettings",
+    "Client",
     "FlowControlLimitError",
     "LimitExceededBehavior",
     "MessageTooLargeError",
