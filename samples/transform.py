@@ -1,4 +1,4 @@
-"""Receive messages, transform them, and publish the results; acknowledge what is confirmed.
+"""Receive messages, transform them, and publish the results.
 
     python samples/transform.py projects/PROJECT/subscriptions/FROM projects/PROJECT/topics/TO
 

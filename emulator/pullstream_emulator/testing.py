@@ -214,7 +214,7 @@ class Emulator:
     ) -> str:
         """Publish a message inside the broker, without a client, and return its ID.
 
-        The arguments are those of `pullstream.PublisherClient.publish`.
+        Takes the same arguments as `pullstream.PublisherClient.publish`.
 
         Args:
             topic: Full name of the topic.

@@ -38,8 +38,8 @@ class DeadLetters:
             subscription: Full name of the subscription of the message.
             message: The message.
             reason: The reason, for the attribute `pullstream_reject_reason`.
-            topic: Full name of the topic. Default: that of the subscription's dead-letter policy,
-                which is read once.
+            topic: Full name of the topic. Default: the topic of the subscription's dead-letter
+                policy, which is read once.
 
         Raises:
             ValueError: The subscription has no dead-letter policy, and `topic` is missing.

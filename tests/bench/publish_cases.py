@@ -1,4 +1,4 @@
-"""The cases of publishing, beside the official publisher and a bare loop of Publish calls."""
+"""The cases of publishing, compared with the official publisher and a bare loop of calls."""
 
 from __future__ import annotations
 

@@ -104,8 +104,7 @@ class _Mover:
                 )
                 if not group:
                     break
-                # What is not moved stays leased, so that it is not fetched again. It is returned at
-                # the end.
+                # The other messages stay leased until the end, so that they are not fetched again.
                 self._move(stack.enter_context(group))
                 self._report()
         if not self._counts:
@@ -159,7 +158,7 @@ class _Mover:
         self._output.result(record, text)
 
     def _report(self) -> None:
-        """Print the counts so far, after each group."""
+        """Print the present counts, after each group."""
         verb = "would move" if self._dry_run else "moved"
         others = "".join(
             f", {count:,} {what}"

@@ -150,9 +150,10 @@ class PublisherClient(TopicAdmin):
                 and ordering key.
             ordering_key: Messages with the same key are delivered in the order of these calls.
                 Requires `enable_message_ordering`. Default: no key, no order.
-            retry: A `google.api_core.retry.Retry`, or None for a single attempt. Default: that of
+            retry: A `google.api_core.retry.Retry`, or None for a single attempt. Default: as in
                 PublisherOptions.
-            timeout: Seconds for each attempt; None: no limit. Default: that of PublisherOptions.
+            timeout: Seconds for each attempt; None: no limit. Default: `timeout` of
+                PublisherOptions.
             **attributes: The attributes.
 
         Returns:
@@ -314,7 +315,7 @@ class PublisherClient(TopicAdmin):
         return self._sender.statistics()
 
     def stop(self) -> None:
-        """Accept no more messages, and send those that wait. Does not wait for the results.
+        """Send all waiting messages, and accept no more. Does not wait for the results.
 
         Raises:
             PublisherClosed: The client is closed already. It is a RuntimeError, as in the official

@@ -2,7 +2,7 @@
 
 The protobuf library needs 3 µs for a message of 100 bytes: it builds an object for each message,
 copies it into the request, and copies it again when it serializes the request. These functions
-write the same bytes directly. Field numbers are those of google.pubsub.v1:
+write the same bytes directly. The fields of google.pubsub.v1 are:
 
     PublishRequest   1 topic, 2 messages
     PubsubMessage    1 data, 2 attributes, 5 ordering_key
@@ -152,7 +152,7 @@ def cut(topic: str, entries: Sequence[bytes]) -> Iterator[tuple[Sequence[bytes],
         part = entries[start : start + MAX_REQUEST_MESSAGES]
         size = sum(map(len, part))
         while size > room:
-            # Cut the half off, and add what still fits.
+            # Cut the half off, and add messages until the request is full.
             kept = len(part) // 2 or 1
             size = sum(map(len, part[:kept]))
             while kept < len(part) and size + len(part[kept]) <= room:

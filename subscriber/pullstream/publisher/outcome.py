@@ -69,7 +69,7 @@ class Outcome:
         self._watchers: list[Callable[[], Callbacks]] = []
 
     def resolve(self, message_ids: Sequence[str], error: BaseException | None = None) -> Callbacks:
-        """Set the result, and wake all that wait for it. Call it once.
+        """Set the result, and wake all waiting callers. Call it once.
 
         Args:
             message_ids: The message IDs; empty after an error.

@@ -384,7 +384,7 @@ class PublishSender:
         error: BaseException | None,
         seconds: float,
     ) -> None:
-        """Record the end of a request, resolve what is decided, and send the next batches."""
+        """Record the end of a request, resolve its batch, and send the next batches."""
         now = self._clock.monotonic()
         queue, counts = self._queue, self._counts
         failed: list[Batch] | None = None
@@ -560,7 +560,7 @@ class PublishSender:
 
         Args:
             timeout: Seconds to wait; then the remaining messages fail with PublisherClosed. None:
-                no limit besides those of the retries.
+                until the retries give up.
         """
         if os.getpid() != self._process:
             return

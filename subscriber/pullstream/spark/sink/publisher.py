@@ -63,7 +63,7 @@ class SinkPublisher:
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
-        # After an error the task fails, and what has no answer yet does not matter.
+        # After an error the task fails, and unanswered requests do not matter.
         self._sender.close(None if error_type is None else 0.0)
         self._channel.close()
 
