@@ -74,6 +74,18 @@ class PublishGauge:
             admitted.append(admit)
         return admitted
 
+    def withdraw(self, admit: Callable[[], object]) -> bool:
+        """Remove a waiting message; return whether it was still waiting.
+
+        Args:
+            admit: The function that was passed to `enter`.
+        """
+        for waiting in self._waiting:
+            if waiting[1] == admit:
+                self._waiting.remove(waiting)
+                return True
+        return False
+
     def abandon(self) -> list[Callable[[], object]]:
         """Let all waiting messages go on, because the publisher is closed."""
         waiting = [admit for _, admit in self._waiting]

@@ -64,7 +64,7 @@ _WAITED_CALL_TIMEOUT = 5.0
 # Seconds to wait for done callbacks in progress when the publisher is closed.
 _CALLBACKS_TIMEOUT = 5.0
 
-# Seconds between two looks at the clock while a close waits. A signal wakes a wait only then.
+# Seconds between two looks of a waiting thread, because a signal may not wake it.
 _LOOK_SECONDS = 0.5
 
 # Every PublishResponse has message IDs only.
@@ -150,14 +150,15 @@ class PublishSender:
             ForkedProcess: Another process created the client.
             RuntimeError: The system refuses a thread.
         """
-        if self._gauge is not None:
-            has_room = threading.Event()
-            try:
-                if not self._enter_gauge(len(entry), has_room.set):
-                    has_room.wait()
-            except FlowControlLimitError as error:
-                return PublishFuture(failed_outcome(error), 0)
-        return self._add(topic, key, entry, policy)
+        if self._gauge is None:
+            return self._add(topic, key, entry, policy)
+        room = threading.Event()
+        try:
+            if not self._enter_gauge(len(entry), room.set):
+                self._wait_for(room, len(entry))
+        except FlowControlLimitError as error:
+            return PublishFuture(failed_outcome(error), 0)
+        return self._add_counted(topic, key, entry, policy)
 
     def publish_or_defer(
         self, topic: str, key: str, entry: bytes, policy: PublishPolicy
@@ -173,7 +174,7 @@ class PublishSender:
 
         def add() -> None:
             try:
-                future = self._add(topic, key, entry, policy)
+                future = self._add_counted(topic, key, entry, policy)
             except Exception as error:
                 self._run(deferred.resolve((), error))
                 return
@@ -187,7 +188,7 @@ class PublishSender:
 
         try:
             if self._enter_gauge(len(entry), add):
-                return self._add(topic, key, entry, policy)
+                return self._add_counted(topic, key, entry, policy)
         except FlowControlLimitError as error:
             return PublishFuture(failed_outcome(error), 0)
         return PublishFuture(deferred, 0)
@@ -233,6 +234,16 @@ class PublishSender:
         self._send_ready()
         return future
 
+    def _add_counted(
+        self, topic: str, key: str, entry: bytes, policy: PublishPolicy
+    ) -> PublishFuture:
+        """Add a message that flow control has counted."""
+        try:
+            return self._add(topic, key, entry, policy)
+        except BaseException:
+            self._leave_gauge(1, len(entry))
+            raise
+
     def _add(self, topic: str, key: str, entry: bytes, policy: PublishPolicy) -> PublishFuture:
         """Add a message, which flow control has counted if it has limits."""
         queue = self._queue
@@ -266,6 +277,20 @@ class PublishSender:
         # Room comes from other messages, which must not wait for their latency.
         self._flush()
         return False
+
+    def _wait_for(self, room: threading.Event, size: int) -> None:
+        """Wait until flow control has counted a message of this size."""
+        assert self._gauge is not None
+        try:
+            while not room.wait(_LOOK_SECONDS):
+                pass
+        except BaseException:
+            # Ctrl-C: the message is not published.
+            with self._lock:
+                is_counted = not self._gauge.withdraw(room.set)
+            if is_counted:
+                self._leave_gauge(1, size)
+            raise
 
     def _leave_gauge(self, messages: int, size: int) -> None:
         if self._gauge is not None:

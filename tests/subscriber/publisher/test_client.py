@@ -383,6 +383,28 @@ def test_a_blocked_publish_ends_when_the_client_closes(
         first[0].result(0)
 
 
+def test_an_interrupted_publish_uses_no_room(
+    connect: Connect, server: PublishServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C ends the wait, and the message is not published."""
+
+    class Interrupted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            raise KeyboardInterrupt
+
+    publisher = connect(BatchSettings(max_messages=1), limited(LimitExceededBehavior.BLOCK, 1))
+    server.gate.clear()
+    first = publisher.publish(TOPIC, b"first")
+    with monkeypatch.context() as interrupting:
+        interrupting.setattr(threading, "Event", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            publisher.publish(TOPIC, b"second")
+    server.gate.set()
+    first.result(10)
+    assert publisher.publish(TOPIC, b"third").result(10)
+    assert server.requests == [[b"first"], [b"third"]]
+
+
 def test_a_failed_message_makes_room(connect: Connect, server: PublishServer) -> None:
     """Whatever the result is, the message does not wait any more."""
     server.fail = [NotFound("none")]

@@ -58,3 +58,19 @@ def test_the_waiting_go_on_when_the_publisher_closes() -> None:
         admit()
     assert entered == [1]
     assert gauge.abandon() == []
+
+
+def test_a_waiting_message_can_be_withdrawn() -> None:
+    """It does not use up room later."""
+    gauge = PublishGauge(PublishFlowControl(1, 100, BLOCK))
+    gauge.enter(1, nothing)
+    entered: list[int] = []
+
+    def admit() -> None:
+        entered.append(1)
+
+    gauge.enter(1, admit)
+    assert gauge.withdraw(admit)
+    assert not gauge.withdraw(admit)
+    assert gauge.leave(1, 1) == []
+    assert gauge.enter(1, nothing)
