@@ -29,7 +29,7 @@ MAX_BYTES_IN_FLIGHT = 64_000_000
 _TOKEN = 1000
 
 
-class Lane:
+class Sequencer:
     """The messages of one topic without a key, or of one topic and ordering key.
 
     Attributes:
@@ -40,7 +40,7 @@ class Lane:
         waiting: With a key: full batches that wait for their turn.
         in_flight: Number of batches that were taken and have neither a result nor a pending retry.
         retrying: With a key: whether a batch waits for its retry.
-        queued: With a key: whether the lane is in the queue of its window.
+        queued: With a key: whether the sequencer is in the queue of its window.
         paused_by: With a key: the error that paused the key.
     """
 
@@ -69,7 +69,7 @@ class Lane:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the lane has no messages and need not be kept."""
+        """Whether the sequencer has no messages and need not be kept."""
         busy = self.in_flight or self.retrying or self.open or self.waiting or self.paused_by
         return not busy
 
@@ -78,7 +78,7 @@ class Batch:
     """Messages that are sent in one request.
 
     Attributes:
-        lane: The lane of the messages.
+        sequencer: The sequencer of the messages.
         policy: How long the request is attempted.
         entries: The encoded messages.
         size: Size of the request in bytes.
@@ -101,20 +101,22 @@ class Batch:
         "entries",
         "hurried",
         "is_counted",
-        "lane",
         "number",
         "outcome",
         "policy",
+        "sequencer",
         "size",
         "taken_at",
         "wanted",
     )
 
-    def __init__(self, lane: Lane, policy: PublishPolicy, due: float, number: int) -> None:
-        self.lane: Lane = lane
+    def __init__(
+        self, sequencer: Sequencer, policy: PublishPolicy, due: float, number: int
+    ) -> None:
+        self.sequencer: Sequencer = sequencer
         self.policy: PublishPolicy = policy
         self.entries: list[bytes] = []
-        self.size = len(lane.prefix)
+        self.size = len(sequencer.prefix)
         self.outcome: Outcome = Outcome()
         self.due: float = due
         self.number: int = number
@@ -145,7 +147,7 @@ class _Window:
     """The requests in flight of one kind, and the batches that may follow.
 
     Attributes:
-        ready: Batches without a key, or lanes with a key, in the order in which they are sent.
+        ready: Batches without a key, or sequencers with a key, in the order in which they are sent.
         retries: Batches that failed, with the times of their retries.
     """
 
@@ -154,7 +156,7 @@ class _Window:
     def __init__(self) -> None:
         self._requests = 0
         self._bytes = 0
-        self.ready: deque[Batch | Lane] = deque()
+        self.ready: deque[Batch | Sequencer] = deque()
         self.retries: list[tuple[float, int, Batch]] = []
 
     @property
@@ -176,10 +178,10 @@ class _Window:
 class PublishQueue:
     """All messages of a publisher that have no result yet. Not thread-safe.
 
-    A batch is open until it is full or taken. It becomes wanted, and is taken when there is room,
-    as soon as it is due, or when a caller waits for it and its lane has nothing in flight. A lane
-    with a key has at most one batch in flight; a batch that is retried stays before the later
-    batches of its key. Messages without a key have no order.
+    A batch is open until it is full or taken. It becomes wanted when it is due, or when a caller
+    waits for it and its sequencer has nothing in flight. A wanted batch is taken when there is
+    room. A sequencer with a key has at most one batch in flight. A batch that is retried stays
+    before the later batches of its key. Messages without a key have no order.
 
     Times are seconds on one monotonic clock.
 
@@ -191,7 +193,8 @@ class PublishQueue:
     Attributes:
         messages: Number of messages without a result.
         batches: The batches without a result.
-        lanes: The lanes by topic, or by topic and ordering key. To be read; see `lane`.
+        sequencers: The sequencers by topic, or by topic and ordering key. Read only; the method
+            `sequencer` creates them.
         sendable: Whether `next_batch` may have a batch. False is certain.
     """
 
@@ -207,7 +210,7 @@ class PublishQueue:
         self._max_bytes, self._max_latency, self._max_messages = settings
         self._hurry = hurry
         # Without a key by the topic, with one by the topic and the key.
-        self.lanes: dict[str | tuple[str, str], Lane] = {}
+        self.sequencers: dict[str | tuple[str, str], Sequencer] = {}
         self._unkeyed = _Window()
         self._keyed = _Window()
         # Open batches in the order of their times, and some that are no longer open.
@@ -219,27 +222,27 @@ class PublishQueue:
 
     # ---- messages in ---------------------------------------------------------------------------
 
-    def lane(self, topic: str, key: str = "") -> Lane:
-        """Return the lane of a topic and key. It is created if necessary."""
+    def sequencer(self, topic: str, key: str = "") -> Sequencer:
+        """Return the sequencer of a topic and key. It is created if necessary."""
         name = (topic, key) if key else topic
-        lane = self.lanes.get(name)
-        if lane is None:
-            lane = self.lanes[name] = Lane(topic, key)
-        return lane
+        sequencer = self.sequencers.get(name)
+        if sequencer is None:
+            sequencer = self.sequencers[name] = Sequencer(topic, key)
+        return sequencer
 
     def add(
-        self, lane: Lane, entry: bytes, policy: PublishPolicy, time: Callable[[], float]
+        self, sequencer: Sequencer, entry: bytes, policy: PublishPolicy, time: Callable[[], float]
     ) -> Batch:
-        """Add a message to the open batch of its lane; return the batch.
+        """Add a message to the open batch of its sequencer; return the batch.
 
         Args:
-            lane: The lane, which is not paused.
+            sequencer: The sequencer, which is not paused.
             entry: The encoded message.
             policy: How long to attempt the request.
             time: Returns the time. Called for the first message of a batch.
         """
         size = len(entry)
-        batch = lane.open
+        batch = sequencer.open
         if batch is not None and (
             batch.size + size > self._max_bytes
             or (batch.policy is not policy and batch.policy != policy)
@@ -247,7 +250,7 @@ class PublishQueue:
             self._seal(batch)
             batch = None
         if batch is None:
-            batch = lane.open = self._new_batch(lane, policy, time() + self._max_latency)
+            batch = sequencer.open = self._new_batch(sequencer, policy, time() + self._max_latency)
             if self._max_latency < math.inf:
                 self._by_due.append(batch)
         batch.entries.append(entry)
@@ -258,19 +261,19 @@ class PublishQueue:
         return batch
 
     def add_full(
-        self, lane: Lane, entries: Sequence[bytes], size: int, policy: PublishPolicy
+        self, sequencer: Sequencer, entries: Sequence[bytes], size: int, policy: PublishPolicy
     ) -> Batch:
-        """Add a batch that is sent as it is, after the earlier messages of its lane.
+        """Add a batch that is sent as it is, after the earlier messages of its sequencer.
 
         Args:
-            lane: The lane, which is not paused.
+            sequencer: The sequencer, which is not paused.
             entries: The encoded messages.
             size: Size of all entries in bytes.
             policy: How long to attempt the request.
         """
-        if lane.key and lane.open is not None:
-            self._seal(lane.open)
-        batch = self._new_batch(lane, policy, 0.0)
+        if sequencer.key and sequencer.open is not None:
+            self._seal(sequencer.open)
+        batch = self._new_batch(sequencer, policy, 0.0)
         batch.is_counted = False
         batch.entries += entries
         batch.size += size
@@ -278,31 +281,31 @@ class PublishQueue:
         self._make_ready(batch)
         return batch
 
-    def _new_batch(self, lane: Lane, policy: PublishPolicy, due: float) -> Batch:
-        batch = Batch(lane, policy, due, next(self._numbers))
+    def _new_batch(self, sequencer: Sequencer, policy: PublishPolicy, due: float) -> Batch:
+        batch = Batch(sequencer, policy, due, next(self._numbers))
         batch.outcome.hurry = partial(self._hurry, batch)
         self.batches.add(batch)
         return batch
 
     def hurry(self, batch: Batch) -> None:
-        """Send an open batch without its latency, as soon as its lane has nothing in flight."""
-        if batch.lane.open is batch:
+        """Send an open batch at once, or when its sequencer has nothing in flight."""
+        if batch.sequencer.open is batch:
             batch.hurried = True
-            if not batch.lane.in_flight:
+            if not batch.sequencer.in_flight:
                 self._want(batch)
 
     def flush(self) -> None:
         """Send all open batches as soon as possible."""
         for batch in self.batches:
-            if batch.lane.open is batch:
+            if batch.sequencer.open is batch:
                 self._want(batch)
 
     def expire(self, now: float) -> None:
         """Send the open batches that are due."""
         by_due = self._by_due
-        while by_due and (by_due[0].lane.open is not by_due[0] or by_due[0].due <= now):
+        while by_due and (by_due[0].sequencer.open is not by_due[0] or by_due[0].due <= now):
             batch = by_due.popleft()
-            if batch.lane.open is batch:
+            if batch.sequencer.open is batch:
                 self._want(batch)
 
     # ---- batches out ---------------------------------------------------------------------------
@@ -314,7 +317,7 @@ class PublishQueue:
         if batch is not None:
             batch.attempts += 1
             batch.answers_due += 1
-            if self._hedging is not None and not batch.lane.key:
+            if self._hedging is not None and not batch.sequencer.key:
                 self._hedges.append((now + self._hedging.delay, batch))
         return batch
 
@@ -343,7 +346,7 @@ class PublishQueue:
             if window.retries and window.has_room
         ]
         by_due = self._by_due
-        while by_due and by_due[0].lane.open is not by_due[0]:
+        while by_due and by_due[0].sequencer.open is not by_due[0]:
             by_due.popleft()
         if by_due:
             moments.append(by_due[0].due)
@@ -358,31 +361,31 @@ class PublishQueue:
             return None
         if window.retries and window.retries[0][0] <= now:
             batch = heapq.heappop(window.retries)[2]
-            batch.lane.retrying = False
+            batch.sequencer.retrying = False
         elif window.ready:
             head = window.ready.popleft()
             batch = head if isinstance(head, Batch) else self._first_of(head)
             batch.taken_at = now
         else:
             return None
-        if batch.lane.open is batch:
-            batch.lane.open = None
-        batch.lane.in_flight += 1
+        if batch.sequencer.open is batch:
+            batch.sequencer.open = None
+        batch.sequencer.in_flight += 1
         window.enter(batch)
         return batch
 
-    def _first_of(self, lane: Lane) -> Batch:
-        lane.queued = False
-        if lane.waiting:
-            return lane.waiting.popleft()
-        # A queued lane has a batch.
-        assert lane.open is not None
-        return lane.open
+    def _first_of(self, sequencer: Sequencer) -> Batch:
+        sequencer.queued = False
+        if sequencer.waiting:
+            return sequencer.waiting.popleft()
+        # A queued sequencer has a batch.
+        assert sequencer.open is not None
+        return sequencer.open
 
     # ---- results -------------------------------------------------------------------------------
 
     def succeeded(self, batch: Batch) -> None:
-        """Remove a batch that the server has confirmed; its lane may continue."""
+        """Remove a batch that the server has confirmed; its sequencer may continue."""
         batch.answers_due -= 1
         if self._hedging is not None:
             refill = round(self._hedging.refill_ratio * _TOKEN)
@@ -401,47 +404,47 @@ class PublishQueue:
         batch.answers_due -= 1
         if batch.answers_due:
             return None
-        lane = batch.lane
+        sequencer = batch.sequencer
         due = batch.next_attempt(error, now)
         if due is not None:
-            window = self._window(lane)
+            window = self._window(sequencer)
             heapq.heappush(window.retries, (due, next(self._numbers), batch))
-            lane.retrying = bool(lane.key)
+            sequencer.retrying = bool(sequencer.key)
             self._leave(batch)
             return None
         failed = [batch]
         self._remove(batch)
-        if lane.key:
-            lane.paused_by = error
-            failed += lane.waiting
-            if lane.open is not None:
-                failed.append(lane.open)
-            lane.waiting.clear()
-            lane.open = None
+        if sequencer.key:
+            sequencer.paused_by = error
+            failed += sequencer.waiting
+            if sequencer.open is not None:
+                failed.append(sequencer.open)
+            sequencer.waiting.clear()
+            sequencer.open = None
             for other in failed[1:]:
                 self._remove(other)
         self._leave(batch)
         return failed
 
-    def paused(self, lane: Lane) -> PublishToPausedOrderingKeyException | None:
+    def paused(self, sequencer: Sequencer) -> PublishToPausedOrderingKeyException | None:
         """Return the error for a message of a paused key, or None if the key is not paused."""
-        if lane.paused_by is None:
+        if sequencer.paused_by is None:
             return None
-        return PublishToPausedOrderingKeyException(lane.key, lane.paused_by)
+        return PublishToPausedOrderingKeyException(sequencer.key, sequencer.paused_by)
 
     def resume(self, topic: str, key: str) -> bool:
         """Accept messages of a paused key again; return whether the key was paused."""
-        lane = self.lanes.get((topic, key))
-        if lane is None or lane.paused_by is None:
+        sequencer = self.sequencers.get((topic, key))
+        if sequencer is None or sequencer.paused_by is None:
             return False
-        lane.paused_by = None
-        self.forget_if_idle(lane)
+        sequencer.paused_by = None
+        self.forget_if_idle(sequencer)
         return True
 
-    def forget_if_idle(self, lane: Lane) -> None:
-        """Drop the lane of a key without messages: a program may use any number of keys."""
-        if lane.key and lane.is_idle:
-            self.lanes.pop((lane.topic, lane.key), None)
+    def forget_if_idle(self, sequencer: Sequencer) -> None:
+        """Drop the sequencer of a key without messages: a program may use any number of keys."""
+        if sequencer.key and sequencer.is_idle:
+            self.sequencers.pop((sequencer.topic, sequencer.key), None)
 
     def abandon(self) -> Iterator[Batch]:
         """Remove and yield all batches without a result."""
@@ -449,22 +452,22 @@ class PublishQueue:
             batch = self.batches.pop()
             self.messages -= len(batch.entries)
             yield batch
-        self.lanes.clear()
+        self.sequencers.clear()
         self._by_due.clear()
         self._hedges.clear()
         self._unkeyed, self._keyed = _Window(), _Window()
         self.sendable = False
 
-    # ---- lanes and windows ---------------------------------------------------------------------
+    # ---- sequencers and windows ----------------------------------------------------------------
 
-    def _window(self, lane: Lane) -> _Window:
-        return self._keyed if lane.key else self._unkeyed
+    def _window(self, sequencer: Sequencer) -> _Window:
+        return self._keyed if sequencer.key else self._unkeyed
 
     def _seal(self, batch: Batch) -> None:
         """Accept no more messages for the open batch, and send it."""
-        batch.lane.open = None
+        batch.sequencer.open = None
         # A wanted batch without a key is among the ready ones already.
-        if batch.lane.key or not batch.wanted:
+        if batch.sequencer.key or not batch.wanted:
             self._make_ready(batch)
 
     def _want(self, batch: Batch) -> None:
@@ -472,41 +475,41 @@ class PublishQueue:
         if batch.wanted:
             return
         batch.wanted = True
-        if batch.lane.key:
-            self._queue_lane(batch.lane)
+        if batch.sequencer.key:
+            self._queue_sequencer(batch.sequencer)
         else:
             self._unkeyed.ready.append(batch)
             self.sendable = True
 
     def _make_ready(self, batch: Batch) -> None:
-        if batch.lane.key:
-            batch.lane.waiting.append(batch)
-            self._queue_lane(batch.lane)
+        if batch.sequencer.key:
+            batch.sequencer.waiting.append(batch)
+            self._queue_sequencer(batch.sequencer)
         else:
             self._unkeyed.ready.append(batch)
             self.sendable = True
 
-    def _queue_lane(self, lane: Lane) -> None:
-        """Put a lane with a key into the queue if its next batch may be sent."""
-        if lane.queued or lane.in_flight or lane.retrying:
+    def _queue_sequencer(self, sequencer: Sequencer) -> None:
+        """Put a sequencer with a key into the queue if its next batch may be sent."""
+        if sequencer.queued or sequencer.in_flight or sequencer.retrying:
             return
-        if lane.waiting or (lane.open is not None and lane.open.wanted):
-            lane.queued = True
-            self._keyed.ready.append(lane)
+        if sequencer.waiting or (sequencer.open is not None and sequencer.open.wanted):
+            sequencer.queued = True
+            self._keyed.ready.append(sequencer)
             self.sendable = True
 
     def _leave(self, batch: Batch) -> None:
-        """Make room after an answer, and let the lane continue."""
-        lane = batch.lane
-        self._window(lane).leave(batch)
-        lane.in_flight -= 1
+        """Make room after an answer, and let the sequencer continue."""
+        sequencer = batch.sequencer
+        self._window(sequencer).leave(batch)
+        sequencer.in_flight -= 1
         # The room may be for any batch.
         self.sendable = True
-        if lane.open is not None and lane.open.hurried and not lane.in_flight:
-            self._want(lane.open)
-        if lane.key:
-            self._queue_lane(lane)
-            self.forget_if_idle(lane)
+        if sequencer.open is not None and sequencer.open.hurried and not sequencer.in_flight:
+            self._want(sequencer.open)
+        if sequencer.key:
+            self._queue_sequencer(sequencer)
+            self.forget_if_idle(sequencer)
 
     def _remove(self, batch: Batch) -> None:
         if batch in self.batches:

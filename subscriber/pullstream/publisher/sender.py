@@ -220,14 +220,14 @@ class PublishSender:
             self._check_usable()
             self._ensure_thread()
             for key, (entries, positions) in groups.items():
-                lane = self._queue.lane(topic, key)
-                paused = self._queue.paused(lane)
+                sequencer = self._queue.sequencer(topic, key)
+                paused = self._queue.paused(sequencer)
                 if paused is not None:
                     requests.append((failed_outcome(paused), positions))
                     continue
                 start = 0
                 for part, size in cut(topic, entries):
-                    batch = self._queue.add_full(lane, part, size, policy)
+                    batch = self._queue.add_full(sequencer, part, size, policy)
                     requests.append((batch.outcome, positions[start : start + len(part)]))
                     start += len(part)
         future = PublishManyFuture(requests, total)
@@ -251,12 +251,14 @@ class PublishSender:
             if self._stopped or self._thread is None:
                 self._check_usable()
                 self._ensure_thread()
-            lane = queue.lanes.get((topic, key) if key else topic) or queue.lane(topic, key)
-            paused = queue.paused(lane) if lane.paused_by is not None else None
+            sequencer = queue.sequencers.get((topic, key) if key else topic) or queue.sequencer(
+                topic, key
+            )
+            paused = queue.paused(sequencer) if sequencer.paused_by is not None else None
             if paused is not None:
                 future = PublishFuture(failed_outcome(paused), 0)
             else:
-                batch = queue.add(lane, entry, policy, self._clock.monotonic)
+                batch = queue.add(sequencer, entry, policy, self._clock.monotonic)
                 future = PublishFuture(batch.outcome, len(batch.entries) - 1)
                 if batch.due < self._wakes_at:
                     self._wake_for(batch.due)
@@ -318,7 +320,7 @@ class PublishSender:
 
     def _begin(self, batch: Batch, attempt: int) -> None:
         """Send a request for a batch, without waiting for the answer."""
-        payload = batch.lane.prefix + b"".join(batch.entries)
+        payload = batch.sequencer.prefix + b"".join(batch.entries)
         try:
             call = self._make(batch, attempt, payload)
         except Exception as error:
@@ -365,10 +367,10 @@ class PublishSender:
         return EndedCall(None, response)
 
     def _metadata(self, batch: Batch, attempt: int) -> Metadata:
-        topic = batch.lane.topic
+        topic = batch.sequencer.topic
         # The same for all requests of a batch.
         identity = (IDEMPOTENCY_KEY, f"{self._name}-{batch.number}")
-        if not self._is_hedged or batch.lane.key:
+        if not self._is_hedged or batch.sequencer.key:
             return (_routing_header(topic), identity)
         started = Timestamp()
         started.FromNanoseconds(round((self._created + batch.taken_at) * 1e9))
@@ -398,7 +400,7 @@ class PublishSender:
         if error is None and len(message_ids) != len(batch.entries):
             error = PublishError(
                 f"the server returned {len(message_ids)} message IDs for {len(batch.entries)} "
-                f"messages to {batch.lane.topic}"
+                f"messages to {batch.sequencer.topic}"
             )
         self._end(batch, message_ids, error, self._clock.monotonic() - began)
 
@@ -431,11 +433,11 @@ class PublishSender:
             if due is not None:
                 self._wake_for(due)
         self._hooks.call(
-            "request_done", batch.lane.topic, len(batch.entries), batch.size, seconds, error
+            "request_done", batch.sequencer.topic, len(batch.entries), batch.size, seconds, error
         )
         if error is None:
             self._hooks.call(
-                "published", batch.lane.topic, len(batch.entries), now - batch.taken_at
+                "published", batch.sequencer.topic, len(batch.entries), now - batch.taken_at
             )
             self._resolve(batch, message_ids, None)
             if batch.attempts > 1:
@@ -454,8 +456,8 @@ class PublishSender:
         _log.warning(
             "%d messages to %s%s were not published (%d requests): %s%s",
             len(first.entries),
-            first.lane.topic,
-            f" with ordering key {first.lane.key!r}" if first.lane.key else "",
+            first.sequencer.topic,
+            f" with ordering key {first.sequencer.key!r}" if first.sequencer.key else "",
             first.attempts,
             error,
             f"; {sum(len(batch.entries) for batch in others)} later messages of the key were not "
@@ -463,10 +465,10 @@ class PublishSender:
             if others
             else "",
         )
-        paused = PublishToPausedOrderingKeyException(first.lane.key, error)
+        paused = PublishToPausedOrderingKeyException(first.sequencer.key, error)
         for batch in batches:
             reason = error if batch is first else paused
-            self._hooks.call("failed", batch.lane.topic, len(batch.entries), reason)
+            self._hooks.call("failed", batch.sequencer.topic, len(batch.entries), reason)
             self._resolve(batch, (), reason)
 
     def _resolve(
@@ -475,7 +477,7 @@ class PublishSender:
         """Resolve a batch and run its done callbacks; make room for others."""
         self._run(batch.outcome.resolve(message_ids, error))
         if batch.is_counted:
-            self._leave_gauge(len(batch.entries), batch.size - len(batch.lane.prefix))
+            self._leave_gauge(len(batch.entries), batch.size - len(batch.sequencer.prefix))
 
     def _run(self, callbacks: Callbacks) -> None:
         """Run done callbacks on their thread, or on this one if there is no such thread."""
@@ -502,7 +504,7 @@ class PublishSender:
 
     def _hurry(self, batch: Batch) -> None:
         # Without the lock: `hurried` never changes back. Usually many tasks wait for one batch.
-        if batch.hurried or batch.lane.open is not batch:
+        if batch.hurried or batch.sequencer.open is not batch:
             return
         with self._lock:
             self._queue.hurry(batch)

@@ -38,8 +38,8 @@ class Publisher:
         self.queue = PublishQueue(settings, lambda batch: self.queue.hurry(batch), hedging)
 
     def add(self, entry: bytes, key: str = "", policy: PublishPolicy = POLICY) -> Batch:
-        lane = self.queue.lane(TOPIC, key)
-        return self.queue.add(lane, entry, policy, lambda: self.now)
+        sequencer = self.queue.sequencer(TOPIC, key)
+        return self.queue.add(sequencer, entry, policy, lambda: self.now)
 
     def take(self) -> Batch | None:
         return self.queue.next_batch(self.now)
@@ -76,7 +76,7 @@ def test_a_batch_is_sent_when_it_has_enough_messages() -> None:
 
 def test_a_batch_is_sent_when_the_next_message_would_be_too_much() -> None:
     """The size of a request includes the topic."""
-    topic_bytes = len(Publisher().queue.lane(TOPIC).prefix)
+    topic_bytes = len(Publisher().queue.sequencer(TOPIC).prefix)
     publisher = Publisher(max_bytes=topic_bytes + 100, max_messages=1000)
     publisher.add(b"x" * 60)
     publisher.add(b"y" * 41)
@@ -125,7 +125,7 @@ def test_messages_with_different_policies_are_sent_apart() -> None:
 
 
 def test_a_batch_that_somebody_waits_for_is_sent_at_once() -> None:
-    """Unless something of its lane is in flight: then the answer comes first."""
+    """Unless something of its sequencer is in flight: then the answer comes first."""
     publisher = Publisher()
     publisher.add(b"1").outcome.hurry()
     first = take(publisher)
@@ -149,8 +149,8 @@ def test_prepared_batches_are_sent_as_they_are() -> None:
     """`publish_many` does not wait, and does not mix."""
     publisher = Publisher(max_messages=2)
     publisher.add(b"1")
-    lane = publisher.queue.lane(TOPIC)
-    publisher.queue.add_full(lane, [b"2", b"3", b"4"], 3, POLICY)
+    sequencer = publisher.queue.sequencer(TOPIC)
+    publisher.queue.add_full(sequencer, [b"2", b"3", b"4"], 3, POLICY)
     assert publisher.sent() == [[b"2", b"3", b"4"]]
     publisher.queue.flush()
     assert publisher.sent() == [[b"1"]]
@@ -183,7 +183,7 @@ def test_prepared_batches_keep_the_order_of_a_key() -> None:
     """They follow the messages that were published before."""
     publisher = Publisher()
     publisher.add(b"1", "k")
-    publisher.queue.add_full(publisher.queue.lane(TOPIC, "k"), [b"2"], 1, POLICY)
+    publisher.queue.add_full(publisher.queue.sequencer(TOPIC, "k"), [b"2"], 1, POLICY)
     publisher.add(b"3", "k")
     order = []
     publisher.queue.flush()
@@ -218,8 +218,8 @@ def test_a_failure_pauses_the_key_until_it_is_resumed() -> None:
     first, second = publisher.add(b"1", "k"), publisher.add(b"2", "k")
     assert take(publisher) is first
     assert publisher.queue.failed(first, FINAL, 0.0) == [first, second]
-    lane = publisher.queue.lane(TOPIC, "k")
-    paused = publisher.queue.paused(lane)
+    sequencer = publisher.queue.sequencer(TOPIC, "k")
+    paused = publisher.queue.paused(sequencer)
     assert paused is not None
     assert "ordering key 'k' is paused" in str(paused)
     assert "none" in str(paused)
@@ -237,7 +237,7 @@ def test_a_key_without_messages_is_forgotten() -> None:
     for number in range(10):
         publisher.add(b"1", f"key-{number}")
         publisher.queue.succeeded(take(publisher))
-    assert publisher.queue.lanes == {}
+    assert publisher.queue.sequencers == {}
 
 
 # ---- retries -----------------------------------------------------------------------------------
@@ -405,15 +405,15 @@ class PublishQueueModel(RuleBasedStateMachine):
     @rule(key=KEYS, size=st.integers(1, 250), prepared=st.booleans())
     def publish(self, key: str, size: int, prepared: bool) -> None:
         queue = self.publisher.queue
-        lane = queue.lane(TOPIC, key)
-        if queue.paused(lane) is not None:
+        sequencer = queue.sequencer(TOPIC, key)
+        if queue.paused(sequencer) is not None:
             queue.resume(TOPIC, key)
-            lane = queue.lane(TOPIC, key)
+            sequencer = queue.sequencer(TOPIC, key)
         self.number += 1
         entry = b"%06d" % self.number + b"x" * size
         self.published[key].append(entry)
         if prepared:
-            queue.add_full(lane, [entry], len(entry), POLICY)
+            queue.add_full(sequencer, [entry], len(entry), POLICY)
         else:
             self.publisher.add(entry, key)
 
@@ -421,7 +421,9 @@ class PublishQueueModel(RuleBasedStateMachine):
     def send(self) -> None:
         batch = self.publisher.take()
         if batch is not None:
-            assert not batch.lane.key or all(one.lane is not batch.lane for one in self.in_flight)
+            assert not batch.sequencer.key or all(
+                one.sequencer is not batch.sequencer for one in self.in_flight
+            )
             self.in_flight.append(batch)
 
     @precondition(lambda self: self.in_flight)
@@ -430,7 +432,7 @@ class PublishQueueModel(RuleBasedStateMachine):
         batch = self.in_flight.pop(choice % len(self.in_flight))
         if error is None:
             self.publisher.queue.succeeded(batch)
-            self.confirmed[batch.lane.key] += batch.entries
+            self.confirmed[batch.sequencer.key] += batch.entries
             return
         failed = self.publisher.queue.failed(batch, error, self.publisher.now)
         self.failed.update(entry for one in failed or () for entry in one.entries)
@@ -473,8 +475,8 @@ class PublishQueueModel(RuleBasedStateMachine):
                 self.publisher.advance(60)
         assert queue.messages == 0
         self.all_messages_are_counted()
-        assert [name for name in queue.lanes if isinstance(name, tuple)] == [
-            (TOPIC, lane.key) for lane in queue.lanes.values() if lane.paused_by
+        assert [name for name in queue.sequencers if isinstance(name, tuple)] == [
+            (TOPIC, sequencer.key) for sequencer in queue.sequencers.values() if sequencer.paused_by
         ]
 
 
