@@ -23,7 +23,7 @@ test: .venv/dev.stamp ## run the whole test suite (ARGS="-k lease": part of it)
 
 # Suites that need no Spark, no other client and no second program.
 CORE := $(addprefix tests/emulator/,engine feeds history rest schemas services) tests/protocol \
-	$(addprefix tests/subscriber/,feeds fetch follow listen rpc runtime scheduling streaming)
+	$(addprefix tests/subscriber/,feeds fetch follow listen publisher rpc runtime scheduling streaming)
 
 # `make test` judges the tests. Here a failed one (exit status 1) is only printed: tracing makes every
 # test about twice as slow.
