@@ -11,8 +11,8 @@ import grpc
 
 from pullstream import SubscriberClient, WatchFuture
 from pullstream.feeds import Opened
+from pullstream.feeds.resumable_watch import ResumableWatch
 from pullstream.feeds.watch_reader import WatchReader, frame_calls
-from pullstream.feeds.watch_session import WatchSession
 from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
@@ -98,7 +98,7 @@ def timed(emulator: Emulator, clock: ManualClock, frames: Frames) -> Iterator[Wa
         spec = feeds.WatchSpec()
         spec.topics[NEWS].after_seq = 0
         watch = WatchReader(
-            frame_calls(channel), WatchSession(spec), frames, heartbeat=15, clock=clock
+            frame_calls(channel), ResumableWatch(spec), frames, heartbeat=15, clock=clock
         )
         watch.start()
         frames.wait_for_caught_up()

@@ -14,8 +14,8 @@ from pullstream.streaming.callbacks import is_coroutine_function
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from .position import Start, position_of
+from .resumable_watch import ResumableWatch
 from .watch_reader import FrameHandler, WatchFuture, WatchReader, frame_calls
-from .watch_session import WatchSession
 
 MAX_TOPICS: Final = 256
 _LEAST_HEARTBEAT, _LONGEST_HEARTBEAT = 1.0, 60.0
@@ -99,7 +99,7 @@ class WatchingClient(BackgroundClient):
             "include_data": include_data,
             "heartbeat": timedelta(seconds=heartbeat),
         }
-        session = WatchSession(make_message(feeds.WatchSpec, fields), resume_token)
+        session = ResumableWatch(make_message(feeds.WatchSpec, fields), resume_token)
 
         def start() -> WatchFuture:
             begin = frame_calls(self._channel_for_watches())

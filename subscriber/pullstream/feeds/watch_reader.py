@@ -22,8 +22,8 @@ from pullstream_protocol.rpcs import BY_METHOD
 
 from .frames import Frame, Opened
 from .reader_future import ReaderFuture
+from .resumable_watch import ResumableWatch
 from .silence_timer import SilenceTimer
-from .watch_session import WatchSession
 
 _log = logging.getLogger("pullstream.watch")
 
@@ -106,7 +106,7 @@ class WatchReader:
     def __init__(
         self,
         begin: Callable[[feeds.WatchRequest], FrameCall],
-        session: WatchSession,
+        session: ResumableWatch,
         on_frame: FrameHandler,
         *,
         heartbeat: float,

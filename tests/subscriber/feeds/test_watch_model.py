@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pullstream.feeds import Frame, Gap, Opened, Records
-from pullstream.feeds.watch_session import WatchSession
+from pullstream.feeds.resumable_watch import ResumableWatch
 from pullstream_protocol.errors import NotFound, Unavailable
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from tests.subscriber.feeding import NEWS, gap, opened, records
@@ -76,7 +76,7 @@ class Run:
             position.tail = True
         else:
             position.after_seq = 0
-        self.session = WatchSession(spec)
+        self.session = ResumableWatch(spec)
         self.wire: deque[feeds.Frame] = deque()
         self.unhandled: deque[tuple[feeds.Frame, Frame | None]] = deque()
         self.expected: int | None = None if tail else 1

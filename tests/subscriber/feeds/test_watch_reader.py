@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pullstream.feeds import Frame, Opened, Records, TopicDeleted
+from pullstream.feeds.resumable_watch import ResumableWatch
 from pullstream.feeds.watch_reader import WatchFuture, WatchReader
-from pullstream.feeds.watch_session import WatchSession
 from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Internal, InvalidArgument, NotFound, Unavailable
@@ -29,7 +29,7 @@ class Stage:
         self._then = then
         spec = feeds.WatchSpec()
         spec.topics[NEWS].tail = True
-        session = WatchSession(spec)
+        session = ResumableWatch(spec)
         self.watch = WatchReader(
             self.streams, session, self._handle, heartbeat=15.0, clock=self.clock
         )

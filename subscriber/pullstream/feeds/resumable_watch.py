@@ -18,8 +18,8 @@ _FIRST_PAUSE = 2.0
 _LAST_PAUSE = 30.0
 
 
-class WatchSession:
-    """The client's side of a watch session: the request, and the handled frames. Not thread-safe.
+class ResumableWatch:
+    """A watch that continues after a break: the request, and the handled frames. Not thread-safe.
 
     `request()` opens a stream. Each frame of the stream goes to `received`, and to `handled` when
     its handler has returned. The end of the stream goes to `broken`. After a break the broker

@@ -5,20 +5,20 @@ from __future__ import annotations
 import pytest
 
 from pullstream.feeds import CaughtUp, Gap, GapReason, Opened, Records, TopicDeleted
-from pullstream.feeds.watch_session import WatchSession
+from pullstream.feeds.resumable_watch import ResumableWatch
 from pullstream_protocol.errors import InvalidArgument, NotFound, ResourceExhausted, Unavailable
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from tests.subscriber.feeding import HEARTBEAT, NEWS, OLDS, deleted, gap, opened, records
 
 
-def session(*topics: str, token: str = "") -> WatchSession:
+def session(*topics: str, token: str = "") -> ResumableWatch:
     spec = feeds.WatchSpec(exclude_node="me")
     for topic in topics or (NEWS,):
         spec.topics[topic].tail = True
-    return WatchSession(spec, token)
+    return ResumableWatch(spec, token)
 
 
-def handle(one: WatchSession, *frames: feeds.Frame) -> None:
+def handle(one: ResumableWatch, *frames: feeds.Frame) -> None:
     for frame in frames:
         one.received(frame)
         one.handled(frame)
@@ -65,7 +65,7 @@ def test_a_forgotten_session_is_recreated_at_once() -> None:
     """The new session has the token, the same topics and the same filters."""
     spec = feeds.WatchSpec()
     spec.topics[NEWS].CopyFrom(feeds.Position(tail=True, filter='attributes.tag = "x"'))
-    one = WatchSession(spec)
+    one = ResumableWatch(spec)
     handle(one, opened({NEWS: 4}), records(NEWS, 5))
     one.broken(Unavailable("restarted"))
     one.request()
