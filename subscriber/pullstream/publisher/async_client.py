@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from pullstream.hooks import PublisherHooks
-from pullstream.rpc.endpoint import ClientOptions
+from pullstream.rpc.connecting_client import ConnectingClient
+from pullstream.rpc.endpoint import ClientArguments, ConnectionArguments
 from pullstream.statistics import PublisherStatistics
 from pullstream_protocol import names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -23,8 +23,7 @@ from .settings import DEFAULT, BatchSettings, PublishDefault, PublisherOptions
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from google.auth.credentials import Credentials
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
 
 class _NonBlockingClient(PublisherClient):
@@ -33,7 +32,7 @@ class _NonBlockingClient(PublisherClient):
     _may_block = False
 
 
-class AsyncPublisherClient:
+class AsyncPublisherClient(ConnectingClient):
     """Publishes messages from an event loop, with the same batches, keys and retries.
 
         async with AsyncPublisherClient() as publisher:
@@ -49,15 +48,7 @@ class AsyncPublisherClient:
         publisher_options: PublisherOptions | tuple[Any, ...] = (),
         *,
         hooks: PublisherHooks | Sequence[PublisherHooks] = (),
-        credentials: Credentials | None = None,
-        endpoint: str | None = None,
-        client_options: ClientOptions | Mapping[str, Any] | None = None,
-        channel: grpc.Channel | None = None,
-        channel_credentials: grpc.ChannelCredentials | None = None,
-        token: str | None = None,
-        ca: str | os.PathLike[str] | None = None,
-        cert: str | os.PathLike[str] | None = None,
-        key: str | os.PathLike[str] | None = None,
+        **connection: Unpack[ClientArguments],
     ) -> None:
         """Create a client; see `PublisherClient` for the arguments and errors.
 
@@ -65,30 +56,17 @@ class AsyncPublisherClient:
             batch_settings: When a batch of messages is sent.
             publisher_options: Ordering, flow control, retries, hedging and compression.
             hooks: One PublisherHooks object or several.
-            credentials: Credentials of google-auth.
-            endpoint: `host:port` of the server.
-            client_options: Options with an address.
-            channel: A gRPC channel, instead of all other arguments of the connection. It is a
-                `grpc.Channel`, not one of grpc.aio.
-            channel_credentials: Settings of TLS.
-            token: A bearer token.
-            ca: Path of a PEM file with the server's certificate or its CA's.
-            cert: Path of a PEM file with a client certificate.
-            key: Path of a PEM file with the key of `cert`.
+            **connection: The arguments of `SubscriberClient`. `channel` is a `grpc.Channel`, not
+                one of grpc.aio.
         """
+        self._settings = batch_settings
+        self._options = publisher_options
+        self._hooks = hooks
+        super().__init__(**connection)
+
+    def _connect(self, channel: grpc.Channel | None, arguments: ConnectionArguments) -> None:
         self._client = _NonBlockingClient(
-            batch_settings,
-            publisher_options,
-            hooks=hooks,
-            credentials=credentials,
-            endpoint=endpoint,
-            client_options=client_options,
-            channel=channel,
-            channel_credentials=channel_credentials,
-            token=token,
-            ca=ca,
-            cert=cert,
-            key=key,
+            self._settings, self._options, hooks=self._hooks, channel=channel, **arguments
         )
 
     @property

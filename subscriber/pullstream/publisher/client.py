@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.message import Message as ProtobufMessage
 
 from pullstream.hooks import PublisherHooks, hooks_of
-from pullstream.rpc.endpoint import ClientOptions, ConnectionArguments
+from pullstream.rpc.endpoint import ClientArguments, ConnectionArguments
 from pullstream.rpc.request import message_of
 from pullstream.runtime.validation import require_timeout
 from pullstream.statistics import PublisherStatistics
@@ -39,7 +39,7 @@ from .settings import (
 )
 
 if TYPE_CHECKING:
-    from google.auth.credentials import Credentials
+    from typing_extensions import Unpack
 
     from pullstream.telemetry.publish_tracing import PublishTracer
 
@@ -71,15 +71,7 @@ class PublisherClient(TopicAdmin):
         publisher_options: PublisherOptions | tuple[Any, ...] = (),
         *,
         hooks: PublisherHooks | Sequence[PublisherHooks] = (),
-        credentials: Credentials | None = None,
-        endpoint: str | None = None,
-        client_options: ClientOptions | Mapping[str, Any] | None = None,
-        channel: grpc.Channel | None = None,
-        channel_credentials: grpc.ChannelCredentials | None = None,
-        token: str | None = None,
-        ca: str | os.PathLike[str] | None = None,
-        cert: str | os.PathLike[str] | None = None,
-        key: str | os.PathLike[str] | None = None,
+        **connection: Unpack[ClientArguments],
     ) -> None:
         """Create a client. It connects when the first message is sent.
 
@@ -88,15 +80,8 @@ class PublisherClient(TopicAdmin):
                 10 ms after the first message.
             publisher_options: Ordering, flow control, retries, hedging and compression.
             hooks: One PublisherHooks object or several, which are called on events.
-            credentials: See `SubscriberClient`, also for the following arguments.
-            endpoint: `host:port` of the server.
-            client_options: Options with an address.
-            channel: A gRPC channel, instead of all other arguments of the connection.
-            channel_credentials: Settings of TLS.
-            token: A bearer token.
-            ca: Path of a PEM file with the server's certificate or its CA's.
-            cert: Path of a PEM file with a client certificate.
-            key: Path of a PEM file with the key of `cert`.
+            **connection: The arguments of `SubscriberClient`: endpoint, client_options, token,
+                credentials, channel, channel_credentials, ca, cert, key.
 
         Raises:
             TypeError, ValueError: A setting has the wrong type or is out of range.
@@ -111,17 +96,7 @@ class PublisherClient(TopicAdmin):
             from pullstream.telemetry.publish_tracing import PublishTracer
 
             self._tracer = PublishTracer()
-        super().__init__(
-            credentials=credentials,
-            endpoint=endpoint,
-            client_options=client_options,
-            channel=channel,
-            channel_credentials=channel_credentials,
-            token=token,
-            ca=ca,
-            cert=cert,
-            key=key,
-        )
+        super().__init__(**connection)
 
     def _connect(self, channel: grpc.Channel | None, arguments: ConnectionArguments) -> None:
         super()._connect(channel, arguments)

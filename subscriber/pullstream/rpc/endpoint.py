@@ -71,6 +71,12 @@ class ConnectionArguments(BrokerArguments, total=False):
     channel_credentials: grpc.ChannelCredentials | None
 
 
+class ClientArguments(ConnectionArguments, total=False):
+    """All arguments of `ConnectingClient`, for clients that have others besides them."""
+
+    channel: grpc.Channel | None
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """The address of a server.
