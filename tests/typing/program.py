@@ -17,7 +17,9 @@ from pullstream import (
     AcknowledgeError,
     AcknowledgeStatus,
     AsyncFetchedMessages,
+    AsyncPublisherClient,
     AsyncSubscriberClient,
+    BatchSettings,
     ChannelFailure,
     ChannelLimits,
     ChannelMessage,
@@ -29,14 +31,28 @@ from pullstream import (
     Dropped,
     FetchedMessages,
     FlowControl,
+    FlowControlLimitError,
     Follower,
     ForkedProcess,
     FrameStream,
     Hooks,
     Latency,
+    LimitExceededBehavior,
     Message,
     MessageBatch,
     MessageStream,
+    MessageTooLargeError,
+    PublisherClient,
+    PublisherClosed,
+    PublisherHooks,
+    PublisherOptions,
+    PublishError,
+    PublisherStatistics,
+    PublishFlowControl,
+    PublishFuture,
+    PublishHedging,
+    PublishManyFuture,
+    PublishToPausedOrderingKeyException,
     PullTimeout,
     Reading,
     Reset,
@@ -319,6 +335,47 @@ def listen(client: SubscriberClient) -> None:
     publisher.close()
 
 
+class Count(PublisherHooks):
+    """Hooks of a publisher, written by the user."""
+
+    def failed(self, topic: str, messages: int, error: BaseException) -> None:
+        print(topic, messages, error)
+
+
+def publish(endpoint: str, topic: str) -> None:
+    """Publish one message and many, and handle all errors."""
+    limits = PublishFlowControl(limit_exceeded_behavior=LimitExceededBehavior.BLOCK)
+    options = PublisherOptions(
+        enable_message_ordering=True, flow_control=limits, hedging=PublishHedging(delay=0.5)
+    )
+    with PublisherClient(
+        BatchSettings(max_messages=10), options, hooks=Count(), endpoint=endpoint
+    ) as publisher:
+        try:
+            future = publisher.publish(topic, b"one", "key", timeout=5, origin="web")
+            assert_type(future, PublishFuture)
+            assert_type(future.result(), str)
+            future.add_done_callback(lambda done: print(done.result()))
+        except (FlowControlLimitError, MessageTooLargeError, PublisherClosed) as error:
+            print(error)
+        except PublishToPausedOrderingKeyException as error:
+            publisher.resume_publish(topic, error.ordering_key)
+        many = publisher.publish_many(topic, [b"two", PubsubMessage(data=b"three")])
+        assert_type(many, PublishManyFuture)
+        try:
+            assert_type(many.result(), list[str])
+        except PublishError as error:
+            assert_type(error.message_ids, list[str | None])
+        assert_type(publisher.statistics(), PublisherStatistics)
+
+
+async def publish_async(endpoint: str, topic: str) -> None:
+    """Publish on an event loop."""
+    async with AsyncPublisherClient(endpoint=endpoint) as publisher:
+        assert_type(await publisher.publish(topic, b"four"), str)
+        assert_type(await publisher.publish_many(topic, [b"five"]), list[str])
+
+
 def manage(client: SubscriberClient, topics: TopicAdminClient, project: str) -> str:
     """Create topics and subscriptions, and return the name of the subscription."""
     topic = topics.create_topic(name=topics.topic_path(project, "orders"))
@@ -349,6 +406,8 @@ def main() -> None:
             receive(client, subscription)
             topics.publish("projects/project/topics/orders", [{"data": b"three"}])
             asyncio.run(stream(AsyncSubscriberClient(endpoint=endpoint), subscription))
+            publish(endpoint, "projects/project/topics/orders")
+            asyncio.run(publish_async(endpoint, "projects/project/topics/orders"))
             read_feeds(client, endpoint)
             with TemporaryDirectory() as folder:
                 follow_news(client, folder)

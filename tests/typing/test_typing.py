@@ -29,7 +29,10 @@ WITHOUT_BASES = ("pullstream.spark.",) if importlib.util.find_spec("pyspark") is
 # The remaining symbols without a type, with the reason.
 UNTYPED = {
     # Deleted at the end of its `except` block.
-    *(f"pullstream.telemetry.{name}.error" for name in ("opentelemetry", "prometheus")),
+    *(
+        f"pullstream.telemetry.{name}.error"
+        for name in ("opentelemetry", "prometheus", "publish_tracing")
+    ),
 }
 
 

@@ -102,7 +102,7 @@ class PublisherClient(TopicAdmin):
         super()._connect(channel, arguments)
         self._process = os.getpid()
         self._sender = PublishSender(self._rpcs, self._settings, self._options, self._hooks)
-        self._send = self._sender.publish if self._may_block else self._sender.publish_or_defer
+        self._send = self._sender.sending_method(may_block=self._may_block)
 
     def publish(
         self,

@@ -32,8 +32,8 @@ class PublishError(PullstreamError, GoogleAPICallError):
         """
         # google-api-core's constructor has no annotations.
         super().__init__(message)  # type: ignore[no-untyped-call]
-        self.message_ids = list(message_ids)
-        self.causes = list(causes)
+        self.message_ids: list[str | None] = list(message_ids)
+        self.causes: list[BaseException] = list(causes)
 
 
 class MessageTooLargeError(PullstreamError, ValueError):

@@ -58,7 +58,7 @@ class Outcome:
 
     def __init__(self) -> None:
         self.hurry: Callable[[], object] = _nothing
-        self.resolved = False
+        self.resolved: bool = False
         self.message_ids: Sequence[str] = ()
         self.error: BaseException | None = None
         self._lock = threading.Lock()

@@ -62,9 +62,9 @@ class Sequencer:
         self.prefix: bytes = encode_topic(topic)
         self.open: Batch | None = None
         self.waiting: deque[Batch] = deque()
-        self.in_flight = 0
-        self.retrying = False
-        self.queued = False
+        self.in_flight: int = 0
+        self.retrying: bool = False
+        self.queued: bool = False
         self.paused_by: BaseException | None = None
 
     @property
@@ -116,16 +116,16 @@ class Batch:
         self.sequencer: Sequencer = sequencer
         self.policy: PublishPolicy = policy
         self.entries: list[bytes] = []
-        self.size = len(sequencer.prefix)
+        self.size: int = len(sequencer.prefix)
         self.outcome: Outcome = Outcome()
         self.due: float = due
         self.number: int = number
-        self.is_counted = True
-        self.hurried = False
-        self.wanted = False
-        self.attempts = 0
-        self.answers_due = 0
-        self.taken_at = 0.0
+        self.is_counted: bool = True
+        self.hurried: bool = False
+        self.wanted: bool = False
+        self.attempts: int = 0
+        self.answers_due: int = 0
+        self.taken_at: float = 0.0
         self._retries: RetryClock | None = None
 
     def next_attempt(self, error: BaseException, now: float) -> float | None:
@@ -204,9 +204,9 @@ class PublishQueue:
         hurry: Callable[[Batch], object],
         hedging: PublishHedging | None = None,
     ) -> None:
-        self.messages = 0
+        self.messages: int = 0
         self.batches: set[Batch] = set()
-        self.sendable = False
+        self.sendable: bool = False
         self._max_bytes, self._max_latency, self._max_messages = settings
         self._hurry = hurry
         # Without a key by the topic, with one by the topic and the key.

@@ -71,6 +71,10 @@ _LOOK_SECONDS = 0.5
 _response_of: Final = pubsub.PublishResponse.FromString
 
 
+# Takes the topic, the ordering key, the encoded message, and how long to attempt the request.
+Publish = Callable[[str, str, bytes, PublishPolicy], PublishFuture]
+
+
 class PublishSender:
     """Publishes messages of any number of topics in the background.
 
@@ -106,9 +110,6 @@ class PublishSender:
         flow_control = options.flow_control
         has_limits = flow_control.limit_exceeded_behavior is not LimitExceededBehavior.IGNORE
         self._gauge = PublishGauge(flow_control) if has_limits else None
-        if not has_limits:
-            # One call less for each message.
-            self.publish = self.publish_or_defer = self._add  # type: ignore[method-assign]
         self._lock = threading.Lock()
         # Notified when the last message has a result.
         self._all_resolved = threading.Condition(self._lock)
@@ -133,6 +134,16 @@ class PublishSender:
         _senders.add(self)
 
     # ---- messages in -----------------------------------------------------------------------
+
+    def sending_method(self, *, may_block: bool) -> Publish:
+        """Return `publish` or `publish_or_defer`; without limits, a method that is faster.
+
+        Args:
+            may_block: Whether the method may wait for room.
+        """
+        if self._gauge is None:
+            return self._add
+        return self.publish if may_block else self.publish_or_defer
 
     def publish(self, topic: str, key: str, entry: bytes, policy: PublishPolicy) -> PublishFuture:
         """Publish a message; return its future.

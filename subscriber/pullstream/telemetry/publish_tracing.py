@@ -34,7 +34,9 @@ class PublishSpan:
         self._span = span
         headers: dict[str, str] = {}
         _PROPAGATOR.inject(headers, trace.set_span_in_context(span, Context()))
-        self.carrier = {f"{GOOGLE_PREFIX}{name}": value for name, value in headers.items()}
+        self.carrier: dict[str, str] = {
+            f"{GOOGLE_PREFIX}{name}": value for name, value in headers.items()
+        }
 
     def end(self, future: Any) -> None:
         """End the span with the result of a future that is done."""
