@@ -79,11 +79,6 @@ class RpcService(Protocol):
         """Return the implemented RPCs by name."""
 
 
-def peer_of(context: CallContext) -> dict[str, Any]:
-    """Return the keyword argument `peer`: the address of the caller."""
-    return {"peer": context.peer()}
-
-
 def metadata_of(context: CallContext) -> dict[str, Any]:
     """Return the keyword argument `metadata`: the metadata of the call, as a dict."""
     return {"metadata": dict(context.invocation_metadata() or ())}
