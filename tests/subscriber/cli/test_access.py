@@ -44,6 +44,7 @@ ARGUMENTS = {
     "listen": ["T", "--idle-exit", "0.1"],
     "publish": ["T", "one"],
     "pull": ["S"],
+    "redrive": ["S", "--to", "T", "--dry-run", "--timeout", "0.1"],
     "routers delete": ["R"],
     "routers get": ["R"],
     "routers list": [],
