@@ -658,6 +658,9 @@ class PublishSender:
         self._stopped = self._closed = True
         for batch in list(self._queue.batches):
             batch.outcome.fail_in_child()
+        # Deferred messages: adding them raises ForkedProcess.
+        for admit in self._gauge.abandon() if self._gauge else ():
+            admit()
 
 
 @lru_cache(maxsize=1024)

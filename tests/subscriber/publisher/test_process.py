@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from pullstream import BatchSettings, ForkedProcess, PublisherClient
+from pullstream import (
+    AsyncPublisherClient,
+    BatchSettings,
+    ForkedProcess,
+    LimitExceededBehavior,
+    PublisherClient,
+    PublisherOptions,
+    PublishFlowControl,
+)
 from pullstream.publisher import sender
 from pullstream_emulator import Emulator
 from pullstream_protocol.due_thread import DueThread
@@ -73,8 +81,41 @@ def test_a_program_without_a_server_ends_and_reports_the_messages() -> None:
     assert "0 messages were not sent, and 3 were sent but not confirmed" in ended.stderr
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def holds_in_child(condition: Callable[[], bool]) -> bool:
+    """Return the result of a function that runs in a fork of this process."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if condition() else 2
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+may_fork = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
+@forks
+@may_fork
+def test_deferred_messages_have_a_result_in_a_forked_child(server: PublishServer) -> None:
+    """They wait for room, which no answer will make."""
+    server.gate.clear()
+    limits = PublishFlowControl(1, 1000, LimitExceededBehavior.BLOCK)
+    publisher = AsyncPublisherClient(
+        publisher_options=PublisherOptions(flow_control=limits), endpoint=server.endpoint
+    )
+    publisher.publish(TOPIC, b"x")
+    deferred = publisher.publish(TOPIC, b"y")
+    assert holds_in_child(lambda: isinstance(deferred.exception(5), ForkedProcess))
+    server.gate.set()
+    assert deferred.result(10)
+    publisher.admin.close(10)
+
+
+@forks
+@may_fork
 def test_futures_have_a_result_in_a_forked_child(connect: Connect, server: PublishServer) -> None:
     """In the child no thread will resolve them; in the parent they are not affected."""
     server.gate.clear()
@@ -84,19 +125,15 @@ def test_futures_have_a_result_in_a_forked_child(connect: Connect, server: Publi
     waiter = threading.Thread(target=lambda: waiting.exception(10))
     waiter.start()
     server.wait_for_calls(1)
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            errors = [type(future.exception(5)) for future in (plain, waiting)]
-            try:
-                publisher.publish(TOPIC, b"z")
-            except ForkedProcess:
-                publisher.close(5)
-                status = 0 if errors == [ForkedProcess] * 2 else 2
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def child() -> bool:
+        errors = [type(future.exception(5)) for future in (plain, waiting)]
+        with pytest.raises(ForkedProcess):
+            publisher.publish(TOPIC, b"z")
+        publisher.close(5)
+        return errors == [ForkedProcess] * 2
+
+    assert holds_in_child(child)
     server.gate.set()
     assert plain.result(10)
     assert waiting.result(10)
