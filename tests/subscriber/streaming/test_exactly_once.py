@@ -12,7 +12,7 @@ from pullstream_protocol.errors import FailedPrecondition, Unavailable
 from tests.subscriber.streaming.fakes import PATIENCE, UnaryCall, eventually
 from tests.subscriber.streaming.managed import Gate, Managed
 from tests.subscriber.streaming.scripted_stream import PONG
-from tests.subscriber.streaming.test_hooks import Told
+from tests.subscriber.test_hooks import Told
 
 INVALID = "PERMANENT_FAILURE_INVALID_ACK_ID"
 TRANSIENT = "TRANSIENT_FAILURE_UNORDERED_ACK_ID"
