@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -31,6 +29,7 @@ from .message_stream import MessageStream
 from .rpc.connecting_client import ConnectingClient
 from .rpc.endpoint import ConnectionArguments
 from .rpc.unary_client import rpcs_of
+from .runtime.thread_start import run_on_new_thread
 from .scheduling.coroutines import CoroutineScheduler
 from .streaming.callbacks import is_coroutine_function
 from .streaming.settings import ReleaseAfter
@@ -259,23 +258,9 @@ class AsyncSubscriberClient(ConnectingClient):
             timeout: Seconds for the whole shutdown. None (default): no limit.
             mode: "drain" or "nack". None (default): each activity is stopped as by its `cancel()`.
         """
-        closed = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def close() -> None:
-            try:
-                self._client.close(timeout, mode)
-            finally:
-                loop.call_soon_threadsafe(closed.set)
-
-        # Run in the caller's context, which shows whether the caller is a handler: nothing may wait
-        # for a handler. Use a new thread, because the loop's pool may be full of threads that wait
-        # for messages.
-        context = copy_context()
-        threading.Thread(
-            target=context.run, args=(close,), name="pullstream-close", daemon=True
-        ).start()
-        await closed.wait()
+        # In the caller's context, which shows whether the caller is a handler: nothing may wait for
+        # a handler.
+        await run_on_new_thread(lambda: self._client.close(timeout, mode), "pullstream-close")
 
     async def __aenter__(self) -> Self:
         self._client.__enter__()

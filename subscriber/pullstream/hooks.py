@@ -201,8 +201,8 @@ def hooks_of(given: H | Sequence[H], base: type[H]) -> tuple[H, ...]:
     return tuple(given)
 
 
-class _Listeners:
-    """The overridden methods of some hooks. An event that no hook overrides costs one look-up.
+class HookCalls:
+    """Calls the methods that hooks override. An event that no hook overrides costs one look-up.
 
     Args:
         base: The base class of the hooks.
@@ -234,18 +234,7 @@ class _Listeners:
                 _log.exception("hook %r raised", method)
 
 
-class PublisherHookSet(_Listeners):
-    """The hooks of one publisher.
-
-    Args:
-        hooks: The hooks.
-    """
-
-    def __init__(self, hooks: Sequence[PublisherHooks]) -> None:
-        super().__init__(PublisherHooks, hooks)
-
-
-class HookSet(_Listeners):
+class HookSet(HookCalls):
     """The hooks of one subscription.
 
     Args:

@@ -50,7 +50,7 @@ class Stopwatch:
         self._counted_from: tuple[float, float, int] | None = None
 
     def is_over(self, published: int) -> bool:
-        """Return whether the time is over, given the number of messages so far."""
+        """Return whether the time is over; `published` is the present number of messages."""
         now = time.perf_counter()
         if self._counted_from is None and now >= self._begin:
             self._counted_from = now, time.process_time(), published
@@ -156,7 +156,7 @@ def awaits(peer: str, publisher: Any, endpoint: str, seconds: float) -> Figures:
 
 
 def bare(endpoint: str, batch: int, seconds: float) -> Figures:
-    """Publish the same request again and again, some at a time: what gRPC alone allows."""
+    """Repeat the same request, some at a time. No client on gRPC can be faster."""
     channel = grpc.insecure_channel(endpoint)
     stub: Any = channel.unary_unary(BY_METHOD["Publish"].path)
     message = pubsub.PubsubMessage(data=DATA)

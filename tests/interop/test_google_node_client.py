@@ -86,7 +86,7 @@ def run(node: str, suite: str, endpoint: str) -> subprocess.CompletedProcess[str
 
 
 def test_google_node_client_receives_from_our_publisher(node: str) -> None:
-    """All messages arrive with all their parts, and those of a key in order."""
+    """All messages arrive with all their parts, and each key in order."""
     topic = "projects/node-project/topics/orders"
     with (
         Emulator() as emulator,

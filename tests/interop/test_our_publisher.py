@@ -161,7 +161,7 @@ def test_a_failed_key_is_paused(publisher: tuple[Any, Any]) -> None:
 
 
 def test_after_a_stop_nothing_is_accepted(publisher: tuple[Any, Any]) -> None:
-    """And what was accepted is sent."""
+    """Accepted messages are sent."""
     client, _ = publisher
     future = client.publish(TOPIC, b"data")
     client.stop()

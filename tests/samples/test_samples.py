@@ -340,7 +340,7 @@ def broker_process(port: int, folder: Path) -> Iterator[subprocess.Popen[str]]:
 def test_transform_loses_nothing_when_the_broker_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """transform.py acknowledges what is confirmed, and keeps the order of each key."""
+    """transform.py acknowledges a message after its result, and keeps the order of each key."""
     port = free_port()
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", f"127.0.0.1:{port}")
     ordered = PublisherOptions(enable_message_ordering=True)

@@ -90,7 +90,7 @@ def test_the_topic_may_be_given(emulator: Emulator) -> None:
 
 
 def test_without_a_topic_the_message_stays_leased(emulator: Emulator) -> None:
-    """The error says what is missing. The next reject of the message may succeed."""
+    """The error names the missing setting. The next reject of the message may succeed."""
     emulator.publish(TOPIC, b"order")
     with (
         SubscriberClient(endpoint=emulator.endpoint) as client,

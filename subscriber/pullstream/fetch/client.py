@@ -80,11 +80,14 @@ class FetchingClient(BackgroundClient):
         wanted = Wanted(subscription, max_messages, timeout, min_messages, no_wait, missing_ok)
         with self._fetching(wanted) as fetch:
             fetched = run(fetch.steps(), self._rpcs, self._clock)
-        messages = FetchedMessages(
-            fetched, subscription, self._rpcs, partial(self._settler, subscription), self._clock
+        return FetchedMessages(
+            fetched,
+            subscription,
+            self._rpcs,
+            partial(self._settler, subscription),
+            self._clock,
+            partial(self._dead_letters.publish, subscription),
         )
-        messages.set_reject(partial(self._dead_letters.publish, subscription))
-        return messages
 
     def subscription_state(
         self, subscription: str, **options: Unpack[CallOptions]
@@ -177,11 +180,14 @@ async def fetch_async(client: FetchingClient, wanted: Wanted) -> AsyncFetchedMes
     rpcs, clock, subscription = client._rpcs, client._clock, wanted.subscription
     with client._fetching(wanted) as fetch:
         fetched = await run_async(fetch.steps(), rpcs, clock)
-    messages = AsyncFetchedMessages(
-        fetched, subscription, rpcs, partial(client._settler, subscription), clock
+    return AsyncFetchedMessages(
+        fetched,
+        subscription,
+        rpcs,
+        partial(client._settler, subscription),
+        clock,
+        partial(client._dead_letters.publish, subscription),
     )
-    messages.set_reject(partial(client._dead_letters.publish, subscription))
-    return messages
 
 
 class _RunningFetch(RunningFuture):

@@ -48,10 +48,13 @@ class _Fetched(list[Message]):
         rpcs: Rpcs,
         settler: Callable[[], BackgroundSettler],
         clock: Clock = SYSTEM_CLOCK,
+        reject: Reject | None = None,
     ) -> None:
         self._dispositions = FetchedDispositions(settler)
         for received_at, response in fetched.responses:
-            self += ResponseBatch(self._dispositions, received_at, 0, response).messages()
+            batch = ResponseBatch(self._dispositions, received_at, 0, response)
+            batch.reject = reject
+            self += batch.messages()
         self.reason: Reason = fetched.reason
         self._subscription = subscription
         self._rpcs = rpcs
@@ -59,11 +62,6 @@ class _Fetched(list[Message]):
         self._clock = clock
         # The settler that keeps the leases inside a `with` block, and its number for this list.
         self._held: tuple[BackgroundSettler, int] | None = None
-
-    def set_reject(self, reject: Reject) -> None:
-        """Let the messages be rejected; see `ResponseBatch.reject`."""
-        for message in self:
-            message.batch.reject = reject
 
     @property
     def unsettled(self) -> list[Message]:

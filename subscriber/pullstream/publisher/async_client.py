@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +10,7 @@ import grpc
 from pullstream.hooks import PublisherHooks
 from pullstream.rpc.connecting_client import ConnectingClient
 from pullstream.rpc.endpoint import ClientArguments, ConnectionArguments
+from pullstream.runtime.thread_start import run_on_new_thread
 from pullstream.statistics import PublisherStatistics
 from pullstream_protocol import names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -146,28 +145,7 @@ class AsyncPublisherClient(ConnectingClient):
         Args:
             timeout: Seconds to wait for the results. None (default): until the retries give up.
         """
-        loop = asyncio.get_running_loop()
-        closed = loop.create_future()
-
-        def set_result(error: BaseException | None) -> None:
-            if closed.done():
-                return
-            if error is None:
-                closed.set_result(None)
-            else:
-                closed.set_exception(error)
-
-        def close() -> None:
-            error: BaseException | None = None
-            try:
-                self._client.close(timeout)
-            except BaseException as raised:
-                error = raised
-            loop.call_soon_threadsafe(set_result, error)
-
-        # A new thread, because the loop's pool may be full.
-        threading.Thread(target=close, name="pullstream-close", daemon=True).start()
-        await closed
+        await run_on_new_thread(lambda: self._client.close(timeout), "pullstream-close")
 
     async def __aenter__(self) -> Self:
         self._client.__enter__()

@@ -19,9 +19,9 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .encoding import (
     HEADS,
+    SHORT,
     check_size,
     encode_attributes,
-    encode_data,
     encode_message,
     encode_ordering_key,
 )
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 # What `publish_many` takes for one message: data, or a message of ours or of the official client.
 OneMessage = Any
-
-_SHORT = len(HEADS)
 
 
 class PublisherClient(TopicAdmin):
@@ -102,7 +100,7 @@ class PublisherClient(TopicAdmin):
         super()._connect(channel, arguments)
         self._process = os.getpid()
         self._sender = PublishSender(self._rpcs, self._settings, self._options, self._hooks)
-        self._send = self._sender.sending_method(may_block=self._may_block)
+        self._send = self._sender.publishing_method(may_block=self._may_block)
 
     def publish(
         self,
@@ -144,7 +142,7 @@ class PublisherClient(TopicAdmin):
         """
         if (
             type(data) is bytes
-            and 0 < len(data) < _SHORT
+            and 0 < len(data) < SHORT
             and not ordering_key
             and not attributes
             and retry is DEFAULT
@@ -153,40 +151,24 @@ class PublisherClient(TopicAdmin):
         ):
             # The same as below, for the most common messages.
             return self._send(topic, "", HEADS[len(data)] + data, self._policy)
-        return self._publish(topic, data, ordering_key, retry, timeout, attributes)
+        policy = self._policy_of(retry, timeout)
+        content, key, given = _parts_of(data, ordering_key, attributes)
+        if self._tracer is None:
+            return self._send(topic, key, self._encode(topic, content, key, given), policy)
+        span = self._tracer.begin(topic, content, key)
+        try:
+            entry = self._encode(topic, content, key, {**span.carrier, **given})
+            future = self._send(topic, key, entry, policy)
+        except BaseException as error:
+            span.end_with(error)
+            raise
+        future.add_done_callback(span.end)
+        return future
 
-    def _publish(
-        self,
-        topic: str,
-        data: Any,
-        ordering_key: str,
-        retry: Any,
-        timeout: Any,
-        attributes: Mapping[str, str | bytes],
-    ) -> PublishFuture:
-        policy = self._policy
-        if retry is not DEFAULT or timeout is not DEFAULT:
-            policy = policy_of(retry, timeout, policy)
-        if type(data) is not bytes:
-            data, ordering_key, attributes = _parts_of(data, ordering_key, attributes)
-        if self._tracer is not None:
-            span = self._tracer.begin(topic, data, ordering_key)
-            attributes = {**span.carrier, **attributes}
-            try:
-                future = self._send(
-                    topic, ordering_key, self._encode(topic, data, ordering_key, attributes), policy
-                )
-            except BaseException as error:
-                span.end_with(error)
-                raise
-            future.add_done_callback(span.end)
-            return future
-        if ordering_key or attributes or not data:
-            entry = self._encode(topic, data, ordering_key, attributes)
-        else:
-            entry = encode_data(data)
-            check_size(topic, entry)
-        return self._send(topic, ordering_key, entry, policy)
+    def _policy_of(self, retry: Any, timeout: Any) -> PublishPolicy:
+        if retry is DEFAULT and timeout is DEFAULT:
+            return self._policy
+        return policy_of(retry, timeout, self._policy)
 
     def _encode(
         self, topic: str, data: bytes, ordering_key: str, attributes: Mapping[str, str | bytes]
@@ -242,12 +224,10 @@ class PublisherClient(TopicAdmin):
             PublisherClosed: The client is closed.
             ForkedProcess: Another process created the client.
         """
-        policy = self._policy
-        if retry is not DEFAULT or timeout is not DEFAULT:
-            policy = policy_of(retry, timeout, policy)
+        policy = self._policy_of(retry, timeout)
         messages = list(messages)
         sizes = list(map(len, messages)) if set(map(type, messages)) == {bytes} else []
-        if sizes and min(sizes) > 0 and max(sizes) < _SHORT and self._tracer is None:
+        if sizes and min(sizes) > 0 and max(sizes) < SHORT and self._tracer is None:
             # The same as below, for the most common messages.
             plain = [HEADS[size] + data for size, data in zip(sizes, messages, strict=True)]
             groups = {"": (plain, range(len(plain)))}
@@ -255,10 +235,7 @@ class PublisherClient(TopicAdmin):
         spans = []
         entries: dict[str, tuple[list[bytes], list[int]]] = {}
         for position, one in enumerate(messages):
-            data, key = one, ""
-            attributes: Mapping[str, str | bytes] = {}
-            if type(data) is not bytes:
-                data, key, attributes = _parts_of(one, "", {})
+            data, key, attributes = _parts_of(one, "", {})
             if self._tracer is not None:
                 span = self._tracer.begin(topic, data, key)
                 spans.append(span)
@@ -266,7 +243,7 @@ class PublisherClient(TopicAdmin):
             of_key, positions = entries.setdefault(key, ([], []))
             of_key.append(self._encode(topic, data, key, attributes))
             positions.append(position)
-        future = self._sender.publish_many(topic, dict(entries), len(messages), policy)
+        future = self._sender.publish_many(topic, entries, len(messages), policy)
         for span in spans:
             future.add_done_callback(span.end)
         return future
@@ -326,7 +303,7 @@ class PublisherClient(TopicAdmin):
 def _parts_of(
     message: Any, ordering_key: str, attributes: Mapping[str, str | bytes]
 ) -> tuple[bytes, str, Mapping[str, str | bytes]]:
-    """Return data, ordering key and attributes of a PubsubMessage that was passed as data.
+    """Return data, ordering key and attributes, which a PubsubMessage brings along.
 
     Raises:
         TypeError: It is neither bytes nor a message.

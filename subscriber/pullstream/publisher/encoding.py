@@ -38,11 +38,19 @@ def _varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-# By length of the data: the bytes before the data of a short message that has data only.
-HEADS = [
-    b"".join((_FIELD_2, _varint(1 + len(_varint(n)) + n), _FIELD_1, _varint(n)))
-    for n in range(2048)
-]
+class _Heads(dict[int, bytes]):
+    """By length of the data: the bytes before the data of a message that has data only."""
+
+    def __missing__(self, size: int) -> bytes:
+        length = _varint(size)
+        head = b"".join((_FIELD_2, _varint(1 + len(length) + size), _FIELD_1, length))
+        self[size] = head
+        return head
+
+
+# For messages shorter than SHORT, so that there is a limited number of them.
+HEADS = _Heads()
+SHORT = 2048
 
 
 def encode_topic(topic: str) -> bytes:
@@ -52,10 +60,7 @@ def encode_topic(topic: str) -> bytes:
 
 def encode_data(data: bytes) -> bytes:
     """Return the part of a request for a message with data only, which is not empty."""
-    size = len(data)
-    if size < len(HEADS):
-        return HEADS[size] + data
-    return encode_message(data, b"")
+    return HEADS[len(data)] + data if len(data) < SHORT else encode_message(data, b"")
 
 
 def encode_message(data: bytes, suffix: bytes) -> bytes:

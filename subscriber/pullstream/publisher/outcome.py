@@ -44,7 +44,6 @@ class Outcome:
     """
 
     __slots__ = (
-        "__weakref__",
         "_callbacks",
         "_futures",
         "_lock",

@@ -195,7 +195,7 @@ class PublishQueue:
         batches: The batches without a result.
         sequencers: The sequencers by topic, or by topic and ordering key. Read only; the method
             `sequencer` creates them.
-        sendable: Whether `next_batch` may have a batch. False is certain.
+        sendable: Whether `next_batch` may have a batch. If False, it has only retries that are due.
     """
 
     def __init__(

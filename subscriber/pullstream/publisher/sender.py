@@ -19,11 +19,9 @@ import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from pullstream.exceptions import forked
-from pullstream.hooks import PublisherHooks, PublisherHookSet
-from pullstream.rpc.abandoned_channels import abandon, has_its_thread
+from pullstream.hooks import HookCalls, PublisherHooks
 from pullstream.rpc.request import routing_header
-from pullstream.rpc.rpcs import EndedCall, Metadata, Rpcs, to_error
-from pullstream.runtime.fork_barrier import BARRIER
+from pullstream.rpc.rpcs import Metadata, Rpcs, begin_or_wait, to_error
 from pullstream.statistics import PublisherStatistics
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.due_thread import DueThread
@@ -57,9 +55,6 @@ TELEMETRY_HEADER = "x-goog-pubsub-client-telemetry"
 
 # Seconds for the messages of a program that ends without closing its publishers.
 EXIT_TIMEOUT = 10.0
-
-# Seconds for each attempt of a thread that waits for the answer itself; see `_make`.
-_WAITED_CALL_TIMEOUT = 5.0
 
 # Seconds to wait for done callbacks in progress when the publisher is closed.
 _CALLBACKS_TIMEOUT = 5.0
@@ -129,40 +124,29 @@ class PublishSender:
         self._counts = dict.fromkeys(
             ("published", "failed", "requests", "retries", "hedges", "bytes"), 0
         )
-        self._hooks = PublisherHookSet(hooks)
+        self._hooks = HookCalls(PublisherHooks, hooks)
         self._hooks.call("started", self.statistics)
         _senders.add(self)
 
     # ---- messages in -----------------------------------------------------------------------
 
-    def sending_method(self, *, may_block: bool) -> Publish:
-        """Return `publish` or `publish_or_defer`; without limits, a method that is faster.
+    def publishing_method(self, *, may_block: bool) -> Publish:
+        """Return the method that publishes one message, and returns its future.
+
+        It raises PublisherClosed if the client is closed, ForkedProcess if another process created
+        the client, and RuntimeError if the system refuses a thread.
 
         Args:
-            may_block: Whether the method may wait for room.
+            may_block: Whether the method waits for room if flow control says BLOCK. If not, a
+                message without room is added later, in the order of the calls.
         """
         if self._gauge is None:
             return self._add
-        return self.publish if may_block else self.publish_or_defer
+        return self._add_or_wait if may_block else self._add_or_defer
 
-    def publish(self, topic: str, key: str, entry: bytes, policy: PublishPolicy) -> PublishFuture:
-        """Publish a message; return its future.
-
-        Waits for room if flow control says BLOCK.
-
-        Args:
-            topic: Full name of the topic.
-            key: The ordering key; empty for none.
-            entry: The encoded message.
-            policy: How long to attempt the request.
-
-        Raises:
-            PublisherClosed: The client is closed.
-            ForkedProcess: Another process created the client.
-            RuntimeError: The system refuses a thread.
-        """
-        if self._gauge is None:
-            return self._add(topic, key, entry, policy)
+    def _add_or_wait(
+        self, topic: str, key: str, entry: bytes, policy: PublishPolicy
+    ) -> PublishFuture:
         room = threading.Event()
         try:
             if not self._enter_gauge(len(entry), room.set):
@@ -171,16 +155,9 @@ class PublishSender:
             return PublishFuture(failed_outcome(error), 0)
         return self._add_counted(topic, key, entry, policy)
 
-    def publish_or_defer(
+    def _add_or_defer(
         self, topic: str, key: str, entry: bytes, policy: PublishPolicy
     ) -> PublishFuture:
-        """Publish a message like `publish`, without blocking.
-
-        If flow control says BLOCK and there is no room, the message is added later, in the order of
-        the calls.
-        """
-        if self._gauge is None:
-            return self._add(topic, key, entry, policy)
         deferred = Outcome()
 
         def add() -> None:
@@ -262,9 +239,8 @@ class PublishSender:
             if self._stopped or self._thread is None:
                 self._check_usable()
                 self._ensure_thread()
-            sequencer = queue.sequencers.get((topic, key) if key else topic) or queue.sequencer(
-                topic, key
-            )
+            name = (topic, key) if key else topic
+            sequencer = queue.sequencers.get(name) or queue.sequencer(topic, key)
             paused = queue.paused(sequencer) if sequencer.paused_by is not None else None
             if paused is not None:
                 future = PublishFuture(failed_outcome(paused), 0)
@@ -332,8 +308,17 @@ class PublishSender:
     def _begin(self, batch: Batch, attempt: int) -> None:
         """Send a request for a batch, without waiting for the answer."""
         payload = batch.sequencer.prefix + b"".join(batch.entries)
+        is_large = self._compresses_from is not None and len(payload) >= self._compresses_from
         try:
-            call = self._make(batch, attempt, payload)
+            # The idempotency key, or the user's choice of retries, allows a second call.
+            call: Any = begin_or_wait(
+                self._rpcs,
+                "Publish",
+                payload,
+                batch.policy.attempt_timeout,
+                self._metadata(batch, attempt),
+                grpc.Compression.Gzip if is_large else None,
+            )
         except Exception as error:
             # A closed channel, or metadata that gRPC refuses.
             self._end(batch, (), error, 0.0)
@@ -348,34 +333,6 @@ class PublishSender:
             call.cancel()
             return
         call.add_done_callback(partial(self._ended, batch, self._clock.monotonic()))
-
-    def _make(self, batch: Batch, attempt: int, payload: bytes) -> Any:
-        """Begin a call; if gRPC gets no thread for its answer, make the call and wait for it."""
-        rpcs = self._rpcs
-        stub = rpcs.serialized_stub("Publish")
-        compression = None
-        if self._compresses_from is not None and len(payload) >= self._compresses_from:
-            compression = grpc.Compression.Gzip
-        metadata = self._metadata(batch, attempt)
-        timeout = batch.policy.attempt_timeout
-        if has_its_thread(rpcs.channel):
-            try:
-                return stub.future(
-                    payload, timeout=timeout, metadata=metadata, compression=compression
-                )
-            except RuntimeError:
-                abandon(rpcs.channel)
-        try:
-            with BARRIER.waiting():
-                response = stub(
-                    payload,
-                    timeout=min(timeout or _WAITED_CALL_TIMEOUT, _WAITED_CALL_TIMEOUT),
-                    metadata=metadata,
-                    compression=compression,
-                )
-        except grpc.RpcError as error:
-            return EndedCall(error)
-        return EndedCall(None, response)
 
     def _metadata(self, batch: Batch, attempt: int) -> Metadata:
         topic = batch.sequencer.topic

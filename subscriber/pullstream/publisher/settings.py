@@ -1,10 +1,9 @@
-"""Settings of a publisher. Names and defaults are the official client's where it has them."""
+"""Settings of a publisher, with the official client's names and defaults."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -161,21 +160,14 @@ def policy_of(retry: Any, timeout: Any, default: PublishPolicy) -> PublishPolicy
     Args:
         retry: DEFAULT, None, or a `google.api_core.retry.Retry`.
         timeout: DEFAULT, None, seconds, or a timeout object of google-api-core.
-        default: The policy whose values DEFAULT stands for.
+        default: The policy whose values replace DEFAULT.
 
     Raises:
         TypeError, ValueError: An argument has another type, or a number is out of range.
     """
     attempt_timeout = default.attempt_timeout if _is_default(timeout) else _seconds_of(timeout)
     if _is_default(retry):
-        return PublishPolicy(
-            attempt_timeout,
-            default.is_retried,
-            default.first_pause,
-            default.longest_pause,
-            default.factor,
-            default.give_up_after,
-        )
+        return replace(default, attempt_timeout=attempt_timeout)
     if retry is None:
         return PublishPolicy(attempt_timeout, _never)
     try:
@@ -262,5 +254,5 @@ def checked_options(options: PublisherOptions | tuple[Any, ...]) -> PublisherOpt
 
 
 def _require_between(name: str, value: float, least: float, most: float) -> None:
-    if not least <= require_number(name, value) <= most or math.isnan(value):
+    if not least <= require_number(name, value) <= most:
         raise ValueError(f"{name} is {value}; it must be between {least} and {most}")

@@ -102,63 +102,60 @@ class Rpcs:
         self.channel = channel
         self.clock = clock
         self._process = os.getpid()
-        self._stubs: dict[str, Any] = {}
+        self._stubs: dict[tuple[str, bool], Any] = {}
 
-    def stub(self, method: str) -> Any:
+    def stub(self, method: str, *, serialized: bool = False) -> Any:
         """Return gRPC's callable for the unary `method`, such as `"Pull"`.
 
         It is created at the first use. Two threads at the same time may create two, which are
         equivalent.
 
+        Args:
+            method: Name of the RPC.
+            serialized: Whether the callable takes and returns bytes instead of messages.
+
         Raises:
             ForkedProcess: The parent of this fork created the channel.
         """
         if os.getpid() != self._process:
             raise forked(self._process)
-        stub = self._stubs.get(method)
+        stub = self._stubs.get((method, serialized))
         if stub is None:
             rpc = BY_METHOD[method]
             stub = self.channel.unary_unary(
                 rpc.path,
-                request_serializer=rpc.request.SerializeToString,
-                response_deserializer=rpc.response.FromString,
+                request_serializer=None if serialized else rpc.request.SerializeToString,
+                response_deserializer=None if serialized else rpc.response.FromString,
             )
-            self._stubs[method] = stub
-        return stub
-
-    def serialized_stub(self, method: str) -> Any:
-        """Return gRPC's callable for a unary method that takes and returns bytes.
-
-        Raises:
-            ForkedProcess: The parent of this fork created the channel.
-        """
-        if os.getpid() != self._process:
-            raise forked(self._process)
-        name = f"{method} of bytes"
-        stub = self._stubs.get(name)
-        if stub is None:
-            stub = self._stubs[name] = self.channel.unary_unary(BY_METHOD[method].path)
+            self._stubs[method, serialized] = stub
         return stub
 
     def begin(
-        self, method: str, request: Message, *, timeout: float | None, metadata: Metadata = ()
+        self,
+        method: str,
+        request: Message | bytes,
+        *,
+        timeout: float | None,
+        metadata: Metadata = (),
+        compression: grpc.Compression | None = None,
     ) -> Any:
         """Begin a unary call without waiting for it; return gRPC's future.
 
         Args:
             method: Name of the RPC.
-            request: The request.
+            request: The request. If it is serialized, so is the response.
             timeout: Seconds for the call. None: no limit.
             metadata: Additional gRPC metadata.
+            compression: How to compress the request. None: as the channel does.
 
         Raises:
             ValueError: The channel is closed.
             RuntimeError: gRPC needs a thread for the answer, and cannot start one. From now on,
                 only `call` works on the channel.
         """
-        stub = self.stub(method)
+        stub = self.stub(method, serialized=isinstance(request, bytes))
         try:
-            return stub.future(request, timeout=timeout, metadata=metadata)
+            return stub.future(request, timeout=timeout, metadata=metadata, compression=compression)
         except RuntimeError:
             abandon(self.channel)
             raise
@@ -289,7 +286,12 @@ def wait_until(clock: Clock, due: float) -> None:
 
 
 def begin_or_wait(
-    rpcs: Rpcs, method: str, request: Any, timeout: float, metadata: Metadata
+    rpcs: Rpcs,
+    method: str,
+    request: Any,
+    timeout: float | None,
+    metadata: Metadata,
+    compression: grpc.Compression | None = None,
 ) -> PendingCall:
     """Begin a unary call; if no thread is available for that, make the call and wait for it.
 
@@ -299,29 +301,32 @@ def begin_or_wait(
     Args:
         rpcs: The calls of a channel.
         method: Name of the RPC.
-        request: The request.
-        timeout: Seconds for the call; at most 5 if the calling thread waits.
+        request: The request. If it is serialized, so is the response.
+        timeout: Seconds for the call; at most 5 if the calling thread waits. None: no limit, or 5.
         metadata: Additional gRPC metadata.
+        compression: How to compress the request. None: as the channel does.
     """
     if has_its_thread(rpcs.channel):
         try:
-            call: PendingCall = rpcs.begin(method, request, timeout=timeout, metadata=metadata)
+            call: PendingCall = rpcs.begin(
+                method, request, timeout=timeout, metadata=metadata, compression=compression
+            )
             return call
         except RuntimeError as error:
             # The channel is abandoned now. The exit of a program needs no warning.
             if "interpreter shutdown" not in str(error):
-                _log.warning("%s; acknowledgements are sent one at a time from now on", error)
+                _log.warning("%s; requests are sent one at a time from now on", error)
+    stub = rpcs.stub(method, serialized=isinstance(request, bytes))
+    waited = min(timeout or _WAITED_CALL_TIMEOUT, _WAITED_CALL_TIMEOUT)
     try:
         with BARRIER.waiting():
-            rpcs.stub(method)(
-                request, timeout=min(timeout, _WAITED_CALL_TIMEOUT), metadata=metadata
-            )
+            response = stub(request, timeout=waited, metadata=metadata, compression=compression)
     except grpc.RpcError as error:
-        return EndedCall(error)
-    return EndedCall(None)
+        return _EndedCall(error)
+    return _EndedCall(None, response)
 
 
-class EndedCall:
+class _EndedCall:
     """A call that has ended already.
 
     Args:

@@ -6,8 +6,10 @@ them once the interpreter has begun to shut down, which is before it waits for i
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 
 from pullstream_protocol.due_thread import DueThread
 
@@ -33,3 +35,31 @@ def start_or_undo(thread: threading.Thread | DueThread, undo: Callable[[], objec
     except RuntimeError:
         undo()
         raise
+
+
+async def run_on_new_thread(function: Callable[[], None], name: str) -> None:
+    """Run a blocking function on a new thread, in a copy of the caller's context.
+
+    Unlike `asyncio.to_thread`, it works if all threads of the loop's pool are occupied.
+
+    Args:
+        function: The function. Its error is raised here.
+        name: Name of the thread.
+    """
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+
+    context = copy_context()
+    threading.Thread(target=context.run, args=(run,), name=name, daemon=True).start()
+    await ended.wait()
+    if errors:
+        raise errors[0]

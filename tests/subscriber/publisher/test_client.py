@@ -50,7 +50,7 @@ FOR_EVER = 60.0
 
 
 def test_a_message_arrives_with_all_its_parts(emulator: Emulator) -> None:
-    """Data, attributes and ordering key are those of the call."""
+    """Data, attributes and ordering key arrive unchanged."""
     with PublisherClient(endpoint=emulator.endpoint, publisher_options=ORDERED) as publisher:
         message_id = publisher.publish(
             TOPIC, b"data", "customer-1", origin="test", note=b"caf\xc3\xa9"
@@ -73,7 +73,7 @@ def test_a_message_arrives_with_all_its_parts(emulator: Emulator) -> None:
     ids=["ours", "proto-plus", "official protobuf"],
 )
 def test_a_whole_message_is_accepted(emulator: Emulator, message: Any) -> None:
-    """Also those of the official client, alone and in lists."""
+    """Messages of the official client, too, alone and in lists."""
     with PublisherClient(endpoint=emulator.endpoint, publisher_options=ORDERED) as publisher:
         publisher.publish(TOPIC, message).result(10)
         publisher.publish_many(TOPIC, [message, b"plain"]).result(10)
@@ -101,7 +101,7 @@ def test_a_message_may_have_attributes_only(emulator: Emulator) -> None:
     ],
 )
 def test_other_data_is_refused(connect: Connect, data: Any, text: str) -> None:
-    """The error says what is accepted."""
+    """The error names the accepted types."""
     with pytest.raises(TypeError, match=text):
         connect().publish(TOPIC, data)
     with pytest.raises(TypeError, match=text):
@@ -165,7 +165,7 @@ def test_a_waiting_caller_is_served_at_once(connect: Connect) -> None:
 
 
 def test_large_messages_are_sent_in_requests_that_the_server_accepts(emulator: Emulator) -> None:
-    """Whatever the settings are."""
+    """Settings above the limits of the server have no effect."""
     settings = BatchSettings(max_bytes=100_000_000, max_messages=100_000, max_latency=FOR_EVER)
     with PublisherClient(settings, endpoint=emulator.endpoint) as publisher:
         futures = [publisher.publish(TOPIC, b"x" * 3_000_000) for _ in range(7)]
@@ -406,7 +406,7 @@ def test_an_interrupted_publish_uses_no_room(
 
 
 def test_a_failed_message_makes_room(connect: Connect, server: PublishServer) -> None:
-    """Whatever the result is, the message does not wait any more."""
+    """A failed message does not wait any more."""
     server.fail = [NotFound("none")]
     options = limited(LimitExceededBehavior.ERROR, messages=1)._replace(
         enable_message_ordering=True
@@ -459,14 +459,14 @@ def test_large_requests_are_compressed(connect: Connect, monkeypatch: pytest.Mon
     options = PublisherOptions(enable_compression=True, compression_bytes_threshold=1000)
     publisher = connect(publisher_options=options)
     found: list[Any] = []
-    stub = publisher._rpcs.serialized_stub("Publish")
+    stub = publisher._rpcs.stub("Publish", serialized=True)
 
     class Stub:
         def future(self, request: bytes, **options: Any) -> Any:
             found.append((len(request) >= 1000, options["compression"]))
             return stub.future(request, **options)
 
-    monkeypatch.setattr(publisher._rpcs, "serialized_stub", lambda _: Stub())
+    monkeypatch.setattr(publisher._rpcs, "stub", lambda *_, **__: Stub())
     publisher.publish(TOPIC, b"x").result(10)
     publisher.publish(TOPIC, b"x" * 2000).result(10)
     assert found == [(False, None), (True, grpc.Compression.Gzip)]
@@ -476,7 +476,7 @@ def test_large_requests_are_compressed(connect: Connect, monkeypatch: pytest.Mon
 
 
 def test_close_sends_everything(connect: Connect, server: PublishServer) -> None:
-    """And refuses what comes later."""
+    """Later messages are refused."""
     publisher = connect(BatchSettings(max_latency=FOR_EVER))
     futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
     publisher.close()
@@ -531,7 +531,7 @@ def test_close_without_a_server_fails_the_messages() -> None:
 
 
 def test_a_time_limit_of_zero_is_refused(connect: Connect) -> None:
-    """The error says what is allowed."""
+    """The error names the allowed values."""
     with pytest.raises(ValueError, match="timeout is 0; it must be above 0 seconds, or None"):
         connect().close(0)
 
@@ -553,7 +553,7 @@ def test_a_channel_that_is_closed_fails_the_messages(server: PublishServer) -> N
 
 
 def test_done_callbacks_may_publish_and_wait(connect: Connect) -> None:
-    """They run on a thread of their own, not on gRPC's."""
+    """They run on a separate thread, and not on gRPC's."""
     publisher = connect()
     results: list[str] = []
     done = threading.Event()

@@ -13,7 +13,7 @@ def nothing() -> None:
 
 
 def test_messages_enter_up_to_the_limits() -> None:
-    """Both limits count, and what leaves makes room."""
+    """Both limits count, and a message that leaves makes room."""
     gauge = PublishGauge(PublishFlowControl(2, 100, ERROR))
     assert gauge.enter(40, nothing)
     assert gauge.enter(60, nothing)

@@ -110,7 +110,7 @@ def test_many_threads_may_wait_for_one_future() -> None:
 
 
 def test_done_callbacks_run_in_their_order_and_later_ones_at_once() -> None:
-    """As those of a Future."""
+    """A Future of the standard library does the same."""
     outcome = Outcome()
     future = PublishFuture(outcome, 0)
     seen: list[Any] = []

@@ -20,7 +20,7 @@ from pullstream import (
     PublisherOptions,
     PublishFlowControl,
 )
-from pullstream.publisher import sender
+from pullstream.rpc import rpcs
 from pullstream_emulator import Emulator
 from pullstream_protocol.due_thread import DueThread
 
@@ -160,7 +160,7 @@ def test_without_a_thread_of_grpc_the_caller_waits_for_the_answer(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python refuses threads to a program that ends; gRPC needs one for asynchronous answers."""
-    monkeypatch.setattr(sender, "has_its_thread", lambda _: False)
+    monkeypatch.setattr(rpcs, "has_its_thread", lambda _: False)
     publisher = connect()
     assert publisher.publish(TOPIC, b"x").result(10) == "1"
     assert publisher.publish_many(TOPIC, [b"x", b"y"]).result(10) == ["2", "3"]

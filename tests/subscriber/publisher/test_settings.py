@@ -127,7 +127,7 @@ def test_a_timeout_object_is_understood() -> None:
 
 
 def test_other_retries_and_timeouts_are_refused() -> None:
-    """The errors say what is allowed."""
+    """The errors name the allowed values."""
     with pytest.raises(TypeError, match=r"retry is 3; it must be a google\.api_core\.retry\.Retry"):
         policy_of(3, DEFAULT, POLICY)
     with pytest.raises(ValueError, match="timeout is 0; it must be above 0 seconds"):

@@ -49,7 +49,7 @@ def test_what_was_decided_is_still_told_to_the_server(monkeypatch: pytest.Monkey
     ("refusal", "warning"),
     [
         ("can't create new thread at interpreter shutdown", ""),
-        ("can't start new thread", "can't start new thread; acknowledgements are sent one at a"),
+        ("can't start new thread", "can't start new thread; requests are sent one at a"),
     ],
 )
 def test_a_program_whose_grpc_was_refused_its_thread_ends_and_has_told_all(

@@ -104,7 +104,7 @@ def test_a_failure_is_an_error_of_the_span(
 def test_many_messages_have_a_span_each(
     publisher: PublisherClient, exporter: InMemorySpanExporter, broker: Emulator
 ) -> None:
-    """Each message carries the context of its own span."""
+    """Each message carries the context of its span."""
     publisher.publish_many(TOPIC, [b"1", pubsub.PubsubMessage(data=b"2")]).result(10)
     publisher.close()
     contexts = {one.attributes["googclient_traceparent"] for one in broker.messages(TOPIC)}
