@@ -155,7 +155,11 @@ class Rpcs:
         """
         stub = self.stub(method, serialized=isinstance(request, bytes))
         try:
-            return stub.future(request, timeout=timeout, metadata=metadata, compression=compression)
+            return BARRIER.begin(
+                lambda: stub.future(
+                    request, timeout=timeout, metadata=metadata, compression=compression
+                )
+            )
         except RuntimeError:
             abandon(self.channel)
             raise

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 # How long a fork waits for readers to leave gRPC, in seconds. A reader whose call accepts no more
 # requests cannot be woken.
@@ -18,6 +18,16 @@ class Reader(Protocol):
 
     def rouse(self) -> None:
         """Make the wait end soon, although nothing has arrived. Must not block."""
+
+
+class Future(Protocol):
+    """gRPC's future of a call."""
+
+    def add_done_callback(self, callback: Callable[[Any], None], /) -> object:
+        """Call `callback` with the future when the call is over."""
+
+
+F = TypeVar("F", bound=Future)
 
 
 class _Waiting:
@@ -34,7 +44,8 @@ class ForkBarrier:
     does not exist, and its stack memory is reused by another thread. gRPC restarts its internal
     threads in the child. They follow the old records when data arrives from the network, and the
     child crashes. So before a fork every reader is woken and leaves gRPC, and no reader enters
-    until the fork is over.
+    until the fork is over. The same holds for calls: while any thread runs code of gRPC, gRPC skips
+    the part of its own preparation that makes a child safe.
 
     Readers call `enter` and `leave`, each on its own thread, for every response. Entering takes no
     lock, because a hundred readers would queue for it. A reader first records that it is inside,
@@ -74,6 +85,23 @@ class ForkBarrier:
             yield
         finally:
             self.leave(waiting)
+
+    def begin(self, call: Callable[[], F]) -> F:
+        """Begin a call, and register it as inside gRPC until it is over.
+
+        Args:
+            call: Begins the call and returns gRPC's future of it. gRPC waits for the answer on a
+                thread of the channel.
+        """
+        waiting = _Waiting()
+        self.enter(waiting)
+        try:
+            future = call()
+        except BaseException:
+            self.leave(waiting)
+            raise
+        future.add_done_callback(lambda _: self.leave(waiting))
+        return future
 
     def close(self) -> None:
         """Let no reader in, and wait until all are out, for PATIENCE seconds at most."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -40,6 +41,20 @@ class WaitingReader:
             self._came.clear()
             self.is_inside = False
             self._barrier.leave(self)
+
+
+class Call:
+    """A call that ends when the test says so."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[Call], None]] = []
+
+    def add_done_callback(self, callback: Callable[[Call], None]) -> None:
+        self._callbacks.append(callback)
+
+    def end(self) -> None:
+        for callback in self._callbacks:
+            callback(self)
 
 
 class StubbornReader:
@@ -114,3 +129,52 @@ def test_it_is_open_when_nobody_forks() -> None:
     for _ in range(3):
         barrier.enter(reader)
         barrier.leave(reader)
+
+
+def test_a_fork_waits_for_a_call_that_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that began the call does other work meanwhile."""
+    monkeypatch.setattr(fork_barrier, "PATIENCE", PATIENCE)
+    barrier = ForkBarrier()
+    call = barrier.begin(Call)
+    closed = threading.Event()
+
+    def fork() -> None:
+        barrier.close()
+        closed.set()
+
+    forking = threading.Thread(target=fork)
+    forking.start()
+    assert not closed.wait(0.05)
+    call.end()
+    assert closed.wait(PATIENCE)
+    forking.join(PATIENCE)
+
+
+def test_a_call_begins_after_a_fork() -> None:
+    """No thread enters gRPC during the fork."""
+    barrier = ForkBarrier()
+    barrier.close()
+    begun = threading.Event()
+
+    def begin() -> None:
+        barrier.begin(Call)
+        begun.set()
+
+    beginning = threading.Thread(target=begin)
+    beginning.start()
+    assert not begun.wait(0.05)
+    barrier.open()
+    assert begun.wait(PATIENCE)
+    beginning.join(PATIENCE)
+
+
+def test_a_fork_does_not_wait_for_a_call_that_could_not_begin() -> None:
+    """The channel is closed, for example."""
+    barrier = ForkBarrier()
+
+    def refused() -> Call:
+        raise ValueError("closed")
+
+    with pytest.raises(ValueError, match="closed"):
+        barrier.begin(refused)
+    assert not barrier._inside
