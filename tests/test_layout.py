@@ -75,7 +75,6 @@ EXTRA_MODULES = {
     "prometheus_client": ("pullstream/telemetry/",),
     "aiohttp": (
         "pullstream_emulator/rest/",
-        "pullstream_emulator/admin/routes.py",
         "pullstream_emulator/push/http_sender.py",
     ),
     "cryptography": ("pullstream_emulator/access/tls.py",),

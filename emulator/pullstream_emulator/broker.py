@@ -11,12 +11,11 @@ from pullstream_protocol.errors import InvalidArgument, NotFound, RpcError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .engine import Engine
-from .engine.observer import Resource
+from .engine.observer import ObserverFanout, Resource
 from .engine.settings.durability import Durability
 from .feeds import Feeds
 from .feeds.dependents import Dependents
 from .history import History
-from .observer_fanout import ObserverFanout
 from .offload import ProcessPool
 from .schemas import SchemaRegistry
 from .services.channels import ChannelsService

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from pullstream_emulator.access import ALL_PROJECTS, Access
 from pullstream_emulator.access.request_projects import projects_of
 from pullstream_emulator.admin import Admin, Controls
-from pullstream_emulator.admin.routes import admin_routes
+from pullstream_emulator.admin.admin import PREFIX
 from pullstream_emulator.broker import Broker
 from pullstream_emulator.engine.resources.publish_limits import MAX_PAYLOAD_BYTES
 from pullstream_emulator.faults import Faults
@@ -44,11 +44,20 @@ def application(
     handlers = method_handlers(*broker.services, faults=faults, storage=broker.storage)
     controls = Controls(broker.engine, broker.clock, faults, broker.history)
     storage = broker.storage
-    routes = admin_routes(Admin(controls), storage)
     calls = RpcBridge(handlers)
     processes = broker.processes
     watches = Watches(broker.feeds, calls, processes)
     v0 = V0Api(calls, watches, access, broker.clock, processes)
+
+    admin = Admin(controls)
+
+    async def administer(request: web.Request) -> web.Response:
+        body = await request.read()
+        # A change, such as an advanced clock, is on disk before its response.
+        status, content = await change(
+            storage, lambda: admin.answer(request.method, request.path, request.query, body)
+        )
+        return web.json_response(content, status=status)
 
     async def reset() -> None:
         if storage is not None:
@@ -63,7 +72,7 @@ def application(
         shutdown=shutdown,
         access=access,
         pages=pages,
-        routes=routes,
+        routes=[web.route("*", PREFIX + "/{rest:.*}", administer)],
     )
     return api.application()
 

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import click
 from google.api_core.retry import Retry
@@ -17,10 +17,11 @@ from pullstream_protocol.errors import PullstreamError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .context import CliContext, context_options, pass_session
-from .lines import ReadableStream, line_groups
 from .parameters import key_value
 
 KeyOf = Callable[[bytes], str]
+
+_READ_BYTES = 1 << 20
 
 
 @click.command("publish")
@@ -156,3 +157,29 @@ def _stream(file: BinaryIO | None) -> ReadableStream:
         click.echo("Publishing each line that you type; Ctrl-D ends the input.", err=True)
     stream: ReadableStream = file or sys.stdin.buffer  # type: ignore[assignment]
     return stream
+
+
+class ReadableStream(Protocol):
+    """A buffered binary stream."""
+
+    def read1(self, size: int, /) -> bytes:
+        """Return at most `size` bytes as soon as some are available; empty at the end."""
+
+
+def line_groups(stream: ReadableStream) -> Iterator[list[bytes]]:
+    """Yield the lines of `stream` without line ends, in groups that were completed by one read.
+
+    A file is read in large groups. The output of another program is read as soon as it arrives, so
+    `tail -f log | pullstream publish` does not delay the newest lines.
+    """
+    unfinished: list[bytes] = []
+    while chunk := stream.read1(_READ_BYTES):
+        first, *rest = chunk.split(b"\n")
+        unfinished.append(first)
+        if rest:
+            lines = [b"".join(unfinished), *rest[:-1]]
+            unfinished = [rest[-1]]
+            yield [line.removesuffix(b"\r") for line in lines]
+    last = b"".join(unfinished)
+    if last:
+        yield [last]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
 try:
     from opentelemetry import metrics, trace
     from opentelemetry.context import Context
+    from opentelemetry.metrics import CallbackOptions, Meter, Observation
 except ImportError as error:
     raise ImportError(
         "pullstream.telemetry.opentelemetry needs opentelemetry-api: "
@@ -18,13 +22,14 @@ from pullstream_protocol.names import short_id
 
 from . import conventions
 from .conventions import Attributes
-from .observables import create_observables
 from .observed_callback import observed
 from .processing import Processing
-from .readings import ReadingHooks
+from .readings import COUNTERS, GAUGES, LATENCY, STATE, Reading, ReadingHooks, Readings
 
 # Prefix of the metrics outside the conventions, and the name of the tracer and the meter.
 PREFIX = "pullstream"
+
+_Values = Callable[[Reading], Mapping[str, float]]
 
 # A nack is a deadline change to 0 seconds, and is counted with the other deadline changes.
 _OPERATIONS: dict[RequestKind, Attributes] = {
@@ -76,7 +81,7 @@ class OpenTelemetryHooks(ReadingHooks):
             description="Duration of calls that settle messages or extend their leases.",
             explicit_bucket_boundaries_advisory=conventions.DURATION_BUCKETS,
         )
-        create_observables(meter, PREFIX, self._readings)
+        _create_observables(meter, PREFIX, self._readings)
 
     def wrap(self, subscription: str, callback: Callback) -> Callback:
         """Return a callback that runs inside a span and whose duration is recorded."""
@@ -112,3 +117,43 @@ class OpenTelemetryHooks(ReadingHooks):
 
 def _nanoseconds(seconds: float) -> int:
     return round(seconds * 1e9)
+
+
+def _create_observables(meter: Meter, prefix: str, readings: Readings) -> None:
+    """Create instruments that read `readings` at each collection, named `prefix`.received etc."""
+    for metric in COUNTERS:
+        meter.create_observable_counter(
+            f"{prefix}.{metric.field}",
+            [partial(_one, readings, lambda reading: reading.counters, metric.field)],
+            metric.unit,
+            metric.description,
+        )
+    for metric in GAUGES:
+        meter.create_observable_gauge(
+            f"{prefix}.{metric.field}",
+            [partial(_one, readings, lambda reading: reading.gauges, metric.field)],
+            metric.unit,
+            metric.description,
+        )
+    states = partial(_each, readings, lambda reading: reading.states, "state")
+    meter.create_observable_gauge(f"{prefix}.state", [states], "{subscription}", STATE)
+    latency = partial(_each, readings, lambda reading: reading.latency, "quantile")
+    meter.create_observable_gauge(f"{prefix}.latency", [latency], "s", LATENCY)
+
+
+def _one(
+    readings: Readings, values: _Values, field: str, _: CallbackOptions
+) -> Iterator[Observation]:
+    for reading in readings.read():
+        value = values(reading).get(field)
+        if value is not None:
+            yield Observation(value, conventions.of_subscription(reading.subscription))
+
+
+def _each(
+    readings: Readings, values: _Values, attribute: str, _: CallbackOptions
+) -> Iterator[Observation]:
+    for reading in readings.read():
+        of_all = conventions.of_subscription(reading.subscription)
+        for key, value in values(reading).items():
+            yield Observation(value, {**of_all, attribute: key})

@@ -9,10 +9,9 @@ import pytest
 
 from pullstream_emulator import Emulator
 from pullstream_emulator.engine.delivery.delivery_state import Delivery
-from pullstream_emulator.engine.observer import Observer, ReturnReason
+from pullstream_emulator.engine.observer import Observer, ObserverFanout, ReturnReason
 from pullstream_emulator.engine.record import Record
 from pullstream_emulator.history import History, Kind
-from pullstream_emulator.observer_fanout import ObserverFanout
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import NotFound
 from pullstream_protocol.messages import pubsub_pb2 as pubsub

@@ -70,7 +70,7 @@ class PubSubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         A call with `start` proves that everything before `start` is committed.
         """
-        from pullstream.spark.session.session import Limit
+        from pullstream.spark.session.settings import Limit
 
         match limit:
             case ReadMaxRows(max_rows):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
+from posixpath import normpath
+from urllib.parse import unquote, urlparse
 
 from .jdbc_target import JdbcTarget
-from .paths import folder_here, overlap
 from .targets import FILE_FORMATS, FORMATS, DeltaTarget, FileTarget, Target
 
 DECODINGS = ("json",)
@@ -101,7 +102,7 @@ class IngestJob:
             raise ValueError("available_now and every exclude each other; give only one of them")
         if self.every is not None and not 0 < self.every < float("inf"):
             raise ValueError(f"every is {self.every!r}; it must be more than 0 seconds")
-        if self.state is None and folder_here(self.to) is None:
+        if self.state is None and _folder_here(self.to) is None:
             raise ValueError(
                 f"state is missing; if to is not a local folder ({self.to.partition(':')[0]}), it "
                 "must be a folder on the driver's disk that outlives the driver"
@@ -126,7 +127,7 @@ class IngestJob:
         if not self.bad_to:
             return
         if self.table is None:
-            if overlap(self.to, self.bad_to):
+            if _overlap(self.to, self.bad_to):
                 raise ValueError(
                     f"bad_to is {self.bad_to!r} and to is {self.to!r}; they must be different "
                     "folders, and neither may be inside the other"
@@ -142,7 +143,7 @@ class IngestJob:
         """The given `state`, or by default the folder `_state` in `to`."""
         if self.state is not None:
             return Path(self.state)
-        folder = folder_here(self.to)
+        folder = _folder_here(self.to)
         # Checked when the object was created.
         assert folder is not None
         return folder / _STATE
@@ -188,4 +189,23 @@ class IngestJob:
         if self.table is not None:
             # Written to disk, so without secrets: the URL of a database may contain a password.
             return self.target().place
-        return str(folder_here(self.to) or self.to.rstrip("/"))
+        return str(_folder_here(self.to) or self.to.rstrip("/"))
+
+
+def _folder_here(path: str) -> Path | None:
+    """Return `path` as a local path, or None if it is a URL of another file system."""
+    if path.startswith("file:"):
+        return Path(unquote(urlparse(path).path))
+    return None if ":" in path.partition("/")[0] else Path(path)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Return whether two folders are the same, or one is inside the other."""
+    first, second = _normal(one), _normal(other)
+    return first.is_relative_to(second) or second.is_relative_to(first)
+
+
+def _normal(path: str) -> PurePath:
+    """Return a folder in normal form, so that two spellings of it are equal."""
+    folder = _folder_here(path)
+    return PurePosixPath(normpath(path)) if folder is None else folder.resolve()

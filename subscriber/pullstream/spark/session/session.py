@@ -15,10 +15,9 @@ from pullstream.spark.spool.segment import SegmentFile
 from pullstream.spark.spool.segments import Segments, WrittenSegment
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 
-from .limit import Limit as Limit
 from .message_buffer import MessageBuffer
 from .prefetch import Prefetcher, PrefetchMode
-from .settings import IngestSettings
+from .settings import IngestSettings, Limit
 from .subscription_source import SubscriptionSource
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pullstream.exceptions import SubscriberClosed
-from pullstream.spark.session.session import IngestSession, Limit
-from pullstream.spark.session.settings import MIN_DRAIN_WAIT
+from pullstream.spark.session.session import IngestSession
+from pullstream.spark.session.settings import MIN_DRAIN_WAIT, Limit
 from pullstream_emulator import Emulator
 from pullstream_protocol.errors import NotFound, Unavailable
 from tests.subscriber.spark.session.world import (

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from pullstream.spark.session.prefetch import PrefetchMode
-from pullstream.spark.session.session import Limit
+from pullstream.spark.session.settings import Limit
 from tests.subscriber.spark.session.world import (
     LEASE,
     FillingDisk,

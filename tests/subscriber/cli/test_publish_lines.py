@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullstream.cli.lines import line_groups
+from pullstream.cli.publish import line_groups
 
 
 class Chunks:
