@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, repeat, takewhile
 from typing import Protocol, cast
@@ -11,8 +11,7 @@ from typing import Protocol, cast
 from pullstream.message import BYTES_EACH, Message
 from pullstream.spark.spool.message_keys import Key, key_of, keys_of
 
-# The buffer is compacted when its gaps outnumber its messages by more than this.
-_EMPTY_PLACES = 1000
+from .message_group import MessageGroup
 
 
 class Done(Protocol):
@@ -25,20 +24,17 @@ class Done(Protocol):
 
 
 @dataclass(slots=True)
-class ArrivedGroup:
+class Arrival:
     """Classification of newly received messages.
 
     Attributes:
         fresh: Number of messages that were added to the buffer.
-        buffered: Messages that are in the buffer now: the fresh ones, and redeliveries of buffered
-            ones.
         done: Messages that are already committed and may be acknowledged at once.
         outdated: Earlier deliveries that a redelivery replaces. No request for them is sent any
             more.
     """
 
     fresh: int = 0
-    buffered: list[Message] = field(default_factory=list)
     done: list[Message] = field(default_factory=list)
     outdated: list[Message] = field(default_factory=list)
 
@@ -60,16 +56,12 @@ class LeaseLedger:
         # By id: the message that holds the lease. None: a lease of an earlier process that is not
         # adopted yet.
         self._held: dict[Key, Message | None] = {}
-        # The ids of the buffer in the order of arrival. A redelivery takes the position of the
-        # earlier delivery. Lost messages leave a gap: `_lost[key]` counts how many of the first
-        # entries of that key to skip.
-        self._buffer: list[Key] = []
-        self._lost: Counter[Key] = Counter()
+        # The buffer in the order of arrival. A redelivery takes the position of the earlier
+        # delivery.
+        self._buffer: deque[MessageGroup] = deque()
         # Size of the buffered messages.
         self._bytes = 0
         self._segments: dict[int, list[Key]] = {}
-        # The keys of all segments; None after a change, until they are needed.
-        self._spooled_keys: frozenset[Key] | None = None
         # Deliveries that made no new row, because their message is already here or is committed.
         self.suppressed: int = 0
 
@@ -92,56 +84,61 @@ class LeaseLedger:
         """The numbers of the segments that are not committed, in order."""
         return sorted(self._segments)
 
-    def arrived(self, messages: Sequence[Message], message_ids: Sequence[str]) -> ArrivedGroup:
-        """Add received messages.
-
-        Args:
-            messages: The messages in the order of arrival.
-            message_ids: Their ids, which the caller has already decoded.
-        """
-        before, keys = len(self._held), keys_of(message_ids)
-        if self._knows_none(keys):
-            self._held.update(zip(keys, messages, strict=True))
-            if len(self._held) == before + len(messages):
-                self._buffer += keys
-                self._bytes += sum(map(BYTES_EACH, messages))
-                return ArrivedGroup(len(messages), list(messages))
+    def arrived(self, group: MessageGroup) -> Arrival:
+        """Add received messages, in the order of arrival. The ledger owns the group from now on."""
+        before, count = len(self._held), len(group)
+        if self._knows_none(group.keys):
+            self._held.update(zip(group.keys, group.messages, strict=True))
+            if len(self._held) == before + count:
+                self._append(group)
+                return Arrival(count)
             # A message is there twice; add them one by one.
-            for key in keys:
+            for key in group.keys:
                 self._held.pop(key, None)
-        arrival = ArrivedGroup()
-        for message in messages:
-            self._sort(message, arrival)
-        self.suppressed += len(messages) - arrival.fresh
+        arrival = Arrival()
+        fresh: list[int] = []
+        redelivered: dict[Key, Message] = {}
+        for place, (key, message) in enumerate(zip(group.keys, group.messages, strict=True)):
+            if key in self._held:
+                outdated, self._held[key] = self._held[key], message
+                redelivered[key] = message
+                if outdated is not None:
+                    arrival.outdated.append(outdated)
+            elif key in self._done:
+                arrival.done.append(message)
+            else:
+                self._held[key] = message
+                fresh.append(place)
+        if fresh:
+            group.keep_only(fresh)
+            self._append(group)
+        self._replace(redelivered)
+        arrival.fresh = len(fresh)
+        self.suppressed += count - len(fresh)
         return arrival
 
     def _knows_none(self, keys: Sequence[Key]) -> bool:
         """Return whether all keys are new, as they nearly always are."""
         return self._held.keys().isdisjoint(keys) and self._done.isdisjoint(keys)
 
-    def _sort(self, message: Message, arrival: ArrivedGroup) -> None:
-        key = key_of(message.message_id)
-        if key in self._held:
-            outdated, self._held[key] = self._held[key], message
-            if outdated is not None:
-                arrival.outdated.append(outdated)
-                if not self._is_spooled(key):
-                    self._bytes += message.batch.bytes_each - outdated.batch.bytes_each
-                    arrival.buffered.append(message)
-        elif key in self._done:
-            arrival.done.append(message)
-        else:
-            self._held[key] = message
-            self._buffer.append(key)
-            self._bytes += message.batch.bytes_each
-            arrival.fresh += 1
-            arrival.buffered.append(message)
+    def _append(self, group: MessageGroup) -> None:
+        self._buffer.append(group)
+        self._bytes += _size(group.messages)
 
-    def _is_spooled(self, key: Key) -> bool:
-        """Return whether a held message is in a segment; otherwise it is in the buffer."""
-        if self._spooled_keys is None:
-            self._spooled_keys = frozenset(chain.from_iterable(self._segments.values()))
-        return key in self._spooled_keys
+    def _replace(self, newer: Mapping[Key, Message]) -> None:
+        """Replace the buffered deliveries of these messages; messages in segments have no row."""
+        for group in self._groups_with(newer.keys()):
+            self._bytes -= _size(group.messages)
+            group.messages = [
+                newer.get(key, message)
+                for key, message in zip(group.keys, group.messages, strict=True)
+            ]
+            group.rows = None
+            self._bytes += _size(group.messages)
+
+    def _groups_with(self, keys: Set[Key]) -> list[MessageGroup]:
+        """Return the groups in the buffer with at least one of these keys."""
+        return [group for group in self._buffer if not keys.isdisjoint(group.keys)] if keys else []
 
     def has(self, messages: int, size: int) -> bool:
         """Return whether the buffer has this many messages or bytes."""
@@ -152,22 +149,21 @@ class LeaseLedger:
 
         Messages in segments stay.
         """
-        for message in messages:
-            key = key_of(message.message_id)
-            if self._held.get(key) is message and not self._is_spooled(key):
+        lost = {
+            key
+            for message in messages
+            if self._held.get(key := key_of(message.message_id)) is message
+        }
+        for group in self._groups_with(lost):
+            self._bytes -= _size(group.messages)
+            for key in lost.intersection(group.keys):
                 del self._held[key]
-                self._lost[key] += 1
-                self._bytes -= message.batch.bytes_each
-        if len(self._buffer) > 2 * self.buffered + _EMPTY_PLACES:
-            self._close_up()
+            group.keep_only([at for at, key in enumerate(group.keys) if key not in lost])
+            self._bytes += _size(group.messages)
+            if not group:
+                self._buffer.remove(group)
 
-    def _close_up(self) -> None:
-        """Remove the gaps from the buffer."""
-        if self._lost:
-            lost, self._lost = self._lost, Counter()
-            self._buffer = list(_without_first(self._buffer, lost))
-
-    def cut(self, seq: int, max_messages: int, max_bytes: int) -> list[Message]:
+    def cut(self, seq: int, max_messages: int, max_bytes: int) -> list[MessageGroup]:
         """Move the first messages of the buffer to the segment `seq`.
 
         The messages belong to the segment at once, so a redelivery finds them there while the file
@@ -181,43 +177,37 @@ class LeaseLedger:
         Returns:
             The messages. If there are none, no segment is added.
         """
-        self._close_up()
-        count = min(self._within(max_bytes), max_messages, len(self._buffer))
-        if count == 0:
-            return []
-        keys = self._buffer[:count]
-        del self._buffer[:count]
-        messages = self._messages(keys)
-        self._bytes -= sum(map(BYTES_EACH, messages))
-        self._segments[seq] = keys
-        self._spooled_keys = None
-        return messages
-
-    def _messages(self, keys: Iterable[Key]) -> list[Message]:
-        """Return the messages of keys that are or were in the buffer.
-
-        None of these keys belongs to an earlier process.
-        """
-        return cast("list[Message]", list(map(self._held.__getitem__, keys)))
+        left = min(self._within(max_bytes), max_messages)
+        groups: list[MessageGroup] = []
+        while left and self._buffer:
+            first = self._buffer[0]
+            group = self._buffer.popleft() if len(first) <= left else first.take_first(left)
+            left -= len(group)
+            self._bytes -= _size(group.messages)
+            groups.append(group)
+        if groups:
+            self._segments[seq] = [key for group in groups for key in group.keys]
+        return groups
 
     def _within(self, max_bytes: int) -> int:
         """Return how many of the first messages fit into `max_bytes`; at least 1."""
         if self._bytes <= max_bytes:
-            return len(self._buffer)
-        sizes = accumulate(map(BYTES_EACH, self._messages(self._buffer)))
+            return self.buffered
+        messages = chain.from_iterable(group.messages for group in self._buffer)
+        sizes = accumulate(map(BYTES_EACH, messages))
         return max(sum(1 for _ in takewhile(lambda size: size <= max_bytes, sizes)), 1)
 
     def put_back(self, seq: int) -> None:
         """Remove a segment and put its messages back at the start of the buffer."""
         keys = self._segments.pop(seq)
-        self._spooled_keys = None
-        self._buffer[:0] = keys
-        self._bytes += sum(map(BYTES_EACH, self._messages(keys)))
+        # None of these keys belongs to an earlier process, so each has a message.
+        messages = cast("list[Message]", [self._held[key] for key in keys])
+        self._buffer.appendleft(MessageGroup(keys, messages, None))
+        self._bytes += _size(messages)
 
     def restore(self, seq: int, message_ids: Sequence[str]) -> None:
         """Add a segment of an earlier process, whose leases are not adopted yet."""
         self._segments[seq] = keys_of(message_ids)
-        self._spooled_keys = None
         self._held.update(dict.fromkeys(self._segments[seq]))
 
     def adopted(self, seq: int, messages: dict[str, Message]) -> list[Message]:
@@ -246,7 +236,6 @@ class LeaseLedger:
     def committed(self, seq: int) -> list[Message]:
         """Remove a segment that the done index contains; return the messages to acknowledge."""
         keys = self._segments.pop(seq)
-        self._spooled_keys = None
         return _there(map(self._held.pop, keys, repeat(None)))
 
     def leased(self) -> list[Message]:
@@ -254,13 +243,9 @@ class LeaseLedger:
         return _there(map(self._held.__getitem__, chain.from_iterable(self._segments.values())))
 
 
-def _without_first(keys: Iterable[Key], counts: Counter[Key]) -> Iterator[Key]:
-    """Skip the first `counts[key]` entries of each key."""
-    for key in keys:
-        if counts[key]:
-            counts[key] -= 1
-        else:
-            yield key
+def _size(messages: Iterable[Message]) -> int:
+    """Return the size of messages in bytes."""
+    return sum(map(BYTES_EACH, messages))
 
 
 def _there(messages: Iterable[Message | None]) -> list[Message]:

@@ -12,8 +12,8 @@ from pullstream.runtime.lifecycle import StateChange, SubscriptionState
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import RpcError
 
-from .arrow_rows import ArrowRows
 from .lease_ledger import Done, LeaseLedger
+from .message_group import MessageGroup
 
 _ENDING = (SubscriptionState.CLOSING, SubscriptionState.CLOSED)
 
@@ -33,13 +33,12 @@ class MessageBuffer(Hooks):
     Args:
         done: The index of committed messages.
         clock: Source of time.
-        rows: Makes rows of arriving messages, on the subscription's worker, and keeps them while
-            the messages are in the buffer.
+        subscription: Value of the column `subscription`. None: there is no such column.
     """
 
-    def __init__(self, done: Done, clock: Clock, rows: ArrowRows) -> None:
+    def __init__(self, done: Done, clock: Clock, subscription: str | None) -> None:
         self._clock = clock
-        self._rows = rows
+        self._subscription = subscription
         self._changed = threading.Condition()
         self._precedence = threading.Lock()
         self._ledger = LeaseLedger(done)
@@ -62,15 +61,10 @@ class MessageBuffer(Hooks):
         The messages are not settled here, so their leases are extended.
         """
         with self._precedence:
-            made = self._rows.make(messages)
+            group = MessageGroup.of_arrived(messages, self._subscription)
         with self._changed:
             was_empty = not self._ledger.buffered
-            arrival = self._ledger.arrived(messages, made.message_ids)
-            # Before another thread sees the messages in the buffer.
-            if arrival.buffered:
-                self._rows.keep(made, arrival.buffered)
-            if arrival.outdated:
-                self._rows.drop(arrival.outdated)
+            arrival = self._ledger.arrived(group)
             if arrival.fresh:
                 self._last_news = self._clock.monotonic()
                 if was_empty:
@@ -83,10 +77,9 @@ class MessageBuffer(Hooks):
             message.ack()
 
     def lease_lost(self, subscription: str, messages: Sequence[Message], why: LeaseLoss) -> None:
-        """Remove the messages and their rows from the buffer; messages in segments stay."""
+        """Remove the messages from the buffer; messages in segments stay."""
         with self._changed:
             self._ledger.lost(messages)
-            self._rows.drop(messages)
 
     def request_done(
         self,
@@ -158,7 +151,7 @@ class MessageBuffer(Hooks):
                 self._changed.wait(timeout)
             return self._ledger.buffered > 0
 
-    def cut(self, seq: int, max_messages: int, max_bytes: int) -> tuple[list[Message], bool]:
+    def cut(self, seq: int, max_messages: int, max_bytes: int) -> tuple[list[MessageGroup], bool]:
         """Move the first messages of the buffer to a segment.
 
         Args:
@@ -170,10 +163,10 @@ class MessageBuffer(Hooks):
             The messages, and whether the buffer is empty now.
         """
         with self._changed:
-            messages = self._ledger.cut(seq, max_messages, max_bytes)
+            groups = self._ledger.cut(seq, max_messages, max_bytes)
             # The remaining messages begin another batch.
             self._filling_since = self._clock.monotonic()
-            return messages, not self._ledger.buffered
+            return groups, not self._ledger.buffered
 
     def wait_until_full(
         self, max_messages: int, max_bytes: int, is_over: Callable[[], bool]

@@ -248,7 +248,9 @@ class IngestSession:
             raise SubscriberClosed("this session is closed; create a new one")
         if self._intake is None:
             self._segments.open()
-            self._intake = MessageBuffer(self._segments.done, self._clock, self._segments.rows)
+            self._intake = MessageBuffer(
+                self._segments.done, self._clock, self._settings.column_subscription
+            )
         if self._feed is None or planned > self._seq:
             self._segments.agreement.check(committed, planned)
         self._seq = max(self._seq, planned)

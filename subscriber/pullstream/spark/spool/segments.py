@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pullstream.message import MessageBatch
-from pullstream.spark.session.arrow_rows import ArrowRows
 from pullstream.spark.session.message_buffer import MessageBuffer
+from pullstream.spark.session.message_group import rows_of
 from pullstream.spark.session.settings import IngestSettings
 from pullstream_protocol.clock import Clock
 
@@ -38,18 +38,17 @@ class WrittenSegment(NamedTuple):
 
 
 class Segments:
-    """Owner of the spool, the done index and the prepared rows.
+    """Owner of the spool and the done index.
 
     Only one thread at a time calls the methods. At the same time, another thread may look up a
-    segment or read the size of the spool, and the subscription's worker adds rows and queries the
-    done index.
+    segment or read the size of the spool, and the subscription's worker queries the done index.
     """
 
     def __init__(self, settings: IngestSettings, disk: AtomicFiles, clock: Clock) -> None:
         self._clock = clock
         self.spool: Spool = Spool(settings, disk, clock)
         self.done: DoneIndex = DoneIndex(settings, disk, clock)
-        self.rows: ArrowRows = ArrowRows(settings.column_subscription)
+        self._subscription = settings.column_subscription
         self.agreement: CheckpointCheck = CheckpointCheck(
             self.spool, self.done, is_lenient=not settings.fail_on_missing_segment
         )
@@ -90,19 +89,19 @@ class Segments:
             SpoolError: The segment cannot be written; its messages are in the buffer again.
         """
         seq = max(after, self.done.newest, self.spool.newest_discarded) + 1
-        messages, is_all = intake.cut(seq, *within)
-        if not messages:
+        groups, is_all = intake.cut(seq, *within)
+        if not groups:
             # The leases of all buffered messages were lost after the caller looked.
             return None
         try:
-            rows = self.rows.take(messages)
+            rows = rows_of(groups, self._subscription)
             data, batches = encode(rows)
-            self.spool.write(seq, len(messages), batches, data)
+            self.spool.write(seq, rows.num_rows, batches, data)
         except BaseException:
             self.put_back(intake, seq)
             raise
         is_last = False
-        if until is not None and is_all and len(messages) < within[0]:
+        if until is not None and is_all and rows.num_rows < within[0]:
             # The buffer is empty and all its messages are newer than the run. Without an end here,
             # the run would follow the topic for ever.
             is_last = self._are_younger(rows.column("publish_time"), until)

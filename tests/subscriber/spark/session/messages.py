@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pullstream.message import Message, ResponseBatch
-from pullstream.spark.session.arrow_rows import ArrowRows
+from pullstream.spark.session.message_group import MessageGroup, rows_of
 from pullstream.spark.spool.segment import encode
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.streaming.fakes import RecordingSettlementSink
@@ -33,6 +33,11 @@ def batch(
     return ResponseBatch(outcomes or RecordingSettlementSink(), 0.0, share, response).messages()
 
 
+def flat(groups: Sequence[MessageGroup]) -> list[Message]:
+    """Return the messages of groups."""
+    return [message for group in groups for message in group.messages]
+
+
 def encoded(messages: list[Message], subscription: str | None = None) -> tuple[memoryview, int]:
     """Return the bytes of a segment with these messages, and the number of its Arrow batches."""
-    return encode(ArrowRows(subscription).take(messages))
+    return encode(rows_of([MessageGroup.of_arrived(messages, subscription)], subscription))

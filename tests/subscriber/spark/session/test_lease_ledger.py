@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import tracemalloc
-from unittest.mock import patch
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from pullstream.message import Message
-from pullstream.spark.session.lease_ledger import ArrivedGroup, LeaseLedger
+from pullstream.spark.session.lease_ledger import Arrival, LeaseLedger
+from pullstream.spark.session.message_group import MessageGroup, rows_of
 from pullstream.spark.spool.message_keys import Key, key_of
-from tests.subscriber.spark.session.messages import batch
+from tests.subscriber.spark.session.messages import batch, flat
 
 IDS = [str(number) for number in range(12)]
 
@@ -21,8 +21,18 @@ def ack_ids(messages: list[Message]) -> list[str]:
     return [message.ack_id for message in messages]
 
 
-def arrive(ledger: LeaseLedger, messages: list[Message]) -> ArrivedGroup:
-    return ledger.arrived(messages, [message.message_id for message in messages])
+def arrive(ledger: LeaseLedger, messages: list[Message]) -> Arrival:
+    return ledger.arrived(MessageGroup.of_arrived(messages, None))
+
+
+def cut(ledger: LeaseLedger, seq: int, messages: int, size: int) -> list[Message]:
+    """Cut a segment, and check that each row is that of the newest delivery."""
+    groups = ledger.cut(seq, messages, size)
+    found = flat(groups)
+    if groups:
+        made_now = MessageGroup.of_arrived(found, None).rows
+        assert rows_of(groups, None) == made_now
+    return found
 
 
 def test_messages_are_cut_in_the_order_in_which_they_came() -> None:
@@ -30,10 +40,10 @@ def test_messages_are_cut_in_the_order_in_which_they_came() -> None:
     ledger = LeaseLedger(set())
     arrive(ledger, batch(["a", "b", "c"], share=10))
     arrive(ledger, batch(["large"], share=100))
-    assert ack_ids(ledger.cut(1, 2, 1000)) == ["a/1", "b/1"]
-    assert ack_ids(ledger.cut(2, 10, 10)) == ["c/1"]
-    assert ack_ids(ledger.cut(3, 10, 10)) == ["large/1"]
-    assert ledger.cut(4, 10, 10) == []
+    assert ack_ids(cut(ledger, 1, 2, 1000)) == ["a/1", "b/1"]
+    assert ack_ids(cut(ledger, 2, 10, 10)) == ["c/1"]
+    assert ack_ids(cut(ledger, 3, 10, 10)) == ["large/1"]
+    assert cut(ledger, 4, 10, 10) == []
     assert (ledger.buffered, ledger.spooled, ledger.segments) == (0, 4, [1, 2, 3])
 
 
@@ -62,7 +72,7 @@ def test_a_redelivery_takes_the_place_of_what_it_repeats() -> None:
     assert (arrival.fresh, ack_ids(arrival.outdated)) == (0, ["s/1", "a/1"])
     assert ack_ids(ledger.committed(1)) == ["r/2"]
     assert ack_ids(ledger.committed(2)) == ["s/2"]
-    assert ack_ids(ledger.cut(3, 9, 1000)) == ["a/2", "b/1"]
+    assert ack_ids(cut(ledger, 3, 9, 1000)) == ["a/2", "b/1"]
 
 
 def test_a_message_twice_in_one_list_is_one() -> None:
@@ -71,7 +81,7 @@ def test_a_message_twice_in_one_list_is_one() -> None:
     twice = [*batch(["a"]), *batch(["a"], delivery=2)]
     arrival = arrive(ledger, twice)
     assert (arrival.fresh, ack_ids(arrival.outdated)) == (1, ["a/1"])
-    assert ack_ids(ledger.cut(1, 9, 1000)) == ["a/2"]
+    assert ack_ids(cut(ledger, 1, 9, 1000)) == ["a/2"]
 
 
 def test_what_is_done_is_suppressed_and_counted() -> None:
@@ -92,7 +102,7 @@ def test_every_redelivery_is_counted() -> None:
     again = batch(["done", "restored", "cut", "buffered", "new"], delivery=2)
     arrival = arrive(ledger, again)
     assert (arrival.fresh, ledger.suppressed) == (1, 4)
-    assert arrival.buffered == again[3:]
+    assert cut(ledger, 3, 9, 1000) == again[3:]
 
 
 def test_a_segment_that_could_not_be_written_is_buffered_again() -> None:
@@ -105,7 +115,7 @@ def test_a_segment_that_could_not_be_written_is_buffered_again() -> None:
     ledger.put_back(1)
     assert ledger.has(3, 30)
     assert not ledger.has(4, 31)
-    assert ack_ids(ledger.cut(1, 9, 1000)) == ["a/1", "b/2", "c/1"]
+    assert ack_ids(cut(ledger, 1, 9, 1000)) == ["a/1", "b/2", "c/1"]
 
 
 def test_a_lost_lease_takes_only_what_is_buffered_with_it() -> None:
@@ -119,7 +129,7 @@ def test_a_lost_lease_takes_only_what_is_buffered_with_it() -> None:
     arrive(ledger, batch(["c"], delivery=2))
     ledger.lost([*old, *renewed])
     assert (ledger.buffered, ledger.spooled) == (1, 1)
-    assert ack_ids(ledger.cut(2, 9, 1000)) == ["c/2"]
+    assert ack_ids(cut(ledger, 2, 9, 1000)) == ["c/2"]
 
 
 def test_what_was_lost_and_is_redelivered_is_the_last() -> None:
@@ -135,7 +145,7 @@ def test_what_was_lost_and_is_redelivered_is_the_last() -> None:
     arrive(ledger, batch(["c", "a"]))
     arrive(ledger, batch(["b", "c"], delivery=4))
     assert ledger.buffered == 3
-    assert ack_ids(ledger.cut(1, 9, 1000)) == ["c/4", "a/1", "b/4"]
+    assert ack_ids(cut(ledger, 1, 9, 1000)) == ["c/4", "a/1", "b/4"]
 
 
 def test_what_was_lost_takes_no_memory() -> None:
@@ -152,6 +162,34 @@ def test_what_was_lost_takes_no_memory() -> None:
     tracemalloc.stop()
     assert ledger.buffered == 0
     assert max(sizes[10:]) < 1.2 * max(sizes[:10])
+
+
+def test_rows_are_made_when_messages_arrive() -> None:
+    """Segments take them by their own size, and not by response."""
+    ledger = LeaseLedger(set())
+    messages = batch([str(number) for number in range(10)])
+    arrive(ledger, messages[:4])
+    arrive(ledger, messages[4:])
+    for message in messages:
+        # A row that is made from now on has another id.
+        message.received.message.message_id += "!"
+    groups = [ledger.cut(seq, 3, 1000) for seq in (1, 2, 3, 4)]
+    ids = [one for each in groups for one in rows_of(each, None).column("message_id").to_pylist()]
+    assert ids == [str(number) for number in range(10)]
+
+
+def test_rows_of_lost_and_committed_messages_take_no_memory() -> None:
+    """The other rows are not made again."""
+    ledger = LeaseLedger({"0", 5})
+    messages = batch([str(number) for number in range(6)], data=bytes(1000))
+    arrive(ledger, messages)
+    ledger.lost([messages[2], messages[4]])
+    for message in messages:
+        message.received.message.message_id += "!"
+    (group,) = ledger.cut(1, 9, 10_000)
+    assert group.rows is not None
+    assert group.rows.column("message_id").to_pylist() == ["1", "3"]
+    assert 2000 <= group.rows.get_total_buffer_size() < 3000
 
 
 def test_adopted_leases_do_not_replace_newer_ones() -> None:
@@ -174,9 +212,6 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        # Makes the buffer compact itself now and then, although there are few messages.
-        self.few = patch("pullstream.spark.session.lease_ledger._EMPTY_PLACES", 1)
-        self.few.start()
         self.done: set[Key] = set()
         self.ledger = LeaseLedger(self.done)
         self.place: dict[str, int] = {}
@@ -184,9 +219,6 @@ class LedgerMachine(RuleBasedStateMachine):
         self.acked: set[str] = set()
         self.deliveries = 0
         self.seq = 0
-
-    def teardown(self) -> None:
-        self.few.stop()
 
     @rule(ids=st.lists(st.sampled_from(IDS), max_size=6))
     def deliver(self, ids: list[str]) -> None:
@@ -203,9 +235,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def cut(self, limit: int) -> int:
         waiting = [one for one, place in self.place.items() if place == 0]
         self.seq += 1
-        cut = self.ledger.cut(self.seq, limit, 1_000_000)
-        assert cut == [self.newest[one] for one in waiting[:limit]]
-        for message in cut:
+        messages = cut(self.ledger, self.seq, limit, 1_000_000)
+        assert messages == [self.newest[one] for one in waiting[:limit]]
+        for message in messages:
             self.place[message.message_id] = self.seq
         return self.seq
 

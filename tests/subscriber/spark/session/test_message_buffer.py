@@ -13,10 +13,11 @@ import pytest
 from pullstream.hooks import StateChange
 from pullstream.message import Disposition, Message, MessageBatch
 from pullstream.runtime.lifecycle import SubscriptionState
-from pullstream.spark.session.arrow_rows import ArrowRows, PreparedBatch
+from pullstream.spark.session import message_buffer
 from pullstream.spark.session.message_buffer import MessageBuffer
+from pullstream.spark.session.message_group import MessageGroup
 from pullstream_protocol.clock import ManualClock
-from tests.subscriber.spark.session.messages import batch
+from tests.subscriber.spark.session.messages import batch, flat
 from tests.subscriber.streaming.fakes import PATIENCE, RecordingSettlementSink
 
 SUBSCRIPTION = "projects/p/subscriptions/s"
@@ -40,8 +41,7 @@ class World:
     def __init__(self) -> None:
         self.clock = WatchedClock()
         self.done: set[str] = set()
-        self.rows = ArrowRows(None)
-        self.intake = MessageBuffer(self.done, self.clock, self.rows)
+        self.intake = MessageBuffer(self.done, self.clock, None)
         self._pool = ThreadPoolExecutor(1)
 
     def wait(self, *, linger: float = 10, idle: float = 5, drain: bool = False) -> Future[bool]:
@@ -118,8 +118,8 @@ def test_what_a_full_batch_leaves_is_waited_for_from_then_on(world: World) -> No
     """Otherwise each batch after the first would have a random, small size."""
     world.bring("a", "b", "c", "d", "e")
     world.clock.advance(9)
-    messages, is_all = world.intake.cut(1, 4, 100)
-    assert ([one.message_id for one in messages], is_all) == (["a", "b", "c", "d"], False)
+    groups, is_all = world.intake.cut(1, 4, 100)
+    assert ([one.message_id for one in flat(groups)], is_all) == (["a", "b", "c", "d"], False)
     waiting = world.wait()
     assert world.ends_after(waiting, 10) is True
     assert world.intake.cut(2, 4, 100)[1]
@@ -221,47 +221,23 @@ def test_a_lost_lease_is_a_lost_message(world: World) -> None:
     world.intake(messages)
     world.intake.lease_lost(SUBSCRIPTION, messages[:1], "expired")
     with world.intake.ledger() as ledger:
-        assert ledger.cut(1, 9, 1000) == messages[1:]
+        assert flat(ledger.cut(1, 9, 1000)) == messages[1:]
 
 
-def test_rows_are_kept_of_what_is_buffered_and_of_nothing_else(world: World) -> None:
-    """Rows are kept for buffered messages only.
-
-    Committed messages that are redelivered, as after a seek, have no rows. Neither do messages in a
-    segment, lost ones, and outdated deliveries.
-    """
-    world.done |= {"old", "older"}
-    for _ in range(3):
-        world.bring("old", "older")
-        assert len(world.rows) == 0
-    world.bring("a", "old", "b")
-    assert len(world.rows) == 2
-    for delivery in (2, 3):
-        world.bring("a", "b", "c", delivery=delivery)
-        assert len(world.rows) == 3
-    messages, _ = world.intake.cut(1, 4, 100)
-    world.rows.take(messages)
-    for delivery in (4, 5):
-        world.bring("a", "b", delivery=delivery)
-        assert len(world.rows) == 0
-    for delivery in (1, 2):
-        late = MessageBatch(batch(["d", "e"], delivery=delivery))
-        world.intake(late)
-        assert len(world.rows) == 2
-        world.intake.lease_lost(SUBSCRIPTION, late, "expired")
-        assert len(world.rows) == 0
-
-
-def test_the_session_s_work_comes_before_that_of_the_worker() -> None:
+def test_the_session_s_work_comes_before_that_of_the_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Messages that arrive meanwhile are prepared afterwards, and none is lost."""
     begun = threading.Event()
 
-    class TellingRows(ArrowRows):
-        def make(self, messages: Sequence[Message]) -> PreparedBatch:
+    class TellingGroup(MessageGroup):
+        @classmethod
+        def of_arrived(cls, messages: Sequence[Message], subscription: str | None) -> MessageGroup:
             begun.set()
-            return super().make(messages)
+            return super().of_arrived(messages, subscription)
 
-    intake = MessageBuffer(set(), ManualClock(), TellingRows(None))
+    monkeypatch.setattr(message_buffer, "MessageGroup", TellingGroup)
+    intake = MessageBuffer(set(), ManualClock(), None)
     worker = threading.Thread(target=intake, args=[MessageBatch(batch(["a", "b"]))])
     with intake.precedence():
         worker.start()

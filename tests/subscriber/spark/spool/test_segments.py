@@ -40,7 +40,7 @@ def test_a_run_ends_when_all_that_comes_is_younger(
     settings = IngestSettings(subscription="projects/p/subscriptions/one", spool_dir=tmp_path)
     segments = Segments(settings, AtomicFiles(), clock)
     segments.open()
-    intake = MessageBuffer(segments.done, clock, segments.rows)
+    intake = MessageBuffer(segments.done, clock, None)
     intake(MessageBatch(batch(["a", "b"], published=[begun + each for each in published])))
     clock.advance(5)
     cut = segments.cut(intake, 0, (10, 10_000), begun)
