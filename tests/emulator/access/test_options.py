@@ -9,8 +9,12 @@ from typing import Any
 import grpc
 import pytest
 
+from pullstream_emulator.access import ALL_PROJECTS, AccessError
+from pullstream_emulator.access.options import access_from
+from pullstream_protocol.errors import PermissionDenied
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
+from tests.emulator.access.principals import GOOD, written
 from tests.emulator.certificates import Identity, new_identity
 from tests.emulator.program import ends_well, error_of, running
 from tests.emulator.wire import PATIENCE
@@ -114,3 +118,32 @@ def test_an_empty_file_of_principals_is_an_error(tmp_path: Path) -> None:
     auth = tmp_path / "auth.yaml"
     auth.write_text("\n", encoding="utf-8")
     assert f"{auth}: the file is empty" in error_of(f"--auth-file={auth}", exit_code=2)
+
+
+def test_tokens_and_a_file_may_be_given_together(tmp_path: Path) -> None:
+    """Tokens of the command line allow everything. Tokens of the file allow what the file says."""
+    access = access_from(["t-admin"], written(tmp_path, GOOD))
+    assert access is not None
+    access.check("Bearer t-admin", ALL_PROJECTS)
+    access.check("Bearer t-ci", "test")
+    with pytest.raises(PermissionDenied):
+        access.check("Bearer t-ci", "prod")
+
+
+def test_a_token_opens_everything_or_what_the_file_says(tmp_path: Path) -> None:
+    """One token cannot be both, because a principal with few projects would get access to all."""
+    with pytest.raises(AccessError, match=r"auth\.json: one of its tokens is also") as refused:
+        access_from(["t-ci"], written(tmp_path, GOOD))
+    assert "t-ci" not in str(refused.value)
+
+
+def test_without_options_there_is_nothing_to_check() -> None:
+    """There is no object that could make calls slower."""
+    assert access_from([], None) is None
+
+
+@pytest.mark.parametrize("token", ["", "  "])
+def test_an_empty_token_is_refused(token: str) -> None:
+    """It may come from a variable that was not set."""
+    with pytest.raises(AccessError, match="must not be empty"):
+        access_from(["good", token], None)

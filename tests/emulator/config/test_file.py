@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pullstream_emulator import Emulator
-from pullstream_emulator.config import ConfigError, load, seeds_from_environment
+from pullstream_emulator.config import ConfigError, load
 from pullstream_protocol.errors import InvalidArgument
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 ORDERS = "projects/shop/topics/orders"
 BILLING = "projects/shop/subscriptions/billing"
-
 FILE = """
 project: shop
 schemas:
@@ -56,9 +54,6 @@ def subscription(emulator: Emulator, name: str = BILLING) -> pubsub.Subscription
 
 def topic(emulator: Emulator, name: str = ORDERS) -> pubsub.Topic:
     return emulator.inspect(lambda engine: engine.get_topic(name))
-
-
-# ---- files ---------------------------------------------------------------------------------------
 
 
 def test_a_file_says_what_there_is_from_the_start(tmp_path: Path) -> None:
@@ -242,58 +237,12 @@ def test_a_reset_brings_back_the_start() -> None:
         assert fault.is_over
 
 
-# ---- the environment -----------------------------------------------------------------------------
-
-
-def planted(environment: dict[str, str]) -> list[tuple[str, str]]:
-    """Return the resources that the initial requests create, with their parents."""
-    return [
-        (seed.request.name, getattr(seed.request, "topic", ""))
-        for seed in seeds_from_environment(environment).seeds
-    ]
-
-
-def test_variables_name_topics_and_their_subscriptions() -> None:
-    """The syntax is that of images around Google's emulator.
-
-    Topics are created before subscriptions.
-    """
-    environment = {
-        "PUBSUB_PROJECT2": "lab,plain",
-        "PUBSUB_PROJECT1": "shop,orders:billing:audit,refunds",
-        "PUBSUB_PROJECT_ID": "unrelated",
-        "PATH": os.defpath,
-    }
-    assert planted(environment) == [
-        (ORDERS, ""),
-        ("projects/shop/topics/refunds", ""),
-        ("projects/lab/topics/plain", ""),
-        (BILLING, ORDERS),
-        ("projects/shop/subscriptions/audit", ORDERS),
-    ]
-
-
-def test_a_project_without_topics_asks_for_nothing() -> None:
-    """An environment without such variables creates nothing either."""
-    assert planted({"PUBSUB_PROJECT1": "shop"}) == planted({}) == []
-
-
-@pytest.mark.parametrize("value", ["", ",orders", "shop,", "shop,,orders"])
-def test_a_variable_of_another_form_is_named(value: str) -> None:
-    """The error contains the value."""
-    with pytest.raises(ConfigError, match=f"PUBSUB_PROJECT3: must have the form .*: '{value}'"):
-        seeds_from_environment({"PUBSUB_PROJECT3": value})
-
-
 def test_messages_in_base64_are_the_apis_form() -> None:
     """Bytes that are not text can only be written in base64."""
     data = bytes(range(256))
     text = base64.b64encode(data).decode()
     (seed,) = load(entry("messages", topic="orders", data=text)).seeds
     assert seed.request.messages[0].data == data
-
-
-# ---- profiles and limits -------------------------------------------------------------------------
 
 
 def test_the_emulators_profile_allows_short_deadlines() -> None:

@@ -1,0 +1,58 @@
+"""Filters by tag: Eq, Glob, and the report of a filter."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pullstream_emulator.rest.v0 import tag_filter
+from pullstream_protocol.filter import compile_filter
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
+
+
+@given(tag=TEXT, other=TEXT)
+def test_an_eq_accepts_its_tag_only(tag: str, other: str) -> None:
+    """The tag may have any characters."""
+    accepts = compile_filter(tag_filter.to_text(["tag", "Eq", tag], "filter"))
+    assert accepts({"tag": tag})
+    assert accepts({"tag": other}) == (other == tag)
+    assert not accepts({"node": tag})
+
+
+@given(prefix=TEXT.filter(lambda text: "*" not in text), other=TEXT)
+def test_a_glob_accepts_what_begins_so(prefix: str, other: str) -> None:
+    """It accepts no record without a tag."""
+    accepts = compile_filter(tag_filter.to_text(["tag", "Glob", prefix + "*"], "filter"))
+    assert accepts({"tag": prefix + other})
+    assert accepts({"tag": other}) == other.startswith(prefix)
+    assert not accepts({})
+
+
+@given(operator=st.sampled_from(["Eq", "Glob"]), text=TEXT.filter(lambda text: "*" not in text))
+def test_a_filter_is_reported_as_it_was_given(operator: str, text: str) -> None:
+    """So a client can send it again."""
+    value = ["tag", operator, text + "*" * (operator == "Glob")]
+    assert tag_filter.to_json(tag_filter.to_text(value, "filter")) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'attributes.node = "x"',
+        'attributes.tag != "x"',
+        'attributes.tag="x"',
+        'attributes.tag = "\\x41"',
+        'attributes.tag = "x" AND attributes:y OR attributes.tag = "x"',
+        'hasPrefix(attributes.tag, "a*")',
+    ],
+)
+def test_a_filter_without_a_tuple_is_reported_as_its_text(text: str) -> None:
+    """Such a filter was set over gRPC."""
+    assert tag_filter.to_json(text) == text
+
+
+def test_no_filter_is_null() -> None:
+    """Requests have the same form."""
+    assert tag_filter.to_json("") is None
