@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
-from typing import Any
 
 import pytest
 from google.protobuf import timestamp_pb2
@@ -14,11 +12,10 @@ from hypothesis import strategies as st
 
 from pullstream_emulator.offload import Budget
 from pullstream_emulator.schemas import protoc
-from pullstream_emulator.schemas.avro import AvroDefinition
-from pullstream_emulator.schemas.definition import BadDefinition, Incompatible, Mismatch
+from pullstream_emulator.schemas.definition import BadDefinition, Mismatch
 from pullstream_emulator.schemas.protobuf import ProtobufDefinition
-from pullstream_protocol.errors import FailedPrecondition
 from pullstream_protocol.messages import schema_pb2 as pb
+from tests.emulator.schemas.protobuf_examples import compiled, proto2, proto3
 
 ORDER = """
     syntax = "proto3";
@@ -35,29 +32,12 @@ ORDER = """
 """
 
 
-@functools.cache
-def compiled(source: str) -> ProtobufDefinition:
-    """Return the compiled schema. Compilation takes 0.1 s."""
-    return ProtobufDefinition.from_source(source)
-
-
-def proto3(body: str) -> ProtobufDefinition:
-    return compiled(f'syntax = "proto3"; message M {{ {body} }}')
-
-
-def proto2(body: str) -> ProtobufDefinition:
-    return compiled(f'syntax = "proto2"; message M {{ {body} }}')
-
-
 def takes(definition: ProtobufDefinition, data: bytes, encoding: pb.Encoding) -> bool:
     try:
         definition.check(data, encoding, Budget())
     except Mismatch:
         return False
     return True
-
-
-# ---- definitions -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -94,20 +74,6 @@ def test_what_is_no_schema(source: str, problem: str) -> None:
     assert "tmp" not in str(refused.value)
 
 
-def test_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says how to install it."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(FailedPrecondition, match=r"pip install 'pullstream\[schemas\]'"):
-        ProtobufDefinition.from_source("message M {}")
-
-
-def test_a_compiler_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is killed, and its definition is refused."""
-    monkeypatch.setattr(protoc, "PATIENCE", 1e-6)
-    with pytest.raises(BadDefinition, match="compiling it takes more than"):
-        ProtobufDefinition.from_source("message M {}")
-
-
 def from_files(root: str, *files: FileDescriptorProto) -> ProtobufDefinition:
     compiled_bytes = FileDescriptorSet(file=files).SerializeToString()
     return ProtobufDefinition.from_compiled(
@@ -135,9 +101,6 @@ def test_what_is_no_compiled_schema() -> None:
         from_files("M", FileDescriptorProto(name="a.proto"))
     with pytest.raises(BadDefinition, match=r"Depends on file 'b.proto'"):
         from_files("M", FileDescriptorProto(name="a.proto", dependency=["b.proto"]))
-
-
-# ---- messages ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -201,106 +164,3 @@ def test_two_schemas_may_use_one_name() -> None:
     text, number = proto3("string a = 1;"), proto3("int32 a = 1;")
     assert takes(text, b'{"a": "x"}', pb.JSON)
     assert not takes(number, b'{"a": "x"}', pb.JSON)
-
-
-# ---- the next revision -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("syntax", "before", "after"),
-    [
-        (proto3, "string a = 1;", "string a = 1;"),
-        (proto3, "string a = 1;", "string a = 1; optional int32 b = 2;"),
-        (proto3, "string a = 1; int32 b = 2;", "string a = 1;"),
-        (proto3, "string a = 1; int32 b = 2;", "int32 b = 2; string a = 1;"),
-        (proto3, "string a = 1;", "optional string a = 1;"),
-        (proto2, "required string a = 1;", "required string a = 1; optional int32 b = 2;"),
-        (proto3, "M m = 1;", "M m = 1; optional string a = 2;"),
-        (proto3, "string a = 1;", "string a = 1; oneof c { string d = 2; int32 e = 3; }"),
-    ],
-)
-def test_what_may_follow(syntax: Any, before: str, after: str) -> None:
-    """Optional fields may be added and removed."""
-    syntax(after).check_follows(syntax(before))
-
-
-@pytest.mark.parametrize(
-    ("syntax", "before", "after", "problem"),
-    [
-        (
-            proto3,
-            "int64 at = 3;",
-            "string at = 3;",
-            "at of type string is not compatible with at of type int64",
-        ),
-        (
-            proto3,
-            "string device = 4;",
-            "int64 device_id = 4;",
-            "device_id of type int64 is not compatible with device of type string",
-        ),
-        (proto3, "string a = 1;", "string b = 1;", "b = 1 is not compatible with a = 1"),
-        (
-            proto3,
-            "string a = 1;",
-            "repeated string a = 1;",
-            "a of type repeated string is not compatible with a of type string",
-        ),
-        (
-            proto3,
-            "string a = 1;",
-            "string a = 1; repeated string b = 2;",
-            "b of type repeated string is missing in M",
-        ),
-        (
-            proto3,
-            "string a = 1; map<string, string> b = 2;",
-            "string a = 1;",
-            "b of type repeated message is missing in M",
-        ),
-        (
-            proto2,
-            "optional string a = 1;",
-            "optional string a = 1; required string b = 2;",
-            "b of type required string is missing in M",
-        ),
-        (
-            proto3,
-            "enum E { X = 0; } E e = 1;",
-            "enum E { X = 0; Y = 5; } E e = 1;",
-            r"M.Y = 5 is missing in M.E",
-        ),
-        (
-            proto3,
-            "enum E { X = 0; Y = 5; } E e = 1;",
-            "enum E { X = 0; } E e = 1;",
-            r"M.Y = 5 is missing in M.E",
-        ),
-        (
-            proto3,
-            "enum E { X = 0; Y = 5; } E e = 1;",
-            "enum E { X = 0; Y = 6; } E e = 1;",
-            r"M.Y = 6 is missing in M.E",
-        ),
-        (
-            proto3,
-            "message N { string a = 1; } N n = 1;",
-            "message N { int32 a = 1; } N n = 1;",
-            "a of type int32 is not compatible with a of type string",
-        ),
-        (proto3, "string a = 1;", "oneof c { string a = 1; }", "a cannot move into or out of"),
-    ],
-)
-def test_what_must_not_follow(syntax: Any, before: str, after: str, problem: str) -> None:
-    """The error has the text of the production service, where that is known."""
-    with pytest.raises(Incompatible, match=problem):
-        syntax(after).check_follows(syntax(before))
-
-
-def test_the_type_of_a_schema_stays() -> None:
-    """Avro cannot follow Protocol Buffers, and vice versa."""
-    avro = AvroDefinition('"string"')
-    with pytest.raises(Incompatible, match="the type of a schema cannot change"):
-        proto3("string a = 1;").check_follows(avro)
-    with pytest.raises(Incompatible, match="the type of a schema cannot change"):
-        avro.check_follows(proto3("string a = 1;"))

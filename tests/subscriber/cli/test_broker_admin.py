@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,36 +10,18 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import click
 import pytest
-
-from pullstream import SubscriberClient, TopicAdminClient
-from pullstream_emulator import Emulator
-from pullstream_emulator.access import Access, Principal
-from pullstream_protocol.clock import ManualClock
-
-pytest.importorskip("click")
-pytest.importorskip("aiohttp")
-
 from click.testing import CliRunner, Result
 
 from pullstream.cli.clock import clock as clock_command
 from pullstream.cli.faults import faults as faults_command
+from pullstream_emulator import Emulator
+from pullstream_emulator.access import Access, Principal
 
-TOPIC = "projects/p/topics/orders"
-SUBSCRIPTION = "projects/p/subscriptions/billing"
+pytest.importorskip("click")
+
+pytest.importorskip("aiohttp")
+
 START = "2023-11-14T22:13:20Z"
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(1_700_000_000)
-
-
-@pytest.fixture
-def emulator(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
-    """Yield a broker that the commands find in the environment."""
-    with Emulator(clock=clock, rest=True) as emulator:
-        monkeypatch.setenv("PUBSUB_EMULATOR_HOST", emulator.endpoint)
-        yield emulator
 
 
 def run(command: click.Command, *arguments: str) -> Result:
@@ -53,42 +34,10 @@ def output(command: click.Command, *arguments: str) -> str:
     return ran.output
 
 
-def test_faults_are_added_listed_and_cleared(emulator: Emulator) -> None:
-    """`clear` takes the ids that `add` prints, or removes all faults."""
-    ids = [output(faults_command, "add", f"drop:Pull:times={n}").strip() for n in (1, 2, 3)]
-    assert [fault.scope.times for fault in emulator.faults.active] == [1, 2, 3]
-    lines = output(faults_command, "list").splitlines()
-    assert [json.loads(line)["times"] for line in lines] == [1, 2, 3]
-    output(faults_command, "clear", ids[0], ids[2])
-    assert [fault.scope.times for fault in emulator.faults.active] == [2]
-    output(faults_command, "clear")
-    assert emulator.faults.active == ()
-    assert output(faults_command, "list") == ""
-
-
-def test_the_clock_is_shown_and_moved(emulator: Emulator) -> None:
-    """The command ends after all due events have happened."""
-    with TopicAdminClient() as topics, SubscriberClient() as client:
-        topics.create_topic(name=TOPIC)
-        client.create_subscription(name=SUBSCRIPTION, topic=TOPIC, ack_deadline_seconds=10)
-        topics.publish(TOPIC, [{"data": b"a"}])
-        assert len(client.pull(subscription=SUBSCRIPTION, max_messages=1).received_messages) == 1
-        assert output(clock_command, "show") == f"{START}\n"
-        assert output(clock_command, "advance", "10") == "2023-11-14T22:13:30Z\n"
-        assert len(client.pull(subscription=SUBSCRIPTION, max_messages=1).received_messages) == 1
-
-
 def test_no_proxy_is_asked(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker is local, so a web proxy does not apply."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     assert output(clock_command, "show") == f"{START}\n"
-
-
-@pytest.mark.parametrize("arguments", [["add", "explode:Pull"], ["add"], ["clear", "first"]])
-def test_bad_words_are_an_error_of_usage(emulator: Emulator, arguments: list[str]) -> None:
-    """The broker decides which faults are valid."""
-    assert run(faults_command, *arguments).exit_code == 2
-    assert run(clock_command, "advance", "--", "-1").exit_code == 2
 
 
 def test_a_token_follows_no_redirect() -> None:

@@ -10,8 +10,6 @@ from tests.subscriber.command_line import pullstream
 pytestmark = pytest.mark.usefixtures("pubsub_emulator")
 
 NEWS = names.topic_path("test-project", "news")
-WEB = names.topic_path("test-project", "news-web")
-ROUTER = names.router_path("test-project", "to-web")
 
 
 def test_a_feed_is_put_and_shown_with_its_settings() -> None:
@@ -111,23 +109,6 @@ def test_feeds_are_listed() -> None:
     head, row = pullstream("feeds", "list", terminal=True).lines
     assert head.split()[:2] == ["topic", "headSeq"]
     assert row.split()[:2] == ["news", "1"]
-
-
-def test_routers_live_from_put_to_delete() -> None:
-    """Records appended in between are copied."""
-    pullstream("feeds", "put", "news")
-    options = ("--source", "news", "--dest", "news-web", "--message-filter", 'attributes.tag = "t"')
-    assert pullstream("routers", "put", "to-web", *options).lines == [f"{ROUTER} created"]
-    assert pullstream("routers", "put", "to-web", *options).lines == [f"{ROUTER} updated"]
-    pullstream("feeds", "append", "news", "a", "--tag", "t")
-    pullstream("feeds", "append", "news", "b")
-    assert pullstream("feeds", "read", "news-web").lines == ["a"]
-    (router,) = pullstream("routers", "list", "--source", "news", "--json").objects
-    assert (router["name"], router["source"], router["dest"]) == (ROUTER, NEWS, WEB)
-    assert pullstream("routers", "list", "--dest", "news").lines == []
-    assert "forwarded: 1" in pullstream("routers", "get", "to-web").lines
-    assert pullstream("routers", "delete", "to-web").lines == [f"{ROUTER} deleted"]
-    assert pullstream("routers", "get", "to-web").code == 1
 
 
 @pytest.mark.parametrize("after", ["-1", "soon"])

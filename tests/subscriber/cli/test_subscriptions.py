@@ -1,4 +1,4 @@
-"""`pullstream topics` and `pullstream subscriptions`, for people, pipes and machines."""
+"""`pullstream subscriptions`."""
 
 from __future__ import annotations
 
@@ -22,44 +22,6 @@ def orders(pubsub_emulator: Emulator) -> None:
 @pytest.fixture
 def billing(orders: None) -> None:
     assert pullstream("subscriptions", "create", "billing", "--topic", "orders").code == 0
-
-
-def test_topics_live_from_creation_to_deletion() -> None:
-    """One command creates or deletes several topics."""
-    created = pullstream("topics", "create", "orders", "refunds")
-    refunds = names.topic_path("test-project", "refunds")
-    assert created.lines == [f"{TOPIC} created", f"{refunds} created"]
-    assert [line.split("\t")[0] for line in pullstream("topics", "list").lines] == [TOPIC, refunds]
-    deleted = pullstream("topics", "delete", "orders", refunds)
-    assert deleted.lines == [f"{TOPIC} deleted", f"{refunds} deleted"]
-    assert pullstream("topics", "list").lines == []
-
-
-def test_a_topic_is_created_with_labels_and_retention() -> None:
-    """The description shows them with one path and value per line."""
-    pullstream(
-        *("topics", "create", "orders", "--label", "a=1", "--label", "b="),
-        *("--message-retention-duration", "1.5h"),
-    )
-    lines = pullstream("topics", "describe", "orders").lines
-    assert f"name: {TOPIC}" in lines
-    assert "labels.a: 1" in lines
-    assert "labels.b: " in lines
-    assert "messageRetentionDuration: 5400s" in lines
-
-
-@pytest.mark.parametrize(
-    ("option", "text"),
-    [
-        (("--label", "a"), "'a' does not have the form KEY=VALUE"),
-        (("--message-retention-duration", "soon"), "'soon' is not a duration such as 90s"),
-    ],
-)
-def test_a_value_of_another_form_is_wrong_usage(option: tuple[str, str], text: str) -> None:
-    """The error has the value and the form."""
-    result = pullstream("topics", "create", "orders", *option)
-    assert result.code == 2
-    assert text in result.stderr
 
 
 @pytest.mark.usefixtures("orders")
@@ -144,12 +106,3 @@ def test_people_get_a_table_with_short_names() -> None:
     assert second.split() == ["refunds", "team=b"]
     described = pullstream("subscriptions", "describe", "billing", terminal=True).lines
     assert ["topic", "orders"] in [line.split() for line in described]
-
-
-def test_what_there_is_already_is_refused(pubsub_emulator: Emulator, orders: None) -> None:
-    """Topics that were created earlier on the same line stay."""
-    result = pullstream("topics", "create", "refunds", "orders", "others")
-    assert result.code == 1
-    assert result.stderr.startswith("Error: ALREADY_EXISTS: ")
-    listed = [line.split("\t")[0] for line in pullstream("topics", "list").lines]
-    assert [names.short_id(name) for name in listed] == ["orders", "refunds"]

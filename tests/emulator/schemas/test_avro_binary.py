@@ -1,0 +1,89 @@
+"""Messages in Avro's binary encoding."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pullstream_emulator.offload import Budget
+from pullstream_emulator.schemas.definition import Mismatch
+from pullstream_protocol.messages import schema_pb2 as pb
+from tests.emulator.schemas.avro_examples import (
+    CHAIN,
+    definition,
+    in_binary,
+    linked,
+    messages,
+    takes,
+)
+
+
+@given(message=messages(), data=st.data())
+def test_a_message_ends_where_it_ends(message: tuple[Any, Any], data: st.DataObject) -> None:
+    """One byte more or less is refused."""
+    schema, value = message
+    binary = in_binary(schema, value)
+    with pytest.raises(Mismatch, match="Too much data to parse for schema"):
+        definition(schema).check(binary + b"\0", pb.BINARY, Budget())
+    if binary:
+        cut = data.draw(st.integers(0, len(binary) - 1))
+        assert not takes(schema, binary[:cut], pb.BINARY)
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        ("boolean", b"\x02"),
+        ("int", b"\x80\x80\x80\x80\x20"),
+        ("long", b"\xff" * 10 + b"\x01"),
+        ("string", b"\x01"),
+        ("string", b"\x02\xff"),
+        (["null", "int"], b"\x04"),
+        (["null", "int"], b"\x01"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x02"),
+        # A block of one int with a declared size of two bytes.
+        ({"type": "array", "items": "int"}, b"\x01\x04\x02\x00"),
+    ],
+)
+def test_binary_that_is_not_of_the_schema(schema: Any, data: bytes) -> None:
+    """No Avro library would write these bytes."""
+    assert not takes(schema, data, pb.BINARY)
+
+
+@pytest.mark.parametrize("value", [0, -1, 63, 64, -65, 2**31, 2**63 - 1, -(2**63)])
+def test_numbers_where_they_grow_longer(value: int) -> None:
+    """A byte has seven bits of a number, and a bit that says whether another byte follows."""
+    assert takes("long", in_binary("long", value), pb.BINARY)
+
+
+@pytest.mark.parametrize(("name", "bits"), [("int", 32), ("long", 64)])
+def test_the_largest_numbers(name: str, bits: int) -> None:
+    """Both encodings have the same limits."""
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    for value, fits in ((low - 1, False), (low, True), (high, True), (high + 1, False)):
+        assert takes(name, json.dumps(value).encode()) is fits
+    assert takes("int", in_binary("long", low), pb.BINARY) is (bits == 32)
+    assert takes("int", in_binary("long", high), pb.BINARY) is (bits == 32)
+    assert takes(name, in_binary("long", low), pb.BINARY)
+    assert not takes("int", in_binary("long", 2**31), pb.BINARY)
+    assert not takes("int", in_binary("long", -(2**31) - 1), pb.BINARY)
+
+
+def test_a_block_may_tell_its_size() -> None:
+    """Its count is negative then."""
+    assert takes({"type": "array", "items": "int"}, b"\x03\x04\x02\x02\x00", pb.BINARY)
+
+
+def test_a_huge_count_of_nothing_costs_nothing() -> None:
+    """Items without bytes are not counted one by one."""
+    assert takes({"type": "array", "items": "null"}, b"\xfe" + b"\xff" * 8 + b"\x01\x00", pb.BINARY)
+
+
+@pytest.mark.parametrize(("depth", "fits"), [(0, True), (50, True), (1_000_000, False)])
+def test_a_message_that_nests_without_end(depth: int, fits: bool) -> None:
+    """It is refused. A parser written in C would end the process."""
+    assert takes(CHAIN, linked(depth), pb.BINARY) is fits

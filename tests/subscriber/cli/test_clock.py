@@ -1,0 +1,31 @@
+"""`pullstream clock`: the clock of a running broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from pullstream import SubscriberClient, TopicAdminClient
+from tests.subscriber.command_line import pullstream
+
+TOPIC = "projects/p/topics/orders"
+SUBSCRIPTION = "projects/p/subscriptions/billing"
+START = "2023-11-14T22:13:20Z"
+
+
+@pytest.mark.usefixtures("emulator")
+def test_the_clock_is_shown_and_moved() -> None:
+    """The command ends after all due events have happened."""
+    with TopicAdminClient() as topics, SubscriberClient() as client:
+        topics.create_topic(name=TOPIC)
+        client.create_subscription(name=SUBSCRIPTION, topic=TOPIC, ack_deadline_seconds=10)
+        topics.publish(TOPIC, [{"data": b"a"}])
+        assert len(client.pull(subscription=SUBSCRIPTION, max_messages=1).received_messages) == 1
+        assert pullstream("clock", "show").lines == [START]
+        assert pullstream("clock", "advance", "10").lines == ["2023-11-14T22:13:30Z"]
+        assert len(client.pull(subscription=SUBSCRIPTION, max_messages=1).received_messages) == 1
+
+
+@pytest.mark.usefixtures("emulator")
+def test_the_clock_does_not_go_back() -> None:
+    """This is an error of usage."""
+    assert pullstream("clock", "advance", "--", "-1").code == 2

@@ -1,0 +1,65 @@
+"""`pullstream topics`."""
+
+from __future__ import annotations
+
+import pytest
+
+from pullstream_emulator import Emulator
+from pullstream_protocol import names
+from tests.subscriber.command_line import pullstream
+
+pytestmark = pytest.mark.usefixtures("pubsub_emulator")
+
+TOPIC = names.topic_path("test-project", "orders")
+
+
+@pytest.fixture
+def orders(pubsub_emulator: Emulator) -> None:
+    assert pullstream("topics", "create", "orders", "--label", "team=a").code == 0
+
+
+def test_topics_live_from_creation_to_deletion() -> None:
+    """One command creates or deletes several topics."""
+    created = pullstream("topics", "create", "orders", "refunds")
+    refunds = names.topic_path("test-project", "refunds")
+    assert created.lines == [f"{TOPIC} created", f"{refunds} created"]
+    assert [line.split("\t")[0] for line in pullstream("topics", "list").lines] == [TOPIC, refunds]
+    deleted = pullstream("topics", "delete", "orders", refunds)
+    assert deleted.lines == [f"{TOPIC} deleted", f"{refunds} deleted"]
+    assert pullstream("topics", "list").lines == []
+
+
+def test_a_topic_is_created_with_labels_and_retention() -> None:
+    """The description shows them with one path and value per line."""
+    pullstream(
+        *("topics", "create", "orders", "--label", "a=1", "--label", "b="),
+        *("--message-retention-duration", "1.5h"),
+    )
+    lines = pullstream("topics", "describe", "orders").lines
+    assert f"name: {TOPIC}" in lines
+    assert "labels.a: 1" in lines
+    assert "labels.b: " in lines
+    assert "messageRetentionDuration: 5400s" in lines
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        (("--label", "a"), "'a' does not have the form KEY=VALUE"),
+        (("--message-retention-duration", "soon"), "'soon' is not a duration such as 90s"),
+    ],
+)
+def test_a_value_of_another_form_is_wrong_usage(option: tuple[str, str], text: str) -> None:
+    """The error has the value and the form."""
+    result = pullstream("topics", "create", "orders", *option)
+    assert result.code == 2
+    assert text in result.stderr
+
+
+def test_what_there_is_already_is_refused(pubsub_emulator: Emulator, orders: None) -> None:
+    """Topics that were created earlier on the same line stay."""
+    result = pullstream("topics", "create", "refunds", "orders", "others")
+    assert result.code == 1
+    assert result.stderr.startswith("Error: ALREADY_EXISTS: ")
+    listed = [line.split("\t")[0] for line in pullstream("topics", "list").lines]
+    assert [names.short_id(name) for name in listed] == ["orders", "refunds"]
