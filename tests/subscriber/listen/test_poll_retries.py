@@ -1,0 +1,71 @@
+"""Retries of a listener's calls: pauses, outages, and the decision to give up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pullstream.listen.poll_retries import PollRetries
+from pullstream.streaming.stream import PROVEN_AFTER
+from pullstream_protocol.errors import DeadlineExceeded, PermissionDenied, RpcError, Unavailable
+
+
+class RecordingOutage:
+    """Records what an OutageReporter would report."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def failed(self, now: float, error: RpcError) -> None:
+        self.calls.append("failed")
+
+    def over(self) -> None:
+        self.calls.append("over")
+
+
+@pytest.fixture
+def outage() -> Any:
+    return RecordingOutage()
+
+
+def test_pauses_grow_until_the_retries_give_up(outage: Any) -> None:
+    """The time counts from the first failure in a row."""
+    retries = PollRetries(10.0, outage)
+    now, pauses = 0.0, []
+    while True:
+        retries.begin(now)
+        due = retries.failed(Unavailable("away"), now)
+        if due is None:
+            break
+        pauses.append(due - now)
+        now = due
+    assert now == pytest.approx(10.0)
+    assert max(pauses[1:-1]) > pauses[0]
+    assert set(outage.calls) == {"failed"}
+
+
+def test_a_success_begins_again_with_the_shortest_pause(outage: Any) -> None:
+    """It also ends the outage."""
+    retries = PollRetries(1.0, outage)
+    assert retries.failed(Unavailable("away"), 0.0) is not None
+    retries.succeeded()
+    retries.begin(100.0)
+    assert retries.failed(Unavailable("away"), 100.0) is not None
+    assert outage.calls == ["failed", "over", "failed"]
+
+
+def test_a_permanent_error_is_not_retried(outage: Any) -> None:
+    """Another attempt would have the same result."""
+    assert PollRetries(None, outage).failed(PermissionDenied("no"), 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "gives_up"), [(Unavailable("cut"), False), (DeadlineExceeded("late"), True)]
+)
+def test_a_long_call_has_reached_the_server(outage: Any, error: RpcError, gives_up: bool) -> None:
+    """A deadline that is exceeded proves nothing, because a server answers before it."""
+    retries = PollRetries(PROVEN_AFTER, outage)
+    assert retries.failed(Unavailable("away"), 0.0) is not None
+    retries.begin(1.0)
+    assert (retries.failed(error, 1.0 + PROVEN_AFTER) is None) is gives_up
