@@ -45,7 +45,7 @@ class ForkBarrier:
     threads in the child. They follow the old records when data arrives from the network, and the
     child crashes. So before a fork every reader is woken and leaves gRPC, and no reader enters
     until the fork is over. The same holds for calls: while any thread runs code of gRPC, gRPC skips
-    the part of its own preparation that makes a child safe.
+    the preparation that makes a child safe.
 
     Readers call `enter` and `leave`, each on its own thread, for every response. Entering takes no
     lock, because a hundred readers would queue for it. A reader first records that it is inside,

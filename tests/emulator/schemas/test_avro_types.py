@@ -1,4 +1,4 @@
-"""Avro schemas are parsed, and what is no schema is refused."""
+"""Avro schemas are parsed, and invalid schemas are refused."""
 
 from __future__ import annotations
 

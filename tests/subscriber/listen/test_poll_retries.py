@@ -12,7 +12,7 @@ from pullstream_protocol.errors import DeadlineExceeded, PermissionDenied, RpcEr
 
 
 class RecordingOutage:
-    """Records what an OutageReporter would report."""
+    """Records the calls of an OutageReporter."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

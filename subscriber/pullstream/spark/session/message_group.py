@@ -67,7 +67,7 @@ class MessageGroup:
 
 
 def rows_of(groups: Iterable[MessageGroup], subscription: str | None) -> pa.RecordBatch:
-    """Return the rows of groups, of which there is at least one; make those that are missing."""
+    """Return the rows of groups, of which there is at least one, and make missing rows."""
     return pa.concat_batches(
         _rows(Columns(encoded_of(group.messages)), subscription)
         if group.rows is None
