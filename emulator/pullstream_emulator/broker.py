@@ -16,6 +16,7 @@ from .engine.settings.durability import Durability
 from .feeds import Feeds
 from .feeds.dependents import Dependents
 from .history import History
+from .monitoring import Counters
 from .offload import ProcessPool
 from .schemas import SchemaRegistry
 from .services.channels import ChannelsService
@@ -72,6 +73,8 @@ class Broker:
 
     Attributes:
         hooks: The server's; set while a server serves the broker.
+        counters: Counters of topics and subscriptions.
+        max_bytes: The argument of this name.
         services: The services, each with a table of its RPCs.
     """
 
@@ -89,6 +92,8 @@ class Broker:
         self.hooks = ServerHooks()
         self.clock = _advancing(clock)
         self.history = History(self.clock, limit=history or 0)
+        self.counters = Counters()
+        self.max_bytes = max_bytes
         self.storage = storage
         self.is_closed = False
         self.policies = IamPolicies(exists=self._exists, observer=storage)
@@ -97,7 +102,10 @@ class Broker:
             self.clock, self._has_topic, lambda due: self.hooks.channels_due(due)
         )
         observer = ObserverFanout(
-            self.policies, self.channels, *(each for each in listeners if each is not None)
+            self.policies,
+            self.channels,
+            self.counters,
+            *(each for each in listeners if each is not None),
         )
         self.schemas = SchemaRegistry(
             wall=self.clock.now,

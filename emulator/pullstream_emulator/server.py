@@ -22,9 +22,14 @@ from .broker import Broker, ServerHooks
 from .due_timer import DueTimer
 from .faults import Faults
 from .faults.relay import Relay
+from .monitoring import health
+from .monitoring.health import Health, HealthHandlers
+from .monitoring.loop_delay import LoopDelay
 from .push.delivery import PushDelivery
 from .rest.server import Rest, RestServer
+from .services import reflection
 from .services.handlers import generic_handlers
+from .services.reflection import ReflectionHandlers
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -90,11 +95,12 @@ class Server:
         self._push = PushDelivery(broker.engine, broker.clock)
         self._credentials = credentials
         # No interceptor without tokens, so that calls do not pay for it.
-        checks = () if access is None else (AccessInterceptor(access),)
+        checks = () if access is None else (_interceptor(access),)
         self._interceptors = (*checks, *interceptors)
         self._access = access
         self._rest_options = rest
         self._receive_timeout = receive_timeout
+        self._loop_delay = LoopDelay()
         self._rest: RestServer | None = None
         if rest is not None:
             self._rest = RestServer(rest, self._application, receive_timeout)
@@ -107,6 +113,7 @@ class Server:
             OSError: The address cannot be used.
         """
         self._loop = asyncio.get_running_loop()
+        self._health = Health(self._broker.storage)
         self._broker.processes.open()
         await self._refuse_taken(host, port)
         # gRPC counts TLS, HTTP/2's preface and the first settings frame as the handshake.
@@ -115,8 +122,12 @@ class Server:
             interceptors=self._interceptors, options=(*_OPTIONS, handshake)
         )
         self._grpc.add_generic_rpc_handlers(
-            generic_handlers(
-                *self._broker.services, faults=self._faults, storage=self._broker.storage
+            (
+                *generic_handlers(
+                    *self._broker.services, faults=self._faults, storage=self._broker.storage
+                ),
+                HealthHandlers(self._health),
+                ReflectionHandlers(),
             )
         )
         try:
@@ -142,6 +153,7 @@ class Server:
         )
         routers.work()
         self._push.start()
+        self._loop_delay.start()
         return bound
 
     async def _listen(self, host: str, port: int) -> int:
@@ -189,6 +201,8 @@ class Server:
 
     async def stop(self) -> None:
         """End every call at once (callers get UNAVAILABLE) and free the port."""
+        self._health.stop()
+        self._loop_delay.stop()
         self._broker.hooks = ServerHooks()
         self._timer.close()
         self._sweeps.close()
@@ -215,5 +229,20 @@ class Server:
         options = self._rest_options
         assert options is not None
         return application(
-            self._broker, self._faults, self._access, options.shutdown, options.pages()
+            self._broker,
+            self._faults,
+            self._access,
+            options.shutdown,
+            options.pages(),
+            self._health,
+            self._loop_delay,
         )
+
+
+def _interceptor(access: Access) -> AccessInterceptor:
+    return AccessInterceptor(
+        access,
+        # Probes have no token, and the answer reveals nothing else.
+        open_services=(health.SERVICE,),
+        services_without_projects=(reflection.SERVICE,),
+    )

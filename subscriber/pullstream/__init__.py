@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pullstream_protocol.channels import ChannelLimits, ChannelPublisher
+from pullstream_protocol.version import VERSION
 
 # For names such as `pubsub_v1.types.FlowControl` of the official client. Not in __all__: `from
 # pullstream import *` would hide the standard library's `types`.
@@ -112,7 +113,7 @@ __all__ = [
     "WatchFuture",
 ]
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # Classes of the official package. A program that imports pullstream in its place may look for them
 # here.

@@ -32,12 +32,16 @@ class Principal:
     name: str
     projects: frozenset[str] = frozenset({ALL_PROJECTS})
 
+    def may_use(self, *projects: str) -> bool:
+        """Return whether the principal may use all of these projects."""
+        return ALL_PROJECTS in self.projects or self.projects.issuperset(projects)
+
     def check(self, *projects: str) -> None:
         """Raise PermissionDenied unless the principal may use all of these projects.
 
         `ALL_PROJECTS` means the whole broker, for example to reset it or to advance its clock.
         """
-        if ALL_PROJECTS in self.projects or self.projects.issuperset(projects):
+        if self.may_use(*projects):
             return
         # The log tells the operator the reason; the caller does not learn it.
         _log.info("%s was refused access to: %s", self.name, ", ".join(projects))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
@@ -22,10 +22,24 @@ if TYPE_CHECKING:
 
 
 class AccessInterceptor(grpc.aio.ServerInterceptor):
-    """Checks every call's token and every request's projects before the method runs."""
+    """Checks every call's token and every request's projects before the method runs.
 
-    def __init__(self, access: Access) -> None:
+    Args:
+        access: Decides about tokens and projects.
+        open_services: Services that need no token.
+        services_without_projects: Services whose requests name no project; they need a token.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        open_services: Collection[str] = (),
+        services_without_projects: Collection[str] = (),
+    ) -> None:
         self._access = access
+        self._open = frozenset(open_services)
+        self._without_projects = frozenset(services_without_projects)
 
     async def intercept_service(
         self,
@@ -33,6 +47,9 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
         """Return a handler that checks each request, or refuses the call without a valid token."""
+        service = handler_call_details.method.rpartition("/")[0].removeprefix("/")
+        if service in self._open:
+            return await continuation(handler_call_details)
         try:
             header = _authorization(handler_call_details)
             principal = self._access.authenticate(header)
@@ -40,7 +57,9 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
             # Also for unknown methods, so that a stranger does not learn which methods exist.
             return _refusing(error)
         handler = await continuation(handler_call_details)
-        return None if handler is None else _checking(handler, principal)
+        if handler is None or service in self._without_projects:
+            return handler
+        return _checking(handler, principal)
 
 
 def _authorization(details: grpc.HandlerCallDetails) -> str | None:

@@ -129,6 +129,12 @@ class Observer:
             seconds: the new ack deadline, from now.
         """
 
+    def dead_lettered(self, subscription: str, deliveries: Sequence[ObservedDelivery]) -> None:
+        """Called after messages that failed too often were published to the dead-letter topic.
+
+        A call of `finished` follows directly.
+        """
+
     def finished(self, subscription: str, seqs: Sequence[int]) -> None:
         """Called when messages will not be delivered again, except after a seek."""
 

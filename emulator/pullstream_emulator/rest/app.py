@@ -15,6 +15,8 @@ from pullstream_emulator.admin.admin import PREFIX
 from pullstream_emulator.broker import Broker
 from pullstream_emulator.engine.resources.publish_limits import MAX_PAYLOAD_BYTES
 from pullstream_emulator.faults import Faults
+from pullstream_emulator.monitoring.health import Health
+from pullstream_emulator.monitoring.loop_delay import LoopDelay
 from pullstream_emulator.offload import LOOP_BUDGET, ProcessPool, json_cost
 from pullstream_emulator.services.disk_barrier import change
 from pullstream_emulator.services.handlers import method_handlers
@@ -23,6 +25,7 @@ from pullstream_protocol.errors import NotFound, RpcError, Unimplemented
 from . import http_request
 from .foreign_pages import ForeignPages, is_preflight
 from .http_call import HttpCall, error_response
+from .monitoring import Monitoring
 from .request_binding import read
 from .routes import Route, find
 from .rpc_bridge import CallerGone, RpcBridge
@@ -39,8 +42,20 @@ def application(
     access: Access | None,
     shutdown: Callable[[], None] | None,
     pages: ForeignPages,
+    health: Health,
+    loop_delay: LoopDelay,
 ) -> web.Application:
-    """Return the application of a broker, with these faults acting on its calls."""
+    """Return the application of a broker.
+
+    Args:
+        broker: The broker.
+        faults: Faults to apply to its calls.
+        access: Checks tokens and projects; None allows everything to everybody.
+        shutdown: Stops the broker; None if clients must not do this.
+        pages: Refuses the requests of foreign web pages.
+        health: Whether the broker is ready.
+        loop_delay: Delay of the event loop.
+    """
     handlers = method_handlers(*broker.services, faults=faults, storage=broker.storage)
     controls = Controls(broker.engine, broker.clock, faults, broker.history)
     storage = broker.storage
@@ -50,6 +65,7 @@ def application(
     v0 = V0Api(calls, watches, access, broker.clock, processes)
 
     admin = Admin(controls)
+    monitoring = Monitoring(broker, access, health, loop_delay)
 
     async def administer(request: web.Request) -> web.Response:
         body = await request.read()
@@ -72,6 +88,7 @@ def application(
         shutdown=shutdown,
         access=access,
         pages=pages,
+        monitoring=monitoring,
         routes=[web.route("*", PREFIX + "/{rest:.*}", administer)],
     )
     return api.application()
@@ -88,6 +105,7 @@ class RestApi:
         shutdown: Stops the broker; None if clients must not do this.
         access: Checks tokens and projects; None allows everything to everybody.
         pages: Refuses the requests of foreign web pages.
+        monitoring: Answers probes, and requests for metrics and for the status.
         routes: Further routes, for callers that may use the whole broker.
     """
 
@@ -101,6 +119,7 @@ class RestApi:
         shutdown: Callable[[], None] | None = None,
         access: Access | None = None,
         pages: ForeignPages | None = None,
+        monitoring: Monitoring | None = None,
         routes: Iterable[web.AbstractRouteDef] = (),
     ) -> None:
         self._calls = calls
@@ -110,9 +129,10 @@ class RestApi:
         self._shutdown = shutdown
         self._access = access
         self._pages = pages or ForeignPages()
-        self._routes = tuple(routes)
-        # These handlers need no token, or check the token's projects themselves.
-        self._checking = (self._ok, self._answer, v0.answer)
+        # The handlers in `_checking` need no token, or check the token's projects themselves.
+        own = () if monitoring is None else monitoring.routes()
+        self._routes = (*own, *routes)
+        self._checking = {self._ok, self._answer, v0.answer, *(route.handler for route in own)}
 
     def application(self) -> web.Application:
         """Return the aiohttp application; it refuses bodies above MAX_PAYLOAD_BYTES."""

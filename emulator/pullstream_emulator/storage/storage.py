@@ -54,6 +54,10 @@ class Storage(Observer):
         max_loss: at class disk, a crash loses at most the changes of this many seconds. Publishers
             wait for the disk if this limit cannot be met otherwise.
 
+    Attributes:
+        default: the argument of this name.
+        directory: the directory of the files.
+
     Raises:
         StorageError: The directory is in use, damaged, or from another version.
     """
@@ -67,7 +71,8 @@ class Storage(Observer):
         max_loss: float = MAX_LOSS,
     ) -> None:
         self.default = default
-        self._database = Database(Path(directory), recover=recover)
+        self.directory = Path(directory)
+        self._database = Database(self.directory, recover=recover)
         try:
             self._contents: Contents | None = Contents(self._database)
             self._topics: dict[str, TopicEntry] = {}

@@ -151,6 +151,11 @@ class Backlog:
                 item.delayed = False
                 self._queue_again(item, now)
 
+    @property
+    def delayed(self) -> int:
+        """Number of messages and keys that wait for a retry delay or a reservation."""
+        return len(self._delayed)
+
     def next_due(self) -> float | None:
         """Return the earliest monotonic time at which a backoff or a reservation may end."""
         return self._delayed.next_due()

@@ -349,6 +349,8 @@ class Subscription:
         dead, self._dead = self._dead, []
         if dead:
             publish(self.terms.dead_letter_topic, [_dead_letter(d, self.name) for d in dead])
+            if self._observer is not None:
+                self._observer.dead_lettered(self.name, dead)
             self.messages.finish(dead)
 
     def restart(

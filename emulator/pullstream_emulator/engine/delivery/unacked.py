@@ -109,6 +109,18 @@ class Unacked:
         return len(self) - len(self._leases) - acked
 
     @property
+    def delayed(self) -> int:
+        """Number of messages and ordering keys that wait for a retry delay."""
+        return self._backlog.delayed
+
+    @property
+    def oldest_ms(self) -> float | None:
+        """Publish time of the oldest message, in milliseconds since the epoch. None: no message."""
+        leased = min((each.record.publish_ms for each in self._leases.values()), default=math.inf)
+        oldest = min(leased, self._backlog.oldest_ms())
+        return None if oldest == math.inf else oldest
+
+    @property
     def floor(self) -> int:
         """The highest sequence number up to which every message is finished."""
         leased = (delivery.record.seq for delivery in self._leases.values())

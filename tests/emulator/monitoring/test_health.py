@@ -1,0 +1,65 @@
+"""gRPC's health service: Check and Watch, without a token."""
+
+from __future__ import annotations
+
+import threading
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.access import Access, Principal
+from pullstream_protocol.clock import ManualClock
+from tests.emulator.wire import PATIENCE
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+
+
+def stub(channel: grpc.Channel) -> health_pb2_grpc.HealthStub:
+    return health_pb2_grpc.HealthStub(channel)
+
+
+def test_the_broker_and_its_services_are_serving(clock: ManualClock) -> None:
+    """A probe needs no token. An unknown service is an error, as the protocol asks."""
+    access = Access({"secret": Principal("root")})
+    with (
+        Emulator(clock=clock, access=access) as emulator,
+        grpc.insecure_channel(emulator.endpoint) as channel,
+    ):
+        for service in ("", "google.pubsub.v1.Publisher"):
+            request = health_pb2.HealthCheckRequest(service=service)
+            assert stub(channel).Check(request, timeout=PATIENCE).status == SERVING
+        request = health_pb2.HealthCheckRequest(service="nope")
+        with pytest.raises(grpc.RpcError) as refused:
+            stub(channel).Check(request, timeout=PATIENCE)
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+        found = next(stub(channel).Watch(request, timeout=PATIENCE))
+        assert found.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+
+
+def test_a_watch_sees_the_shutdown(clock: ManualClock) -> None:
+    """The call then ends, so it does not delay the end of the broker."""
+    emulator = Emulator(clock=clock)
+    emulator.start()
+    with grpc.insecure_channel(emulator.endpoint) as channel:
+        seen = []
+        came = threading.Event()
+        codes = []
+
+        def watch() -> None:
+            try:
+                request = health_pb2.HealthCheckRequest()
+                for response in stub(channel).Watch(request, timeout=PATIENCE):
+                    seen.append(response.status)
+                    came.set()
+            except grpc.RpcError as error:
+                codes.append(error.code())
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        assert came.wait(PATIENCE)
+        emulator.stop()
+        watching.join(PATIENCE)
+        assert seen == [SERVING, health_pb2.HealthCheckResponse.NOT_SERVING]
+        assert codes == [grpc.StatusCode.UNAVAILABLE]

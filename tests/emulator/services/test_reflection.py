@@ -1,0 +1,62 @@
+"""gRPC server reflection describes every service by its name on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf import descriptor_pb2
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.access import Access, Principal
+from pullstream_emulator.services.reflection import described
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.rpcs import RPCS, Kind
+from tests.emulator.wire import PATIENCE
+
+
+def ask(channel: grpc.Channel, token: str = "", **request: Any) -> Any:
+    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    metadata = [("authorization", f"Bearer {token}")] if token else []
+    requests = iter([reflection_pb2.ServerReflectionRequest(**request)])
+    return next(stub.ServerReflectionInfo(requests, timeout=PATIENCE, metadata=metadata))
+
+
+def test_services_are_listed_and_described(clock: ManualClock) -> None:
+    """A tool finds the messages of a service, with Google's names."""
+    with Emulator(clock=clock) as emulator, grpc.insecure_channel(emulator.endpoint) as channel:
+        listed = ask(channel, list_services="").list_services_response.service
+        assert {rpc.service for rpc in RPCS} < {each.name for each in listed}
+        answer = ask(channel, file_containing_symbol="google.pubsub.v1.Publisher")
+        files = [
+            descriptor_pb2.FileDescriptorProto.FromString(each)
+            for each in answer.file_descriptor_response.file_descriptor_proto
+        ]
+        messages = {f"{file.package}.{each.name}" for file in files for each in file.message_type}
+        assert "google.pubsub.v1.PublishRequest" in messages
+        assert not any(name.startswith("pullstream.pubsub.") for name in messages)
+
+
+def test_reflection_needs_a_token(clock: ManualClock) -> None:
+    """A broker with tokens does not describe itself to strangers."""
+    access = Access({"ci": Principal("ci", frozenset({"test"}))})
+    with (
+        Emulator(clock=clock, access=access) as emulator,
+        grpc.insecure_channel(emulator.endpoint) as channel,
+    ):
+        with pytest.raises(grpc.RpcError) as refused:
+            ask(channel, list_services="")
+        assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert ask(channel, "ci", list_services="").list_services_response.service
+
+
+@pytest.mark.parametrize("rpc", RPCS, ids=lambda rpc: rpc.method)
+def test_every_rpc_is_described(rpc: Any) -> None:
+    """Requests, responses and streams are those of the table."""
+    method = described(RPCS).FindServiceByName(rpc.service).methods_by_name[rpc.method]
+    assert method.input_type.name == rpc.request.DESCRIPTOR.name
+    assert method.output_type.name == rpc.response.DESCRIPTOR.name
+    assert method.client_streaming == (rpc.kind is Kind.BIDI)
+    assert method.server_streaming == (rpc.kind is not Kind.UNARY)
