@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+import platform
 import signal
 import sys
 from collections.abc import Callable
@@ -15,13 +16,17 @@ from typing import Any
 
 import click
 
-from .access import AccessError, Tls, exposure_warning
+from pullstream_protocol.version import VERSION
+
+from . import log_output
+from .access import Access, AccessError, Tls, exposure_warning
 from .access.options import (
     TOKEN_VARIABLE,
     access_from,
     check_token_variable,
     tls_from,
 )
+from .access.tls import ServedCertificate
 from .broker import PROFILES, Broker
 from .config import ConfigError, Seeds, load, seeds_from_environment
 from .engine.settings.durability import Durability
@@ -100,6 +105,9 @@ class _Options:
     tls_client_ca: Path | None
     auth_tokens: tuple[str, ...]
     auth_file: Path | None
+    log_level: str
+    log_format: log_output.LogFormat
+    access_log: bool
 
 
 class _BadAccess(click.ClickException):
@@ -242,17 +250,36 @@ class _BadAccess(click.ClickException):
     type=click.Path(path_type=Path),
     help="YAML or JSON file of principals, their tokens and the projects they may use.",
 )
+@click.option(
+    "--log-level",
+    default="info",
+    show_default=True,
+    type=click.Choice(log_output.LEVELS),
+    envvar="PULLSTREAM_LOG_LEVEL",
+    help="Lowest level of the log on standard error. Or PULLSTREAM_LOG_LEVEL.",
+)
+@click.option(
+    "--log-format",
+    default="text",
+    show_default=True,
+    type=click.Choice(log_output.FORMATS),
+    envvar="PULLSTREAM_LOG_FORMAT",
+    help="Lines of text, or one JSON object for each line. Or PULLSTREAM_LOG_FORMAT.",
+)
+@click.option("--access-log", is_flag=True, help="Log each call with its caller and duration.")
 def command(**options: Any) -> None:
     """Run a Pub/Sub broker. It keeps everything in memory, or in --data-dir.
 
-    Clients find it by PUBSUB_EMULATOR_HOST=HOST:PORT. Ctrl-C or SIGTERM stops it.
+    Clients find it by PUBSUB_EMULATOR_HOST=HOST:PORT. Ctrl-C or SIGTERM stops it. SIGHUP reads
+    tokens and certificates again.
 
     PUBSUB_PROJECT1=PROJECT,TOPIC:SUBSCRIPTION:..., PUBSUB_PROJECT2 and so on create topics and
     subscriptions at the start.
     """
-    logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING)
+    values = _Options(**options)
+    log_output.configure(values.log_level, values.log_format)
     try:
-        asyncio.run(_serve(_Options(**options)))
+        asyncio.run(_serve(values))
     except (AccessError, OSError, ConfigError, StorageError) as error:
         failure = _BadAccess if isinstance(error, AccessError) else click.ClickException
         raise failure(str(error)) from error
@@ -262,25 +289,34 @@ async def _serve(options: _Options) -> None:
     _raise_descriptor_limit()
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
+
+    def shut_down(number: signal.Signals) -> None:
+        _log.info("%s: shutting down", number.name)
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, shut_down, number)
     check_token_variable(os.environ)
     access = access_from(options.auth_tokens, options.auth_file)
     tls = tls_from(options.tls_cert, options.tls_key, options.tls_client_ca)
+    certificate = None if tls is None else ServedCertificate(tls)
+    if hasattr(signal, "SIGHUP"):
+        loop.add_signal_handler(signal.SIGHUP, _reload, options, access, certificate)
     if warning := exposure_warning.warning(options.host, tls, access):
         _log.warning(warning)
-    rest = _rest(options, stop.set, tls)
+    rest = _rest(options, stop.set, tls, certificate)
     seeds = _seeds(options)
     broker = _broker(options)
     try:
         seeds.plant(broker.call)
         server = Server(
             broker,
-            credentials=None if tls is None else tls.credentials(),
+            credentials=None if certificate is None else certificate.credentials(),
             faults=_faults(options, broker),
             access=access,
             rest=rest,
             receive_timeout=options.receive_timeout,
+            access_log=options.access_log,
         )
         bound = await server.start(options.host, options.port)
         _spare_the_backlog()
@@ -288,10 +324,63 @@ async def _serve(options: _Options) -> None:
         click.echo(f"Server started, listening on {bound}")
         if options.rest_port is not None:
             click.echo(f"HTTP/JSON, listening on {server.http_port}")
+        _log_start(options, broker, bound, server.http_port, access, tls)
         await stop.wait()
         await server.stop()
     finally:
         broker.close()
+    _log.info("stopped")
+
+
+def _log_start(
+    options: _Options,
+    broker: Broker,
+    port: int,
+    http_port: int | None,
+    access: Access | None,
+    tls: Tls | None,
+) -> None:
+    """Log what an operator wants to know about a broker that has started."""
+    _log.info("pullstream %s, Python %s, pid %d", VERSION, platform.python_version(), os.getpid())
+    needs = "needs no token" if access is None else "needs a token"
+    secure = "" if tls is None else " with TLS"
+    if http_port in (None, port):
+        protocols = "gRPC" if http_port is None else "gRPC and HTTP"
+        _log.info("%s%s on %s:%d, %s", protocols, secure, options.host, port, needs)
+    else:
+        _log.info("gRPC%s on %s:%d, %s", secure, options.host, port, needs)
+        _log.info("HTTP%s on %s:%d, %s", secure, options.host, http_port, needs)
+    if http_port is not None:
+        _log.info("probes /healthz and /readyz need no token; metrics are at /metrics")
+    if broker.storage is None:
+        _log.info("everything is kept in memory")
+    registry = broker.engine.registry
+    found = (
+        f"{len(registry.topics)} topics, {len(registry.subscriptions)} subscriptions, "
+        f"{sum(len(each.messages) for each in registry.subscriptions.values())} unacknowledged "
+        "messages"
+    )
+    if broker.storage is not None:
+        _log.info("data directory %s: %s", broker.storage.directory.resolve(), found)
+    elif registry.topics:
+        _log.info("created: %s", found)
+
+
+def _reload(
+    options: _Options, access: Access | None, certificate: ServedCertificate | None
+) -> None:
+    """Read tokens and certificates again. If any file is wrong, nothing changes."""
+    try:
+        newer = access_from(options.auth_tokens, options.auth_file)
+        tls_from(options.tls_cert, options.tls_key, options.tls_client_ca)
+        if certificate is not None:
+            certificate.reload()
+    except (AccessError, OSError) as error:
+        _log.error("SIGHUP: tokens and certificates stay as they are: %s", error)
+        return
+    if access is not None and newer is not None:
+        access.replace(newer)
+    _log.info("SIGHUP: tokens and certificates were read again")
 
 
 def _raise_descriptor_limit() -> None:
@@ -321,13 +410,18 @@ def _spare_the_backlog() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def _rest(options: _Options, shutdown: Callable[[], None], tls: Tls | None) -> Rest | None:
+def _rest(
+    options: _Options,
+    shutdown: Callable[[], None],
+    tls: Tls | None,
+    certificate: ServedCertificate | None,
+) -> Rest | None:
     if not options.rest:
         return None
     rest = Rest(
         options.rest_port,
         shutdown,
-        None if tls is None else tls.context(),
+        None if certificate is None else certificate.context,
         options.allow_hosts,
         options.allow_origins,
     )

@@ -23,6 +23,7 @@ from .due_timer import DueTimer
 from .faults import Faults
 from .faults.relay import Relay
 from .monitoring import health
+from .monitoring.access_log import AccessLogInterceptor
 from .monitoring.health import Health, HealthHandlers
 from .monitoring.loop_delay import LoopDelay
 from .push.delivery import PushDelivery
@@ -71,6 +72,7 @@ class Server:
         rest: Options for HTTP/JSON; None serves gRPC only.
         receive_timeout: Time for a client to send a preface, a request's head or its body, in
             seconds.
+        access_log: Whether to log each call.
 
     Attributes:
         http_port: The port for HTTP; None until HTTP is served.
@@ -86,6 +88,7 @@ class Server:
         access: Access | None = None,
         rest: Rest | None = None,
         receive_timeout: float = DEFAULT_RECEIVE_TIMEOUT,
+        access_log: bool = False,
     ) -> None:
         self._broker = broker
         self._engine = broker.engine
@@ -96,7 +99,9 @@ class Server:
         self._credentials = credentials
         # No interceptor without tokens, so that calls do not pay for it.
         checks = () if access is None else (_interceptor(access),)
-        self._interceptors = (*checks, *interceptors)
+        log = (AccessLogInterceptor(),) if access_log else ()
+        self._interceptors = (*log, *checks, *interceptors)
+        self._access_log = access_log
         self._access = access
         self._rest_options = rest
         self._receive_timeout = receive_timeout
@@ -236,6 +241,7 @@ class Server:
             options.pages(),
             self._health,
             self._loop_delay,
+            access_log=self._access_log,
         )
 
 

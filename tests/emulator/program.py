@@ -14,6 +14,8 @@ from pullstream_emulator.cli import command
 from tests.emulator.wire import PATIENCE
 
 COMMAND = [sys.executable, "-m", "pullstream_emulator", "--host", "127.0.0.1", "--port", "0"]
+# Most tests read what the broker prints besides its log.
+QUIET = {"PULLSTREAM_LOG_LEVEL": "warning"}
 
 
 def running(
@@ -30,7 +32,7 @@ def started(
     """Do the same for another command line that runs a broker."""
     process = subprocess.Popen(
         program,
-        env={**os.environ, **environment},
+        env={**os.environ, **QUIET, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

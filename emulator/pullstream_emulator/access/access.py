@@ -60,6 +60,10 @@ class Access:
         # Digests all have one length, so comparing them reveals nothing about a token's length.
         self._principals = [(_digest(token), principal) for token, principal in tokens.items()]
 
+    def replace(self, other: Access) -> None:
+        """Use the tokens of `other` from now on. Open streams and watches continue."""
+        self._principals = other._principals
+
     def authenticate(self, authorization: str | None) -> Principal:
         """Return the principal of the bearer token in this header.
 

@@ -33,11 +33,13 @@ class Tls:
 
     def credentials(self) -> grpc.ServerCredentials:
         """Return credentials for a gRPC server."""
+        return ServedCertificate(self).credentials()
+
+    def configuration(self) -> grpc.ServerCertificateConfiguration:
+        """Return the content of the files, for gRPC."""
         client_ca = None if self.client_ca is None else self.client_ca.read_bytes()
-        return grpc.ssl_server_credentials(
-            [(self.key.read_bytes(), self.certificate.read_bytes())],
-            root_certificates=client_ca,
-            require_client_auth=client_ca is not None,
+        return grpc.ssl_server_certificate_configuration(
+            [(self.key.read_bytes(), self.certificate.read_bytes())], root_certificates=client_ca
         )
 
     def names(self) -> frozenset[str]:
@@ -96,3 +98,43 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}"
     return str(error)
+
+
+class ServedCertificate:
+    """The certificate that a running broker serves. New connections use the newest one.
+
+    gRPC's threads ask for it at each handshake. The other methods belong to the event loop.
+
+    Args:
+        tls: The files.
+
+    Attributes:
+        context: The context of the HTTP server.
+    """
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls = tls
+        self.context: ssl.SSLContext = tls.context()
+        self._configuration = tls.configuration()
+        # A configuration that gRPC does not have yet.
+        self._newer: grpc.ServerCertificateConfiguration | None = None
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Return credentials for a gRPC server, which follow `reload`."""
+        return grpc.dynamic_ssl_server_credentials(
+            self._configuration,
+            # The stubs do not know that None means: no change.
+            self._take_newer,  # type: ignore[arg-type]
+            require_client_authentication=self._tls.client_ca is not None,
+        )
+
+    def reload(self) -> None:
+        """Read the files again, after they were checked."""
+        self._newer = self._tls.configuration()
+        self.context.load_cert_chain(self._tls.certificate, self._tls.key)
+        if self._tls.client_ca is not None:
+            self.context.load_verify_locations(self._tls.client_ca)
+
+    def _take_newer(self) -> grpc.ServerCertificateConfiguration | None:
+        newer, self._newer = self._newer, None
+        return newer

@@ -15,11 +15,13 @@ from pullstream_emulator.admin.admin import PREFIX
 from pullstream_emulator.broker import Broker
 from pullstream_emulator.engine.resources.publish_limits import MAX_PAYLOAD_BYTES
 from pullstream_emulator.faults import Faults
+from pullstream_emulator.monitoring.access_log import log_call
 from pullstream_emulator.monitoring.health import Health
 from pullstream_emulator.monitoring.loop_delay import LoopDelay
 from pullstream_emulator.offload import LOOP_BUDGET, ProcessPool, json_cost
 from pullstream_emulator.services.disk_barrier import change
 from pullstream_emulator.services.handlers import method_handlers
+from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import NotFound, RpcError, Unimplemented
 
 from . import http_request
@@ -44,6 +46,8 @@ def application(
     pages: ForeignPages,
     health: Health,
     loop_delay: LoopDelay,
+    *,
+    access_log: bool,
 ) -> web.Application:
     """Return the application of a broker.
 
@@ -55,6 +59,7 @@ def application(
         pages: Refuses the requests of foreign web pages.
         health: Whether the broker is ready.
         loop_delay: Delay of the event loop.
+        access_log: Whether to log each request.
     """
     handlers = method_handlers(*broker.services, faults=faults, storage=broker.storage)
     controls = Controls(broker.engine, broker.clock, faults, broker.history)
@@ -89,6 +94,7 @@ def application(
         access=access,
         pages=pages,
         monitoring=monitoring,
+        access_log=access_log,
         routes=[web.route("*", PREFIX + "/{rest:.*}", administer)],
     )
     return api.application()
@@ -106,6 +112,7 @@ class RestApi:
         access: Checks tokens and projects; None allows everything to everybody.
         pages: Refuses the requests of foreign web pages.
         monitoring: Answers probes, and requests for metrics and for the status.
+        access_log: Whether to log each request.
         routes: Further routes, for callers that may use the whole broker.
     """
 
@@ -120,6 +127,7 @@ class RestApi:
         access: Access | None = None,
         pages: ForeignPages | None = None,
         monitoring: Monitoring | None = None,
+        access_log: bool = False,
         routes: Iterable[web.AbstractRouteDef] = (),
     ) -> None:
         self._calls = calls
@@ -129,6 +137,7 @@ class RestApi:
         self._shutdown = shutdown
         self._access = access
         self._pages = pages or ForeignPages()
+        self._access_log = access_log
         # The handlers in `_checking` need no token, or check the token's projects themselves.
         own = () if monitoring is None else monitoring.routes()
         self._routes = (*own, *routes)
@@ -136,7 +145,8 @@ class RestApi:
 
     def application(self) -> web.Application:
         """Return the aiohttp application; it refuses bodies above MAX_PAYLOAD_BYTES."""
-        app = web.Application(client_max_size=MAX_PAYLOAD_BYTES, middlewares=[self._guard])
+        middlewares = [_log_request, self._guard] if self._access_log else [self._guard]
+        app = web.Application(client_max_size=MAX_PAYLOAD_BYTES, middlewares=middlewares)
         app.on_response_prepare.append(self._permit)
         app.router.add_get("/", self._ok)
         app.router.add_get("/healthz", self._ok)
@@ -208,3 +218,23 @@ class RestApi:
             raise Unimplemented("This broker is part of another program, and ends with it.")
         self._shutdown()
         return web.Response(text="Shutting down...\n")
+
+
+@web.middleware
+async def _log_request(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    begun = SYSTEM_CLOCK.monotonic()
+    outcome = "CANCELLED"
+    try:
+        response = await handler(request)
+        outcome = str(response.status)
+        return response
+    except web.HTTPException as error:
+        outcome = str(error.status)
+        raise
+    finally:
+        # The query is left out, because it may contain a caller's values.
+        call = f"{request.method} {request.path}"
+        seconds = SYSTEM_CLOCK.monotonic() - begun
+        log_call("HTTP", request.remote or "", call, outcome, seconds)

@@ -1,0 +1,162 @@
+"""A running broker tells its operator what it does, and reads tokens and certificates again."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import grpc
+import pytest
+
+from pullstream import SubscriberClient, TopicAdminClient
+from pullstream_protocol.errors import Unauthenticated
+from pullstream_protocol.version import VERSION
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
+from tests.emulator.certificates import Identity, new_identity
+from tests.emulator.program import running
+from tests.emulator.wire import PATIENCE
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP")
+
+INFO = {"PULLSTREAM_LOG_LEVEL": "info"}
+
+
+def stopped(process: subprocess.Popen[str]) -> list[str]:
+    """Stop a broker, and return the lines of its log."""
+    process.terminate()
+    _, log = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, log
+    return log.splitlines()
+
+
+def test_the_start_and_the_end_are_logged(tmp_path: Path) -> None:
+    """The block names addresses, the need of a token, the data directory and its content."""
+    data = str(tmp_path / "data")
+    with running("--data-dir", data, **INFO) as (process, endpoint):
+        with (
+            TopicAdminClient(endpoint=endpoint) as topics,
+            SubscriberClient(endpoint=endpoint) as subscriptions,
+        ):
+            topics.create_topic(name=TOPIC)
+            subscriptions.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
+            topics.publish(TOPIC, [{"data": b"a"}] * 3)
+        lines = stopped(process)
+    assert re.fullmatch(rf"INFO pullstream {VERSION}, Python [\d.]+, pid \d+", lines[0])
+    assert lines[1] == f"INFO gRPC and HTTP on {endpoint}, needs no token"
+    assert lines[-3] == (
+        f"INFO data directory {data}: 0 topics, 0 subscriptions, 0 unacknowledged messages"
+    )
+    assert lines[-2:] == ["INFO SIGTERM: shutting down", "INFO stopped"]
+    options = ("--data-dir", data, "--auth-token", "t", "--no-rest")
+    with running(*options, **INFO) as (process, endpoint):
+        lines = stopped(process)
+    assert lines[1] == f"INFO gRPC on {endpoint}, needs a token"
+    assert lines[2] == (
+        f"INFO data directory {data}: 1 topics, 1 subscriptions, 3 unacknowledged messages"
+    )
+
+
+def test_the_log_can_be_json() -> None:
+    """Each line is an object; the access log has fields of its own."""
+    options = ("--log-format", "json", "--access-log", "--auth-token", "t")
+    with running(*options, **INFO) as (process, endpoint):
+        with TopicAdminClient(endpoint=endpoint, token="t") as topics:
+            topics.create_topic(name=TOPIC)
+        with TopicAdminClient(endpoint=endpoint) as topics, pytest.raises(Unauthenticated):
+            topics.create_topic(name=TOPIC)
+        with urlopen(f"http://{endpoint}/healthz?secret=1", timeout=PATIENCE) as response:
+            assert response.status == 200
+        records = [json.loads(line) for line in stopped(process)]
+    calls = [record for record in records if record["logger"] == "pullstream.emulator.access"]
+    assert [(each["protocol"], each["call"], each["outcome"]) for each in calls] == [
+        ("gRPC", "google.pubsub.v1.Publisher/CreateTopic", "OK"),
+        ("gRPC", "google.pubsub.v1.Publisher/CreateTopic", "UNAUTHENTICATED"),
+        ("HTTP", "GET /healthz", "200"),
+    ]
+    for each in calls:
+        assert each["caller"]
+        assert 0 <= each["seconds"] < PATIENCE
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", each["time"])
+    assert records[0]["level"] == "INFO"
+
+
+def test_sighup_reads_tokens_again(tmp_path: Path) -> None:
+    """A file with an error changes nothing."""
+    auth = tmp_path / "auth.json"
+
+    def write(token: str) -> None:
+        principal = {"tokens": [token], "projects": ["*"]}
+        auth.write_text(json.dumps({"principals": {"ci": principal}}), encoding="utf-8")
+
+    def status(token: str) -> bool:
+        try:
+            with TopicAdminClient(endpoint=endpoint, token=token) as topics:
+                list(topics.list_topics(project=PROJECT))
+        except Unauthenticated:
+            return False
+        return True
+
+    write("old")
+    with running("--auth-file", str(auth), **INFO) as (process, endpoint):
+        assert (status("old"), status("new")) == (True, False)
+        write("new")
+        hang_up(process, "INFO SIGHUP: tokens and certificates were read again")
+        assert (status("old"), status("new")) == (False, True)
+        auth.write_text("{", encoding="utf-8")
+        hang_up(process, "ERROR SIGHUP: tokens and certificates stay as they are")
+        assert (status("old"), status("new")) == (False, True)
+        stopped(process)
+
+
+def hang_up(process: subprocess.Popen[str], answer: str) -> None:
+    """Send SIGHUP, and wait until the broker has logged this answer."""
+    process.send_signal(signal.SIGHUP)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(answer):
+            return
+    raise AssertionError("the broker has ended")
+
+
+def test_sighup_reads_certificates_again(tmp_path: Path) -> None:
+    """New connections get the new certificate, over gRPC and over HTTP."""
+    first, second = new_identity("127.0.0.1"), new_identity("127.0.0.1")
+    certificate, key = first.write(tmp_path)
+    options = ("--tls-cert", str(certificate), "--tls-key", str(key))
+    with running(*options, **INFO) as (process, endpoint):
+        assert trusted(endpoint, first) == (True, True)
+        assert trusted(endpoint, second) == (False, False)
+        second.write(tmp_path)
+        hang_up(process, "INFO SIGHUP: tokens and certificates were read again")
+        assert trusted(endpoint, second) == (True, True)
+        assert trusted(endpoint, first) == (False, False)
+        key.write_text("no key", encoding="utf-8")
+        hang_up(process, "ERROR SIGHUP: tokens and certificates stay as they are")
+        assert trusted(endpoint, second) == (True, True)
+        stopped(process)
+
+
+def trusted(endpoint: str, identity: Identity) -> tuple[bool, bool]:
+    """Return whether gRPC and HTTP serve this certificate, to new connections."""
+    certificate = identity.certificate
+    credentials = grpc.ssl_channel_credentials(certificate)
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    with grpc.secure_channel(endpoint, credentials, options) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(1.0)
+            by_grpc = True
+        except grpc.FutureTimeoutError:
+            by_grpc = False
+    context = ssl.create_default_context(cadata=certificate.decode())
+    try:
+        with urlopen(Request(f"https://{endpoint}/healthz"), timeout=PATIENCE, context=context):
+            by_http = True
+    except OSError:
+        by_http = False
+    return by_grpc, by_http
