@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from pullstream_emulator.storage.errors import StorageError
 from pullstream_emulator.storage.rebuilding import FILE_NAME
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.program import COMMAND, QUIET
 from tests.emulator.wire import PATIENCE, Wire, data_of
 
 pytestmark = pytest.mark.skipif(
@@ -35,18 +35,8 @@ class LimitedBroker:
     def __init__(self, directory: Path, durability: str = "fsync") -> None:
         self._directory = directory
         self._process = subprocess.Popen(
-            [
-                *(
-                    sys.executable,
-                    "-m",
-                    "pullstream_emulator",
-                    "--host",
-                    "127.0.0.1",
-                    "--port",
-                    "0",
-                ),
-                *("--data-dir", str(directory), "--durability", durability),
-            ],
+            [*COMMAND, "--data-dir", str(directory), "--durability", durability],
+            env={**os.environ, **QUIET},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
