@@ -54,6 +54,29 @@ class BrokerAdmin:
         self._address = f"{scheme}://{access.target.address}"
         self._headers = {} if access.token is None else {"Authorization": f"Bearer {access.token}"}
 
+    @classmethod
+    def status_of(cls, session: CliContext) -> dict[str, Any] | None:
+        """Return the broker's status; None for a server that has none, such as Google Cloud."""
+        if session.endpoint is None and not os.environ.get(EMULATOR_VARIABLE):
+            return None
+        try:
+            status: dict[str, Any] = cls(session).get("/v0/status")
+        except click.ClickException:
+            # The broker serves no HTTP, or is one of another kind.
+            return None
+        return status
+
+    def get(self, path: str) -> Any:
+        """Return the broker's JSON answer to a GET request.
+
+        Args:
+            path: The whole path.
+
+        Raises:
+            UsageError, ClickException: See `call`.
+        """
+        return self._send("GET", path, None)
+
     def call(self, method: str, path: str, fields: dict[str, Any] | None = None) -> Any:
         """Send a request and return the broker's JSON answer.
 
@@ -66,8 +89,11 @@ class BrokerAdmin:
             UsageError: The broker rejects the request as malformed.
             ClickException: The broker rejects the request for another reason, or does not answer.
         """
+        return self._send(method, _PREFIX + path, fields)
+
+    def _send(self, method: str, path: str, fields: dict[str, Any] | None) -> Any:
         body = None if fields is None else json.dumps(fields).encode()
-        request = Request(self._address + _PREFIX + path, body, self._headers, method=method)
+        request = Request(self._address + path, body, self._headers, method=method)
         try:
             with self._opener.open(request, timeout=_TIMEOUT) as response:
                 return json.load(response)

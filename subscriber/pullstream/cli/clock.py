@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import click
 
 from .broker_admin import BrokerAdmin
 from .context import CliContext, context_options, pass_session
+from .groups import CommandGroup
+from .parameters import duration
 
 
-@click.group("clock")
+@click.group("clock", cls=CommandGroup)
 @context_options
 def clock() -> None:
     """Show or advance the clock of a running pullstream broker."""
@@ -23,10 +27,14 @@ def show(session: CliContext) -> None:
 
 
 @clock.command("advance")
-@click.argument("seconds", type=click.FloatRange(0))
+@click.argument("by", metavar="DURATION", type=duration)
 @context_options
 @pass_session
-def advance(session: CliContext, seconds: float) -> None:
-    """Advance the clock, with all events that become due, and print the new time."""
-    answer = BrokerAdmin(session).call("POST", "/clock:advance", {"seconds": seconds})
+def advance(session: CliContext, by: timedelta) -> None:
+    """Advance the clock by 90, 90s, 10m, 1.5h or 7d, and print the new time.
+
+    Everything that becomes due until then happens first.
+    """
+    fields = {"seconds": by.total_seconds()}
+    answer = BrokerAdmin(session).call("POST", "/clock:advance", fields)
     click.echo(answer["now"])

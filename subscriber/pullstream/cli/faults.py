@@ -8,9 +8,10 @@ import click
 
 from .broker_admin import BrokerAdmin
 from .context import CliContext, context_options, pass_session
+from .groups import CommandGroup
 
 
-@click.group("faults")
+@click.group("faults", cls=CommandGroup)
 @context_options
 def faults() -> None:
     """Let a running broker fail on request, for tests."""

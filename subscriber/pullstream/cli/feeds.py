@@ -12,13 +12,14 @@ from pullstream.feeds.position import Start
 
 from .context import CliContext, context_options, pass_session
 from .feed_events import event_of, feed_record
+from .groups import CommandGroup
 from .output import Output
 from .parameters import Seconds, duration, feed_start, key_value
 
 _COLUMNS = ("topic", "headSeq", "earliestSeq", "count", "bytes", "watchers")
 
 
-@click.group("feeds")
+@click.group("feeds", cls=CommandGroup)
 @context_options
 def feeds() -> None:
     """Manage, write and read feeds (topics as logs with size limits)."""

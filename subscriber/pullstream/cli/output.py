@@ -10,13 +10,24 @@ import sys
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import click
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message as Protobuf
 
 from pullstream_protocol import names
+
+# Least width of a column with text, in characters.
+_LEAST_TEXT = 16
+
+# The headings for people of fields with long names.
+_HEADINGS = {
+    "ackDeadlineSeconds": "deadline s",
+    "messageRetentionDuration": "retention",
+    "oldestUnackedSeconds": "oldest s",
+    "pushConfig": "push",
+}
 
 
 class _Content(Protocol):
@@ -43,14 +54,22 @@ class Output:
         """Print a note, which is not a result, on stderr."""
         click.echo(text, err=True)
 
-    def resources(self, columns: Sequence[str], found: Iterable[Protobuf]) -> None:
+    def resources(
+        self,
+        columns: Sequence[str],
+        found: Iterable[Any],
+        numbers: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
         """Print a list of resources.
 
         Args:
             columns: JSON names of the fields that are shown to people.
             found: The resources.
+            numbers: Further fields of each resource, by its full name.
         """
-        records = (MessageToDict(resource) for resource in found)
+        records = (
+            _record(each, None if numbers is None else numbers.get(each.name)) for each in found
+        )
         if self._as_json:
             for record in records:
                 self._json(record)
@@ -62,9 +81,9 @@ class Output:
             for row in rows:
                 click.echo("\t".join(row))
 
-    def resource(self, resource: Protobuf) -> None:
-        """Print one resource with all its fields."""
-        record = MessageToDict(resource)
+    def resource(self, resource: Protobuf, numbers: Mapping[str, Any] | None = None) -> None:
+        """Print one resource with all its fields, after the given further fields."""
+        record = _record(resource, numbers)
         if self._as_json:
             self._json(record)
         elif self._for_people:
@@ -136,15 +155,29 @@ class Output:
         click.echo(json.dumps(record))
 
     def _table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Print a table for people, without the columns that are empty in every row."""
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(*columns, show_header=bool(columns), box=None, pad_edge=False)
-        for row in rows:
+        cells = [[printable(_short(value)) for value in row] for row in rows]
+        headings = [_HEADINGS.get(column, column) for column in columns] or ["", ""]
+        shown = [at for at in range(len(headings)) if not at or any(row[at] for row in cells)]
+        table = Table(show_header=bool(columns), box=None, pad_edge=False)
+        needed = 0
+        for at in shown:
+            is_number = bool(columns) and all(_is_number(row[at]) for row in cells)
+            width = max([len(headings[at]), *(len(row[at]) for row in cells)])
+            least = width if is_number else min(width, _LEAST_TEXT)
+            justify: Literal["left", "right"] = "right" if is_number else "left"
+            table.add_column(headings[at], min_width=least, no_wrap=is_number, justify=justify)
+            needed += least + 1
+        for row in cells:
             # Text, because rich would interpret brackets in a str as markup.
-            table.add_row(*(Text(printable(_short(value))) for value in row))
-        Console().print(table)
+            table.add_row(*(Text(row[at]) for at in shown))
+        console = Console()
+        # A number that lost its end would be another number, so the table may be too wide.
+        console.print(table, width=max(console.width, needed), soft_wrap=True)
 
     def _show_message(self, received: Mapping[str, Any], data: bytes) -> None:
         from rich.console import Console
@@ -162,6 +195,14 @@ class Output:
         console = Console()
         console.print(Text(printable("  ".join(head)), style="dim"), soft_wrap=True)
         console.print(Text(printable(body)), soft_wrap=True)
+
+
+def _record(resource: Any, numbers: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a resource as JSON. Its name and the further fields come first."""
+    record: dict[str, Any] = MessageToDict(resource)
+    if numbers:
+        record = {"name": record.get("name", ""), **numbers, **record}
+    return record
 
 
 def message_record(
@@ -209,6 +250,10 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).isdecimal()
 
 
 def _short(value: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -44,6 +45,14 @@ def key_value(text: str) -> tuple[str, str]:
     if not key or not equals:
         raise click.BadParameter(f"{text!r} does not have the form KEY=VALUE.")
     return key, value
+
+
+def changed_labels(
+    current: Mapping[str, str], given: Sequence[tuple[str, str]], removed: Sequence[str]
+) -> dict[str, str]:
+    """Return the labels of a resource after `--label` and `--remove-label`."""
+    kept = {key: value for key, value in current.items() if key not in removed}
+    return kept | dict(given)
 
 
 def feed_start(text: str) -> Start:

@@ -11,37 +11,35 @@ import click
 from pullstream_protocol.errors import PullstreamError, RpcError, code_name
 
 from .context import context_options
+from .groups import CommandGroup
 
 GROUP = "pullstream.commands"
+
+# The commands by section of the help.
+SECTIONS = {
+    "Messages": ("publish", "subscribe", "pull", "fetch", "ack", "nack", "redrive"),
+    "Resources": ("topics", "subscriptions", "snapshots", "seek", "purge"),
+    "Feeds and channels": ("feeds", "routers", "watch", "follow", "listen"),
+    "Programs": ("worker", "ingest"),
+    "Broker": ("emulator", "top", "faults", "clock"),
+}
+
+# The modules of the commands that have not the name of their module.
+_MODULES = {"ack": "acknowledge", "nack": "acknowledge", "purge": "seek"}
 
 # Found without a search of every installed distribution. The commands of the emulator and other
 # packages are entry points of GROUP, so that the subscriber does not depend on them.
 _OWN = {
-    name: EntryPoint(name, f"pullstream.cli.{name}:{name}", GROUP)
-    for name in (
-        "clock",
-        "faults",
-        "feeds",
-        "fetch",
-        "follow",
-        "ingest",
-        "listen",
-        "publish",
-        "pull",
-        "redrive",
-        "routers",
-        "subscribe",
-        "subscriptions",
-        "topics",
-        "watch",
-        "worker",
-    )
+    name: EntryPoint(name, f"pullstream.cli.{_MODULES.get(name, name)}:{name}", GROUP)
+    for names in SECTIONS.values()
+    for name in names
+    if name != "emulator"
 }
 
 _INTERRUPTED = 130
 
 
-class Commands(click.Group):
+class Commands(CommandGroup):
     """A group whose commands are entry points."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -88,7 +86,9 @@ def _show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> N
         ctx.exit()
 
 
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=Commands, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @context_options
 @click.option(
     "--version",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from .context import CliContext, context_options, pass_session
+from .groups import CommandGroup
 
 _COLUMNS = ("name", "source", "dest", "filter", "forwarded", "position")
 
 
-@click.group("routers")
+@click.group("routers", cls=CommandGroup)
 @context_options
 def routers() -> None:
     """Manage routers, which copy the records of one feed to another."""

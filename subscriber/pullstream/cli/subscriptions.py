@@ -1,4 +1,4 @@
-"""`pullstream subscriptions`: create, list, describe, delete, and show the state of pulls."""
+"""`pullstream subscriptions`: create, update, list, describe, detach, delete, and show pulls."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from typing import Any
 
 import click
 
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+
+from .broker_admin import BrokerAdmin
 from .context import CliContext, context_options, pass_session
-from .parameters import duration, key_value
+from .groups import CommandGroup
+from .parameters import changed_labels, duration, key_value
 
-_COLUMNS = ("name", "topic", "ackDeadlineSeconds", "filter", "pushConfig", "labels")
+# Reported by a pullstream broker.
+_NUMBERS = ("backlog", "oldestUnackedSeconds", "leased")
+_COLUMNS = ("topic", "ackDeadlineSeconds", "filter", "pushConfig", "labels")
 
 
-@click.group("subscriptions")
+@click.group("subscriptions", cls=CommandGroup)
 @context_options
 def subscriptions() -> None:
     """Manage subscriptions."""
@@ -85,13 +91,100 @@ def _settings(
     return settings
 
 
+@subscriptions.command("update")
+@click.argument("subscription")
+@click.option("--ack-deadline", type=click.IntRange(10, 600), help="Seconds.")
+@click.option(
+    "--enable-exactly-once-delivery/--no-enable-exactly-once-delivery",
+    default=None,
+    help="Never redeliver after an ack.",
+)
+@click.option(
+    "--retain-acked-messages/--no-retain-acked-messages",
+    default=None,
+    help="Keep acked messages for seek.",
+)
+@click.option("--message-retention-duration", type=duration, help="Backlog retention, 10m-31d.")
+@click.option("--dead-letter-topic", help="Topic for messages that fail too many times.")
+@click.option(
+    "--max-delivery-attempts", type=click.IntRange(5, 100), help="With a dead letter topic."
+)
+@click.option(
+    "--clear-dead-letter-policy", is_flag=True, help="Redeliver failed messages for ever."
+)
+@click.option("--push-endpoint", help="URL to push messages to; empty: let clients pull.")
+@click.option("--label", "labels", type=key_value, multiple=True, help="Set; may be repeated.")
+@click.option("--remove-label", "removed", metavar="KEY", multiple=True, help="May be repeated.")
+@context_options
+@pass_session
+def update(session: CliContext, /, subscription: str, **options: Any) -> None:
+    """Change settings of a subscription; the others stay as they are."""
+    client, name = session.subscriber(), session.full_name("subscriptions", subscription)
+    changed = _changes(session, client.get_subscription(subscription=name), **options)
+    if not changed:
+        raise click.UsageError("Nothing to change: give at least one option.")
+    client.update_subscription(
+        subscription={"name": name, **changed}, update_mask={"paths": sorted(changed)}
+    )
+    session.output.done(name, "updated")
+
+
+def _changes(
+    session: CliContext,
+    current: pubsub.Subscription,
+    *,
+    ack_deadline: int | None,
+    enable_exactly_once_delivery: bool | None,
+    retain_acked_messages: bool | None,
+    message_retention_duration: timedelta | None,
+    dead_letter_topic: str | None,
+    max_delivery_attempts: int | None,
+    clear_dead_letter_policy: bool,
+    push_endpoint: str | None,
+    labels: tuple[tuple[str, str], ...],
+    removed: tuple[str, ...],
+) -> dict[str, Any]:
+    """Return the changed fields of a Subscription from the options."""
+    changed: dict[str, Any] = {
+        "ack_deadline_seconds": ack_deadline,
+        "enable_exactly_once_delivery": enable_exactly_once_delivery,
+        "retain_acked_messages": retain_acked_messages,
+        "message_retention_duration": message_retention_duration,
+    }
+    changed = {field: value for field, value in changed.items() if value is not None}
+    policy = current.dead_letter_policy
+    if dead_letter_topic or max_delivery_attempts:
+        if clear_dead_letter_policy:
+            raise click.UsageError("A dead letter policy cannot be set and cleared at once.")
+        if not dead_letter_topic and not policy.dead_letter_topic:
+            raise click.UsageError("--max-delivery-attempts needs --dead-letter-topic.")
+        changed["dead_letter_policy"] = {
+            "dead_letter_topic": session.full_name("topics", dead_letter_topic)
+            if dead_letter_topic
+            else policy.dead_letter_topic,
+            "max_delivery_attempts": max_delivery_attempts or policy.max_delivery_attempts,
+        }
+    elif clear_dead_letter_policy:
+        changed["dead_letter_policy"] = None
+    if push_endpoint is not None:
+        changed["push_config"] = {"push_endpoint": push_endpoint} if push_endpoint else None
+    if labels or removed:
+        changed["labels"] = changed_labels(current.labels, labels, removed)
+    return changed
+
+
 @subscriptions.command("list")
 @context_options
 @pass_session
 def list_(session: CliContext) -> None:
-    """List the subscriptions of the project."""
+    """List the subscriptions of the project.
+
+    A pullstream broker also reports the backlog and the age of its oldest message.
+    """
     found = session.subscriber().list_subscriptions(project=session.project_path, retry=None)
-    session.output.resources(_COLUMNS, found)
+    numbers = _numbers(session)
+    lead = () if numbers is None else _NUMBERS
+    session.output.resources(("name", *lead, *_COLUMNS), found, numbers)
 
 
 @subscriptions.command("describe")
@@ -99,10 +192,37 @@ def list_(session: CliContext) -> None:
 @context_options
 @pass_session
 def describe(session: CliContext, subscription: str) -> None:
-    """Show a subscription's settings."""
+    """Show a subscription's settings.
+
+    A pullstream broker also reports the backlog and the age of its oldest message.
+    """
     name = session.full_name("subscriptions", subscription)
     found = session.subscriber().get_subscription(subscription=name, retry=None)
-    session.output.resource(found)
+    session.output.resource(found, (_numbers(session) or {}).get(name))
+
+
+def _numbers(session: CliContext) -> dict[str, dict[str, Any]] | None:
+    """Return the numbers of each subscription; None if the server does not report them."""
+    status = BrokerAdmin.status_of(session)
+    if status is None:
+        return None
+    return {
+        each["name"]: {field: round(each[field]) for field in _NUMBERS}
+        for each in status["subscriptions"]
+    }
+
+
+@subscriptions.command("detach")
+@click.argument("subscription_names", metavar="SUBSCRIPTION...", nargs=-1, required=True)
+@context_options
+@pass_session
+def detach(session: CliContext, subscription_names: tuple[str, ...]) -> None:
+    """Detach subscriptions from their topics; their messages are dropped."""
+    client = session.topics()
+    for name in subscription_names:
+        subscription = session.full_name("subscriptions", name)
+        client.detach_subscription(subscription=subscription)
+        session.output.done(subscription, "detached")
 
 
 @subscriptions.command("state")

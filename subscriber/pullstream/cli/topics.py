@@ -1,16 +1,18 @@
-"""`pullstream topics`: create, list, describe, delete."""
+"""`pullstream topics`: create, update, list, describe, delete."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import click
 
 from .context import CliContext, context_options, pass_session
-from .parameters import duration, key_value
+from .groups import CommandGroup
+from .parameters import changed_labels, duration, key_value
 
 
-@click.group("topics")
+@click.group("topics", cls=CommandGroup)
 @context_options
 def topics() -> None:
     """Manage topics."""
@@ -41,6 +43,45 @@ def create(
             "message_retention_duration": message_retention_duration,
         }
         session.output.done(client.create_topic(request).name, "created")
+
+
+@topics.command("update")
+@click.argument("topic")
+@click.option("--label", "labels", type=key_value, multiple=True, help="Set; may be repeated.")
+@click.option("--remove-label", "removed", metavar="KEY", multiple=True, help="May be repeated.")
+@click.option(
+    "--message-retention-duration",
+    type=duration,
+    help="Time that the topic keeps messages for seek, 10m to 31d.",
+)
+@click.option("--clear-message-retention-duration", is_flag=True, help="Keep no messages for seek.")
+@context_options
+@pass_session
+def update(
+    session: CliContext,
+    topic: str,
+    labels: tuple[tuple[str, str], ...],
+    removed: tuple[str, ...],
+    message_retention_duration: timedelta | None,
+    clear_message_retention_duration: bool,
+) -> None:
+    """Change settings of a topic; the others stay as they are."""
+    if message_retention_duration and clear_message_retention_duration:
+        raise click.UsageError("A retention cannot be set and cleared at the same time.")
+    client, name = session.topics(), session.full_name("topics", topic)
+    changed: dict[str, Any] = {"name": name}
+    paths = []
+    if labels or removed:
+        current = client.get_topic(topic=name).labels
+        changed["labels"] = changed_labels(current, labels, removed)
+        paths.append("labels")
+    if message_retention_duration or clear_message_retention_duration:
+        changed["message_retention_duration"] = message_retention_duration
+        paths.append("message_retention_duration")
+    if not paths:
+        raise click.UsageError("Nothing to change: give at least one option.")
+    client.update_topic(topic=changed, update_mask={"paths": paths})
+    session.output.done(name, "updated")
 
 
 @topics.command("list")

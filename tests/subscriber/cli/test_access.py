@@ -39,26 +39,38 @@ ARGUMENTS = {
     "feeds list": [],
     "feeds put": ["N"],
     "feeds read": ["F"],
+    "ack": ["S", "A"],
     "fetch": ["S"],
     "follow": ["F", "--until-caught-up"],
     "listen": ["T", "--idle-exit", "0.1"],
+    "nack": ["S", "A"],
     "publish": ["T", "one"],
     "pull": ["S"],
+    "purge": ["S", "--yes"],
     "redrive": ["S", "--to", "T", "--dry-run", "--timeout", "0.1"],
     "routers delete": ["R"],
     "routers get": ["R"],
     "routers list": [],
     "routers put": ["N", "--source", "F", "--dest", "N"],
+    "seek": ["S", "--time", "1h"],
+    "snapshots create": ["N", "--subscription", "S"],
+    "snapshots delete": ["P"],
+    "snapshots describe": ["P"],
+    "snapshots list": [],
     "subscribe": ["S", "--max-messages", "1"],
     "subscriptions create": ["N", "--topic", "T"],
     "subscriptions delete": ["S"],
     "subscriptions describe": ["S"],
+    "subscriptions detach": ["S"],
     "subscriptions list": [],
     "subscriptions state": ["S"],
+    "subscriptions update": ["S", "--ack-deadline", "20"],
+    "top": ["--once", "--interval", "0.1"],
     "topics create": ["N"],
     "topics delete": ["T"],
     "topics describe": ["T"],
     "topics list": [],
+    "topics update": ["T", "--label", "a=b"],
     "watch": ["F", "--idle-exit", "0.1"],
 }
 # `emulator` connects to no broker. `worker` is tested below, `ingest` in
@@ -120,6 +132,13 @@ class Secured:
             client.feeds.put(feed)
             router = f"projects/{PROJECT}/routers/{made['R']}"
             client.routers.put({"name": router, "source": feed, "dest": topic})
+            made["P"] = f"P-{number}-name"
+            client.create_snapshot(
+                name=names.snapshot_path(PROJECT, made["P"]), subscription=subscription
+            )
+            if "A" in texts:
+                (pulled,) = client.pull(subscription=subscription, max_messages=1).received_messages
+                made["A"] = pulled.ack_id
         return [made.get(text, text) for text in texts]
 
 

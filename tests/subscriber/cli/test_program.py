@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pullstream import cli
+from pullstream.cli.program import SECTIONS
 from pullstream_emulator import Emulator
 from tests.subscriber.command_line import pullstream
 
@@ -45,14 +46,30 @@ def test_help_lists_the_commands() -> None:
 def test_no_command_shows_the_help() -> None:
     """The help is on stdout or, since click 8.2, on stderr."""
     result = pullstream()
-    assert "Commands:" in result.stdout.decode() + result.stderr
+    assert "Messages:" in result.stdout.decode() + result.stderr
 
 
 def test_an_unknown_command_is_wrong_usage() -> None:
     """The error names it."""
     result = pullstream("tropics")
     assert result.code == 2
-    assert "No such command 'tropics'" in result.stderr
+    assert "No such command 'tropics'. Did you mean 'topics'?" in result.stderr
+
+
+def test_a_mistyped_command_of_a_group_has_a_suggestion() -> None:
+    """So has a mistyped option."""
+    assert "Did you mean 'list'?" in " ".join(pullstream("topics", "lst").stderr.split())
+    assert "--project" in pullstream("topics", "list", "--projct", "p").stderr
+
+
+def test_no_help_is_truncated() -> None:
+    """Each command has a whole sentence, on narrow terminals over several lines."""
+    text = pullstream("--help").stdout.decode()
+    assert "..." not in text.partition("Messages:")[2]
+    assert [line for line in text.splitlines() if line.endswith(":") and line[0] != " "] == [
+        "Options:",
+        *(f"{title}:" for title in SECTIONS),
+    ]
 
 
 def test_version_is_that_of_the_package() -> None:

@@ -6,9 +6,8 @@ import pytest
 
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
+from pullstream_protocol.clock import ManualClock
 from tests.subscriber.command_line import pullstream
-
-pytestmark = pytest.mark.usefixtures("pubsub_emulator")
 
 TOPIC = names.topic_path("test-project", "orders")
 SUBSCRIPTION = names.subscription_path("test-project", "billing")
@@ -98,11 +97,80 @@ def test_machines_get_one_object_a_line() -> None:
 
 @pytest.mark.usefixtures("billing")
 def test_people_get_a_table_with_short_names() -> None:
-    """The table has a head, and brackets in a value are no markup."""
+    """The table has a head, and no column that is empty in every row."""
     pullstream("topics", "create", "refunds", "--label", "team=b")
     head, first, second = pullstream("topics", "list", terminal=True).lines
-    assert head.split() == ["name", "labels", "messageRetentionDuration"]
+    assert head.split() == ["name", "labels"]
     assert first.split() == ["orders", "team=a"]
     assert second.split() == ["refunds", "team=b"]
     described = pullstream("subscriptions", "describe", "billing", terminal=True).lines
     assert ["topic", "orders"] in [line.split() for line in described]
+
+
+def shown() -> dict[str, object]:
+    (subscription,) = pullstream("subscriptions", "describe", "billing", "--json").objects
+    return subscription
+
+
+@pytest.mark.usefixtures("billing")
+def test_an_update_changes_only_what_is_given() -> None:
+    """Policies are set as a whole, and cleared by an option of their own."""
+    pullstream("topics", "create", "dead")
+    update = ("subscriptions", "update", "billing")
+    assert pullstream(*update, "--ack-deadline", "30").lines == [f"{SUBSCRIPTION} updated"]
+    pullstream(*update, "--dead-letter-topic", "dead", "--label", "a=1", "--retain-acked-messages")
+    pullstream(*update, "--max-delivery-attempts", "7")
+    changed = shown()
+    assert changed["ackDeadlineSeconds"] == 30
+    assert changed["retainAckedMessages"] is True
+    assert changed["labels"] == {"a": "1"}
+    assert changed["deadLetterPolicy"] == {
+        "deadLetterTopic": names.topic_path("test-project", "dead"),
+        "maxDeliveryAttempts": 7,
+    }
+    pullstream(*update, "--clear-dead-letter-policy", "--no-retain-acked-messages")
+    pullstream(*update, "--remove-label", "a", "--push-endpoint", "http://localhost:1/push")
+    changed = shown()
+    assert not changed.keys() & {"deadLetterPolicy", "labels", "retainAckedMessages"}
+    assert changed["pushConfig"] == {"pushEndpoint": "http://localhost:1/push"}
+    pullstream(*update, "--push-endpoint", "")
+    assert not shown()["pushConfig"]
+
+
+@pytest.mark.usefixtures("billing")
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ((), "Nothing to change"),
+        (("--max-delivery-attempts", "7"), "--max-delivery-attempts needs --dead-letter-topic"),
+        (("--dead-letter-topic", "orders", "--clear-dead-letter-policy"), "set and cleared"),
+    ],
+)
+def test_an_update_that_makes_no_sense_is_wrong_usage(options: tuple[str, ...], text: str) -> None:
+    """Nothing is changed."""
+    result = pullstream("subscriptions", "update", "billing", *options)
+    assert result.code == 2
+    assert text in result.stderr
+
+
+@pytest.mark.usefixtures("billing")
+def test_a_detached_subscription_gets_no_messages() -> None:
+    """Its settings show that it is detached."""
+    assert pullstream("subscriptions", "detach", "billing").lines == [f"{SUBSCRIPTION} detached"]
+    assert shown()["detached"] is True
+
+
+def test_a_broker_reports_backlog_and_age(emulator: Emulator, clock: ManualClock) -> None:
+    """They come before the settings. A server without HTTP does not report them."""
+    project = ("--project", "test-project")
+    pullstream("topics", "create", "orders", *project)
+    pullstream("subscriptions", "create", "billing", "--topic", "orders", *project)
+    pullstream("publish", "orders", "a", "b", *project)
+    clock.advance(90)
+    listed = pullstream("subscriptions", "list", *project)
+    assert listed.lines[0].split("\t")[:5] == [SUBSCRIPTION, "2", "90", "0", TOPIC]
+    described = pullstream("subscriptions", "describe", "billing", "--json", *project).objects[0]
+    assert list(described)[:4] == ["name", "backlog", "oldestUnackedSeconds", "leased"]
+    head, row = pullstream("subscriptions", "list", *project, terminal=True).lines[:2]
+    assert head.split() == ["name", "backlog", "oldest", "s", "leased", "topic", "deadline", "s"]
+    assert row.split()[:4] == ["billing", "2", "90", "0"]

@@ -63,3 +63,17 @@ def test_what_there_is_already_is_refused(pubsub_emulator: Emulator, orders: Non
     assert result.stderr.startswith("Error: ALREADY_EXISTS: ")
     listed = [line.split("\t")[0] for line in pullstream("topics", "list").lines]
     assert [names.short_id(name) for name in listed] == ["orders", "refunds"]
+
+
+@pytest.mark.usefixtures("orders")
+def test_an_update_changes_only_what_is_given() -> None:
+    """Labels are set and removed one by one."""
+    update = ("topics", "update", "orders")
+    assert pullstream(*update, "--label", "stage=test").lines == [f"{TOPIC} updated"]
+    pullstream(*update, "--remove-label", "team", "--message-retention-duration", "1h")
+    (topic,) = pullstream("topics", "list", "--json").objects
+    assert (topic["labels"], topic["messageRetentionDuration"]) == ({"stage": "test"}, "3600s")
+    pullstream(*update, "--clear-message-retention-duration")
+    (topic,) = pullstream("topics", "list", "--json").objects
+    assert "messageRetentionDuration" not in topic
+    assert "Nothing to change" in pullstream(*update).stderr

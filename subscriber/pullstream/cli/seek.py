@@ -1,0 +1,71 @@
+"""`pullstream seek` and `pullstream purge`: move a subscription to another time."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+
+import click
+
+from pullstream_protocol.clock import SYSTEM_CLOCK
+
+from .broker_admin import BrokerAdmin
+from .context import CliContext, context_options, pass_session
+from .parameters import duration
+
+
+@click.command("seek")
+@click.argument("subscription")
+@click.option("--time", "when", help="2026-11-26T10:00:00Z, or a duration before now: 10m, 2h.")
+@click.option("--snapshot", help="The snapshot to restore.")
+@context_options
+@pass_session
+def seek(session: CliContext, subscription: str, when: str | None, snapshot: str | None) -> None:
+    """Move a subscription to a time or to a snapshot.
+
+    Messages published before that time count as acknowledged, and later ones are delivered again,
+    if the topic or the subscription has kept them.
+    """
+    if (when is None) == (snapshot is None):
+        raise click.UsageError("Give either --time or --snapshot.")
+    name = session.full_name("subscriptions", subscription)
+    if when is not None:
+        time = _time(session, when)
+        session.subscriber().seek(subscription=name, time=time)
+    else:
+        kept = session.full_name("snapshots", snapshot or "")
+        session.subscriber().seek(subscription=name, snapshot=kept)
+    session.output.done(name, "moved")
+
+
+@click.command("purge")
+@click.argument("subscription")
+@click.confirmation_option(prompt="Acknowledge every message of the subscription?")
+@context_options
+@pass_session
+def purge(session: CliContext, subscription: str) -> None:
+    """Acknowledge every message of a subscription that is published until now."""
+    name = session.full_name("subscriptions", subscription)
+    session.subscriber().seek(subscription=name, time=_now(session))
+    session.output.done(name, "purged")
+
+
+def _time(session: CliContext, text: str) -> datetime:
+    """Parse a time, or a duration before the server's time."""
+    if re.fullmatch(r"\d+(\.\d+)?[smhd]?", text):
+        return _now(session) - duration(text)
+    try:
+        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError as error:
+        raise click.UsageError(
+            f"--time is {text!r}; it must be a time such as 2026-11-26T10:00:00Z, or a duration "
+            "before now, such as 10m."
+        ) from error
+    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+
+
+def _now(session: CliContext) -> datetime:
+    """Return the time of the server: a broker's clock may have been advanced."""
+    status = BrokerAdmin.status_of(session)
+    seconds = SYSTEM_CLOCK.now() if status is None else status["broker"]["time"]
+    return datetime.fromtimestamp(seconds, timezone.utc)
