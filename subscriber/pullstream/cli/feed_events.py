@@ -46,4 +46,7 @@ def _gap(gap: Gap) -> Event:
     lost = f"lost {gap.from_seq} to {gap.to_seq} ({reason})"
     if gap.reason is GapReason.RECREATED and gap.to_seq < gap.from_seq:
         lost = "deleted and recreated; its numbers start again"
+    elif gap.reason is GapReason.FROM_SEQ_TOO_OLD and gap.from_seq == 1:
+        # A reader without a position has lost nothing.
+        lost = f"begins at {gap.to_seq + 1}; earlier records are no longer kept"
     return record, f"{gap.topic}: {lost}"

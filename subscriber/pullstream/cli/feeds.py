@@ -61,7 +61,9 @@ def put(session: CliContext, /, topic: str, **options: Any) -> None:
     config = {name: value for name, value in options.items() if value is not None}
     name = session.full_name("topics", topic)
     feed = session.subscriber().feeds.put(name, config)
-    session.output.done(name, "created" if feed.created else "updated")
+    # The topic may have existed before.
+    done = "created" if feed.created else "updated"
+    session.output.result({"name": name, done: True}, f"{name}: feed {done}")
 
 
 @feeds.command("list")

@@ -12,6 +12,11 @@ from .context import CliContext, context_options, pass_session
 from .output import Output, message_record
 from .parameters import Seconds
 
+# What happens to messages that a command has only printed.
+NOT_ACKNOWLEDGED = (
+    "not acknowledged: delivered again after the ack deadline (--ack acknowledges the messages)"
+)
+
 
 @click.command("fetch")
 @click.argument("subscription")
@@ -74,6 +79,8 @@ def fetch(
             _print(output, messages, acknowledged=False)
         if not repeat:
             output.remark(_summary(len(messages), messages.reason))
+            if messages and not ack:
+                output.hint(NOT_ACKNOWLEDGED)
             return
 
 

@@ -54,6 +54,11 @@ class Output:
         """Print a note, which is not a result, on stderr."""
         click.echo(text, err=True)
 
+    def hint(self, text: str) -> None:
+        """Print a note for a person at a terminal. A pipe and JSON do not get it."""
+        if self._for_people:
+            self.remark(text)
+
     def resources(
         self,
         columns: Sequence[str],

@@ -13,6 +13,7 @@ from pullstream_protocol.errors import DeadlineExceeded
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .context import CliContext, context_options, pass_session
+from .fetch import NOT_ACKNOWLEDGED
 from .output import message_record
 from .parameters import Seconds
 
@@ -62,6 +63,8 @@ def pull(session: CliContext, subscription: str, max_messages: int, ack: bool, w
             client.acknowledge(subscription=name, ack_ids=ack_ids)
     if nothing:
         output.remark("no messages")
+    elif not ack:
+        output.hint(NOT_ACKNOWLEDGED)
 
 
 def _responses(

@@ -69,6 +69,7 @@ def subscribe(
             await_callbacks_on_shutdown=True,
         )
         future.add_done_callback(lambda _: progress.stop())
+        session.output.hint("receiving messages until Ctrl-C")
         try:
             progress.wait()
         finally:

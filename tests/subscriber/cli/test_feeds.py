@@ -18,7 +18,7 @@ def test_a_feed_is_put_and_shown_with_its_settings() -> None:
         *("feeds", "put", "news", "--ttl", "5s", "--cap-records", "10", "--discard", "reject"),
         *("--durability", "memory", "--idempotency-window", "1m"),
     )
-    assert (put.code, put.lines) == (0, [f"{NEWS} created"])
+    assert (put.code, put.lines) == (0, [f"{NEWS}: feed created"])
     (feed,) = pullstream("feeds", "get", "news", "--json").objects
     assert feed["config"] == {
         "ttl": "5s",
@@ -28,7 +28,7 @@ def test_a_feed_is_put_and_shown_with_its_settings() -> None:
         "idempotencyWindow": "60s",
         "dedupeNode": True,
     }
-    assert pullstream("feeds", "put", "news").lines == [f"{NEWS} updated"]
+    assert pullstream("feeds", "put", "news").lines == [f"{NEWS}: feed updated"]
     assert "config.capRecords: 100000" in pullstream("feeds", "get", "news").lines
 
 

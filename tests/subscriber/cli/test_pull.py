@@ -67,7 +67,9 @@ def test_machines_get_all_there_is_to_know() -> None:
 def test_people_see_a_head_and_the_data() -> None:
     """No part of a message can control the terminal."""
     (message_id,) = publish(b"[bold]\x1b[2Jdata", attributes={"a": "\x07"}, ordering_key="k")
-    head, body = pullstream("pull", "billing", terminal=True).lines
+    pulled = pullstream("pull", "billing", terminal=True)
+    head, body = pulled.lines
+    assert "not acknowledged: delivered again" in pulled.stderr
     assert head.split()[0] == message_id
     assert head.split()[2:] == ["key=k", "a=\\x07"]
     assert body == "[bold]\\x1b[2Jdata"

@@ -42,7 +42,7 @@ def test_it_tells_what_was_lost_and_when_there_is_no_more(client: SubscriberClie
     result = pullstream("watch", "news", "--after", "0", "--idle-exit", IDLE)
     assert (result.code, result.stdout) == (0, b"2\n3\n")
     assert result.stderr.splitlines() == [
-        f"{NEWS}: lost 1 to 1 (from_seq_too_old)",
+        f"{NEWS}: begins at 2; earlier records are no longer kept",
         f"{NEWS}: caught up at 3",
     ]
 
