@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -110,13 +111,32 @@ class _Options:
     access_log: bool
 
 
+# Commands for running brokers come from the SDK, whose connection options they need.
+COMMANDS = "pullstream.emulator.commands"
+
+
+class EmulatorGroup(click.Group):
+    """`pullstream emulator`: runs a broker, or one of the commands for running brokers."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the installed commands."""
+        return sorted(entry_points(group=COMMANDS).names)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command."""
+        for entry_point in entry_points(group=COMMANDS, name=cmd_name):
+            command: click.Command = entry_point.load()
+            return command
+        return None
+
+
 class _BadAccess(click.ClickException):
     """A token, file or certificate cannot be used; reported as a usage error."""
 
     exit_code = 2
 
 
-@click.command("emulator")
+@click.group("emulator", cls=EmulatorGroup, invoke_without_command=True)
 @click.option("--host", default="localhost", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -276,6 +296,8 @@ def command(**options: Any) -> None:
     PUBSUB_PROJECT1=PROJECT,TOPIC:SUBSCRIPTION:..., PUBSUB_PROJECT2 and so on create topics and
     subscriptions at the start.
     """
+    if click.get_current_context().invoked_subcommand is not None:
+        return
     values = _Options(**options)
     log_output.configure(values.log_level, values.log_format)
     try:

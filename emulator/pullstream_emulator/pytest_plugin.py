@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,9 +19,21 @@ _SLUG_LENGTH = 24
 _numbers = itertools.count(1)
 
 
+@pytest.fixture(scope="session")
+def pubsub_emulator_options() -> dict[str, Any]:
+    """Arguments of `Emulator` for all fixtures, such as `{"profile": "emulator"}`. Override this.
+
+    A fixture that only `pubsub_emulator` uses may have a smaller scope, for example to give each
+    test its own ManualClock.
+    """
+    return {}
+
+
 @pytest.fixture
 def pubsub_emulator(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    pubsub_emulator_options: dict[str, Any],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Emulator]:
     """A fresh, empty broker for one test.
 
@@ -31,7 +43,7 @@ def pubsub_emulator(
     # Imported late, so that a test session without this fixture does not load gRPC.
     from .testing import Emulator
 
-    with Emulator() as emulator:
+    with Emulator(**pubsub_emulator_options) as emulator:
         _point_at(emulator, request, monkeypatch)
         yield emulator
 
@@ -43,14 +55,17 @@ def pubsub_config() -> ConfigSource | None:
 
 
 @pytest.fixture(scope="session")
-def pubsub_session_emulator(pubsub_config: ConfigSource | None) -> Iterator[Emulator]:
+def pubsub_session_emulator(
+    pubsub_config: ConfigSource | None, pubsub_emulator_options: dict[str, Any]
+) -> Iterator[Emulator]:
     """One broker for all tests. Tests see the resources that earlier tests left in it.
 
     PUBSUB_EMULATOR_HOST names its address from then on.
     """
     from .testing import Emulator
 
-    with Emulator(config=pubsub_config) as emulator, pytest.MonkeyPatch.context() as monkeypatch:
+    options = {"config": pubsub_config, **pubsub_emulator_options}
+    with Emulator(**options) as emulator, pytest.MonkeyPatch.context() as monkeypatch:
         _connect_to(emulator, monkeypatch)
         yield emulator
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -10,6 +10,7 @@ from typing import TypeVar
 import grpc
 import grpc.aio
 
+from pullstream_protocol import names
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
@@ -202,8 +203,20 @@ class Emulator:
             self.broker.close()
 
     def backlog(self, subscription: str) -> int:
-        """Return the number of a subscription's messages (full name) without a final ack."""
-        return self.inspect(lambda engine: engine.backlog(subscription))
+        """Return the number of a subscription's messages without a final ack.
+
+        Args:
+            subscription: Full name of the subscription, or its id if only one project has it.
+
+        Raises:
+            ValueError: No subscription has this id, or several have it.
+            NotFound: There is no subscription with this full name.
+        """
+        return self.inspect(
+            lambda engine: engine.backlog(
+                _full_name("subscription", subscription, engine.registry.subscriptions)
+            )
+        )
 
     def publish(
         self,
@@ -217,14 +230,15 @@ class Emulator:
         Takes the same arguments as `pullstream.PublisherClient.publish`.
 
         Args:
-            topic: Full name of the topic.
+            topic: Full name of the topic, or its id if only one project has it.
             data: The payload; a str is encoded as UTF-8. Or a whole message.
             ordering_key: The ordering key; empty for none.
             **attributes: The attributes.
 
         Raises:
             TypeError: The data has another type, or an attribute is not a str.
-            ValueError: A whole message was given together with a key or attributes.
+            ValueError: A whole message was given together with a key or attributes. Or no topic has
+                this id, or several have it.
         """
         if not isinstance(data, (bytes, str, pubsub.PubsubMessage)):
             raise TypeError(f"data is {data!r}; it must be bytes, a str or a PubsubMessage")
@@ -241,9 +255,14 @@ class Emulator:
                 attributes=attributes,
                 ordering_key=ordering_key,
             )
-        request = pubsub.PublishRequest(topic=topic, messages=[message])
-        (message_id,) = self.inspect(lambda engine: engine.publish(request))
-        return message_id
+
+        def append(engine: Engine) -> str:
+            name = _full_name("topic", topic, engine.registry.topics)
+            request = pubsub.PublishRequest(topic=name, messages=[message])
+            (message_id,) = engine.publish(request)
+            return message_id
+
+        return self.inspect(append)
 
     def messages(self, topic: str) -> list[pubsub.PubsubMessage]:
         """Return the messages published to a topic that the history still holds."""
@@ -266,7 +285,7 @@ class Emulator:
         """Block until every message of a subscription is finally acknowledged.
 
         Args:
-            subscription: Full name of the subscription.
+            subscription: Full name of the subscription, or its id if only one project has it.
             timeout: Longest wait, in seconds of real time.
 
         Raises:
@@ -311,3 +330,18 @@ class Emulator:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _full_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """Return the full name of a resource that is given by its id; return a full name unchanged."""
+    if "/" in name:
+        return name
+    found = [each for each in known if names.short_id(each) == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ValueError(f"several projects have a {kind} {name!r}: {', '.join(sorted(found))}")
+    raise ValueError(
+        f"there is no {kind} {name!r}; give the id or the full name of one that exists, such as "
+        f"projects/P/{kind}s/{name}"
+    )

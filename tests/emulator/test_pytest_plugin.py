@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 
 CONFTEST = """
 import pytest
-from pullstream_emulator.pytest_plugin import pubsub_emulator, pubsub_session_emulator
+from pullstream_emulator.pytest_plugin import pubsub_emulator, pubsub_emulator_options
+from pullstream_emulator.pytest_plugin import pubsub_session_emulator
 from pullstream_emulator.pytest_plugin import pubsub_project, pubsub_shared_emulator
 
 @pytest.fixture(scope="session")
@@ -37,6 +38,26 @@ def test_with(pubsub_emulator):
 def test_after():
     assert os.environ["PUBSUB_EMULATOR_HOST"] == "before:1"
     assert "pullstream-emulator" not in [thread.name for thread in threading.enumerate()]
+"""
+
+# Another module gives each test a broker with options.
+TESTS_WITH_OPTIONS = """
+import pytest
+from pullstream_protocol.clock import ManualClock
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+@pytest.fixture
+def pubsub_emulator_options(clock):
+    return {"clock": clock, "profile": "emulator"}
+
+def test_the_clock_is_the_tests_own(clock, pubsub_emulator):
+    assert pubsub_emulator.clock.now() == clock.now()
+    clock.advance(10)
+    assert pubsub_emulator.clock.now() == clock.now()
+    assert pubsub_emulator.engine.min_ack_deadline == 1
 """
 
 TESTS_WITH_A_SHARED_BROKER = """
@@ -89,6 +110,7 @@ def suite(tmp_path: Path) -> Path:
     """Return the folder of a project with a test suite."""
     (tmp_path / "test_1.py").write_text(TESTS_WITH_A_BROKER_EACH, encoding="utf-8")
     (tmp_path / "test_2.py").write_text(TESTS_WITH_A_SHARED_BROKER, encoding="utf-8")
+    (tmp_path / "test_3.py").write_text(TESTS_WITH_OPTIONS, encoding="utf-8")
     (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
     return tmp_path
 
@@ -105,4 +127,4 @@ def test_the_fixtures_keep_their_promises(suite: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert "11 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "12 passed" in ran.stdout, ran.stdout + ran.stderr

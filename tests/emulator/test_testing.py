@@ -247,3 +247,22 @@ def test_a_fault_may_look_inside(emulator: Emulator, wire: Wire) -> None:
     emulator.faults.error("GetTopic", look)
     wire.call("GetTopic", pubsub.GetTopicRequest(topic=TOPIC))
     assert seen == [1]
+
+
+def test_an_id_is_enough_if_one_project_has_it() -> None:
+    """The error for another id says what is allowed."""
+    content = {
+        "topics": [{"name": f"projects/{each}/topics/orders"} for each in ("one", "two")],
+        "subscriptions": [
+            {"name": "projects/one/subscriptions/billing", "topic": "projects/one/topics/orders"}
+        ],
+    }
+    with Emulator(config=content) as emulator:
+        emulator.publish("projects/one/topics/orders", "a")
+        assert emulator.backlog("billing") == 1
+        with pytest.raises(ValueError, match="several projects have a topic 'orders': projects/"):
+            emulator.publish("orders", "a")
+        with pytest.raises(ValueError, match="no subscription 'billng'; give the id or the full"):
+            emulator.wait_until_acked("billng")
+        emulator.inspect(lambda engine: engine.delete_topic("projects/two/topics/orders"))
+        assert emulator.publish("orders", "b") == "2"

@@ -24,7 +24,7 @@ from pullstream_emulator.services.handlers import method_handlers
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import NotFound, RpcError, Unimplemented
 
-from . import http_request
+from . import backup, http_request
 from .foreign_pages import ForeignPages, is_preflight
 from .http_call import HttpCall, error_response
 from .monitoring import Monitoring
@@ -95,7 +95,10 @@ def application(
         pages=pages,
         monitoring=monitoring,
         access_log=access_log,
-        routes=[web.route("*", PREFIX + "/{rest:.*}", administer)],
+        routes=[
+            web.get(backup.PATH, backup.Backup(storage).answer),
+            web.route("*", PREFIX + "/{rest:.*}", administer),
+        ],
     )
     return api.application()
 

@@ -1,6 +1,6 @@
 """gRPC server reflection: the broker describes its services to tools such as grpcurl.
 
-The broker's messages have names of their own, so that the official client can be loaded beside
+The broker names its messages differently, so that the official client can be loaded beside
 them. Reflection describes Google's services by Google's names.
 """
 

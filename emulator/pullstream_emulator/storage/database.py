@@ -7,7 +7,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +191,30 @@ class Database:
             OSError: The mark cannot be written.
         """
         self._marks.sync()
+
+    def copy_to(self, directory: Path) -> None:
+        """Copy the newest commit to a directory that does not exist, or is empty.
+
+        Raises:
+            StorageError: The copy cannot be written.
+        """
+        try:
+            _make(directory)
+            if any(directory.iterdir()):
+                raise StorageError(f"{directory} is not empty")
+            path = directory / FILE_NAME
+            # SQLite would create a file that everybody may read.
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            with closing(sqlite3.connect(path)) as copy:
+                self._connection.backup(copy)
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
+            # The last step: without it, the copy is refused as damaged.
+            MarkFile.create(directory, self.mark)
+        except OSError as error:
+            raise StorageError(f"cannot write the copy {directory}: {_reason(error)}") from error
+        except sqlite3.Error as error:
+            raise StorageError(f"cannot write the copy {directory}: {error}") from error
 
     def count_start(self) -> int:
         """Count a start of a broker, and return the number of starts. Requires a transaction."""

@@ -261,6 +261,18 @@ class Storage(Observer):
             return None
         return asyncio.wrap_future(group.written)
 
+    async def copy_to(self, directory: Path) -> None:
+        """Copy the present state to a directory that does not exist, or is empty.
+
+        Other calls continue. Changes during the copy are written after it.
+
+        Raises:
+            StorageError: The copy cannot be written.
+            Unavailable: The data directory cannot be written, so it lacks changes.
+        """
+        copied = self._writer.run_between(lambda: self._database.copy_to(directory))
+        await asyncio.wrap_future(copied)
+
     def flush(self) -> None:
         """Wait until all earlier changes are on disk.
 

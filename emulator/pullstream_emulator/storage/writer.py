@@ -94,6 +94,7 @@ class Writer:
         self._changed = threading.Condition()
         self._group = WriteBatch()
         self._unwritten: list[Change] = []
+        self._jobs: list[tuple[Callable[[], None], Future[None]]] = []
         # The time of the oldest change that the thread has taken and not written.
         self._oldest: float | None = None
         self._closing = False
@@ -144,6 +145,22 @@ class Writer:
         """
         self.add(lambda ledger: None, urgent=True)[0].written.result()
 
+    def run_between(self, job: Callable[[], None]) -> Future[None]:
+        """Call `job` on the thread when all queued changes are on disk.
+
+        Changes that are queued meanwhile wait until the job has ended.
+
+        Returns:
+            Completes with the job, or fails with its exception; with Unavailable if the changes
+            cannot be written.
+        """
+        done: Future[None] = Future()
+        done.set_running_or_notify_cancel()
+        with self._changed:
+            self._jobs.append((job, done))
+            self._changed.notify()
+        return done
+
     def close(self) -> None:
         """Write the queued changes and end the thread.
 
@@ -175,6 +192,20 @@ class Writer:
             else:
                 self._succeed()
                 group.written.set_result(None)
+            self._do_jobs()
+
+    def _do_jobs(self) -> None:
+        with self._changed:
+            jobs, self._jobs = self._jobs, []
+        for job, done in jobs:
+            try:
+                if self.failure:
+                    raise Unavailable(self.failure)
+                job()
+            except Exception as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
 
     def _next_group(self) -> WriteBatch | None:
         """Wait for changes to gather, and return their batch; None after the last one."""
@@ -185,15 +216,18 @@ class Writer:
                 if not self._changed.wait_for(self._has_work, REST):
                     self._take_rest()
                     self._changed.wait_for(self._has_work)
-                self._changed.wait_for(lambda: self._group.urgent or self._closing, self._gather)
+                self._changed.wait_for(self._must_write, self._gather)
             group, self._group = self._group, WriteBatch()
             if self._oldest is None and group.changes:
                 self._oldest = group.begun
-            done = self._closing and not group.changes
+            done = self._closing and not group.changes and not self._jobs
             return None if done else group
 
     def _has_work(self) -> bool:
-        return bool(self._group.changes) or self._closing
+        return bool(self._group.changes) or bool(self._jobs) or self._closing
+
+    def _must_write(self) -> bool:
+        return self._group.urgent or bool(self._jobs) or self._closing
 
     def _take_rest(self) -> None:
         self._changed.release()

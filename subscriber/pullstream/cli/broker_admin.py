@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import ssl
-from http.client import HTTPException
+from collections.abc import Callable
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import (
@@ -77,6 +80,26 @@ class BrokerAdmin:
         """
         return self._send("GET", path, None)
 
+    def download(self, path: str, file: Path) -> None:
+        """Write the broker's answer to a GET request into a file.
+
+        Args:
+            path: The whole path of the request.
+            file: The file, which is created or replaced.
+
+        Raises:
+            UsageError, ClickException: See `call`.
+        """
+
+        def save(response: HTTPResponse) -> None:
+            with file.open("wb") as copy:
+                shutil.copyfileobj(response, copy)
+            expected = int(response.headers["Content-Length"])
+            if file.stat().st_size != expected:
+                raise OSError("the connection was cut")
+
+        self._exchange("GET", path, None, save)
+
     def call(self, method: str, path: str, fields: dict[str, Any] | None = None) -> Any:
         """Send a request and return the broker's JSON answer.
 
@@ -92,11 +115,21 @@ class BrokerAdmin:
         return self._send(method, _PREFIX + path, fields)
 
     def _send(self, method: str, path: str, fields: dict[str, Any] | None) -> Any:
+        return self._exchange(method, path, fields, json.load)
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        fields: dict[str, Any] | None,
+        read: Callable[[HTTPResponse], Any],
+    ) -> Any:
+        """Send a request, and return what `read` makes of the response."""
         body = None if fields is None else json.dumps(fields).encode()
         request = Request(self._address + path, body, self._headers, method=method)
         try:
             with self._opener.open(request, timeout=_TIMEOUT) as response:
-                return json.load(response)
+                return read(response)
         except HTTPError as error:
             with error:
                 message = _refusal(error.code, error.read())

@@ -40,6 +40,7 @@ ARGUMENTS = {
     "feeds put": ["N"],
     "feeds read": ["F"],
     "ack": ["S", "A"],
+    "emulator backup": ["B"],
     "fetch": ["S"],
     "follow": ["F", "--until-caught-up"],
     "listen": ["T", "--idle-exit", "0.1"],
@@ -73,9 +74,9 @@ ARGUMENTS = {
     "topics update": ["T", "--label", "a=b"],
     "watch": ["F", "--idle-exit", "0.1"],
 }
-# `emulator` connects to no broker. `worker` is tested below, `ingest` in
+# `worker` is tested below, `ingest` in
 # tests/subscriber/spark/datasource/test_broker_access.py.
-OTHERS = {"emulator", "worker", "ingest"}
+OTHERS = {"worker", "ingest"}
 
 
 def commands(group: click.Group, *path: str) -> Iterator[str]:
@@ -98,6 +99,7 @@ class Secured:
         self.certificate, self.key = folder / "cert.pem", folder / "key.pem"
         self.token_file = folder / "token"
         self.token_file.write_text(f"{TOKEN}\n", encoding="ascii")
+        self._folder = folder
         self._numbers = itertools.count()
 
     @property
@@ -123,6 +125,7 @@ class Secured:
         """Create the resources that a command needs, and fill in their names."""
         number = next(self._numbers)
         made = {name: f"{name}-{number}-name" for name in "TSFRN"}
+        made["B"] = str(self._folder / f"backup-{number}")
         topic, feed = (names.topic_path(PROJECT, made[name]) for name in "TF")
         subscription = names.subscription_path(PROJECT, made["S"])
         with TopicAdminClient(**self.client) as topics, SubscriberClient(**self.client) as client:
@@ -147,6 +150,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("broker")
     certificate, key = new_identity("broker").write(folder)
     options = [f"--tls-cert={certificate}", f"--tls-key={key}", f"--tls-client-ca={certificate}"]
+    options.append(f"--data-dir={folder / 'data'}")
     with running(*options, PULLSTREAM_AUTH_TOKEN=TOKEN) as (_, address):
         yield Secured(address, folder)
 

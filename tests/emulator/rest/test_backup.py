@@ -1,0 +1,75 @@
+"""GET /v0/admin/backup: a tar archive of the data directory."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.access import Access, Principal
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.broker import TOPIC
+from tests.emulator.rest_client import RestClient
+from tests.subscriber.streaming.fakes import eventually
+
+PATH = "/v0/admin/backup"
+
+
+def fetch(emulator: Emulator, token: str = "") -> tuple[int, bytes]:
+    with closing(RestClient(emulator.endpoint).connect()) as connection:
+        connection.request("GET", PATH, headers={"Authorization": f"Bearer {token}"})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def names_in(archive: bytes) -> list[str]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        return sorted(tar.getnames())
+
+
+def test_several_clients_get_a_copy_each(tmp_path: Path) -> None:
+    """The copies are made one after the other. What a killed broker left is removed."""
+    left = tmp_path / ".backup-left"
+    left.mkdir()
+    (left / "part").write_bytes(b"x")
+    with Emulator(rest=True, data_dir=tmp_path) as emulator:
+        emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=TOPIC)))
+        with ThreadPoolExecutor(3) as pool:
+            answers = list(pool.map(lambda _: fetch(emulator), range(3)))
+        assert [status for status, _ in answers] == [200] * 3
+        for _, archive in answers:
+            assert names_in(archive) == ["pullstream.db", "pullstream.mark"]
+        eventually(lambda: not list(tmp_path.glob(".backup-*")))
+
+
+def test_a_copy_needs_the_whole_broker(tmp_path: Path) -> None:
+    """It contains all projects."""
+    access = Access({"all": Principal("root"), "ci": Principal("ci", frozenset({"test"}))})
+    with Emulator(rest=True, data_dir=tmp_path, access=access) as emulator:
+        assert [fetch(emulator, token)[0] for token in ("", "ci", "all")] == [401, 403, 200]
+
+
+def test_a_disk_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """The data directory may lack changes, so there is no copy. The call may be repeated."""
+    with Emulator(rest=True, data_dir=tmp_path) as emulator:
+        storage = emulator.broker.storage
+        assert storage is not None
+        write = storage._writer._write
+
+        def fail(changes: object) -> None:
+            raise OSError("no space left")
+
+        storage._writer._write = fail
+        try:
+            # The writer notices the full disk with the next change.
+            storage._writer.add(lambda ledger: None, urgent=True)[0].written.exception()
+            status, body = fetch(emulator)
+            assert status == 503
+            assert b"no space left" in body
+        finally:
+            storage._writer._write = write
+        storage.flush()
+        assert fetch(emulator)[0] == 200
