@@ -15,6 +15,8 @@ from contextlib import closing
 from pullstream import SubscriberClient
 from pullstream.follow import CaughtUp, Checkpoint, Event, Record
 
+if len(sys.argv) != 3:
+    sys.exit(__doc__)
 topic, path = sys.argv[1:]
 caught_up = threading.Event()
 

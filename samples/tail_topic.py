@@ -75,4 +75,6 @@ def tail(base: str, topic: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     tail(*sys.argv[1:])

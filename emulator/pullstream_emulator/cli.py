@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import platform
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -61,6 +62,20 @@ def fault(text: str) -> FaultRequest:
     except ValueError as error:
         raise click.BadParameter(f"{text!r}: {error}.") from error
     return asked
+
+
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+def size(text: str) -> int:
+    """Parse the value of `--max-bytes`: a number of bytes, or 512k, 64MB, 1g."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise click.BadParameter(
+            f"{text!r} is not a number of bytes, such as 1048576, 512k, 64MB or 1g."
+        )
+    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 def name(text: str) -> str:
@@ -199,10 +214,10 @@ class _BadAccess(click.ClickException):
 )
 @click.option(
     "--max-bytes",
-    type=click.IntRange(0),
+    type=size,
     envvar="TOPICS_MAX_TOTAL_BYTES",
-    metavar="BYTES",
-    help="Refuse to publish when the stored messages take more than this; 0 for no limit. "
+    metavar="SIZE",
+    help="Refuse to publish when the stored messages take more bytes, such as 64MB; 0: no limit. "
     "Or TOPICS_MAX_TOTAL_BYTES.",
 )
 @click.option(

@@ -108,7 +108,7 @@ def test_its_clock_and_history_are_at_hand() -> None:
 
 def test_it_refuses_what_it_cannot_keep() -> None:
     """With --max-bytes the broker refuses messages instead of growing."""
-    with broker("--max-bytes", "1000") as (wire, _):
+    with broker("--max-bytes", "1k") as (wire, _):
         wire.create()
         wire.publish("x" * 600)
         with pytest.raises(grpc.RpcError, match="RESOURCE_EXHAUSTED"):
@@ -123,7 +123,8 @@ def test_it_refuses_what_it_cannot_keep() -> None:
         (["--fault", "drop:Sing"], 2, "method must be the name of an RPC"),
         (["--fault", "close-streams"], 2, "acts on open streams, and at the start none is open"),
         (["--profile", "strict"], 2, "'strict' is not one of 'production', 'emulator'"),
-        (["--max-bytes", "-1"], 2, "--max-bytes"),
+        (["--max-bytes", "-1"], 2, "'-1' is not a number of bytes, such as 1048576, 512k"),
+        (["--max-bytes", "10 apples"], 2, "'10 apples' is not a number of bytes"),
         (["--config", "missing.yaml"], 1, "Error: missing.yaml: No such file or directory"),
         (["--config", "{config}"], 1, "subscriptions[0]: Invalid ack deadline given"),
     ],

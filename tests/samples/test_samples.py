@@ -383,3 +383,26 @@ def test_transform_loses_nothing_when_the_broker_is_killed(
         sample.terminate()
         sample.communicate(timeout=30)
     assert results == {f"c-{key}": list(range(key, 600, 5)) for key in range(5)}
+
+
+NEED_ARGUMENTS = [
+    path.name
+    for path in sorted((ROOT / "samples").glob("*.py"))
+    if "sys.argv" in path.read_text(encoding="utf-8")
+]
+
+
+@pytest.mark.parametrize("name", NEED_ARGUMENTS)
+def test_a_sample_without_arguments_says_how_to_run_it(name: str) -> None:
+    """It prints its description, which has the command line."""
+    ran = subprocess.run(
+        [sys.executable, f"samples/{name}"],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert f"python samples/{name} " in ran.stderr
+    assert "Traceback" not in ran.stderr

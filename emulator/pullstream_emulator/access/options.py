@@ -64,5 +64,5 @@ def tls_from(certificate: Path | None, key: Path | None, client_ca: Path | None)
     if certificate is None and key is None and client_ca is None:
         return None
     if certificate is None or key is None:
-        raise AccessError("TLS needs both a certificate and its key")
+        raise AccessError("TLS needs both a certificate and its key: give --tls-cert and --tls-key")
     return Tls(certificate, key, client_ca)

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import click
 
-from pullstream_protocol.errors import PullstreamError, RpcError, code_name
+from pullstream_protocol.errors import InvalidArgument, PullstreamError, RpcError, code_name
 
 from .context import context_options
 from .groups import CommandGroup
@@ -37,6 +37,12 @@ _OWN = {
 }
 
 _INTERRUPTED = 130
+
+# https://cloud.google.com/pubsub/docs/pubsub-basics#resource_names
+_ID_RULE = (
+    "an id has 3 to 255 characters: letters, digits and -_.~+%; it begins with a letter, and not "
+    "with goog"
+)
 
 
 class Commands(CommandGroup):
@@ -128,4 +134,7 @@ def run(args: Sequence[str] | None = None) -> int:
 def _describe(error: PullstreamError) -> str:
     """Return one line for people: the status as Google writes it, and the server's text."""
     text = f"{code_name(error)}: {error.message}" if isinstance(error, RpcError) else str(error)
+    # The server names a documentation page that does not help with a mistyped id.
+    if isinstance(error, InvalidArgument) and text.startswith("INVALID_ARGUMENT: Invalid resource"):
+        text += f" ({_ID_RULE})"
     return " ".join(text.split())

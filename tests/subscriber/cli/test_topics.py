@@ -77,3 +77,10 @@ def test_an_update_changes_only_what_is_given() -> None:
     (topic,) = pullstream("topics", "list", "--json").objects
     assert "messageRetentionDuration" not in topic
     assert "Nothing to change" in pullstream(*update).stderr
+
+
+def test_the_error_for_a_short_id_has_the_rule() -> None:
+    """The server's text names a page only."""
+    result = pullstream("topics", "create", "y")
+    assert result.code == 1
+    assert "an id has 3 to 255 characters" in result.stderr
