@@ -14,7 +14,7 @@ from .broker_admin import BrokerAdmin
 from .context import CliContext, context_options, pass_session
 
 
-@click.command("backup")
+@click.command("backup", short_help="Copy a running broker's data directory.")
 @click.argument("target", type=click.Path(path_type=Path))
 @context_options
 @pass_session
