@@ -53,6 +53,7 @@ from .runtime.lifecycle import SubscriptionState
 from .scheduling import scheduler as scheduler
 from .scheduling.coroutines import CoroutineScheduler
 from .scheduling.scheduler import Scheduler, ThreadScheduler
+from .schemas import SchemaServiceClient
 from .statistics import Latency, PublisherStatistics, Statistics
 from .topics import TopicAdminClient
 
@@ -101,6 +102,7 @@ __all__ = [
     "Reading",
     "Reset",
     "Scheduler",
+    "SchemaServiceClient",
     "ServerCursor",
     "StateChange",
     "Statistics",
@@ -117,7 +119,7 @@ __version__ = VERSION
 
 # Classes of the official package. A program that imports pullstream in its place may look for them
 # here.
-_GOOGLES = ("PublisherAsyncClient", "SchemaServiceClient")
+_GOOGLES = ("PublisherAsyncClient",)
 
 # Hidden from type checkers, which would otherwise accept every name.
 if not TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 import pullstream
 import pullstream.spark
 import pullstream_emulator
-from pullstream import PublisherClient, SubscriberClient, TopicAdminClient
+from pullstream import PublisherClient, SchemaServiceClient, SubscriberClient, TopicAdminClient
 from pullstream.telemetry.opentelemetry import OpenTelemetryHooks
 from pullstream.telemetry.prometheus import PrometheusHooks, PrometheusPublisherHooks
 from pullstream_emulator import Emulator
@@ -44,6 +44,7 @@ def public_names() -> dict[str, list[object]]:
         SubscriberClient,
         PublisherClient,
         TopicAdminClient,
+        SchemaServiceClient,
         Emulator,
         type(CLIENT.feeds),
         type(CLIENT.cursors),

@@ -20,6 +20,7 @@ from pullstream.rpc.endpoint import (
     BrokerArguments,
     read_token,
 )
+from pullstream.schemas import SchemaServiceClient
 from pullstream.topics import TopicAdminClient
 
 from .output import Output
@@ -93,6 +94,10 @@ class CliContext:
     def topics(self) -> TopicAdminClient:
         """Return a client that is closed when the command ends."""
         return self._open(TopicAdminClient)
+
+    def schemas(self) -> SchemaServiceClient:
+        """Return a client that is closed when the command ends."""
+        return self._open(SchemaServiceClient)
 
     def publisher(self, options: PublisherOptions) -> PublisherClient:
         """Return a client that is closed when the command ends."""

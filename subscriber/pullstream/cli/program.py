@@ -18,7 +18,7 @@ GROUP = "pullstream.commands"
 # The commands by section of the help.
 SECTIONS = {
     "Messages": ("publish", "subscribe", "pull", "fetch", "ack", "nack", "redrive"),
-    "Resources": ("topics", "subscriptions", "snapshots", "seek", "purge"),
+    "Resources": ("topics", "subscriptions", "snapshots", "schemas", "seek", "purge"),
     "Feeds and channels": ("feeds", "routers", "watch", "follow", "listen"),
     "Programs": ("worker", "ingest"),
     "Broker": ("emulator", "top", "faults", "clock"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 import click
 import pytest
 
-from pullstream import SubscriberClient, TopicAdminClient
+from pullstream import SchemaServiceClient, SubscriberClient, TopicAdminClient
 from pullstream.cli.program import program
 from pullstream_protocol import names
 from tests.emulator.certificates import new_identity
@@ -53,6 +54,15 @@ ARGUMENTS = {
     "routers get": ["R"],
     "routers list": [],
     "routers put": ["N", "--source", "F", "--dest", "N"],
+    "schemas commit": ["C", "--type", "avro", "--file", "D"],
+    "schemas create": ["N", "--type", "avro", "--file", "D"],
+    "schemas delete": ["C"],
+    "schemas describe": ["C"],
+    "schemas list": [],
+    "schemas revisions": ["C"],
+    "schemas rollback": ["C", "--revision", "V"],
+    "schemas validate": ["--type", "avro", "--file", "D"],
+    "schemas validate-message": ["C", "--file", "M"],
     "seek": ["S", "--time", "1h"],
     "snapshots create": ["N", "--subscription", "S"],
     "snapshots delete": ["P"],
@@ -74,6 +84,9 @@ ARGUMENTS = {
     "topics update": ["T", "--label", "a=b"],
     "watch": ["F", "--idle-exit", "0.1"],
 }
+DEFINITION = json.dumps(
+    {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
+)
 # `worker` is tested below, `ingest` in
 # tests/subscriber/spark/datasource/test_broker_access.py.
 OTHERS = {"worker", "ingest"}
@@ -128,6 +141,17 @@ class Secured:
         made["B"] = str(self._folder / f"backup-{number}")
         topic, feed = (names.topic_path(PROJECT, made[name]) for name in "TF")
         subscription = names.subscription_path(PROJECT, made["S"])
+        for key, text in (("D", DEFINITION), ("M", '{"id": 1}')):
+            path = self._folder / f"{key}-{number}"
+            path.write_text(text, encoding="utf-8")
+            made[key] = str(path)
+        made["C"] = f"C-{number}-name"
+        with SchemaServiceClient(**self.client) as schemas:
+            made["V"] = schemas.create_schema(
+                parent=f"projects/{PROJECT}",
+                schema_id=made["C"],
+                schema={"type": "AVRO", "definition": DEFINITION},
+            ).revision_id
         with TopicAdminClient(**self.client) as topics, SubscriberClient(**self.client) as client:
             topics.create_topic(name=topic)
             client.create_subscription(name=subscription, topic=topic)
