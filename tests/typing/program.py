@@ -57,6 +57,7 @@ from pullstream import (
     Reading,
     Reset,
     Scheduler,
+    SchemaServiceClient,
     ServerCursor,
     StateChange,
     Statistics,
@@ -391,6 +392,16 @@ def manage(client: SubscriberClient, topics: TopicAdminClient, project: str) -> 
     return name
 
 
+def manage_schemas(schemas: SchemaServiceClient, project: str) -> None:
+    """Create a schema and list the schemas of the project."""
+    definition = '{"type": "record", "name": "Order", "fields": []}'
+    created = schemas.create_schema(
+        parent=project, schema_id="order", schema={"type": "AVRO", "definition": definition}
+    )
+    assert_type(created.revision_id, str)
+    assert_type([each.name for each in schemas.list_schemas(parent=project)], list[str])
+
+
 def main() -> None:
     with Emulator(clock=ManualClock()) as broker:
         assert_type(broker.endpoint, str)
@@ -402,6 +413,8 @@ def main() -> None:
             as_before: pubsub_v1.subscriber.Client = client
             assert_type(as_before.target, str)
             subscription = manage(client, topics, "project")
+            with SchemaServiceClient(endpoint=endpoint) as schemas:
+                manage_schemas(schemas, "projects/project")
             pull(client, subscription)
             receive(client, subscription)
             topics.publish("projects/project/topics/orders", [{"data": b"three"}])
