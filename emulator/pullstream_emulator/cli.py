@@ -377,7 +377,7 @@ def _log_start(
     access: Access | None,
     tls: Tls | None,
 ) -> None:
-    """Log what an operator wants to know about a broker that has started."""
+    """Log the version, the addresses and the content of a broker that has started."""
     _log.info("pullstream %s, Python %s, pid %d", VERSION, platform.python_version(), os.getpid())
     needs = "needs no token" if access is None else "needs a token"
     secure = "" if tls is None else " with TLS"

@@ -41,7 +41,7 @@ def configure(level: str, form: LogFormat) -> None:
     """Write the log to standard error. Other libraries log warnings and errors only.
 
     Args:
-        level: One of LEVELS, the lowest level of the broker's own records.
+        level: One of LEVELS: the lowest level of the broker's records.
         form: The form of the lines.
     """
     handler = logging.StreamHandler(sys.stderr)

@@ -113,6 +113,6 @@ def test_a_rate_is_taken_of_counters_only(metrics: dict[str, set[str]]) -> None:
 
 
 def test_prometheus_loads_the_alerts() -> None:
-    """The configuration names a file beside it."""
+    """The configuration names a file in the same folder."""
     content = yaml.safe_load((MONITORING / "prometheus.yml").read_text(encoding="utf-8"))
     assert [(MONITORING / each).is_file() for each in content["rule_files"]] == [True]

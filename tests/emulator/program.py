@@ -14,7 +14,7 @@ from pullstream_emulator.cli import command
 from tests.emulator.wire import PATIENCE
 
 COMMAND = [sys.executable, "-m", "pullstream_emulator", "--host", "127.0.0.1", "--port", "0"]
-# Most tests read what the broker prints besides its log.
+# Most tests expect no log.
 QUIET = {"PULLSTREAM_LOG_LEVEL": "warning"}
 
 

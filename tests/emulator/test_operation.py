@@ -1,4 +1,4 @@
-"""A running broker tells its operator what it does, and reads tokens and certificates again."""
+"""Log of a running broker, and SIGHUP: tokens and certificates are read again."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_start_and_the_end_are_logged(tmp_path: Path) -> None:
 
 
 def test_the_log_can_be_json() -> None:
-    """Each line is an object; the access log has fields of its own."""
+    """Each line is an object; the access log has further fields."""
     options = ("--log-format", "json", "--access-log", "--auth-token", "t")
     with running(*options, **INFO) as (process, endpoint):
         with TopicAdminClient(endpoint=endpoint, token="t") as topics:

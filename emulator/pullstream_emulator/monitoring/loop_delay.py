@@ -15,8 +15,8 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 class LoopDelay:
     """A histogram of delays. Belongs to one event loop.
 
-    A call that takes long delays all other calls by the same time, so the delay shows what clients
-    wait for in addition to their own call.
+    A long call delays all other calls by the same time. So clients wait for this delay in addition
+    to their own call.
 
     Attributes:
         counts: Number of measurements in each interval between two BOUNDS; the last one has no

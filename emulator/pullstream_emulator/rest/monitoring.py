@@ -132,7 +132,7 @@ def _size(folder: Path) -> int:
 
 
 def _json(status: Any) -> dict[str, Any]:
-    """Return a status as JSON, with its counters beside the other fields."""
+    """Return a status as JSON; its counters are fields like the others."""
     fields = asdict(status)
     fields |= fields.pop("counts")
     return {_camel_case(name): value for name, value in fields.items()}

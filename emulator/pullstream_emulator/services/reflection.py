@@ -1,7 +1,7 @@
 """gRPC server reflection: the broker describes its services to tools such as grpcurl.
 
-The broker names its messages differently, so that the official client can be loaded beside
-them. Reflection describes Google's services by Google's names.
+The broker's messages have other names than Google's, so that one process can load the official
+client, too. Reflection describes Google's services by Google's names.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def names_in(archive: bytes) -> list[str]:
 
 
 def test_several_clients_get_a_copy_each(tmp_path: Path) -> None:
-    """The copies are made one after the other. What a killed broker left is removed."""
+    """The copies are made one after the other. A killed broker's copy is removed."""
     left = tmp_path / ".backup-left"
     left.mkdir()
     (left / "part").write_bytes(b"x")

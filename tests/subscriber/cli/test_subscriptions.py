@@ -114,7 +114,7 @@ def shown() -> dict[str, object]:
 
 @pytest.mark.usefixtures("billing")
 def test_an_update_changes_only_what_is_given() -> None:
-    """Policies are set as a whole, and cleared by an option of their own."""
+    """A policy is set as a whole, and another option clears it."""
     pullstream("topics", "create", "dead")
     update = ("subscriptions", "update", "billing")
     assert pullstream(*update, "--ack-deadline", "30").lines == [f"{SUBSCRIPTION} updated"]
