@@ -28,7 +28,6 @@ from .monitoring.health import Health, HealthHandlers
 from .monitoring.loop_delay import LoopDelay
 from .push.delivery import PushDelivery
 from .rest.server import Rest, RestServer
-from .services import reflection
 from .services.handlers import generic_handlers
 from .services.reflection import ReflectionHandlers
 
@@ -98,7 +97,10 @@ class Server:
         self._push = PushDelivery(broker.engine, broker.clock)
         self._credentials = credentials
         # No interceptor without tokens, so that calls do not pay for it.
-        checks = () if access is None else (_interceptor(access),)
+        checks: tuple[grpc.aio.ServerInterceptor, ...] = ()
+        if access is not None:
+            # Probes have no token, and the answer reveals nothing else.
+            checks = (AccessInterceptor(access, open_services=[health.SERVICE]),)
         log = (AccessLogInterceptor(),) if access_log else ()
         self._interceptors = (*log, *checks, *interceptors)
         self._access_log = access_log
@@ -243,12 +245,3 @@ class Server:
             self._loop_delay,
             access_log=self._access_log,
         )
-
-
-def _interceptor(access: Access) -> AccessInterceptor:
-    return AccessInterceptor(
-        access,
-        # Probes have no token, and the answer reveals nothing else.
-        open_services=(health.SERVICE,),
-        services_without_projects=(reflection.SERVICE,),
-    )

@@ -27,19 +27,11 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
     Args:
         access: Decides about tokens and projects.
         open_services: Services that need no token.
-        services_without_projects: Services whose requests name no project; they need a token.
     """
 
-    def __init__(
-        self,
-        access: Access,
-        *,
-        open_services: Collection[str] = (),
-        services_without_projects: Collection[str] = (),
-    ) -> None:
+    def __init__(self, access: Access, *, open_services: Collection[str] = ()) -> None:
         self._access = access
         self._open = frozenset(open_services)
-        self._without_projects = frozenset(services_without_projects)
 
     async def intercept_service(
         self,
@@ -57,9 +49,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
             # Also for unknown methods, so that a stranger does not learn which methods exist.
             return _refusing(error)
         handler = await continuation(handler_call_details)
-        if handler is None or service in self._without_projects:
-            return handler
-        return _checking(handler, principal)
+        return None if handler is None else _checking(handler, principal)
 
 
 def _authorization(details: grpc.HandlerCallDetails) -> str | None:

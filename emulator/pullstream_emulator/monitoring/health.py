@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -40,9 +41,14 @@ class Health:
         self._storage = storage
         self._stopping = asyncio.Event()
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the broker is shutting down."""
+        return self._stopping.is_set()
+
     def obstacle(self) -> str | None:
         """Return why the broker is not ready; None if it is."""
-        if self._stopping.is_set():
+        if self.is_stopping:
             return STOPPING
         if self._storage is not None:
             try:
@@ -55,13 +61,10 @@ class Health:
         """Report from now on that the broker is shutting down, and end the calls that watch."""
         self._stopping.set()
 
-    async def stops_within(self, seconds: float) -> bool:
-        """Return whether the broker begins to stop within this time; wait as long."""
-        try:
+    async def wait(self, seconds: float) -> None:
+        """Wait for this time, but not longer than until the broker begins to stop."""
+        with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
-        except asyncio.TimeoutError:
-            return False
-        return True
 
 
 class HealthHandlers(grpc.GenericRpcHandler):
@@ -106,6 +109,6 @@ class HealthHandlers(grpc.GenericRpcHandler):
             if status != sent:
                 await context.write(status)
                 sent = status
-            if self._health.obstacle() == STOPPING:
+            if self._health.is_stopping:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
-            await self._health.stops_within(_LOOK_EVERY)
+            await self._health.wait(_LOOK_EVERY)

@@ -47,10 +47,15 @@ class ReflectionHandlers(grpc.GenericRpcHandler):
             pool.Add(_file_proto(reflection_pb2.DESCRIPTOR))
             self._servicer = reflection.aio.ReflectionServicer(services, pool)
         return grpc.stream_stream_rpc_method_handler(
-            self._servicer.ServerReflectionInfo,
+            self._answer,
             reflection_pb2.ServerReflectionRequest.FromString,
             reflection_pb2.ServerReflectionResponse.SerializeToString,
         )
+
+    async def _answer(self, requests: Any, context: Any) -> None:
+        # grpcio's method is an asynchronous generator. Interceptors expect a coroutine.
+        async for response in self._servicer.ServerReflectionInfo(requests, context):
+            await context.write(response)
 
 
 def described(rpcs: Iterable[Rpc]) -> DescriptorPool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import grpc
@@ -11,6 +12,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from pullstream_emulator import Emulator
 from pullstream_emulator.access import Access, Principal
+from pullstream_emulator.monitoring.access_log import AccessLogInterceptor
 from pullstream_emulator.services.reflection import described
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.rpcs import RPCS, Kind
@@ -50,6 +52,17 @@ def test_reflection_needs_a_token(clock: ManualClock) -> None:
             ask(channel, list_services="")
         assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
         assert ask(channel, "ci", list_services="").list_services_response.service
+
+
+def test_the_access_log_has_reflection(caplog: pytest.LogCaptureFixture) -> None:
+    """The interceptor that logs calls works with this service, too."""
+    caplog.set_level(logging.INFO, "pullstream.emulator.access")
+    with (
+        Emulator(interceptors=[AccessLogInterceptor()]) as emulator,
+        grpc.insecure_channel(emulator.endpoint) as channel,
+    ):
+        assert ask(channel, list_services="").list_services_response.service
+    assert "ServerReflection/ServerReflectionInfo" in caplog.text
 
 
 @pytest.mark.parametrize("rpc", RPCS, ids=lambda rpc: rpc.method)
