@@ -7,7 +7,6 @@ import gc
 import logging
 import os
 import platform
-import re
 import signal
 import sys
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any
 
 import click
 
+from pullstream_protocol.sizes import parse_size
 from pullstream_protocol.version import VERSION
 
 from . import log_output
@@ -64,18 +64,12 @@ def fault(text: str) -> FaultRequest:
     return asked
 
 
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-
-
 def size(text: str) -> int:
     """Parse the value of `--max-bytes`: a number of bytes, or 512k, 64MB, 1g."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise click.BadParameter(
-            f"{text!r} is not a number of bytes, such as 1048576, 512k, 64MB or 1g."
-        )
-    return int(match[1]) * _UNITS[match[2].lower()]
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
 
 
 def name(text: str) -> str:

@@ -11,6 +11,7 @@ from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
+from urllib.parse import quote
 from urllib.request import (
     HTTPRedirectHandler,
     HTTPSHandler,
@@ -58,27 +59,25 @@ class BrokerAdmin:
         self._headers = {} if access.token is None else {"Authorization": f"Bearer {access.token}"}
 
     @classmethod
-    def status_of(cls, session: CliContext) -> dict[str, Any] | None:
-        """Return the broker's status; None for a server that has none, such as Google Cloud."""
+    def status_of(cls, session: CliContext, project: str) -> dict[str, Any] | None:
+        """Return a project's status; None for a server that has none, such as Google Cloud."""
         if session.endpoint is None and not os.environ.get(EMULATOR_VARIABLE):
             return None
         try:
-            status: dict[str, Any] = cls(session).get("/v0/status")
+            return cls(session).status(project)
         except click.ClickException:
             # The broker serves no HTTP, or is one of another kind.
             return None
-        return status
 
-    def get(self, path: str) -> Any:
-        """Return the broker's JSON answer to a GET request.
-
-        Args:
-            path: The whole path.
+    def status(self, project: str | None) -> dict[str, Any]:
+        """Return the status of a project; None: of all projects that the token may see.
 
         Raises:
             UsageError, ClickException: See `call`.
         """
-        return self._send("GET", path, None)
+        query = "" if project is None else f"?project={quote(project, safe='')}"
+        status: dict[str, Any] = self._exchange("GET", f"/v0/status{query}", None, json.load)
+        return status
 
     def download(self, path: str, file: Path) -> None:
         """Write the broker's answer to a GET request into a file.
@@ -94,8 +93,7 @@ class BrokerAdmin:
         def save(response: HTTPResponse) -> None:
             with file.open("wb") as copy:
                 shutil.copyfileobj(response, copy)
-            expected = int(response.headers["Content-Length"])
-            if file.stat().st_size != expected:
+            if file.stat().st_size != int(response.headers.get("Content-Length", -1)):
                 raise OSError("the connection was cut")
 
         self._exchange("GET", path, None, save)
@@ -112,10 +110,7 @@ class BrokerAdmin:
             UsageError: The broker rejects the request as malformed.
             ClickException: The broker rejects the request for another reason, or does not answer.
         """
-        return self._send(method, _PREFIX + path, fields)
-
-    def _send(self, method: str, path: str, fields: dict[str, Any] | None) -> Any:
-        return self._exchange(method, path, fields, json.load)
+        return self._exchange(method, _PREFIX + path, fields, json.load)
 
     def _exchange(
         self,

@@ -43,8 +43,8 @@ class CommandGroup(click.Group):
         sections = {
             title: [n for n in names if n in known] for title, names in self._sections.items()
         }
-        title = "More" if self._sections else "Commands"
-        sections[title] = [name for name in known if name not in listed]
+        unlisted = "More" if self._sections else "Commands"
+        sections[unlisted] = [name for name in known if name not in listed]
         width = max((len(name) for name in known), default=0)
         for heading, names in sections.items():
             rows = [(name.ljust(width), self._first_sentence(ctx, name)) for name in names]

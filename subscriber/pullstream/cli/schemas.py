@@ -56,9 +56,7 @@ def commit(session: CliContext, schema: str, kind: str, file: BinaryIO) -> None:
     made = session.schemas().commit_schema(
         name=name, schema={"name": name, **_definition(kind, file)}
     )
-    session.output.result(
-        {"name": name, "revisionId": made.revision_id}, f"{name}: revision {made.revision_id}"
-    )
+    _show_revision(session, name, made.revision_id)
 
 
 @schemas.command("rollback")
@@ -70,9 +68,7 @@ def rollback(session: CliContext, schema: str, revision: str) -> None:
     """Add a revision that is a copy of an older one."""
     name = session.full_name("schemas", schema)
     made = session.schemas().rollback_schema(name=name, revision_id=revision)
-    session.output.result(
-        {"name": name, "revisionId": made.revision_id}, f"{name}: revision {made.revision_id}"
-    )
+    _show_revision(session, name, made.revision_id)
 
 
 @schemas.command("validate")
@@ -150,6 +146,10 @@ def delete(session: CliContext, schema_names: tuple[str, ...]) -> None:
         else:
             client.delete_schema(name=name)
         session.output.done(name, "deleted")
+
+
+def _show_revision(session: CliContext, name: str, revision: str) -> None:
+    session.output.result({"name": name, "revisionId": revision}, f"{name}: revision {revision}")
 
 
 def _definition(kind: str, file: BinaryIO) -> dict[str, str]:

@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 
 import click
 
+from pullstream_protocol import names
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .broker_admin import BrokerAdmin
@@ -30,7 +31,7 @@ def seek(session: CliContext, subscription: str, when: str | None, snapshot: str
         raise click.UsageError("Give either --time or --snapshot.")
     name = session.full_name("subscriptions", subscription)
     if when is not None:
-        time = _time(session, when)
+        time = _time(session, name, when)
         session.subscriber().seek(subscription=name, time=time)
     else:
         kept = session.full_name("snapshots", snapshot or "")
@@ -46,14 +47,14 @@ def seek(session: CliContext, subscription: str, when: str | None, snapshot: str
 def purge(session: CliContext, subscription: str) -> None:
     """Acknowledge every message of a subscription that is published until now."""
     name = session.full_name("subscriptions", subscription)
-    session.subscriber().seek(subscription=name, time=_now(session))
+    session.subscriber().seek(subscription=name, time=_now(session, name))
     session.output.done(name, "purged")
 
 
-def _time(session: CliContext, text: str) -> datetime:
+def _time(session: CliContext, subscription: str, text: str) -> datetime:
     """Parse a time, or a duration before the server's time."""
     if re.fullmatch(r"\d+(\.\d+)?[smhd]?", text):
-        return _now(session) - duration(text)
+        return _now(session, subscription) - duration(text)
     try:
         time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as error:
@@ -64,8 +65,8 @@ def _time(session: CliContext, text: str) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
 
-def _now(session: CliContext) -> datetime:
+def _now(session: CliContext, subscription: str) -> datetime:
     """Return the time of the server: a broker's clock may have been advanced."""
-    status = BrokerAdmin.status_of(session)
+    status = BrokerAdmin.status_of(session, names.project_of(subscription))
     seconds = SYSTEM_CLOCK.now() if status is None else status["broker"]["time"]
     return datetime.fromtimestamp(seconds, timezone.utc)

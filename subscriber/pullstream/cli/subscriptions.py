@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pullstream_protocol import names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .broker_admin import BrokerAdmin
@@ -182,7 +183,7 @@ def list_(session: CliContext) -> None:
     A pullstream broker also reports the backlog and the age of its oldest message.
     """
     found = session.subscriber().list_subscriptions(project=session.project_path, retry=None)
-    numbers = _numbers(session)
+    numbers = _numbers(session, session.project_path)
     lead = () if numbers is None else _NUMBERS
     session.output.resources(("name", *lead, *_COLUMNS), found, numbers)
 
@@ -198,12 +199,17 @@ def describe(session: CliContext, subscription: str) -> None:
     """
     name = session.full_name("subscriptions", subscription)
     found = session.subscriber().get_subscription(subscription=name, retry=None)
-    session.output.resource(found, (_numbers(session) or {}).get(name))
+    session.output.resource(found, (_numbers(session, name) or {}).get(name))
 
 
-def _numbers(session: CliContext) -> dict[str, dict[str, Any]] | None:
-    """Return the numbers of each subscription; None if the server does not report them."""
-    status = BrokerAdmin.status_of(session)
+def _numbers(session: CliContext, path: str) -> dict[str, dict[str, Any]] | None:
+    """Return the numbers of the subscriptions in a project; None if the server reports none.
+
+    Args:
+        session: The settings of the run.
+        path: `projects/P`, or a longer name in this project.
+    """
+    status = BrokerAdmin.status_of(session, names.project_of(path))
     if status is None:
         return None
     return {

@@ -60,13 +60,13 @@ def top(session: CliContext, interval: float, once: bool) -> None:
     are shown. Only pullstream's broker supports this.
     """
     admin = BrokerAdmin(session)
-    path = f"/v0/status?project={session.project}" if session.project else "/v0/status"
+    project = session.project and session.project.removeprefix("projects/")
     pause = threading.Event()
-    before = admin.get(path)
+    before = admin.status(project)
     if session.json or once:
         while True:
             pause.wait(interval)
-            now = admin.get(path)
+            now = admin.status(project)
             rows = rows_of(before, now)
             if session.json:
                 click.echo(json.dumps(rows))
@@ -75,7 +75,7 @@ def top(session: CliContext, interval: float, once: bool) -> None:
             if once:
                 return
             before = now
-    _watch(admin, path, before, interval, pause)
+    _watch(admin, project, before, interval, pause)
 
 
 def rows_of(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -119,7 +119,7 @@ def _rate(old: Mapping[str, Any], new: Mapping[str, Any], field: str, seconds: f
 
 def _watch(
     admin: BrokerAdmin,
-    path: str,
+    project: str | None,
     before: Mapping[str, Any],
     interval: float,
     pause: threading.Event,
@@ -130,7 +130,7 @@ def _watch(
         while True:
             pause.wait(interval)
             try:
-                now = admin.get(path)
+                now = admin.status(project)
             except click.ClickException as error:
                 # The broker may be restarting.
                 rows = rows_of(before, before)
@@ -141,7 +141,7 @@ def _watch(
             before = now
 
 
-def table_of(rows: Sequence[Mapping[str, Any]], problem: str, width: int = 200) -> Table:
+def table_of(rows: Sequence[Mapping[str, Any]], problem: str, width: int) -> Table:
     """Return the table for a terminal. No number is shortened; less important columns are left out.
 
     Args:

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pullstream.rpc.endpoint import read_token
+from pullstream_protocol.sizes import parse_size
 
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
-_SIZE_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -44,13 +43,6 @@ def _whole(text: str) -> int:
     return value
 
 
-def _size(text: str) -> int:
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise ValueError
-    return int(match[1]) * _SIZE_UNITS[match[2].lower()]
-
-
 def _duration(text: str) -> float:
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
@@ -70,7 +62,7 @@ def _text(text: str) -> str:
 
 TEXT = Kind("a non-empty text", _text)
 COUNT = Kind("a whole number, 1 or more", _whole)
-SIZE = Kind("a number of bytes, such as 1048576, 512k, 64m or 1g", _size)
+SIZE = Kind("a number of bytes, such as 1048576, 512k, 64m or 1g", parse_size)
 MILLISECONDS = Kind("a number of milliseconds, 0 or more", _number(0.001))
 SECONDS = Kind("a number of seconds, 0 or more", _number())
 DURATION = Kind("a duration with its unit, such as 500ms, 90s, 10m, 24h or 7d", _duration)
