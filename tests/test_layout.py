@@ -51,7 +51,7 @@ LAYERS = {
         ["history", "storage", "push", "access"],
         ["monitoring"],
         ["services"],
-        ["admin", "config"],
+        ["admin", "config", "console"],
         ["rest"],
     ],
 }

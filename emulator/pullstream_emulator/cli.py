@@ -31,6 +31,7 @@ from .access.options import (
 from .access.tls import ServedCertificate
 from .broker import PROFILES, Broker
 from .config import ConfigError, Seeds, load, seeds_from_environment
+from .console import CONSOLE_MODES, ConsoleMode
 from .engine.settings.durability import Durability
 from .faults import Faults
 from .faults.request import FaultRequest
@@ -49,6 +50,9 @@ _log = logging.getLogger("pullstream.emulator")
 
 # Enough for 20,000 clients. The hard limit of a process may be a billion.
 MAX_DESCRIPTORS = 65_536
+
+# Enough to see what happened in the last minutes of development.
+DEFAULT_HISTORY = 10_000
 
 
 def fault(text: str) -> FaultRequest:
@@ -97,6 +101,8 @@ class _Options:
     port: int
     rest: bool
     rest_port: int | None
+    console: ConsoleMode
+    no_console: bool
     receive_timeout: float
     allow_hosts: tuple[str, ...]
     allow_origins: tuple[str, ...]
@@ -167,6 +173,14 @@ class _BadAccess(click.ClickException):
     help="Serve HTTP/JSON on a separate port.",
 )
 @click.option(
+    "--console",
+    default=CONSOLE_MODES[0],
+    show_default=True,
+    type=click.Choice(CONSOLE_MODES),
+    help="What the web pages at /console may do.",
+)
+@click.option("--no-console", is_flag=True, help="Serve no web pages.")
+@click.option(
     "--receive-timeout",
     default=DEFAULT_RECEIVE_TIMEOUT,
     show_default=True,
@@ -226,11 +240,11 @@ class _BadAccess(click.ClickException):
 )
 @click.option(
     "--history",
-    default=0,
+    default=DEFAULT_HISTORY,
     show_default=True,
     type=click.IntRange(0),
     metavar="EVENTS",
-    help="Number of publishes, deliveries and outcomes to keep for GET /v0/admin/history.",
+    help="Number of events to keep for the console and GET /v0/events; 0 for none.",
 )
 @click.option(
     "--data-dir",
@@ -382,6 +396,9 @@ def _log_start(
         _log.info("gRPC%s on %s:%d, %s", secure, options.host, port, needs)
         _log.info("HTTP%s on %s:%d, %s", secure, options.host, http_port, needs)
     if http_port is not None:
+        if not options.no_console:
+            scheme = "http" if tls is None else "https"
+            _log.info("console at %s://%s:%d/console/", scheme, options.host, http_port)
         _log.info("probes /healthz and /readyz need no token; metrics are at /metrics")
     if broker.storage is None:
         _log.info("everything is kept in memory")
@@ -455,6 +472,7 @@ def _rest(
         None if certificate is None else certificate.context,
         options.allow_hosts,
         options.allow_origins,
+        console=None if options.no_console else options.console,
     )
     if problem := obstacle(rest):
         if options.rest_port is not None:

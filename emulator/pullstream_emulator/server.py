@@ -94,7 +94,7 @@ class Server:
         self._clock = broker.clock
         self._faults = faults or Faults(broker.clock)
         self._relay = Relay(self._faults.relaying) if self._faults.relayed else None
-        self._push = PushDelivery(broker.engine, broker.clock)
+        self._push = PushDelivery(broker.engine, broker.clock, on_answer=broker.history.pushed)
         self._credentials = credentials
         # No interceptor without tokens, so that calls do not pay for it.
         checks: tuple[grpc.aio.ServerInterceptor, ...] = ()
@@ -244,4 +244,5 @@ class Server:
             self._health,
             self._loop_delay,
             access_log=self._access_log,
+            console=options.console,
         )

@@ -88,6 +88,11 @@ class DeadlineTable(Generic[K, V]):
         queued = self._where.get(key)
         return None if queued is None else queued[key][1]
 
+    def due_of(self, key: K) -> float | None:
+        """Return the due time of `key`; None if it is not in the table."""
+        queued = self._where.get(key)
+        return None if queued is None else queued[key][0]
+
     def pop(self, key: K) -> V | None:
         """Remove `key` and return its value; None if it is not in the table."""
         queued = self._where.pop(key, None)

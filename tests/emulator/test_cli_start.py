@@ -93,15 +93,15 @@ def failures(wire: Wire, calls: int) -> list[bool]:
 def test_its_clock_and_history_are_at_hand() -> None:
     """They are available by HTTP on the same port."""
     pytest.importorskip("aiohttp")
-    with broker("--history", "100") as (wire, endpoint):
+    with broker() as (wire, endpoint):
         wire.create()
         wire.publish("a")
         assert len(wire.pull()) == 1
-        address = f"http://{endpoint}/v0/admin"
-        with urlopen(f"{address}/clock:advance", b'{"seconds": 10}', PATIENCE) as response:
+        address = f"http://{endpoint}/v0"
+        with urlopen(f"{address}/admin/clock:advance", b'{"seconds": 10}', PATIENCE) as response:
             assert response.status == 200
         assert len(wire.pull(wait=False)) == 1
-        with urlopen(f"{address}/history?kind=delivery,expiry", timeout=PATIENCE) as response:
+        with urlopen(f"{address}/events?kind=delivery,expiry", timeout=PATIENCE) as response:
             events = json.load(response)["events"]
         assert [event["kind"] for event in events] == ["delivery", "expiry", "delivery"]
 

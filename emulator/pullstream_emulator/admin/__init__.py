@@ -1,6 +1,6 @@
-"""Administration of a running broker over HTTP: its faults, its clock, its history."""
+"""Administration of a running broker over HTTP: its faults and its clock."""
 
-from .admin import Admin, Answer
+from .admin import Admin
 from .controls import Controls
 
-__all__ = ["Admin", "Answer", "Controls"]
+__all__ = ["Admin", "Controls"]

@@ -1,4 +1,4 @@
-"""Administration without a network: a method, a path and JSON in, a status and JSON out.
+"""Administration without a network: a method, a path and JSON in, JSON or an error out.
 
 GET    /v0/admin/faults            the faults in force
 POST   /v0/admin/faults            set one: {"kind": "delay", "method": "Pull", "seconds": 1},
@@ -7,8 +7,6 @@ DELETE /v0/admin/faults            lift all of them
 DELETE /v0/admin/faults/ID         lift one
 GET    /v0/admin/clock             the broker's time
 POST   /v0/admin/clock:advance     advance it: {"seconds": 600}
-GET    /v0/admin/history           events; ?kind= ?resource= ?message= filter, ?limit= newest
-DELETE /v0/admin/history           remove all events
 GET    /v0/admin/backlog           ?subscription=: number of messages without a final ack
 """
 
@@ -20,13 +18,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
-from google.protobuf.json_format import MessageToDict
-
-from pullstream_emulator import error_body
 from pullstream_emulator.faults.request import FaultRequest
-from pullstream_emulator.faults.scope import EVERY
-from pullstream_emulator.history import Event, Kind
-from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, NotFound, RpcError
+from pullstream_protocol.errors import InvalidArgument, NotFound
 
 from .controls import Controls
 
@@ -35,23 +28,10 @@ PREFIX = "/v0/admin"
 # No valid request is larger.
 MAX_BODY_BYTES = 64 * 1024
 
-_DEFAULT_EVENTS = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 # Latest time for the clock: RFC 3339 has no dates after 9999, and some time must remain after it.
 _LATEST = datetime(9900, 1, 1, tzinfo=timezone.utc).timestamp()
-
-
-class Answer(NamedTuple):
-    """A response.
-
-    Attributes:
-        status: The HTTP status.
-        content: The content, to be sent as JSON.
-    """
-
-    status: int
-    content: dict[str, Any]
 
 
 class Request(NamedTuple):
@@ -80,27 +60,27 @@ class Admin:
             ("DELETE", re.compile("/faults/([^/]+)"), self._lift_fault),
             ("GET", re.compile("/clock"), self._time),
             ("POST", re.compile("/clock:advance"), self._advance),
-            ("GET", re.compile("/history"), self._list_events),
-            ("DELETE", re.compile("/history"), self._clear_history),
             ("GET", re.compile("/backlog"), self._backlog),
         ]
 
     def answer(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: bytes = b""
-    ) -> Answer:
-        """Handle one request. Every problem with it becomes an error response.
+    ) -> dict[str, Any]:
+        """Handle one request, and return the content of its response.
 
         Args:
             method: The HTTP method.
             path: The path, with its prefix.
             query: The query parameters.
             body: The body; empty or JSON.
+
+        Raises:
+            RpcError: The request is refused.
         """
         try:
-            return Answer(200, self._carry_out(method, path, query or {}, body))
-        except (RpcError, ValueError) as problem:
-            error = problem if isinstance(problem, RpcError) else InvalidArgument(str(problem))
-            return Answer(int(error.code or 500), error_body.body(error))
+            return self._carry_out(method, path, query or {}, body)
+        except ValueError as problem:
+            raise InvalidArgument(str(problem)) from problem
 
     def _carry_out(
         self, method: str, path: str, query: Mapping[str, str], body: bytes
@@ -157,26 +137,6 @@ class Admin:
         clock.advance(seconds)
         return self._time(request)
 
-    # ---- history -------------------------------------------------------------------------------
-
-    def _list_events(self, request: Request) -> dict[str, Any]:
-        history = self._controls.history
-        if not history.limit:
-            raise FailedPrecondition("This broker keeps no history: start it with --history.")
-        kinds = [_kind(name) for name in request.query.get("kind", "").split(",") if name]
-        events = history.events(*kinds, resource=request.query.get("resource", EVERY))
-        message_id = request.query.get("message")
-        if message_id is not None:
-            events = [event for event in events if event.message_id == message_id]
-        limit = request.query.get("limit", str(_DEFAULT_EVENTS))
-        if not limit.isdecimal() or not int(limit):
-            raise ValueError(f"limit must be 1 or more, not {limit!r}")
-        return {"events": [_as_json(event) for event in events[-int(limit) :]]}
-
-    def _clear_history(self, request: Request) -> dict[str, Any]:
-        self._controls.history.clear()
-        return {}
-
     def _backlog(self, request: Request) -> dict[str, Any]:
         return {"backlog": self._controls.engine.backlog(request.query.get("subscription", ""))}
 
@@ -193,27 +153,6 @@ def _fields(body: bytes) -> Mapping[str, Any]:
     if not isinstance(fields, dict):
         raise ValueError("The body must be a JSON object.")
     return fields
-
-
-def _kind(name: str) -> Kind:
-    try:
-        return Kind(name)
-    except ValueError:
-        known = ", ".join(kind.value for kind in Kind)
-        raise ValueError(f"there is no kind of event {name!r}; there are {known}") from None
-
-
-def _as_json(event: Event) -> dict[str, Any]:
-    return {
-        "kind": event.kind.value,
-        "time": _date(event.time),
-        "resource": event.resource,
-        "messageId": event.message_id,
-        "ackId": event.ack_id,
-        "attempt": event.attempt,
-        "seconds": event.seconds,
-        "message": MessageToDict(event.message),
-    }
 
 
 def _date(seconds: float) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pullstream_emulator.engine import Engine
     from pullstream_emulator.faults import Faults
-    from pullstream_emulator.history import History
     from pullstream_protocol.clock import AdvancingClock
 
 
@@ -20,10 +19,8 @@ class Controls:
         engine: Its engine.
         clock: Its clock.
         faults: Its faults.
-        history: Its history.
     """
 
     engine: Engine
     clock: AdvancingClock
     faults: Faults
-    history: History

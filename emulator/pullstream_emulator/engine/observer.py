@@ -52,6 +52,10 @@ class ObservedDelivery(Protocol):
     def attempts(self) -> int:
         """Number of failed deliveries."""
 
+    @property
+    def client(self) -> str:
+        """The client that leases it now; may be empty."""
+
 
 class Observer:
     """Receives every change of the engine, in order, on the engine's thread, after the change.
@@ -99,7 +103,7 @@ class Observer:
         """
 
     def delivered(self, subscription: str, deliveries: Sequence[ObservedDelivery]) -> None:
-        """Called after messages were delivered to a consumer."""
+        """Called after messages were delivered to one consumer. There is at least one message."""
 
     def acknowledged(self, subscription: str, deliveries: Sequence[ObservedDelivery]) -> None:
         """Called after messages were acknowledged.
@@ -129,10 +133,17 @@ class Observer:
             seconds: the new ack deadline, from now.
         """
 
-    def dead_lettered(self, subscription: str, deliveries: Sequence[ObservedDelivery]) -> None:
+    def dead_lettered(
+        self, subscription: str, deliveries: Sequence[ObservedDelivery], topic: str
+    ) -> None:
         """Called after messages that failed too often were published to the dead-letter topic.
 
         A call of `finished` follows directly.
+
+        Args:
+            subscription: the subscription.
+            deliveries: the messages.
+            topic: the dead-letter topic.
         """
 
     def finished(self, subscription: str, seqs: Sequence[int]) -> None:

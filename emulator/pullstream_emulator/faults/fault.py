@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 from typing import Any, ClassVar
 
@@ -277,6 +277,11 @@ class FaultedCall(Waiter):
     def time_remaining(self) -> float | None:
         """Return the seconds until the caller's deadline; None if it set none."""
         return self._context.time_remaining()
+
+    def invocation_metadata(self) -> Iterable[tuple[str, Any]]:
+        """Return the headers of the call."""
+        metadata: Iterable[tuple[str, Any]] = self._context.invocation_metadata() or ()
+        return metadata
 
     def peer(self) -> str:
         """Return the address of the caller's connection."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, ItemsView
 
 from google.protobuf.empty_pb2 import Empty
 
@@ -95,6 +95,10 @@ class Cursors:
         """Return a page of a project's cursors."""
         listed, token = page_of_project("cursors", self._cursors, request)
         return feeds.ListCursorsResponse(cursors=listed, next_page_token=token)
+
+    def all(self) -> ItemsView[str, feeds.Cursor]:
+        """Return all cursors, with their full names."""
+        return self._cursors.items()
 
     def delete(self, request: feeds.DeleteCursorRequest) -> Empty:
         """Delete a cursor.

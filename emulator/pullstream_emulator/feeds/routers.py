@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, ItemsView, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from google.protobuf.empty_pb2 import Empty
@@ -120,6 +120,10 @@ class Routers(TimedTask):
         return feeds.ListRoutersResponse(
             routers=[router.state() for router in listed], next_page_token=token
         )
+
+    def all(self) -> ItemsView[str, Router]:
+        """Return all routers, with their full names."""
+        return self._routers.items()
 
     def delete(self, request: feeds.DeleteRouterRequest) -> Empty:
         """Delete a router; its copies stay. Deleting an unknown router succeeds."""

@@ -24,6 +24,10 @@ class Kind(Enum):
     # `pullstream_emulator.engine.observer.ReturnReason`.
     RETURN = "return"
     DEADLINE_CHANGE = "deadline-change"
+    # The message failed too often, and was published to the dead-letter topic.
+    DEAD_LETTER = "dead-letter"
+    # A push endpoint answered, or could not be reached.
+    PUSH = "push"
 
 
 class Event(NamedTuple):
@@ -37,6 +41,10 @@ class Event(NamedTuple):
         ack_id: Ack id of the lease; empty for a publish.
         attempt: Number of the delivery attempt, counted from 1; 0 for a publish.
         seconds: The deadline that a deadline change asked for.
+        detail: The client of a delivery, the topic of a dead letter, or the endpoint's answer to a
+            push; empty for other kinds.
+        number: Position among all events of the history, counted from 1. Events that the history
+            no longer has count, too.
     """
 
     kind: Kind
@@ -46,6 +54,8 @@ class Event(NamedTuple):
     ack_id: str = ""
     attempt: int = 0
     seconds: int = 0
+    detail: str = ""
+    number: int = 0
 
     @property
     def message_id(self) -> str:
@@ -104,6 +114,16 @@ class MessageHistory:
     def deadline_changes(self) -> tuple[Event, ...]:
         """The extensions of leases, of all subscriptions."""
         return self._of(Kind.DEADLINE_CHANGE)
+
+    @property
+    def dead_letters(self) -> tuple[Event, ...]:
+        """The forwards to dead-letter topics, of all subscriptions."""
+        return self._of(Kind.DEAD_LETTER)
+
+    @property
+    def pushes(self) -> tuple[Event, ...]:
+        """The answers of push endpoints, of all subscriptions."""
+        return self._of(Kind.PUSH)
 
     def _of(self, kind: Kind) -> tuple[Event, ...]:
         return tuple(event for event in self.events if event.kind is kind)

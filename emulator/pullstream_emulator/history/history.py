@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from pullstream_emulator.engine.record import Record
 
 # Events of one call: kind, time and resource; for each message the record, the ack id and the
-# attempt; seconds. `Event` objects are built only on request, to spare the broker's thread.
-_Told = tuple[Kind, float, str, Sequence["Record"], Sequence[str], Sequence[int], int]
+# attempt; seconds and detail. `Event` objects are built only on request, to spare the broker's
+# thread.
+_Told = tuple[Kind, float, str, Sequence["Record"], Sequence[str], Sequence[int], int, str]
 
 # Interval at which `wait_until` calls its function without an event, in seconds.
 _ASK_SECONDS = 0.02
@@ -65,19 +67,70 @@ class History(Observer):
         self._told: deque[_Told] = deque()
         self._length = 0
         self._bytes = 0
+        # Number of all events so far, which is the number of the newest one.
+        self._newest = 0
 
     # ---- queries of tests ----------------------------------------------------------------------
 
-    def events(self, *kinds: Kind, resource: str = EVERY) -> list[Event]:
-        """Return the events of these kinds; of all kinds if none is given."""
+    def events(self, *kinds: Kind, resource: str = EVERY, after: int = 0) -> list[Event]:
+        """Return the events of these kinds; of all kinds if none is given.
+
+        Args:
+            *kinds: The kinds of events.
+            resource: Name, id or pattern of their topic or subscription.
+            after: Return only events with a higher number.
+        """
+
+        def is_wanted(kind: Kind, where: str) -> bool:
+            return (not kinds or kind in kinds) and (resource == EVERY or matches(resource, where))
+
+        return self.newest_events(is_wanted, after=after)[0]
+
+    def newest_events(
+        self,
+        is_wanted: Callable[[Kind, str], bool],
+        *,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> tuple[list[Event], int]:
+        """Return the newest wanted events, oldest first, and the number of further wanted ones.
+
+        The further events cost little, because no `Event` is built for them.
+
+        Args:
+            is_wanted: Decides by the kind, and by the full name of the topic or subscription.
+            after: Consider only events with a higher number.
+            limit: Most events to return; None for all.
+        """
+        found: list[tuple[int, int, _Told]] = []
+        room = math.inf if limit is None else limit
+        further = 0
         with self._changed:
-            everything = list(self._told)
-        return [
-            Event(kind, time, where, record, ack_id, attempt, seconds)
-            for kind, time, where, records, ack_ids, attempts, seconds in everything
-            if (not kinds or kind in kinds) and (resource == EVERY or matches(resource, where))
-            for record, ack_id, attempt in zip(records, ack_ids, attempts, strict=True)
-        ]
+            first = self._newest + 1
+            for told in reversed(self._told):
+                count = min(len(told[3]), first - 1 - after)
+                if count <= 0:
+                    break
+                first -= len(told[3])
+                if not is_wanted(told[0], told[2]):
+                    continue
+                taken = int(min(count, room))
+                room -= taken
+                further += count - taken
+                if taken:
+                    found.append((taken, first, told))
+        return [event for each in reversed(found) for event in _events(*each)], further
+
+    @property
+    def newest(self) -> int:
+        """The number of the newest event; 0 if there was none."""
+        return self._newest
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest event that is kept; one more than `newest` if none is kept."""
+        with self._changed:
+            return self._newest - self._length + 1
 
     def publishes(self, topic: str = EVERY) -> list[Event]:
         """Return the published messages, one event for each."""
@@ -181,12 +234,12 @@ class History(Observer):
             return self._tell()
         count = len(records)
         return self._add(
-            (Kind.PUBLISH, self._clock.now(), topic, records, [""] * count, [0] * count, 0)
+            (Kind.PUBLISH, self._clock.now(), topic, records, [""] * count, [0] * count, 0, "")
         )
 
     def delivered(self, subscription: str, deliveries: Sequence[ObservedDelivery]) -> None:
-        """Record one delivery for each message."""
-        self._outcome(Kind.DELIVERY, subscription, deliveries)
+        """Record one delivery for each message, with the client that got it."""
+        self._outcome(Kind.DELIVERY, subscription, deliveries, detail=deliveries[0].client)
 
     def acknowledged(self, subscription: str, deliveries: Sequence[ObservedDelivery]) -> None:
         """Record one ack for each message."""
@@ -205,6 +258,22 @@ class History(Observer):
         """Record one deadline change for each lease."""
         self._outcome(Kind.DEADLINE_CHANGE, subscription, deliveries, seconds=seconds)
 
+    def dead_lettered(
+        self, subscription: str, deliveries: Sequence[ObservedDelivery], topic: str
+    ) -> None:
+        """Record one dead letter for each message, with the number of the last attempt."""
+        self._outcome(Kind.DEAD_LETTER, subscription, deliveries, attempt=0, detail=topic)
+
+    def pushed(self, subscription: str, delivery: ObservedDelivery, answer: str) -> None:
+        """Record the answer of a push endpoint. Called before the message is settled.
+
+        Args:
+            subscription: The subscription.
+            delivery: The pushed message.
+            answer: The answer, or the reason that there is none.
+        """
+        self._outcome(Kind.PUSH, subscription, [delivery], detail=answer)
+
     def finished(self, subscription: str, seqs: Sequence[int]) -> None:
         """Wake waiting tests, because the backlog has changed; nothing is recorded."""
         self._tell()
@@ -221,6 +290,7 @@ class History(Observer):
         *,
         attempt: int = 1,
         seconds: int = 0,
+        detail: str = "",
     ) -> None:
         """Record events; `attempt` is the delivery attempt, relative to the failed ones."""
         if not self.limit:
@@ -229,13 +299,14 @@ class History(Observer):
         ack_ids = [delivery.ack_id for delivery in deliveries]
         attempts = [delivery.attempts + attempt for delivery in deliveries]
         now = self._clock.now()
-        return self._add((kind, now, subscription, records, ack_ids, attempts, seconds))
+        return self._add((kind, now, subscription, records, ack_ids, attempts, seconds, detail))
 
     def _add(self, told: _Told) -> None:
         records = told[3]
         with self._changed:
             self._told.append(told)
             self._length += len(records)
+            self._newest += len(records)
             self._bytes += sum([record.size for record in records])
             while self._length > self.limit or self._bytes > self._max_bytes:
                 self._drop_oldest()
@@ -243,7 +314,7 @@ class History(Observer):
 
     def _drop_oldest(self) -> None:
         """Make room by removing the oldest events."""
-        kind, time, resource, records, ack_ids, attempts, seconds = self._told.popleft()
+        kind, time, resource, records, ack_ids, attempts, seconds, detail = self._told.popleft()
         gone = min(max(self._length - self.limit, 0), len(records))
         size = sum([record.size for record in records[:gone]])
         while gone < len(records) and self._bytes - size > self._max_bytes:
@@ -252,8 +323,8 @@ class History(Observer):
         self._length -= gone
         self._bytes -= size
         if gone < len(records):
-            rest = (records[gone:], ack_ids[gone:], attempts[gone:])
-            self._told.appendleft((kind, time, resource, *rest, seconds))
+            kept = (records[gone:], ack_ids[gone:], attempts[gone:])
+            self._told.appendleft((kind, time, resource, *kept, seconds, detail))
 
     def _tell(self) -> None:
         """Note a change, and wake waiting threads."""
@@ -261,6 +332,25 @@ class History(Observer):
         if self._waiting:
             with self._changed:
                 self._changed.notify_all()
+
+
+def _events(newest: int, first: int, told: _Told) -> list[Event]:
+    """Return the newest events of a call, whose first event has the number `first`."""
+    kind, time, resource, records, ack_ids, attempts, seconds, detail = told
+    return [
+        Event(
+            kind,
+            time,
+            resource,
+            records[i],
+            ack_ids[i],
+            attempts[i],
+            seconds,
+            detail,
+            first + i,
+        )
+        for i in range(len(records) - newest, len(records))
+    ]
 
 
 _RETURNS = {

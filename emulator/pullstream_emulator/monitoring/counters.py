@@ -97,7 +97,9 @@ class Counters(Observer):
         """Count extensions."""
         self.subscriptions[subscription].extended += len(deliveries)
 
-    def dead_lettered(self, subscription: str, deliveries: Sequence[ObservedDelivery]) -> None:
+    def dead_lettered(
+        self, subscription: str, deliveries: Sequence[ObservedDelivery], topic: str
+    ) -> None:
         """Count dead letters."""
         self.subscriptions[subscription].dead_lettered += len(deliveries)
 

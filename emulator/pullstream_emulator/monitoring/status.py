@@ -1,13 +1,17 @@
-"""The present state of topics and subscriptions."""
+"""The present state of topics, subscriptions, feeds, routers and cursors."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 from pullstream_emulator.engine import Engine
 from pullstream_emulator.engine.delivery.subscription import Subscription
+from pullstream_emulator.feeds.cursors import Cursors
+from pullstream_emulator.feeds.feed import Feed
+from pullstream_emulator.feeds.routers import Routers
 from pullstream_protocol import names
 
 from .counters import Counters, SubscriptionCounts, TopicCounts
@@ -59,7 +63,75 @@ class SubscriptionStatus:
     counts: SubscriptionCounts
 
 
+@dataclass(frozen=True, slots=True)
+class FeedStatus:
+    """A topic that is read as a feed.
+
+    Attributes:
+        topic: The full name of the topic.
+        head_seq: The newest sequence number.
+        earliest_seq: The oldest sequence number in the window.
+        count: Records in the window.
+        bytes: Their size.
+        watchers: Open streams of watches.
+        missing: First and last number of runs without a record; the newest MAX_MISSING of them.
+    """
+
+    topic: str
+    head_seq: int
+    earliest_seq: int
+    count: int
+    bytes: int
+    watchers: int
+    missing: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RouterStatus:
+    """A router.
+
+    Attributes:
+        name: Its full name.
+        source: The full name of the topic from which it copies.
+        dest: The full name of the topic to which it copies.
+        filter: Its filter; empty for all messages.
+        phase: "idle", "ready" (there may be something to copy), or "waiting" for room.
+        position: The last number of the source that is finished.
+        behind: Numbers of the source that are not finished.
+        forwarded: Messages copied.
+    """
+
+    name: str
+    source: str
+    dest: str
+    filter: str
+    phase: str
+    position: int
+    behind: int
+    forwarded: int
+
+
+@dataclass(frozen=True, slots=True)
+class CursorStatus:
+    """A cursor.
+
+    Attributes:
+        name: Its full name.
+        topic: The full name of its topic.
+        seq: Its position.
+        behind: Numbers of the topic after the position.
+    """
+
+    name: str
+    topic: str
+    seq: int
+    behind: int
+
+
 R = TypeVar("R")
+
+# Most runs of missing numbers that the status of a feed lists.
+MAX_MISSING = 20
 
 # Whether a caller may see the resources of a project.
 MaySee = Callable[[str], bool]
@@ -82,6 +154,55 @@ def subscription_status(
     for name, subscription in _visible(engine.registry.subscriptions.items(), may_see):
         counts = counters.subscriptions.get(name) or SubscriptionCounts()
         yield _status(subscription, counts, now)
+
+
+def feed_status(engine: Engine, may_see: MaySee = lambda project: True) -> Iterator[FeedStatus]:
+    """Yield the state of each feed, by the name of its topic."""
+    for name, topic in _visible(engine.registry.topics.items(), may_see):
+        feed = topic.feed
+        if isinstance(feed, Feed):
+            yield FeedStatus(
+                topic=name,
+                head_seq=feed.head,
+                earliest_seq=feed.earliest,
+                count=feed.count,
+                bytes=feed.bytes,
+                watchers=feed.watchers,
+                missing=tuple(deque(feed.missing(), MAX_MISSING)),
+            )
+
+
+def router_status(
+    engine: Engine, routers: Routers, may_see: MaySee = lambda project: True
+) -> Iterator[RouterStatus]:
+    """Yield the state of each router, by name."""
+    for name, router in _visible(routers.all(), may_see):
+        config = router.config
+        yield RouterStatus(
+            name=name,
+            source=config.source,
+            dest=config.dest,
+            filter=config.filter,
+            phase=router.phase.value,
+            position=router.position,
+            behind=_behind(engine, config.source, router.position),
+            forwarded=router.forwarded,
+        )
+
+
+def cursor_status(
+    engine: Engine, cursors: Cursors, may_see: MaySee = lambda project: True
+) -> Iterator[CursorStatus]:
+    """Yield the state of each cursor, by name."""
+    for name, cursor in _visible(cursors.all(), may_see):
+        behind = _behind(engine, cursor.topic, cursor.seq)
+        yield CursorStatus(name, cursor.topic, cursor.seq, behind)
+
+
+def _behind(engine: Engine, topic: str, position: int) -> int:
+    """Return how many numbers of a topic follow a position."""
+    found = engine.registry.topics.get(topic)
+    return 0 if found is None else max(found.log.head_seq - position, 0)
 
 
 def _visible(resources: Iterable[tuple[str, R]], may_see: MaySee) -> Iterator[tuple[str, R]]:

@@ -9,7 +9,7 @@ from pullstream_emulator.engine import Engine
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import NotFound
 
-from .pusher import Pusher
+from .pusher import OnAnswer, Pusher
 from .sender import LateSender, Sender, is_available
 from .timer import Timer
 
@@ -25,12 +25,20 @@ class PushDelivery:
         engine: The engine.
         clock: The broker's clock.
         sender: Posts the requests; by default with aiohttp.
+        on_answer: Called with the subscription, the message and the text of each answer.
     """
 
-    def __init__(self, engine: Engine, clock: Clock, sender: Sender | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        sender: Sender | None = None,
+        on_answer: OnAnswer = lambda subscription, delivery, answer: None,
+    ) -> None:
         self._engine = engine
         self._clock = clock
         self._sender = sender or LateSender()
+        self._on_answer = on_answer
         # By subscription: its endpoint, and its pusher.
         self._pushers: dict[str, tuple[str, Pusher]] = {}
         # Pushers that are not needed any more, but have active requests.
@@ -91,6 +99,7 @@ class PushDelivery:
             sender=self._sender,
             timer=self._timer,
             wall=self._clock.now,
+            on_answer=self._on_answer,
             on_end=ended,
         )
         self._pushers[name] = (endpoint, pusher)

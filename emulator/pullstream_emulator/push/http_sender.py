@@ -7,6 +7,7 @@ from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError
 
 from .envelope import PushRequest
+from .sender import PushAnswer
 
 # 102 precedes a final response. An endpoint that sends it has accepted the message.
 PROCESSING = 102
@@ -46,18 +47,19 @@ class HttpSender:
             timeout=aiohttp.ClientTimeout(),
         )
 
-    async def post(self, request: PushRequest) -> bool:
+    async def post(self, request: PushRequest) -> PushAnswer:
         """Post a request; an unreachable endpoint or an invalid response is not an acceptance."""
         try:
             async with self._session.post(
                 request.url, data=request.body, headers=request.headers, allow_redirects=False
             ) as response:
-                return response.status in SUCCESSES
+                text = f"{response.status} {response.reason or ''}".rstrip()
+                return PushAnswer(response.status in SUCCESSES, text)
         except _ProcessingSeen:
-            return True
-        except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError):
+            return PushAnswer(True, f"{PROCESSING} Processing")
+        except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
             # The endpoint is unreachable, its response is not HTTP, or the URL is invalid.
-            return False
+            return PushAnswer(False, str(error) or type(error).__name__)
 
     async def close(self) -> None:
         """Close every connection."""

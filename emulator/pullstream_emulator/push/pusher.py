@@ -13,11 +13,14 @@ from pullstream_emulator.engine.settings.resource_settings import MAX_ACK_DEADLI
 from pullstream_protocol.errors import RpcError
 
 from . import envelope
-from .sender import Sender
+from .sender import PushAnswer, Sender
 from .slow_start import SlowStart
 from .timer import Alarm, Timer
 
 _log = logging.getLogger("pullstream.emulator")
+
+# Called with the subscription, the message, and the text of a PushAnswer.
+OnAnswer = Callable[[str, Delivery, str], None]
 
 
 class Pusher:
@@ -36,6 +39,7 @@ class Pusher:
         sender: Posts the requests.
         timer: Timer on the broker's clock.
         wall: Returns the wall time, in seconds.
+        on_answer: Called after each request, before the message is settled.
         on_end: Called once, when the last slot has ended.
     """
 
@@ -47,6 +51,7 @@ class Pusher:
         sender: Sender,
         timer: Timer,
         wall: Callable[[], float],
+        on_answer: OnAnswer,
         on_end: Callable[[], None],
     ) -> None:
         self._engine = engine
@@ -54,6 +59,7 @@ class Pusher:
         self._sender = sender
         self._timer = timer
         self._wall = wall
+        self._on_answer = on_answer
         self._on_end = on_end
         self._pace = SlowStart()
         self._paused: Alarm | None = None
@@ -99,7 +105,9 @@ class Pusher:
 
     async def _serve(self, woken: asyncio.Event) -> None:
         # `_deliver` watches the ack deadline, so that a pause begins before a retry is possible.
-        consumer = Consumer(ack_deadline=MAX_ACK_DEADLINE, wake=woken.set, is_push=True)
+        consumer = Consumer(
+            ack_deadline=MAX_ACK_DEADLINE, wake=woken.set, is_push=True, client="push"
+        )
         try:
             subscription = self._engine.join(self._name, consumer)
         except RpcError:
@@ -126,13 +134,14 @@ class Pusher:
             subscription.config, delivery.record.encoded, delivery.attempts + 1, self._wall()
         )
         posting = asyncio.create_task(self._sender.post(request))
-        settle = functools.partial(self._settle, ack_id, self._pace, self._pace.round)
+        settle = functools.partial(self._settle, ack_id, delivery, self._pace, self._pace.round)
+        ack_deadline = subscription.config.ack_deadline_seconds
 
         def give_up() -> None:
             if posting.cancel():
-                settle(was_taken=False)
+                settle(PushAnswer(False, f"no answer within {ack_deadline} s"))
 
-        alarm = self._timer.call_after(subscription.config.ack_deadline_seconds, give_up)
+        alarm = self._timer.call_after(ack_deadline, give_up)
         self._busy += 1
         if self._busy == len(self._slots) < self._pace.window:
             self._open_slot()
@@ -146,18 +155,21 @@ class Pusher:
             self._busy -= 1
             self._timer.cancel(alarm)
         if not posting.cancelled():
-            settle(was_taken=self._was_taken(posting))
+            settle(self._answer_of(posting))
 
-    def _was_taken(self, posting: asyncio.Task[bool]) -> bool:
+    def _answer_of(self, posting: asyncio.Task[PushAnswer]) -> PushAnswer:
         if (error := posting.exception()) is not None:
             # An error of the broker. The message is redelivered, as after any failure.
             _log.error("%s: a message could not be posted", self._name, exc_info=error)
-            return False
+            return PushAnswer(False, f"failed inside the broker: {error}")
         return posting.result()
 
-    def _settle(self, ack_id: str, pace: SlowStart, begun_in: int, *, was_taken: bool) -> None:
+    def _settle(
+        self, ack_id: str, delivery: Delivery, pace: SlowStart, begun_in: int, answer: PushAnswer
+    ) -> None:
+        self._on_answer(self._name, delivery, answer.text)
         try:
-            if was_taken:
+            if answer.is_accepted:
                 pace.succeeded(begun_in)
                 self._engine.acknowledge(self._name, [ack_id])
                 return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .envelope import PushRequest
 
@@ -12,11 +12,23 @@ if TYPE_CHECKING:
     from .http_sender import HttpSender
 
 
+class PushAnswer(NamedTuple):
+    """What became of a request.
+
+    Attributes:
+        is_accepted: Whether the endpoint accepted the message.
+        text: The endpoint's status, or the reason that there is none, for people.
+    """
+
+    is_accepted: bool
+    text: str
+
+
 class Sender(Protocol):
     """An HTTP client."""
 
-    async def post(self, request: PushRequest) -> bool:
-        """Post a request; return whether the endpoint accepted the message. No time limit."""
+    async def post(self, request: PushRequest) -> PushAnswer:
+        """Post a request, and return the endpoint's answer. No time limit."""
 
     async def close(self) -> None:
         """Close every connection."""
@@ -37,7 +49,7 @@ class LateSender:
     def __init__(self) -> None:
         self._loading: asyncio.Task[HttpSender] | None = None
 
-    async def post(self, request: PushRequest) -> bool:
+    async def post(self, request: PushRequest) -> PushAnswer:
         """Post a request; the first one waits until a thread has loaded aiohttp."""
         if self._loading is None:
             self._loading = asyncio.create_task(_load())

@@ -13,6 +13,8 @@ from pullstream_emulator.access.request_projects import projects_of
 from pullstream_emulator.admin import Admin, Controls
 from pullstream_emulator.admin.admin import PREFIX
 from pullstream_emulator.broker import Broker
+from pullstream_emulator.console import ConsoleMode
+from pullstream_emulator.console.pages import Console, accepts_html
 from pullstream_emulator.engine.resources.publish_limits import MAX_PAYLOAD_BYTES
 from pullstream_emulator.faults import Faults
 from pullstream_emulator.monitoring.access_log import log_call
@@ -25,12 +27,14 @@ from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import NotFound, RpcError, Unimplemented
 
 from . import backup, http_request
+from .events import Events
 from .foreign_pages import ForeignPages, is_preflight
 from .http_call import HttpCall, error_response
 from .monitoring import Monitoring
 from .request_binding import read
 from .routes import Route, find
 from .rpc_bridge import CallerGone, RpcBridge
+from .subscription_state import SubscriptionState
 from .v0 import errors
 from .v0.api import V0Api
 from .v0.watches import Watches
@@ -48,6 +52,7 @@ def application(
     loop_delay: LoopDelay,
     *,
     access_log: bool,
+    console: ConsoleMode | None,
 ) -> web.Application:
     """Return the application of a broker.
 
@@ -60,9 +65,10 @@ def application(
         health: Whether the broker is ready.
         loop_delay: Delay of the event loop.
         access_log: Whether to log each request.
+        console: What the console may do; None for no console.
     """
     handlers = method_handlers(*broker.services, faults=faults, storage=broker.storage)
-    controls = Controls(broker.engine, broker.clock, faults, broker.history)
+    controls = Controls(broker.engine, broker.clock, faults)
     storage = broker.storage
     calls = RpcBridge(handlers)
     processes = broker.processes
@@ -71,14 +77,16 @@ def application(
 
     admin = Admin(controls)
     monitoring = Monitoring(broker, access, health, loop_delay)
+    events = Events(broker, access, monitoring.status_content)
+    pages_of_console = None if console is None else Console(console)
 
     async def administer(request: web.Request) -> web.Response:
         body = await request.read()
         # A change, such as an advanced clock, is on disk before its response.
-        status, content = await change(
+        content = await change(
             storage, lambda: admin.answer(request.method, request.path, request.query, body)
         )
-        return web.json_response(content, status=status)
+        return http_request.json_response(content)
 
     async def reset() -> None:
         if storage is not None:
@@ -93,14 +101,21 @@ def application(
         shutdown=shutdown,
         access=access,
         pages=pages,
-        monitoring=monitoring,
+        console=pages_of_console,
         access_log=access_log,
+        open_routes=[
+            *monitoring.routes(),
+            *events.routes(),
+            *SubscriptionState(broker, access).routes(),
+        ],
         routes=[
             web.get(backup.PATH, backup.Backup(storage).answer),
             web.route("*", PREFIX + "/{rest:.*}", administer),
         ],
     )
-    return api.application()
+    app = api.application()
+    app.on_shutdown.append(events.close)
+    return app
 
 
 class RestApi:
@@ -114,8 +129,9 @@ class RestApi:
         shutdown: Stops the broker; None if clients must not do this.
         access: Checks tokens and projects; None allows everything to everybody.
         pages: Refuses the requests of foreign web pages.
-        monitoring: Answers probes, and requests for metrics and for the status.
+        console: The pages of the console; None for no console.
         access_log: Whether to log each request.
+        open_routes: Further routes, whose handlers need no token or check it themselves.
         routes: Further routes, for callers that may use the whole broker.
     """
 
@@ -129,8 +145,9 @@ class RestApi:
         shutdown: Callable[[], None] | None = None,
         access: Access | None = None,
         pages: ForeignPages | None = None,
-        monitoring: Monitoring | None = None,
+        console: Console | None = None,
         access_log: bool = False,
+        open_routes: Iterable[web.RouteDef] = (),
         routes: Iterable[web.AbstractRouteDef] = (),
     ) -> None:
         self._calls = calls
@@ -141,10 +158,18 @@ class RestApi:
         self._access = access
         self._pages = pages or ForeignPages()
         self._access_log = access_log
-        # The handlers in `_checking` need no token, or check the token's projects themselves.
-        own = () if monitoring is None else monitoring.routes()
-        self._routes = (*own, *routes)
-        self._checking = {self._ok, self._answer, v0.answer, *(route.handler for route in own)}
+        self._console = console
+        own = () if console is None else console.routes()
+        self._routes = (*own, *open_routes, *routes)
+        # These handlers need no token, or check the token's projects themselves.
+        self._checking = {
+            self._ok,
+            self._answer,
+            v0.answer,
+            *(route.handler for route in (*own, *open_routes)),
+        }
+        # Any page may link to these, because their answers tell nothing about the broker.
+        self._linkable = {self._ok, *(route.handler for route in own)}
 
     def application(self) -> web.Application:
         """Return the aiohttp application; it refuses bodies above MAX_PAYLOAD_BYTES."""
@@ -169,14 +194,14 @@ class RestApi:
     ) -> web.StreamResponse:
         """Refuse callers that may not use the whole broker; give errors their API's form."""
         try:
-            await self._pages.check(request, tells_nothing=handler == self._ok)
+            await self._pages.check(request, tells_nothing=handler in self._linkable)
             if is_preflight(request) and self._pages.permissions(request):
                 return web.Response(status=204)
             if self._access is not None and handler not in self._checking:
                 self._access.check(http_request.authorization(request), ALL_PROJECTS)
             return await handler(request)
         except RpcError as error:
-            is_v0 = handler == self._v0.answer
+            is_v0 = request.path.startswith("/v0/")
             return errors.response(error) if is_v0 else error_response(error)
 
     async def _permit(self, request: web.Request, response: web.StreamResponse) -> None:
@@ -209,7 +234,12 @@ class RestApi:
     # ---- the broker as a whole -----------------------------------------------------------------
 
     async def _ok(self, request: web.Request) -> web.Response:
-        """Say that the broker is up. Needs no token, because it reveals nothing else."""
+        """Say that the broker is up. Needs no token, because it reveals nothing else.
+
+        A browser that opens the broker's address gets the console.
+        """
+        if self._console is not None and request.path == "/" and accepts_html(request):
+            raise web.HTTPFound("console/")
         return web.Response(text="Ok\n")
 
     async def _answer_reset(self, request: web.Request) -> web.Response:

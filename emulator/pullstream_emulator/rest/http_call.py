@@ -62,6 +62,10 @@ class HttpCall(CallContext):
         except (KeyError, ValueError):
             return None
 
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        """Return the name of the client's program; other HTTP headers are not gRPC metadata."""
+        return (("user-agent", self._request.headers.get("User-Agent", "")),)
+
     async def _send(self, response: web.Response) -> None:
         self.response = response
         try:

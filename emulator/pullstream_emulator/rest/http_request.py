@@ -1,11 +1,21 @@
-"""Parts of an HTTP request that both APIs need."""
+"""Parts of HTTP requests and responses that all paths need."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aiohttp import web
 
 from pullstream_emulator.engine.resources.publish_limits import MAX_PAYLOAD_BYTES
 from pullstream_protocol.errors import InvalidArgument
+
+from .v0.json_text import to_object
+
+# Every request may have these. The last two may carry the token: see `authorization`.
+COMMON_PARAMETERS = ("project", "access_token", "oauth_token")
+
+JSON = {"Content-Type": "application/json; charset=UTF-8"}
 
 
 async def body(request: web.Request) -> bytes:
@@ -28,3 +38,36 @@ def authorization(request: web.Request) -> str | None:
     """Return the Authorization header, or the query parameter that Google's API also accepts."""
     token = request.query.get("access_token") or request.query.get("oauth_token")
     return request.headers.get("Authorization") or (f"Bearer {token}" if token else None)
+
+
+def check_parameters(request: web.Request, known: Sequence[str]) -> None:
+    """Refuse a request with a query parameter that is neither `known` nor common to all requests.
+
+    Raises:
+        InvalidArgument: There is such a parameter.
+    """
+    allowed = (*known, *COMMON_PARAMETERS)
+    for parameter in request.query:
+        if parameter not in allowed:
+            raise InvalidArgument(
+                f"There is no parameter {parameter[:100]!r}; there are {', '.join(allowed)}."
+            )
+
+
+def number(request: web.Request, name: str, default: int, *, minimum: int = 0) -> int:
+    """Return a query parameter that must be a whole number; `default` if it is absent.
+
+    Raises:
+        InvalidArgument: It is not a number of at most 18 digits, or less than `minimum`.
+    """
+    text = request.query.get(name, str(default))
+    if not (text.isascii() and text.isdecimal()) or len(text) > 18 or int(text) < minimum:
+        raise InvalidArgument(
+            f"The parameter {name} is {text[:100]!r}; it must be a number from {minimum}."
+        )
+    return int(text)
+
+
+def json_response(content: Mapping[str, Any], status: int = 200) -> web.Response:
+    """Return a response with a JSON object, on one line."""
+    return web.Response(status=status, text=to_object(content) + "\n", headers=JSON)

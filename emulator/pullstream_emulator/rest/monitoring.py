@@ -10,23 +10,30 @@ With tokens, a caller sees the projects that its principal may use.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from pullstream_emulator.access import Access
+from pullstream_emulator.access import ALL_PROJECTS, Access
 from pullstream_emulator.broker import Broker
-from pullstream_emulator.monitoring import subscription_status, topic_status
+from pullstream_emulator.monitoring import (
+    cursor_status,
+    feed_status,
+    router_status,
+    subscription_status,
+    topic_status,
+)
 from pullstream_emulator.monitoring.health import Health
 from pullstream_emulator.monitoring.loop_delay import LoopDelay
+from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import Unimplemented
 from pullstream_protocol.version import VERSION
 
 from . import http_request
+from .http_request import json_response
+from .project_access import MaySee, visible_projects
 
 MISSING = "Metrics need prometheus-client: pip install 'pullstream[emulator]'."
 
@@ -48,6 +55,8 @@ class Monitoring:
         self._access = access
         self._health = health
         self._loop_delay = loop_delay
+        # A caller that sees another value talks to another run of the broker.
+        self._started = SYSTEM_CLOCK.now()
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes. Their handlers check the caller's token if they need one."""
@@ -66,7 +75,7 @@ class Monitoring:
 
     async def metrics(self, request: web.Request) -> web.Response:
         """Answer with the metrics."""
-        may_see = self._may_see(request)
+        may_see = visible_projects(request, self._access)
         try:
             # Loaded at the first request, because most brokers never need it.
             from pullstream_emulator.monitoring import metrics
@@ -87,36 +96,35 @@ class Monitoring:
 
     async def status(self, request: web.Request) -> web.Response:
         """Answer with the status of topics and subscriptions."""
-        may_use, wanted = self._may_see(request), request.query.get("project")
+        may_see = visible_projects(request, self._access)
+        http_request.check_parameters(request, ())
+        return json_response(self.status_content(may_see))
 
-        def may_see(project: str) -> bool:
-            return wanted in (None, project) and may_use(project)
-
-        engine, counters = self._broker.engine, self._broker.counters
-        content = {
+    def status_content(self, may_see: MaySee) -> dict[str, Any]:
+        """Return the content of GET /v0/status for a caller that sees these projects."""
+        broker = self._broker
+        engine, counters = broker.engine, broker.counters
+        storage, parts = broker.storage, broker.dependents
+        sees_all = may_see(ALL_PROJECTS)
+        return {
             "broker": {
                 "version": VERSION,
-                "time": self._broker.clock.now(),
+                "started": self._started,
+                "time": broker.clock.now(),
                 "ready": self._health.obstacle() is None,
                 "storedBytes": engine.kept_bytes,
+                "history": broker.history.limit,
+                "dataDirectory": str(storage.directory.resolve()) if storage and sees_all else "",
             },
             "topics": [_json(each) for each in topic_status(engine, counters, may_see)],
             "subscriptions": [
                 _json(each) for each in subscription_status(engine, counters, may_see)
             ],
+            "feeds": [_json(each) for each in feed_status(engine, may_see)],
+            "routers": [_json(each) for each in router_status(engine, parts.routers, may_see)],
+            "cursors": [_json(each) for each in cursor_status(engine, parts.cursors, may_see)],
+            "channels": _json(broker.channels.statistics()) if sees_all else None,
         }
-        headers = {"Content-Type": "application/json; charset=UTF-8"}
-        return web.Response(text=json.dumps(content), headers=headers)
-
-    def _may_see(self, request: web.Request) -> Callable[[str], bool]:
-        """Return whether the caller may see a project.
-
-        Raises:
-            Unauthenticated: The broker has tokens, and the request has none of them.
-        """
-        if self._access is None:
-            return lambda project: True
-        return self._access.authenticate(http_request.authorization(request)).may_use
 
 
 def _size(folder: Path) -> int:
@@ -134,7 +142,7 @@ def _size(folder: Path) -> int:
 def _json(status: Any) -> dict[str, Any]:
     """Return a status as JSON; its counters are fields like the others."""
     fields = asdict(status)
-    fields |= fields.pop("counts")
+    fields |= fields.pop("counts", {})
     return {_camel_case(name): value for name, value in fields.items()}
 
 

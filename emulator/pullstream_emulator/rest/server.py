@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
 
+from pullstream_emulator.console.mode import ConsoleMode
 from pullstream_emulator.net.listener import Listener
 from pullstream_emulator.net.port_mux import PortMux, new_address
 
@@ -48,6 +49,7 @@ class Rest:
         allow_hosts: Further names of the broker: docs/security.md.
         allow_origins: Sites whose pages may use the broker: docs/security.md.
         certificate_names: The host names in the broker's certificate.
+        console: What the console at /console may do; None for no console.
 
     Raises:
         ValueError: A name or a site is invalid.
@@ -59,6 +61,7 @@ class Rest:
     allow_hosts: Sequence[str] = ()
     allow_origins: Sequence[str] = ()
     certificate_names: Collection[str] = ()
+    console: ConsoleMode | None = "full"
 
     def __post_init__(self) -> None:
         self.pages()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from typing import Any
 
-from pullstream_emulator.offload import Budget
+from pullstream_emulator.offload import Budget, json_cost
 from pullstream_protocol.messages import schema_pb2 as pb
 
-from .avro_binary import check_binary
+from .avro_binary import check_binary, decode_binary
 from .avro_compatibility import check_readable
 from .avro_json import check_json
 from .avro_types import parse
@@ -38,6 +39,13 @@ class AvroDefinition:
             check_json(self._schema, data, budget)
         else:
             check_binary(self._schema, data, budget)
+
+    def decode(self, data: bytes, encoding: pb.Encoding, budget: Budget) -> Any:
+        """Return a message as a JSON value. A value of a union is without the name of its type."""
+        if encoding == pb.JSON:
+            budget.spend(json_cost(data))
+            return json.loads(data)
+        return decode_binary(self._schema, data, budget)
 
     def check_follows(self, older: Definition) -> None:
         """Raise Incompatible unless `older` is an Avro schema and both can read all messages."""

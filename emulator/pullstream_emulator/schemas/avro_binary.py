@@ -1,4 +1,4 @@
-"""Check of messages against an Avro schema, in Avro's binary encoding.
+"""Check and decoding of messages in Avro's binary encoding.
 
 The check reads the bytes without building objects, so the cost of a hostile message is limited by
 its length. (fastavro's reader is in C and recursive: a list of about 100,000 nested elements
@@ -6,6 +6,11 @@ crashes the process.)
 """
 
 from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from typing import Any
 
 from pullstream_emulator.offload import Budget
 
@@ -40,6 +45,32 @@ def check_binary(schema: AvroType, data: bytes, budget: Budget) -> None:
     except RecursionError:
         raise Mismatch("The message nests too deeply.") from None
     walker.expect_end()
+
+
+def decode_binary(schema: AvroType, data: bytes, budget: Budget) -> Any:
+    """Return a message as a JSON value, for people.
+
+    Bytes become text with one character for each byte, as in Avro's JSON encoding. Numbers that
+    JSON does not have, such as NaN, become text. A value of a union is without the name of its
+    type.
+
+    Args:
+        schema: the schema.
+        data: the encoded message.
+        budget: the work that the decoding may take.
+
+    Raises:
+        Mismatch: `data` is not a message of the schema.
+        BudgetExceeded: The decoding needs more work than the budget allows.
+    """
+    budget.spend(len(data) // _BYTES_PER_UNIT)
+    reader = _Reader(data, budget)
+    try:
+        value = reader.read(schema)
+    except RecursionError:
+        raise Mismatch("The message nests too deeply.") from None
+    reader.expect_end()
+    return value
 
 
 class _Walker:
@@ -127,3 +158,48 @@ class _Walker:
             raise Mismatch("Not enough data to parse for schema.")
         self._position += count
         return found
+
+
+class _Reader(_Walker):
+    """Builds the values that a walker only checks."""
+
+    def read(self, schema: AvroType) -> Any:
+        self._spend(1)
+        if isinstance(schema, Primitive):
+            return self._read_primitive(schema.name)
+        if isinstance(schema, Record):
+            return {field.name: self.read(field.type) for field in schema.fields}
+        if isinstance(schema, Union):
+            return self.read(schema.branches[self._index(len(schema.branches))])
+        if isinstance(schema, Enum):
+            return list(schema.symbols)[self._index(len(schema.symbols))]
+        if isinstance(schema, Fixed):
+            return self._bytes(schema.size).decode("latin-1")
+        if isinstance(schema, Array):
+            return [self.read(schema.items) for _ in self._block_items()]
+        assert isinstance(schema, Map)
+        return {self.read(_STRING): self.read(schema.values) for _ in self._block_items()}
+
+    def _read_primitive(self, name: str) -> Any:
+        if name == "null":
+            return None
+        if name == "boolean":
+            return self._bytes(1) == b"\1"
+        if name in ("int", "long"):
+            return self._number()
+        if name in ("float", "double"):
+            (number,) = struct.unpack("<f" if name == "float" else "<d", self._bytes(_WIDTHS[name]))
+            return number if math.isfinite(number) else str(number)
+        data = self._bytes(self._number())
+        return data.decode("utf-8" if name == "string" else "latin-1")
+
+    def _block_items(self) -> Iterator[None]:
+        """Yield once for each element of an array or a map."""
+        while count := self._number():
+            if count < 0:
+                self._number()
+                count = -count
+            for _ in range(count):
+                # An element without bytes costs work, too: its number may be huge.
+                self._spend(1)
+                yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from pullstream_emulator.offload import Budget
 from pullstream_protocol.messages import schema_pb2 as pb
@@ -37,6 +37,19 @@ class Definition(Protocol):
         Raises:
             Mismatch: `data` is not a message of this schema.
             BudgetExceeded: The check needs more work than the budget allows.
+        """
+
+    def decode(self, data: bytes, encoding: pb.Encoding, budget: Budget) -> Any:
+        """Return a message of this schema as a JSON value, for people.
+
+        Args:
+            data: the encoded message, which `check` has accepted.
+            encoding: its encoding.
+            budget: the work that the decoding may take.
+
+        Raises:
+            ValueError: `data` is not a message of this schema.
+            BudgetExceeded: The decoding needs more work than the budget allows.
         """
 
     def check_follows(self, older: Definition) -> None:

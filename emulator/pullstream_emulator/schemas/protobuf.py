@@ -88,6 +88,18 @@ class ProtobufDefinition:
             budget.spend(len(data) // _BYTES_PER_UNIT)
             self._check_binary(data)
 
+    def decode(self, data: bytes, encoding: pb.Encoding, budget: Budget) -> Any:
+        """Return a message as a JSON value, with the fields' names of the definition."""
+        if encoding == pb.JSON:
+            budget.spend(json_cost(data))
+            return json.loads(data)
+        budget.spend(len(data) // _BYTES_PER_UNIT)
+        message = self._message_class()
+        message.ParseFromString(data)
+        return json_format.MessageToDict(
+            message, preserving_proto_field_name=True, descriptor_pool=self._pool
+        )
+
     def check_follows(self, older: Definition) -> None:
         """Raise Incompatible unless `older` is a Protobuf schema and both can read all messages."""
         if not isinstance(older, ProtobufDefinition):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from typing import Any
+
+from google.protobuf.message import DecodeError
 
 from pullstream_emulator.engine.observer import Observer, Resource
 from pullstream_emulator.engine.settings import paging
 from pullstream_emulator.error_texts import exists, invalid_argument, limit_exceeded, missing
-from pullstream_emulator.offload import LOOP_BUDGET, Budget
+from pullstream_emulator.offload import LOOP_BUDGET, Budget, BudgetExceeded
 from pullstream_protocol import names
 from pullstream_protocol.errors import InvalidArgument, NotFound
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -16,7 +19,13 @@ from pullstream_protocol.messages import schema_pb2 as pb
 
 from .compiling import compile_schema
 from .definition import Definition, Incompatible
-from .enforcement import Rules, check_encoding
+from .enforcement import (
+    ENCODING_ATTRIBUTE,
+    NAME_ATTRIBUTE,
+    REVISION_ATTRIBUTE,
+    Rules,
+    check_encoding,
+)
 from .revision_history import Revision, RevisionHistory
 
 MAX_SCHEMAS = 10_000
@@ -231,6 +240,26 @@ class SchemaRegistry:
             rules = self.rules(topic.schema_settings)
             found = rules.check([message.data for message in messages], budget or Budget())
             rules.mark(messages, found)
+
+    def decoded(self, message: pubsub.PubsubMessage) -> Any:
+        """Return the data of a published message as a JSON value, by its schema.
+
+        Returns:
+            None if the message has no schema, if the schema or its revision was deleted, or if the
+            data is too large to be decoded at once.
+        """
+        history = self._histories.get(message.attributes.get(NAME_ATTRIBUTE, ""))
+        revision_id = message.attributes.get(REVISION_ATTRIBUTE, "")
+        revision = history.find(revision_id) if history is not None else None
+        if revision is None:
+            return None
+        budget = Budget(LOOP_BUDGET)
+        try:
+            encoding: Any = pb.Encoding.Value(message.attributes.get(ENCODING_ATTRIBUTE, ""))
+            return revision.compile(budget).decode(message.data, encoding, budget)
+        except (ValueError, DecodeError, BudgetExceeded):
+            # A publisher may set these attributes without a schema.
+            return None
 
     # ---- look-ups ------------------------------------------------------------------------------
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import Any, Protocol
+
+# Characters of a client's id that are enough to distinguish it.
+_ID_LENGTH = 8
 
 
 class Context(Protocol):
@@ -23,3 +26,19 @@ class Context(Protocol):
 
     def peer(self) -> str:
         """Return the address that all calls of one connection share; it may be empty."""
+
+    def invocation_metadata(self) -> Iterable[tuple[str, Any]]:
+        """Return the request's headers, by their names in lower case."""
+
+
+def client_name(context: Context, client_id: str = "") -> str:
+    """Return the name of the calling program, for people.
+
+    Args:
+        context: The call.
+        client_id: The id that the client gives itself, if it does.
+    """
+    headers = dict(context.invocation_metadata() or ())
+    # For example "grpc-python/1.80.0 grpc-c/53.0.0 (linux; chttp2)": the first product is enough.
+    program = str(headers.get("user-agent", "")).partition(" ")[0]
+    return " ".join(part for part in (program, client_id[:_ID_LENGTH]) if part)

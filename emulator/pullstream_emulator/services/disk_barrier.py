@@ -112,6 +112,7 @@ class ConfirmingStream:
         self.send_initial_metadata = context.send_initial_metadata
         self.time_remaining = context.time_remaining
         self.peer = context.peer
+        self.invocation_metadata = context.invocation_metadata
 
     async def write(self, response: encoded.EncodedStreamingPullResponse) -> None:
         """Send a response; if it confirms acknowledgements, wait until they are on disk."""

@@ -13,7 +13,7 @@ from pullstream_protocol import errors
 from pullstream_protocol.messages import encoded_pb2 as encoded
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-from .context import Context
+from .context import Context, client_name
 from .delivery import add_deliveries
 from .reply_first import ReplyFirst
 
@@ -91,6 +91,7 @@ class StreamingPull:
             wake=self._woken.set,
             max_messages=first.max_outstanding_messages,
             max_bytes=first.max_outstanding_bytes,
+            client=client_name(self._context, first.client_id),
         )
 
     # ---- requests ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from pullstream_protocol.messages import encoded_pb2 as encoded
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import SUBSCRIBER, UNSEEN
 
-from .context import Context
+from .context import Context, client_name
 from .delivery import add_deliveries
 from .reply_first import ReplyFirst
 from .rpc_methods import RpcMethod, StreamMethod, UnaryMethod, WritingMethod, metadata_of
@@ -149,7 +149,12 @@ class SubscriberService:
             raise invalid_argument("max_messages")
         config = self._engine.get_subscription(request.subscription)
         woken = asyncio.Event()
-        consumer = Consumer(ack_deadline=config.ack_deadline_seconds, wake=woken.set, is_pull=True)
+        consumer = Consumer(
+            ack_deadline=config.ack_deadline_seconds,
+            wake=woken.set,
+            is_pull=True,
+            client=client_name(context),
+        )
         subscription = self._engine.join(request.subscription, consumer)
         limit = min(request.max_messages, MAX_PER_RESPONSE)
         answered = False

@@ -64,7 +64,6 @@ def test_a_token_opens_its_projects(guarded: Emulator) -> None:
         ("GET", "/no/such/thing"),
         ("POST", "/reset"),
         ("POST", "/shutdown"),
-        ("GET", "/v0/admin/history"),
     ],
 )
 def test_without_a_token_everything_is_refused(
@@ -77,7 +76,7 @@ def test_without_a_token_everything_is_refused(
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("POST", "/reset"), ("GET", "/v0/admin/history"), ("POST", "/shutdown")],
+    [("POST", "/reset"), ("POST", "/shutdown")],
 )
 def test_the_whole_broker_is_not_a_projects(guarded: Emulator, method: str, path: str) -> None:
     """Only a principal of all projects may use it."""
@@ -85,6 +84,17 @@ def test_the_whole_broker_is_not_a_projects(guarded: Emulator, method: str, path
     status, body = ask(guarded, method, path, "t-test")
     assert (status, body["error"]["status"]) == (403, "PERMISSION_DENIED")
     assert ask(guarded, "GET", MINE, "t-test")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/v0/admin/faults"), ("DELETE", "/v0/events")]
+)
+def test_nor_is_its_administration(guarded: Emulator, method: str, path: str) -> None:
+    """Errors below /v0 have that API's form."""
+    status, body = ask(guarded, method, path, "t-test")
+    assert (status, body["error"]["code"]) == (403, "forbidden")
+    status, body = ask(guarded, method, path, None)
+    assert (status, body["error"]["code"]) == (401, "unauthorized")
 
 
 @pytest.mark.parametrize(

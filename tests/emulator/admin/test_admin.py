@@ -1,4 +1,4 @@
-"""Administration of a running broker: faults, clock and history by JSON."""
+"""Administration of a running broker: faults and clock by JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from pullstream_emulator import Emulator
 from pullstream_emulator.admin import Admin, Controls
 from pullstream_protocol.clock import ManualClock
-from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from pullstream_protocol.errors import InvalidArgument, RpcError
 from tests.emulator.wire import PATIENCE, Wire, data_of
 
 START = "2023-11-14T22:13:20Z"
@@ -60,7 +60,7 @@ def http_client(emulator: Emulator) -> Iterator[Http]:
 def admin() -> Admin:
     """Return the administration of a broker that serves nobody."""
     emulator = Emulator(clock=ManualClock())
-    return Admin(Controls(emulator.engine, emulator.clock, emulator.faults, emulator.history))
+    return Admin(Controls(emulator.engine, emulator.clock, emulator.faults))
 
 
 # ---- faults --------------------------------------------------------------------------------------
@@ -123,56 +123,9 @@ def test_the_clock_is_moved(http_client: Http, wire: Wire, clock: ManualClock) -
 def test_a_step_that_makes_no_sense_is_refused(seconds: Any, admin: Admin) -> None:
     """The clock does not move."""
     body = json.dumps({"seconds": seconds}).encode()
-    status, content = admin.answer("POST", "/v0/admin/clock:advance", body=body)
-    assert (status, content["error"]["status"]) == (400, "INVALID_ARGUMENT")
-    assert "seconds must be" in content["error"]["message"]
-    assert admin.answer("GET", "/v0/admin/clock").content["now"] == START
-
-
-# ---- history -------------------------------------------------------------------------------------
-
-
-def test_the_history_is_reported(http_client: Http, emulator: Emulator, wire: Wire) -> None:
-    """Events can be selected by kind, resource and message. A limit selects the newest ones."""
-    wire.create()
-    message_id = emulator.publish(TOPIC, "a", colour="red")
-    wire.publish("b")
-    a, b = wire.pull()
-    wire.modify(0, a.ack_id)
-    wire.acknowledge(b.ack_id)
-    events = http_client.ok("GET", "/history")["events"]
-    kinds = ["publish", "publish", "delivery", "delivery", "nack", "ack"]
-    assert [event["kind"] for event in events] == kinds
-    assert events[2] == {
-        "kind": "delivery",
-        "time": START,
-        "resource": SUBSCRIPTION,
-        "messageId": message_id,
-        "ackId": a.ack_id,
-        "attempt": 1,
-        "seconds": 0,
-        "message": {
-            "data": "YQ==",
-            "attributes": {"colour": "red"},
-            "messageId": message_id,
-            "publishTime": START,
-        },
-    }
-    chosen = http_client.ok("GET", f"/history?kind=nack,ack&resource=billing&message={message_id}")
-    assert [event["kind"] for event in chosen["events"]] == ["nack"]
-    assert [e["kind"] for e in http_client.ok("GET", "/history?limit=1")["events"]] == ["ack"]
-    http_client.ok("DELETE", "/history")
-    assert http_client.ok("GET", "/history") == {"events": []}
-    assert http_client.ok("GET", f"/backlog?subscription={SUBSCRIPTION}") == {"backlog": 1}
-
-
-def test_a_broker_without_history_says_so() -> None:
-    """The error says how to enable it."""
-    emulator = Emulator(history=0)
-    admin = Admin(Controls(emulator.engine, emulator.clock, emulator.faults, emulator.history))
-    status, content = admin.answer("GET", "/v0/admin/history")
-    assert (status, content["error"]["status"]) == (400, "FAILED_PRECONDITION")
-    assert "--history" in content["error"]["message"]
+    with pytest.raises(InvalidArgument, match="seconds must be"):
+        admin.answer("POST", "/v0/admin/clock:advance", body=body)
+    assert admin.answer("GET", "/v0/admin/clock")["now"] == START
 
 
 # ---- errors --------------------------------------------------------------------------------------
@@ -200,25 +153,15 @@ def test_a_broker_without_history_says_so() -> None:
 def test_what_is_wrong_is_explained(
     method: str, path: str, body: bytes, status: int, text: str, admin: Admin
 ) -> None:
-    """Errors have the form of Google's errors."""
-    answer = admin.answer(method, f"/v0/admin{path}", body=body)
-    assert answer.status == answer.content["error"]["code"] == status
-    assert text in answer.content["error"]["message"]
+    """The error names the value and the allowed form."""
+    with pytest.raises(RpcError) as refused:
+        admin.answer(method, f"/v0/admin{path}", body=body)
+    assert refused.value.code == status
+    assert text in refused.value.message
 
 
-@pytest.mark.parametrize(
-    ("query", "text"),
-    [
-        ({"kind": "song"}, "no kind of event 'song'; there are publish, delivery"),
-        ({"limit": "0"}, "limit must be 1 or more, not '0'"),
-        ({"limit": "-1"}, "limit must be 1 or more"),
-        ({"limit": "many"}, "limit must be 1 or more"),
-    ],
-)
-def test_a_question_that_makes_no_sense_is_explained(
-    query: dict[str, str], text: str, admin: Admin
-) -> None:
-    """The error contains the value."""
-    status, content = admin.answer("GET", "/v0/admin/history", query)
-    assert status == 400
-    assert text in content["error"]["message"]
+def test_errors_have_the_form_of_all_errors_below_v0(http_client: Http) -> None:
+    """{"error": {"code", "message"}}, with a code in words."""
+    status, content = http_client.call("DELETE", "/faults/7")
+    assert (status, content["error"]["code"]) == (404, "not_found")
+    assert "no fault with the id 7" in content["error"]["message"]

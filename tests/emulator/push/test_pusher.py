@@ -15,6 +15,7 @@ import pytest
 
 from pullstream_emulator.push.delivery import PushDelivery
 from pullstream_emulator.push.envelope import PushRequest
+from pullstream_emulator.push.sender import PushAnswer
 from pullstream_emulator.push.slow_start import FIRST_WINDOW
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -28,7 +29,7 @@ class Post:
 
     def __init__(self, request: PushRequest) -> None:
         self.request = request
-        self.outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.outcome: asyncio.Future[PushAnswer] = asyncio.get_running_loop().create_future()
 
     @property
     def data(self) -> str:
@@ -40,7 +41,7 @@ class Post:
         return told
 
     def answer(self, taken: bool) -> None:
-        self.outcome.set_result(taken)
+        self.outcome.set_result(PushAnswer(taken, "200 OK" if taken else "503 Service Unavailable"))
 
 
 class Endpoint:
@@ -50,7 +51,7 @@ class Endpoint:
         self.posts: deque[Post] = deque()
         self.cut_off = 0
 
-    async def post(self, request: PushRequest) -> bool:
+    async def post(self, request: PushRequest) -> PushAnswer:
         post = Post(request)
         self.posts.append(post)
         try:

@@ -151,6 +151,13 @@ class Backlog:
                 item.delayed = False
                 self._queue_again(item, now)
 
+    def resumes_at(self, delivery: Delivery) -> float | None:
+        """Return the monotonic time before which a waiting message is not redelivered, if any."""
+        lane = delivery.lane
+        if lane is None:
+            return self._delayed.due_of(delivery)
+        return lane.resume_at if lane.delayed else None
+
     @property
     def delayed(self) -> int:
         """Number of messages and keys that wait for a retry delay or a reservation."""

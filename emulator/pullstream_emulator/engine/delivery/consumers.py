@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 
 from pullstream_protocol.errors import RpcError
@@ -32,6 +33,9 @@ class Consumers:
 
     def __bool__(self) -> bool:
         return bool(self._all)
+
+    def __iter__(self) -> Iterator[Consumer]:
+        return iter(self._all)
 
     def add_consumer(self, consumer: Consumer) -> None:
         """Record that `consumer` has joined the subscription."""

@@ -59,6 +59,11 @@ class Delivery:
         self.number = 0
         self.acked = False
 
+    @property
+    def client(self) -> str:
+        """The client that leases it now; empty while it waits, or if the client has no name."""
+        return "" if self.holder is None else self.holder.client
+
 
 class KeyQueue:
     """The unfinished messages of one key in one subscription, oldest first.
@@ -245,6 +250,7 @@ class Consumer:
             only record the call and must not call the engine, which is in the middle of its work.
         closed: the error with which the subscription ends the consumer; None while it is open.
         is_here: whether it has joined and not left.
+        client: name of the program that consumes, for people; may be empty.
         lanes: the keys of which it holds leases and that have more to deliver. Only this consumer
             may take them.
         asleep: whether its last take was empty and it has not been woken since.
@@ -255,6 +261,7 @@ class Consumer:
     __slots__ = (
         "ack_deadline",
         "asleep",
+        "client",
         "closed",
         "is_here",
         "is_pull",
@@ -276,7 +283,9 @@ class Consumer:
         max_bytes: int = 0,
         is_pull: bool = False,
         is_push: bool = False,
+        client: str = "",
     ) -> None:
+        self.client = client
         self.ack_deadline = ack_deadline
         self.wake = wake
         self.max_messages = max_messages

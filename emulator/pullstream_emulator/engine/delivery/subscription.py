@@ -348,9 +348,10 @@ class Subscription:
         """
         dead, self._dead = self._dead, []
         if dead:
-            publish(self.terms.dead_letter_topic, [_dead_letter(d, self.name) for d in dead])
+            topic = self.terms.dead_letter_topic
+            publish(topic, [_dead_letter(d, self.name) for d in dead])
             if self._observer is not None:
-                self._observer.dead_lettered(self.name, dead)
+                self._observer.dead_lettered(self.name, dead, topic)
             self.messages.finish(dead)
 
     def restart(
@@ -371,6 +372,10 @@ class Subscription:
                 self._observer.unfinished(self.name, [record.seq for record in back])
         self.messages.finish(done)
         self._wake_next()
+
+    def resumes_at(self, delivery: Delivery) -> float | None:
+        """Return the monotonic time before which a waiting message is not redelivered, if any."""
+        return self._backlog.resumes_at(delivery)
 
     def drop_all(self, *, report: bool) -> None:
         """Remove every message and every lease. With `report`, inform the observer."""

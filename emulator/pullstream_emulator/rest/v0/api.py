@@ -21,13 +21,9 @@ from pullstream_protocol.errors import InvalidArgument, NotFound
 from . import errors
 from .endpoints import ENDPOINTS, NAME, Endpoint, endpoint
 from .fields import Fields, text
-from .json_text import to_object
 from .request import V0Request
 from .short_names import DEFAULT_PROJECT
 from .watches import Watches
-
-# Every request may have these. The last two may carry the token: see http_request.authorization.
-_PARAMETERS = ("project", "access_token", "oauth_token")
 
 
 class V0Api:
@@ -82,7 +78,7 @@ class V0Api:
         spent = (self._clock.monotonic() - started) * 1000
         answered["performance"] = {"server_total_ms": round(spent, 2)}
         status = 201 if answered.get("created") else 200
-        return web.Response(status=status, text=to_object(answered) + "\n", headers=errors.JSON)
+        return http_request.json_response(answered, status)
 
     def _find(self, request: web.Request) -> tuple[Endpoint, str]:
         """Return the endpoint for the request, and the name in its path."""
@@ -97,7 +93,7 @@ class V0Api:
         if not verbs:
             raise NotFound("There is no endpoint of /v0 with this path.")
         told = errors.body("method_not_allowed", f"This path takes {', '.join(verbs)}.")
-        raise web.HTTPMethodNotAllowed(request.method, verbs, text=told, headers=errors.JSON)
+        raise web.HTTPMethodNotAllowed(request.method, verbs, text=told, headers=http_request.JSON)
 
     async def _call(self, method: str, request: Message) -> Any:
         answer = _Answer()
@@ -117,12 +113,8 @@ class _Answer(CallContext):
 
 def _check_query(request: web.Request, endpoint: Endpoint) -> None:
     _decoded(request.rel_url.raw_query_string, "The query")
-    known = (*endpoint.parameters, *_PARAMETERS)
+    http_request.check_parameters(request, endpoint.parameters)
     for parameter, value in request.query.items():
-        if parameter not in known:
-            raise InvalidArgument(
-                f"There is no parameter {parameter[:100]!r}; there are {', '.join(known)}."
-            )
         text(value, parameter)
 
 

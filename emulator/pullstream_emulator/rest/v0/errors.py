@@ -8,12 +8,11 @@ from typing import Any
 import grpc
 from aiohttp import web
 
+from pullstream_emulator.rest.http_request import JSON
 from pullstream_protocol.errors import RpcError
 
 from .json_text import to_object
 from .short_names import short
-
-JSON = {"Content-Type": "application/json; charset=UTF-8"}
 
 # For each gRPC status: the HTTP status, and the code of an error without a reason.
 _BY_STATUS = {

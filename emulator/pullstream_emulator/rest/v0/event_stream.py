@@ -17,7 +17,8 @@ from pullstream_protocol.messages import encoded_pb2 as encoded
 from . import errors
 from .events import event
 
-_HEADERS = {
+# Headers of a response with server-sent events.
+HEADERS = {
     "Content-Type": "text/event-stream; charset=UTF-8",
     "Cache-Control": "no-store",
     # nginx and similar proxies must not buffer events.
@@ -80,7 +81,7 @@ class EventStream(CallContext):
         connection = None if transport is None else transport.get_extra_info("socket")
         if connection is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        self.response = web.StreamResponse(headers=_HEADERS)
+        self.response = web.StreamResponse(headers=HEADERS)
         await self.response.prepare(self._request)
 
     async def _send(self, text: bytes) -> None:

@@ -15,6 +15,7 @@ from pullstream_emulator.access.current_principal import caller
 from pullstream_emulator.feeds import Feeds, WatchSession, resume_token
 from pullstream_emulator.feeds.feeds import MAX_WATCHED
 from pullstream_emulator.offload import ProcessPool
+from pullstream_emulator.rest import http_request
 from pullstream_emulator.rest.rpc_bridge import CallerGone, RpcBridge
 from pullstream_emulator.services.feeds import check_creator
 from pullstream_protocol.errors import InvalidArgument, NotFound, RpcError
@@ -92,7 +93,7 @@ class Watches:
         """Send a session's events until the client disconnects or the session ends."""
         if not _takes_events(asked.http):
             told = errors.body("not_acceptable", "A watch sends events: accept text/event-stream.")
-            raise web.HTTPNotAcceptable(text=told, headers=errors.JSON)
+            raise web.HTTPNotAcceptable(text=told, headers=http_request.JSON)
         watch = self._find(asked)
         presentation = self._presentations[watch]
 

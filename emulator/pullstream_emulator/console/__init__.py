@@ -1,0 +1,9 @@
+"""The web pages at /console, which show the state of a running broker: docs/console.md.
+
+The pages are files in `static`. They contain nothing about the broker: a page gets its content by
+the documented HTTP calls, with the token that its user enters.
+"""
+
+from .mode import CONSOLE_MODES, ConsoleMode
+
+__all__ = ["CONSOLE_MODES", "ConsoleMode"]

@@ -1,0 +1,35 @@
+"""The projects whose resources a caller sees, in answers about several projects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from pullstream_emulator.access import Access
+
+from . import http_request
+
+# Whether a caller sees the resources of a project.
+MaySee = Callable[[str], bool]
+
+
+def visible_projects(request: web.Request, access: Access | None) -> MaySee:
+    """Return which projects the caller sees: those of its principal, limited by `?project=`.
+
+    Args:
+        request: The request.
+        access: Checks tokens; None allows everything to everybody.
+
+    Raises:
+        Unauthenticated: The broker has tokens, and the request has none of them.
+    """
+    principal = None
+    if access is not None:
+        principal = access.authenticate(http_request.authorization(request))
+    wanted = request.query.get("project")
+
+    def may_see(project: str) -> bool:
+        return wanted in (None, project) and (principal is None or principal.may_use(project))
+
+    return may_see
