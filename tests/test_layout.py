@@ -77,6 +77,7 @@ EXTRA_MODULES = {
     "grpc_health": ("pullstream_emulator/monitoring/health.py",),
     "grpc_reflection": ("pullstream_emulator/services/reflection.py",),
     "aiohttp": (
+        "pullstream_emulator/console/pages.py",
         "pullstream_emulator/rest/",
         "pullstream_emulator/push/http_sender.py",
     ),

@@ -19,7 +19,7 @@ _TYPES = {
 _HEADERS = {
     # Everything comes from the broker. Other sites cannot show the console in a frame, where they
     # could trick a user into clicking.
-    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "Content-Security-Policy": "default-src 'self'; "
     "frame-ancestors 'none'; form-action 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",

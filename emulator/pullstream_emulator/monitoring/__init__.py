@@ -7,6 +7,7 @@ from .status import (
     cursor_status,
     feed_status,
     router_status,
+    schema_status,
     subscription_status,
     topic_status,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "cursor_status",
     "feed_status",
     "router_status",
+    "schema_status",
     "subscription_status",
     "topic_status",
 ]

@@ -12,7 +12,9 @@ from pullstream_emulator.engine.delivery.subscription import Subscription
 from pullstream_emulator.feeds.cursors import Cursors
 from pullstream_emulator.feeds.feed import Feed
 from pullstream_emulator.feeds.routers import Routers
+from pullstream_emulator.schemas import SchemaRegistry
 from pullstream_protocol import names
+from pullstream_protocol.messages import schema_pb2 as pb
 
 from .counters import Counters, SubscriptionCounts, TopicCounts
 
@@ -128,6 +130,21 @@ class CursorStatus:
     behind: int
 
 
+@dataclass(frozen=True, slots=True)
+class SchemaStatus:
+    """A schema.
+
+    Attributes:
+        name: Its full name.
+        type: "AVRO" or "PROTOCOL_BUFFER".
+        revisions: Number of its revisions.
+    """
+
+    name: str
+    type: str
+    revisions: int
+
+
 R = TypeVar("R")
 
 # Most runs of missing numbers that the status of a feed lists.
@@ -197,6 +214,15 @@ def cursor_status(
     for name, cursor in _visible(cursors.all(), may_see):
         behind = _behind(engine, cursor.topic, cursor.seq)
         yield CursorStatus(name, cursor.topic, cursor.seq, behind)
+
+
+def schema_status(
+    schemas: SchemaRegistry, may_see: MaySee = lambda project: True
+) -> Iterator[SchemaStatus]:
+    """Yield the state of each schema, by name."""
+    for name, history in _visible(schemas.all(), may_see):
+        kind = pb.Schema.Type.Name(history.head.schema.type)
+        yield SchemaStatus(name, kind, len(history.revisions))
 
 
 def _behind(engine: Engine, topic: str, position: int) -> int:

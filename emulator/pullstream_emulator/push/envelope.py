@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -55,6 +55,18 @@ class PushRequest:
     url: str
     headers: dict[str, str]
     body: bytes
+
+
+class PushAnswer(NamedTuple):
+    """What became of a request.
+
+    Attributes:
+        is_accepted: Whether the endpoint accepted the message.
+        text: The endpoint's status, or the reason that there is none, for people.
+    """
+
+    is_accepted: bool
+    text: str
 
 
 def request(

@@ -6,8 +6,7 @@ import aiohttp
 from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError
 
-from .envelope import PushRequest
-from .sender import PushAnswer
+from .envelope import PushAnswer, PushRequest
 
 # 102 precedes a final response. An endpoint that sends it has accepted the message.
 PROCESSING = 102

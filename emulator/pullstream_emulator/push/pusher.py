@@ -13,7 +13,8 @@ from pullstream_emulator.engine.settings.resource_settings import MAX_ACK_DEADLI
 from pullstream_protocol.errors import RpcError
 
 from . import envelope
-from .sender import PushAnswer, Sender
+from .envelope import PushAnswer
+from .sender import Sender
 from .slow_start import SlowStart
 from .timer import Alarm, Timer
 

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from .envelope import PushRequest
+from .envelope import PushAnswer, PushRequest
 
 if TYPE_CHECKING:
     from .http_sender import HttpSender
-
-
-class PushAnswer(NamedTuple):
-    """What became of a request.
-
-    Attributes:
-        is_accepted: Whether the endpoint accepted the message.
-        text: The endpoint's status, or the reason that there is none, for people.
-    """
-
-    is_accepted: bool
-    text: str
 
 
 class Sender(Protocol):

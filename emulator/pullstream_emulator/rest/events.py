@@ -21,6 +21,7 @@ from aiohttp import web
 
 from pullstream_emulator.access import ALL_PROJECTS, Access
 from pullstream_emulator.broker import Broker
+from pullstream_emulator.engine.record import Record
 from pullstream_emulator.faults.scope import EVERY, matches
 from pullstream_emulator.history import Event, Kind
 from pullstream_protocol import names
@@ -160,7 +161,6 @@ class Events:
     async def message(self, request: web.Request) -> web.Response:
         """Answer with one message and its events."""
         query, message_id = self._query(request), request.match_info["id"]
-        self._check_history()
         if not query.topic:
             raise InvalidArgument(
                 "The parameter topic is missing; it must be the full name of the message's topic, "
@@ -171,12 +171,13 @@ class Events:
             for event in self._history.newest_events(query.is_wanted)[0]
             if event.message_id == message_id
         ]
-        if not events:
+        record = events[0].record if events else self._kept(query, message_id)
+        if record is None:
             raise NotFound(
-                f"The history has no message {message_id} of {query.topic}. It keeps the newest "
-                f"{self._history.limit} events; --history N sets another number."
+                f"The broker has no message {message_id} of {query.topic} any more: every "
+                f"subscription has acknowledged it, and the history keeps the newest "
+                f"{self._history.limit} events. --history N sets another number."
             )
-        record = events[0].record
         content: dict[str, Any] = {
             "topic": query.topic,
             "message": message_json(record, most_bytes=None),
@@ -262,6 +263,21 @@ class Events:
     def _check_history(self) -> None:
         if not self._history.limit:
             raise FailedPrecondition("This broker keeps no history. Start it without --history 0.")
+
+    def _kept(self, query: EventQuery, message_id: str) -> Record | None:
+        """Return an unacknowledged message of a topic; None if there is none with this id."""
+        topic = self._broker.engine.registry.topics.get(query.topic)
+        if topic is None or not query.may_see(names.project_of(query.topic)):
+            return None
+        return next(
+            (
+                delivery.record
+                for subscription in topic.subscriptions.values()
+                for delivery in subscription.messages
+                if str(delivery.record.seq) == message_id
+            ),
+            None,
+        )
 
     def _shown(self, event: Event) -> dict[str, Any]:
         return event_json(event, self._topic_of(event.resource))

@@ -22,11 +22,13 @@ from pullstream_emulator.monitoring import (
     cursor_status,
     feed_status,
     router_status,
+    schema_status,
     subscription_status,
     topic_status,
 )
 from pullstream_emulator.monitoring.health import Health
 from pullstream_emulator.monitoring.loop_delay import LoopDelay
+from pullstream_emulator.services.channels import ChannelsService
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import Unimplemented
 from pullstream_protocol.version import VERSION
@@ -34,6 +36,9 @@ from pullstream_protocol.version import VERSION
 from . import http_request
 from .http_request import json_response
 from .project_access import MaySee, visible_projects
+
+# Most sessions of channels that the status lists.
+MAX_SESSIONS = 100
 
 MISSING = "Metrics need prometheus-client: pip install 'pullstream[emulator]'."
 
@@ -123,7 +128,8 @@ class Monitoring:
             "feeds": [_json(each) for each in feed_status(engine, may_see)],
             "routers": [_json(each) for each in router_status(engine, parts.routers, may_see)],
             "cursors": [_json(each) for each in cursor_status(engine, parts.cursors, may_see)],
-            "channels": _json(broker.channels.statistics()) if sees_all else None,
+            "schemas": [_json(each) for each in schema_status(broker.schemas, may_see)],
+            "channels": _channels(broker.channels) if sees_all else None,
         }
 
 
@@ -137,6 +143,11 @@ def _size(folder: Path) -> int:
             # SQLite deletes its temporary files at any time.
             continue
     return sum(sizes)
+
+
+def _channels(channels: ChannelsService) -> dict[str, Any]:
+    sessions = [_json(each) for each in channels.sessions(MAX_SESSIONS)]
+    return {**_json(channels.statistics()), "sessions": sessions}
 
 
 def _json(status: Any) -> dict[str, Any]:

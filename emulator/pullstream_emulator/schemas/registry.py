@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, ItemsView, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -60,6 +60,10 @@ class SchemaRegistry:
         self.observer = observer or Observer()
         self._on_deleted = on_deleted
         self._histories: dict[str, RevisionHistory] = {}
+
+    def all(self) -> ItemsView[str, RevisionHistory]:
+        """Return all schemas with their revisions, by full name."""
+        return self._histories.items()
 
     def __contains__(self, name: str) -> bool:
         return name in self._histories

@@ -44,6 +44,7 @@ class ChannelsService(Observer):
         self._unheard = 0
         core.on_due = on_due
         self.statistics = core.statistics
+        self.sessions = core.sessions
         self.next_due = core.next_due
         self.advance = core.advance
         self.forget_all = core.forget_all

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Container, Hashable
+from itertools import islice
 
 from pullstream_protocol.errors import InvalidArgument, ResourceExhausted, RpcError
 from pullstream_protocol.messages import channels_pb2 as channels
@@ -14,7 +15,7 @@ from .limits import MAX_REPLY_BYTES, MAX_REPLY_ITEMS, ChannelLimits
 from .mailbox_entry import EncodedEntry
 from .session import Poll, Session
 from .small_set import Few, with_item, without_item
-from .statistics import ChannelStatistics
+from .statistics import ChannelStatistics, SessionStatistics
 from .validation import check_commands, check_poll, check_subscriber_id, unknown_channel
 
 
@@ -315,6 +316,19 @@ class ChannelCore:
             published=self._seq,
             dropped=self._dropped,
         )
+
+    def sessions(self, most: int) -> list[SessionStatistics]:
+        """Return the figures of the sessions; of the `most` oldest ones if there are more."""
+        return [
+            SessionStatistics(
+                id=session.subscriber[1],
+                channels=tuple(sorted({channel for channel, _ in session.interests})),
+                keys=len(session.interests),
+                waiting=len(session.mailbox),
+                is_polling=session.poll is not None,
+            )
+            for session in islice(self._sessions.values(), most)
+        ]
 
     def _begin(self, subscriber: tuple[Hashable, str], now: float) -> Session:
         if len(self._sessions) >= self._limits.sessions:

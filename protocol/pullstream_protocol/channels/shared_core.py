@@ -14,7 +14,7 @@ from pullstream_protocol.messages import encoded_pb2 as encoded
 from .core import ChannelCore
 from .limits import ChannelLimits
 from .session import Poll
-from .statistics import ChannelStatistics
+from .statistics import ChannelStatistics, SessionStatistics
 
 
 class SharedChannelCore:
@@ -153,6 +153,11 @@ class SharedChannelCore:
         """Return the current figures."""
         with self._lock:
             return self._core.statistics()
+
+    def sessions(self, most: int) -> list[SessionStatistics]:
+        """Return the figures of the sessions; of the `most` oldest ones if there are more."""
+        with self._lock:
+            return self._core.sessions(most)
 
     def forget_all(self, error: RpcError | None = None) -> None:
         """Drop all subscribers. Their polls end with an empty response, or with `error`."""

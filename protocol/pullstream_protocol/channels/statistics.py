@@ -26,3 +26,22 @@ class ChannelStatistics:
     waiting_bytes: int
     published: int
     dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStatistics:
+    """A snapshot of one subscriber's session.
+
+    Attributes:
+        id: The ID of the subscriber.
+        channels: The channels to which it is subscribed, by name.
+        keys: The number of its subscriptions to channels and keys.
+        waiting: Items in its mailbox.
+        is_polling: Whether a long poll of it waits.
+    """
+
+    id: str
+    channels: tuple[str, ...]
+    keys: int
+    waiting: int
+    is_polling: bool

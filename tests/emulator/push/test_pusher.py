@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from pullstream_emulator.push.delivery import PushDelivery
-from pullstream_emulator.push.envelope import PushRequest
-from pullstream_emulator.push.sender import PushAnswer
+from pullstream_emulator.push.envelope import PushAnswer, PushRequest
 from pullstream_emulator.push.slow_start import FIRST_WINDOW
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
