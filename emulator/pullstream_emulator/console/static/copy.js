@@ -51,8 +51,8 @@ export function publishTexts(topic, message, copies = 1) {
 
 with TopicAdminClient(endpoint=${python(HOST)}) as client:
     message = dict(${given.join(", ")})
-    response = client.publish(${python(topic)}, [message]${copies > 1 ? ` * ${copies}` : ""})
-    print(response.message_ids)
+    message_ids = client.publish(${python(topic)}, [message]${copies > 1 ? ` * ${copies}` : ""})
+    print(message_ids)
 `;
   const body = { messages: Array(copies > 1 ? copies : 1).fill(one) };
   return [

@@ -87,7 +87,7 @@ export async function subscription(ctx, name) {
     notify(received.length ? `Pulled ${received.length} messages. They are leased to this page.` : "There was no message to pull.");
     showHeld();
     await load();
-  }, { class: "bar", "aria-label": "Pull" },
+  }, { class: "bar", "aria-label": "Receive messages" },
     h("label", null, "Pull", h("input", { name: "count", type: "number", min: 1, max: 100, value: 1 })),
     h("button", { type: "submit", disabled: isPush }, "Pull"));
 

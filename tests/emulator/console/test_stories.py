@@ -1,0 +1,645 @@
+"""What users do with the console, in a real browser: a story for each screen."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from pullstream import Message, SubscriberClient
+from pullstream_emulator import Emulator
+from pullstream_emulator.access import Access, Principal
+from pullstream_emulator.rest.server import Rest
+from pullstream_protocol.messages import channels_pb2 as channels
+from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.console.chromium_pages import PATIENCE, opened
+from tests.emulator.program import running
+from tests.emulator.push_endpoint import Endpoint
+from tests.emulator.rest_client import V1_SUBSCRIPTION, V1_TOPIC, RestClient
+from tests.emulator.wire import Wire
+
+pytestmark = pytest.mark.xdist_group("console")
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "int"}, {"name": "item", "type": "string"}],
+}
+
+
+@pytest.fixture(autouse=True)
+def _patience() -> None:
+    expect.set_options(timeout=PATIENCE)
+
+
+@pytest.fixture
+def rest(emulator: Emulator) -> RestClient:
+    return RestClient(emulator.endpoint)
+
+
+class Console:
+    """The console of one broker in a page."""
+
+    def __init__(self, page: Page, endpoint: str) -> None:
+        self.page = page
+        self._address = f"http://{endpoint}/console/"
+
+    def open(self, screen: str, title: str) -> Page:
+        """Open a screen, and wait until it is shown."""
+        self.page.goto(f"{self._address}#/{screen}")
+        expect(self.page.get_by_role("heading", level=1)).to_have_text(title)
+        expect(self.page.locator("#connection")).to_have_text("live")
+        return self.page
+
+    def section(self, heading: str) -> Locator:
+        return self.page.locator("section, form").filter(
+            has=self.page.get_by_role("heading", name=heading, exact=True)
+        )
+
+    def table(self, caption: str) -> Locator:
+        return self.page.get_by_role("table", name=caption)
+
+    def copied(self, button: str, form: str) -> str:
+        """Copy a text by its button, close the dialog, and return the clipboard."""
+        self.page.get_by_role("button", name=button).click()
+        dialog = self.page.get_by_role("dialog")
+        dialog.get_by_role("button", name=form, exact=True).click()
+        dialog.get_by_role("button", name="Copy", exact=True).click()
+        expect(dialog.get_by_role("status")).to_have_text("Copied.")
+        dialog.get_by_role("button", name="Close").click()
+        text: str = self.page.evaluate("navigator.clipboard.readText()")
+        return text
+
+
+@pytest.fixture
+def console(page: Page, emulator: Emulator) -> Console:
+    return Console(page, emulator.endpoint)
+
+
+def run_test(folder: Path, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a copied test in a new process."""
+    (folder / "test_copied.py").write_text(text, encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_copied.py"],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# ---- the whole story -----------------------------------------------------------------------------
+
+
+def test_from_a_publish_to_a_pytest_assertion(page: Page, tmp_path: Path) -> None:
+    """A user publishes, breaks delivery by a fault, sees it, and keeps a test of it."""
+    with running() as (_, endpoint):
+        rest = RestClient(endpoint)
+        rest.create(ackDeadlineSeconds=10)
+        console = Console(page, endpoint)
+        page.goto(f"http://{endpoint}/")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Map")
+        page.get_by_role("link", name="orders", exact=True).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Topic orders")
+        page.get_by_label("Data").fill('{"id": 7}')
+        page.get_by_role("button", name="Add an attribute").click()
+        page.get_by_label("Attribute name").fill("colour")
+        page.get_by_label("Attribute value").fill("red")
+        page.get_by_role("button", name="Publish", exact=True).click()
+        console.section("Publish").get_by_role("link", name="1", exact=True).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Message 1 of orders")
+        life = page.locator(".timeline li")
+        expect(life).to_have_count(1)
+
+        message_page = page.url
+        page.get_by_role("link", name="Faults and clock").click()
+        page.get_by_label("method").select_option("Acknowledge")
+        page.get_by_label("code").select_option("UNAVAILABLE")
+        page.get_by_label("times").fill("1")
+        page.get_by_role("button", name="Set", exact=True).click()
+        expect(console.table("Faults in force").locator("tbody tr")).to_have_count(1)
+
+        # The program under test: its acknowledgement fails, so it receives the message again.
+        (received,) = rest.ok("POST", f"{V1_SUBSCRIPTION}:pull", {"maxMessages": 1})[
+            "receivedMessages"
+        ]
+        refused = rest.call(
+            "POST", f"{V1_SUBSCRIPTION}:acknowledge", {"ackIds": [received["ackId"]]}
+        )
+        assert refused.status == 503
+        page.get_by_role("button", name="+ 10 s").click()
+        expect(page.locator("#notice")).to_have_text("The clock was advanced by 10 s.")
+        (again,) = rest.ok("POST", f"{V1_SUBSCRIPTION}:pull", {"maxMessages": 1})[
+            "receivedMessages"
+        ]
+        rest.ok("POST", f"{V1_SUBSCRIPTION}:acknowledge", {"ackIds": [again["ackId"]]})
+
+        page.goto(message_page)
+        expect(life).to_have_count(5)
+        expect(life.nth(2)).to_contain_text("ack deadline passed, attempt 1")
+        expect(life.nth(3)).to_contain_text("delivered, attempt 2")
+        expect(life.nth(4)).to_contain_text("acknowledged")
+        test = console.copied("Copy as pytest assertion", "pytest, this broker")
+        ran = run_test(tmp_path, test)
+        assert ran.returncode == 0, ran.stdout
+        # The test depends on the broker's history.
+        rest.ok("DELETE", "/v0/events")
+        assert run_test(tmp_path, test).returncode == 1
+
+
+def test_an_assertion_for_ones_own_program(
+    console: Console, emulator: Emulator, rest: RestClient, tmp_path: Path
+) -> None:
+    """It uses pullstream's fixture. The user adds the program."""
+    rest.create()
+    emulator.publish(TOPIC, b'"\x00\\', "key", colour="r\"e'd")
+    console.open("messages/test/orders/1", "Message 1 of orders")
+    text = console.copied("Copy as pytest assertion", "pytest, your program")
+    program = f"""    pubsub_emulator.engine.create_topic(pubsub.Topic(name={TOPIC!r}))
+    pubsub_emulator.publish({TOPIC!r}, b'"\\x00\\\\', "key", colour="red")"""
+    arranged = text.replace("    ...", program)
+    imported = "from pullstream_protocol.messages import pubsub_pb2 as pubsub\n"
+    ran = run_test(tmp_path, imported + arranged)
+    assert ran.returncode == 0, ran.stdout
+    assert run_test(tmp_path, text).returncode == 1
+
+
+# ---- screens -------------------------------------------------------------------------------------
+
+
+def test_the_map_marks_what_needs_attention(console: Console, rest: RestClient) -> None:
+    """A new broker shows the first commands. Resources appear without a reload."""
+    page = console.open("map", "Map")
+    expect(page.get_by_text("pullstream topics create orders")).to_be_visible()
+    rest.ok("PUT", "/v1/projects/test/topics/failed")
+    rest.create(deadLetterPolicy={"deadLetterTopic": "projects/test/topics/failed"})
+    node = page.locator(".node.subscription")
+    expect(node).to_contain_text("no backlog")
+    expect(page.locator(".node.topic")).to_have_count(2)
+    # A line and its arrow.
+    expect(page.locator(".edge.dead")).to_have_count(2)
+    rest.ok("POST", f"{V1_TOPIC}:publish", {"messages": [{"data": "YQ=="}]})
+    expect(node).to_contain_text("1 unacked")
+    # The broker's clock makes the message old.
+    rest.ok("POST", "/v0/admin/clock:advance", {"seconds": 30})
+    expect(node).to_contain_text("nobody reads")
+    expect(page.get_by_text("1 need attention")).to_be_visible()
+
+
+def test_a_topic_is_followed_live(console: Console, emulator: Emulator, rest: RestClient) -> None:
+    """With Pub/Sub's filter, and with a pause."""
+    rest.create()
+    emulator.publish(TOPIC, "one", colour="red")
+    emulator.publish(TOPIC, "two", colour="blue")
+    page = console.open("topics/test/orders", "Topic orders")
+    rows = console.table("Messages, the newest first").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    emulator.publish(TOPIC, "three", colour="red")
+    expect(rows).to_have_count(3)
+    expect(rows.first).to_contain_text("three")
+    page.get_by_label("Filter").fill('attributes.colour = "red"')
+    page.get_by_role("button", name="Apply").click()
+    expect(rows).to_have_count(2)
+    assert "filter=" in page.url
+    page.reload()
+    expect(rows).to_have_count(2)
+    emulator.publish(TOPIC, "four", colour="blue")
+    emulator.publish(TOPIC, "five", colour="red")
+    expect(rows).to_have_count(3)
+    page.get_by_role("button", name="Pause").click()
+    emulator.publish(TOPIC, "six", colour="red")
+    expect(page.get_by_text("paused, 1 new")).to_be_visible()
+    expect(rows).to_have_count(3)
+    page.get_by_role("button", name="Continue").click()
+    expect(rows.first).to_contain_text("six")
+    page.get_by_label("Filter").fill("colour")
+    page.get_by_role("button", name="Apply").click()
+    expect(page.get_by_role("alert").filter(has_text="ilter")).to_be_visible()
+
+
+def test_an_earlier_message_is_published_again(
+    console: Console, emulator: Emulator, rest: RestClient
+) -> None:
+    """With its attributes and key, and more than once. The same as commands."""
+    rest.create()
+    emulator.publish(TOPIC, "it's one", "key", colour="red")
+    page = console.open("topics/test/orders", "Topic orders")
+    page.get_by_role("button", name="Use again").click()
+    expect(page.get_by_label("Data")).to_have_value("it's one")
+    page.get_by_label("Copies").fill("3")
+    page.get_by_role("button", name="Publish", exact=True).click()
+    expect(page.get_by_text("Published 3 messages")).to_be_visible()
+    published = emulator.messages(TOPIC)
+    assert len(published) == 4
+    for message in published:
+        assert (message.data, message.ordering_key) == (b"it's one", "key")
+        assert dict(message.attributes) == {"colour": "red"}
+    page.get_by_label("Copies").fill("1")
+    command = console.copied("Copy as command", "curl")
+    subprocess.run(command, shell=True, check=True, capture_output=True)
+    assert emulator.messages(TOPIC)[-1].data == b"it's one"
+    program = console.copied("Copy as command", "Python")
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "['6']\n"
+    assert emulator.messages(TOPIC)[-1].ordering_key == "key"
+    assert "gcloud pubsub topics publish orders" in console.copied("Copy as command", "gcloud")
+
+
+def test_a_message_is_checked_and_decoded_by_its_schema(
+    console: Console, emulator: Emulator, rest: RestClient
+) -> None:
+    """The publish form refuses what the schema does not allow."""
+    schema = {"type": "AVRO", "definition": json.dumps(ORDER)}
+    rest.ok("POST", "/v1/projects/test/schemas?schemaId=order", schema)
+    settings = {"schema": "projects/test/schemas/order", "encoding": "JSON"}
+    rest.ok("PUT", V1_TOPIC, {"schemaSettings": settings})
+    page = console.open("topics/test/orders", "Topic orders")
+    page.get_by_label("Data").fill('{"id": 7}')
+    page.get_by_role("button", name="Check against the schema").click()
+    expect(page.locator("#notice")).to_contain_text("schema validation")
+    page.get_by_label("Data").fill('{"id": 7, "item": "book"}')
+    page.get_by_role("button", name="Check against the schema").click()
+    expect(page.locator("#notice")).to_have_text("The message matches the schema.")
+    assert emulator.messages(TOPIC) == []
+    page.get_by_role("button", name="Publish", exact=True).click()
+    page.get_by_role("link", name="1", exact=True).first.click()
+    expect(page.locator("pre.code")).to_have_text('{\n  "id": 7,\n  "item": "book"\n}')
+    page.get_by_role("button", name="hex").click()
+    expect(page.locator("pre.code")).to_contain_text("7b 22 69 64")
+
+
+def test_a_subscription_is_worked_on(
+    console: Console, emulator: Emulator, rest: RestClient, wire: Wire
+) -> None:
+    """Peek without a lease, pull, nack, ack, seek to a snapshot, purge."""
+    rest.create()
+    for number in range(3):
+        emulator.publish(TOPIC, f"m{number}", colour="red" if number else "blue")
+    page = console.open("subscriptions/test/billing", "Subscription billing")
+    rows = console.table("Unacknowledged messages, the oldest first").locator("tbody tr")
+    expect(rows).to_have_count(3)
+    assert emulator.history.deliveries() == []
+    page.get_by_label("New snapshot").fill("before")
+    page.get_by_role("button", name="Create", exact=True).click()
+    expect(page.locator("select[name=snapshot]")).to_have_value(re.compile("/snapshots/before$"))
+    page.get_by_label("Test a filter").fill('attributes.colour = "red"')
+    page.get_by_role("button", name="Apply").click()
+    expect(rows).to_have_count(2)
+    page.get_by_label("Test a filter").fill("")
+    page.get_by_role("button", name="Apply").click()
+
+    page.get_by_label("Pull", exact=True).fill("2")
+    page.get_by_role("button", name="Pull", exact=True).click()
+    held = console.table("Messages that this page has pulled").locator("tbody tr")
+    expect(held).to_have_count(2)
+    expect(rows.first).to_contain_text("leased")
+    held.first.get_by_role("button", name="Ack", exact=True).click()
+    expect(rows).to_have_count(2)
+    held.first.get_by_role("button", name="Nack").click()
+    expect(held).to_have_count(0)
+    expect(rows.first).to_contain_text("waiting")
+    assert len(emulator.history.nacks()) == len(emulator.history.acks()) == 1
+
+    page.get_by_role("button", name="Seek to the snapshot").click()
+    expect(rows).to_have_count(3)
+    page.get_by_role("button", name="Purge").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    assert emulator.backlog("billing") == 3
+    page.get_by_role("button", name="Purge").click()
+    page.get_by_role("dialog").get_by_role("button", name="Purge").click()
+    expect(page.get_by_text("There is no unacknowledged message.")).to_be_visible()
+    assert emulator.backlog("billing") == 0
+
+
+def test_clients_and_their_flow_control_are_shown(
+    console: Console, emulator: Emulator, rest: RestClient
+) -> None:
+    """A client that holds as much as it wants is full."""
+    rest.create()
+    release = threading.Event()
+    with SubscriberClient(endpoint=emulator.endpoint) as client:
+
+        def callback(message: Message) -> None:
+            release.wait(PATIENCE / 1000)
+            message.ack()
+
+        future = client.subscribe(SUBSCRIPTION, callback)
+        emulator.publish(TOPIC, "a")
+        console.open("subscriptions/test/billing", "Subscription billing")
+        row = console.table("Clients").locator("tbody tr")
+        expect(row).to_contain_text("stream")
+        expect(row).to_contain_text("has room")
+        expect(row).to_contain_text("1, ")
+        release.set()
+        future.cancel()
+        future.result()
+    expect(console.page.get_by_text("No client receives messages now.")).to_be_visible()
+
+
+def test_dead_letters_have_reasons_and_are_sent_again(
+    console: Console, emulator: Emulator, rest: RestClient, wire: Wire
+) -> None:
+    """They can be edited before."""
+    rest.ok("PUT", "/v1/projects/test/topics/failed")
+    rest.create(
+        deadLetterPolicy={
+            "deadLetterTopic": "projects/test/topics/failed",
+            "maxDeliveryAttempts": 5,
+        }
+    )
+    emulator.publish(TOPIC, "poison", colour="red")
+    page = console.open("dead-letters", "Dead letters")
+    expect(page.get_by_text("No message failed so often")).to_be_visible()
+    for _ in range(5):
+        wire.modify(0, *(received.ack_id for received in wire.pull()))
+    row = console.table("Dead letters, the newest first").locator("tbody tr")
+    expect(row).to_contain_text("nacked, attempt 5")
+    expect(row).to_contain_text("failed")
+    row.get_by_role("button", name="Resend").click()
+    expect(page.locator("#notice")).to_have_text("Message 1 was published again.")
+    assert emulator.messages(TOPIC)[-1].attributes["colour"] == "red"
+    page.get_by_role("button", name="Resend all").click()
+    page.get_by_role("dialog").get_by_role("button", name="Resend").click()
+    expect(page.locator("#notice")).to_have_text("1 messages were published again.")
+    assert len(emulator.messages(TOPIC)) == 3
+    row.get_by_role("link", name="Edit").click()
+    expect(page.get_by_label("Data")).to_have_value("poison")
+
+
+def test_pushes_are_logged_with_their_answers(console: Console, emulator: Emulator) -> None:
+    """A refused push comes again."""
+    rest = RestClient(emulator.endpoint)
+    with Endpoint() as endpoint:
+        answers = iter([503])
+        endpoint.answer = lambda pushed: next(answers, 200)
+        rest.create(pushConfig={"pushEndpoint": endpoint.url()})
+        emulator.publish(TOPIC, "a")
+        console.open("push", "Push log")
+        rows = console.table("Answers, the newest first").locator("tbody tr")
+        expect(rows).to_have_count(2)
+        expect(rows.nth(1)).to_contain_text("503 Service Unavailable")
+        expect(rows.nth(0)).to_contain_text("200 OK")
+        rows.nth(0).get_by_role("link", name="1", exact=True).click()
+        life = console.page.locator(".timeline")
+        expect(life).to_contain_text("endpoint answered: 503 Service Unavailable")
+
+
+def test_schemas_have_revisions(console: Console, rest: RestClient) -> None:
+    """Create one, commit a revision, check a message, roll back."""
+    page = console.open("schemas", "Schemas")
+    form = console.section("Create a schema")
+    form.get_by_label("Project").fill("test")
+    form.get_by_label("Name").fill("order")
+    form.get_by_label("Definition").fill(json.dumps(ORDER))
+    form.get_by_role("button", name="Create").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Schema order")
+    newer = {
+        **ORDER,
+        "fields": [*ORDER["fields"], {"name": "note", "type": "string", "default": ""}],
+    }
+    console.section("Commit a revision").get_by_label("Definition").fill(json.dumps(newer))
+    page.get_by_role("button", name="Commit").click()
+    expect(page.get_by_text(re.compile("^Revision "))).to_have_count(2)
+    check = console.section("Check a message")
+    check.get_by_label("Message in JSON").fill('{"id": 1, "item": "a", "note": ""}')
+    check.get_by_role("button", name="Check").click()
+    expect(page.locator("#notice")).to_have_text("The message matches the schema.")
+    page.get_by_text(re.compile("^Revision ")).nth(1).click()
+    page.get_by_role("button", name="Roll back to this revision").click()
+    page.get_by_role("dialog").get_by_role("button", name="Roll back").click()
+    expect(page.get_by_text(re.compile("^Revision "))).to_have_count(3)
+    listed = rest.ok("GET", "/v1/projects/test/schemas/order:listRevisions")["schemas"]
+    assert len(listed) == 3
+
+
+def test_feeds_show_windows_gaps_and_routers(console: Console, rest: RestClient) -> None:
+    """A limit of records makes the window move."""
+    rest.call("PUT", "/v0/topics/clicks?project=test", {"cap_records": 3})
+    rest.call("PUT", "/v0/topics/archive?project=test", {})
+    body = {"source": "clicks", "dest": "archive"}
+    rest.call("PUT", "/v0/routers/copy?project=test", body)
+    for number in range(5):
+        rest.ok("POST", "/v0/topics/clicks?project=test", {"records": [{"data": number}]})
+    console.open("feeds", "Feeds")
+    row = console.table("Feeds").locator("tbody tr").filter(has_text="clicks")
+    expect(row).to_contain_text("3 to 5")
+    router = console.table("Routers").locator("tbody tr")
+    expect(router).to_contain_text("caught up")
+    expect(router).to_contain_text("5, ")
+
+
+def test_channels_show_their_subscribers(
+    console: Console, rest: RestClient, wire: Wire, emulator: Emulator
+) -> None:
+    """With keys and mailboxes."""
+    rest.create()
+    request = channels.CommandsRequest(
+        subscriber_id="reader-1",
+        batch_no=1,
+        replace=True,
+        commands=[channels.Command(channel=TOPIC, key="k", subscribe=True)],
+    )
+    wire.call("Commands", request)
+    emulator.publish(TOPIC, "a", "k")
+    console.open("channels", "Channels")
+    row = console.table("Subscribers").locator("tbody tr")
+    expect(row).to_contain_text("reader-1")
+    expect(row).to_contain_text("1 messages")
+
+
+def test_faults_and_the_clock_have_effects(
+    console: Console, emulator: Emulator, rest: RestClient, wire: Wire
+) -> None:
+    """Hits are counted. An advanced clock ends a lease."""
+    rest.create(ackDeadlineSeconds=600)
+    emulator.publish(TOPIC, "a")
+    page = console.open("faults", "Faults and clock")
+    page.get_by_label("kind").select_option("delay")
+    expect(page.get_by_label("code")).to_be_hidden()
+    page.get_by_label("method").select_option("Pull")
+    page.get_by_label("seconds", exact=True).fill("0.01")
+    page.get_by_role("button", name="Set", exact=True).click()
+    row = console.table("Faults in force").locator("tbody tr")
+    expect(row).to_contain_text("delay")
+    wire.pull()
+    expect(row.locator("td.number")).to_have_text("1")
+    row.get_by_role("button", name="Lift").click()
+    expect(page.get_by_text("No fault is in force.")).to_be_visible()
+    page.get_by_label("Seconds", exact=True).fill("600")
+    page.get_by_role("button", name="Advance").click()
+    expect(page.locator("#notice")).to_have_text("The clock was advanced by 600 s.")
+    assert len(emulator.history.expiries()) == 1
+
+
+# ---- everywhere ----------------------------------------------------------------------------------
+
+
+def test_one_box_finds_resources_and_messages(
+    console: Console, emulator: Emulator, rest: RestClient
+) -> None:
+    """The key `/` leads to it. A result can be shared as a link."""
+    rest.create()
+    emulator.publish(TOPIC, "a rare book", "customer-7")
+    page = console.open("map", "Map")
+    page.keyboard.press("/")
+    page.keyboard.type("rare book")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Search for “rare book”")
+    expect(console.table("Messages").locator("tbody tr")).to_have_count(1)
+    console.open("search?q=bill", "Search for “bill”")
+    console.table("Resources").get_by_role("link", name="billing").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Subscription billing")
+
+
+def test_a_project_is_picked(console: Console, emulator: Emulator, rest: RestClient) -> None:
+    """The choice is part of the link."""
+    rest.create()
+    rest.ok("PUT", "/v1/projects/other/topics/news")
+    page = console.open("map", "Map")
+    expect(page.locator(".node")).to_have_count(3)
+    page.get_by_label("Project").select_option("other")
+    expect(page.locator(".node")).to_have_count(1)
+    page.reload()
+    expect(page.locator(".node")).to_have_count(1)
+    page.get_by_role("link", name="Messages").click()
+    assert "project=other" in page.url
+
+
+def test_a_token_is_asked_for_and_shows_its_projects(browser: Browser) -> None:
+    """The token is in no address, and not kept after the tab."""
+    tokens = {"secret": Principal("ci", frozenset({"test"})), "all": Principal("operator")}
+    with Emulator(rest=True, access=Access(tokens)) as emulator:
+        rest = RestClient(emulator.endpoint)
+        for project in ("test", "other"):
+            rest.call("PUT", f"/v1/projects/{project}/topics/orders", Authorization="Bearer all")
+        with opened(browser, []) as page:
+            page.goto(f"http://{emulator.endpoint}/console/")
+            dialog = page.get_by_role("dialog", name="Token")
+            dialog.get_by_label("Token").fill("wrong")
+            dialog.get_by_role("button", name="Open").click()
+            expect(dialog).to_contain_text("The broker refused this token.")
+            dialog.get_by_label("Token").fill("secret")
+            dialog.get_by_role("button", name="Open").click()
+            expect(page.locator(".node")).to_have_count(1)
+            expect(page.get_by_label("Project").locator("option")).to_have_text(["all", "test"])
+            assert "secret" not in page.url
+            page.goto(f"http://{emulator.endpoint}/console/#/faults")
+            expect(page.get_by_text("User not authorized")).to_be_visible()
+        with opened(browser, []) as page:
+            page.goto(f"http://{emulator.endpoint}/console/")
+            expect(page.get_by_role("dialog", name="Token")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "screen",
+    ["topics/test/orders", "subscriptions/test/billing", "dead-letters", "schemas", "faults"],
+)
+def test_a_read_only_console_has_no_actions(browser: Browser, screen: str) -> None:
+    """It shows everything nevertheless."""
+    harmless = {"Pause", "Apply", "Copy as command", "◐"}
+    with Emulator(rest=Rest(console="read-only")) as emulator, opened(browser, []) as page:
+        RestClient(emulator.endpoint).create()
+        emulator.publish(TOPIC, "a")
+        page.goto(f"http://{emulator.endpoint}/console/#/{screen}")
+        expect(page.locator("#connection")).to_have_text("live")
+        assert set(page.get_by_role("button").all_inner_texts()) <= harmless
+
+
+def test_the_page_connects_again_after_a_restart(console: Console, emulator: Emulator) -> None:
+    """And shows the new broker."""
+    page = console.open("map", "Map")
+    emulator.stop()
+    expect(page.locator("#connection")).to_have_text("not connected")
+    with Emulator(rest=True, port=emulator.port) as again:
+        RestClient(again.endpoint).create()
+        expect(page.locator("#connection")).to_have_text("live")
+        expect(page.locator(".node")).to_have_count(2)
+
+
+def test_a_thousand_messages_a_second_do_not_freeze_the_page(
+    console: Console, emulator: Emulator, rest: RestClient
+) -> None:
+    """What nobody can read is skipped and counted. The page answers in the meantime."""
+    rest.create()
+    page = console.open("topics/test/orders", "Topic orders")
+    page.evaluate(
+        """() => {
+            window.longest = 0;
+            let before = performance.now();
+            setInterval(() => {
+                const now = performance.now();
+                window.longest = Math.max(window.longest, now - before - 20);
+                before = now;
+            }, 20);
+        }"""
+    )
+    stop = threading.Event()
+
+    def publish() -> None:
+        messages = [{"data": "eA=="}] * 100
+        while not stop.wait(0.1):
+            rest.ok("POST", f"{V1_TOPIC}:publish", {"messages": messages})
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    try:
+        expect(page.get_by_text(re.compile(r"\d not shown"))).to_be_visible()
+        for number in range(100):
+            page.get_by_label("Text").fill(f"x{number}")
+            page.wait_for_timeout(20)
+        assert page.evaluate("window.longest") < 1000
+        assert page.locator("table tbody tr").count() <= 103
+    finally:
+        stop.set()
+        publisher.join()
+
+
+def test_screens_can_be_read_by_a_screen_reader(
+    browser: Browser, console: Console, emulator: Emulator, rest: RestClient
+) -> None:
+    """axe-core has no serious finding, in light and in dark."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    rest.create()
+    emulator.publish(TOPIC, "a", colour="red")
+    schema = {"type": "AVRO", "definition": json.dumps(ORDER)}
+    rest.ok("POST", "/v1/projects/test/schemas?schemaId=order", schema)
+    rest.ok("POST", "/v0/admin/faults", {"fault": "delay:Seek:0.1"})
+    screens = {
+        "map": "Map",
+        "messages": "Messages",
+        "messages/test/orders/1": "Message 1 of orders",
+        "topics/test/orders": "Topic orders",
+        "subscriptions/test/billing": "Subscription billing",
+        "dead-letters": "Dead letters",
+        "push": "Push log",
+        "schemas": "Schemas",
+        "schemas/test/order": "Schema order",
+        "feeds": "Feeds",
+        "channels": "Channels",
+        "faults": "Faults and clock",
+        "search?q=orders": "Search for “orders”",
+    }
+    found: dict[str, list[str]] = {}
+    for scheme in ("light", "dark"):
+        console.page.emulate_media(color_scheme=scheme)
+        for screen, title in screens.items():
+            page = console.open(screen, title)
+            violations = Axe().run(page).response["violations"]
+            serious = [
+                f"{each['id']}: {each['nodes'][0]['html']}"
+                for each in violations
+                if each["impact"] in ("serious", "critical")
+            ]
+            if serious:
+                found[f"{screen} {scheme}"] = serious
+    assert found == {}
