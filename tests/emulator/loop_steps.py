@@ -4,11 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
+
+# CPU seconds of `_reference_work` on the machine for which tests state their limits.
+_REFERENCE_SECONDS = 0.027
+
+
+def on_this_machine(seconds: float) -> float:
+    """Return a limit of CPU seconds for the present speed of this machine.
+
+    Processors of CI differ, and share their caches and their cycles with other machines. A limit in
+    seconds alone would fail on a slow one. A faster machine gets no smaller limit.
+    """
+    slowness = min(_reference_work() for _ in range(3)) / _REFERENCE_SECONDS
+    return seconds * max(slowness, 1.0)
+
+
+def _reference_work() -> float:
+    """Do some work of the kind that the broker does, and return its CPU seconds."""
+    started = time.thread_time()
+    json.dumps([{"key": str(number), "values": [number] * 5} for number in range(10_000)])
+    total = 0
+    for number in range(150_000):
+        total += number * number
+    return time.thread_time() - started
 
 
 class Steps:

@@ -26,7 +26,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.messages import schema_pb2 as pb
 from tests.bench import stalls
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
-from tests.emulator.loop_steps import measured_steps, young_heap
+from tests.emulator.loop_steps import measured_steps, on_this_machine, young_heap
 from tests.emulator.wire import PATIENCE, Wire
 
 SCHEMA = f"{PROJECT}/schemas/large"
@@ -114,7 +114,7 @@ def test_a_check_stays_within_the_budget_of_a_step(case: stalls.Case) -> None:
         started = time.thread_time()
         with pytest.raises(BudgetExceeded):
             definition.check(body, case.encoding, Budget(LOOP_BUDGET))
-        assert time.thread_time() - started < LONGEST_STEP
+        assert time.thread_time() - started < on_this_machine(LONGEST_STEP)
 
 
 @pytest.mark.parametrize("size", [0, 10])
@@ -150,7 +150,7 @@ def test_a_schema_with_many_names_does_not_slow_down_each_value(items: Any) -> N
     schema = json.dumps({"type": "array", "items": items})
     definition = compile_schema(pb.Schema(type=pb.Schema.AVRO, definition=schema))
     definition.check(f"[{','.join([value] * count)}]".encode(), pb.JSON, Budget())
-    assert time.thread_time() - started < 1.0
+    assert time.thread_time() - started < on_this_machine(1.0)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_large_publish_takes_short_steps(
     body = case.body()
     with measured_steps() as steps:
         publish(wire, body).result()
-    assert steps.longest < LONGEST_STEP
+    assert steps.longest < on_this_machine(LONGEST_STEP)
     history = emulator.messages(TOPIC)
     (message,) = history
     assert message.data == body
@@ -184,7 +184,7 @@ def test_a_large_append_and_validate_message_take_short_steps(wire: Wire) -> Non
             pb.ValidateMessageRequest(parent=PROJECT, name=SCHEMA, message=LARGE, encoding=pb.JSON),
         )
     assert appended.last_seq == 3
-    assert steps.longest < LONGEST_STEP
+    assert steps.longest < on_this_machine(LONGEST_STEP)
 
 
 def test_small_messages_start_no_process(emulator: Emulator, wire: Wire) -> None:
@@ -359,4 +359,4 @@ def test_a_commit_of_a_large_definition_takes_short_steps(wire: Wire) -> None:
     assert committed.revision_id != first
     assert isinstance(refused, errors.InvalidArgument)
     assert f"incompatible with previous revision: {committed.revision_id}" in refused.message
-    assert steps.longest < LONGEST_STEP
+    assert steps.longest < on_this_machine(LONGEST_STEP)
