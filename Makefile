@@ -6,7 +6,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Two installs into one .venv at a time would break it.
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test coverage check bench soak damage upstream protos clean
+.PHONY: help demo demo-spark test coverage check browser pictures bench soak damage upstream protos clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,12 @@ check: .venv/dev.stamp ## run the linter, the formatter's check and the type che
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+browser: .venv/dev.stamp ## open every screen of the console in Chromium at three widths, light and dark (ARGS="--out DIR")
+	@$(BIN)/python -m tests.emulator.console.screenshots $(ARGS)
+
+pictures: .venv/dev.stamp ## write the pictures of the console in docs/
+	@$(BIN)/python -m tests.emulator.console.screenshots --docs
 
 bench: .venv/dev,bench.stamp ## measure the SDK beside the official client (ARGS="--case '10 per'": a part)
 	@$(BIN)/python -m tests.bench.run $(ARGS)

@@ -51,7 +51,7 @@ _log = logging.getLogger("pullstream.emulator")
 # Enough for 20,000 clients. The hard limit of a process may be a billion.
 MAX_DESCRIPTORS = 65_536
 
-# Enough to see what happened in the last minutes of development.
+# Enough for the last minutes of a developer's work.
 DEFAULT_HISTORY = 10_000
 
 
@@ -177,7 +177,7 @@ class _BadAccess(click.ClickException):
     default=CONSOLE_MODES[0],
     show_default=True,
     type=click.Choice(CONSOLE_MODES),
-    help="What the web pages at /console may do.",
+    help="Mode of the web pages at /console/: with or without actions.",
 )
 @click.option("--no-console", is_flag=True, help="Serve no web pages.")
 @click.option(

@@ -1,4 +1,4 @@
-"""What the console may do."""
+"""Modes of the console."""
 
 from __future__ import annotations
 

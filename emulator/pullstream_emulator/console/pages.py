@@ -35,7 +35,7 @@ class Console:
     """Answers requests for the pages, without a token.
 
     Args:
-        mode: What the pages may do.
+        mode: Whether the pages have actions.
     """
 
     def __init__(self, mode: ConsoleMode) -> None:

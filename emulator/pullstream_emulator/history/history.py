@@ -102,7 +102,7 @@ class History(Observer):
         # made in one step.
         self._calls: deque[_Call] = deque()
         self._bytes = 0
-        # Number of all events so far, which is the number of the newest one.
+        # The number of the newest event. Events are counted from 1, including removed ones.
         self._newest = 0
         # The highest number that `clear` has removed.
         self._cleared = 0

@@ -58,7 +58,7 @@ class PushRequest:
 
 
 class PushAnswer(NamedTuple):
-    """What became of a request.
+    """The outcome of a request.
 
     Attributes:
         is_accepted: Whether the endpoint accepted the message.

@@ -65,7 +65,7 @@ def application(
         health: Whether the broker is ready.
         loop_delay: Delay of the event loop.
         access_log: Whether to log each request.
-        console: What the console may do; None for no console.
+        console: The mode of the console; None for no console.
     """
     handlers = method_handlers(*broker.services, faults=faults, storage=broker.storage)
     controls = Controls(broker.engine, broker.clock, faults)

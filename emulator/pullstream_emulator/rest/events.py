@@ -51,7 +51,7 @@ MAX_EXAMINED = 1000
 # Number of events after which a search lets other calls run.
 _SEARCH_STEP = 500
 
-_PARAMETERS = ("kind", "resource", "topic", "message", "filter", "text", "after", "limit", "show")
+PARAMETERS = ("kind", "resource", "topic", "message", "filter", "text", "after", "limit", "show")
 _SHOWN = ("events", "status")
 
 
@@ -80,7 +80,7 @@ class EventQuery:
     topic_of: Callable[[str], str]
 
     def is_wanted(self, kind: Kind, resource: str) -> bool:
-        """Return whether events of this kind and resource are wanted, whatever their message."""
+        """Return whether events of this kind and resource are wanted; ignores the message."""
         return (
             (not self.kinds or kind in self.kinds)
             and (self.resource == EVERY or matches(self.resource, resource))
@@ -241,13 +241,13 @@ class Events:
     # ---- requests ------------------------------------------------------------------------------
 
     def _query(self, request: web.Request) -> EventQuery:
-        """Return what a request asks for.
+        """Return the query of a request.
 
         Raises:
             InvalidArgument: A parameter is unknown or malformed.
         """
         may_see, given = visible_projects(request, self._access), request.query
-        http_request.check_parameters(request, _PARAMETERS)
+        http_request.check_parameters(request, PARAMETERS)
         text = given.get("filter", "")
         return EventQuery(
             frozenset(Kind(kind) for kind in _choices(request, "kind", [k.value for k in Kind])),

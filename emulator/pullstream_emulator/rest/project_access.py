@@ -15,7 +15,7 @@ MaySee = Callable[[str], bool]
 
 
 def visible_projects(request: web.Request, access: Access | None) -> MaySee:
-    """Return which projects the caller sees: those of its principal, limited by `?project=`.
+    """Return a test for the projects of the caller's principal, limited by `?project=`.
 
     Args:
         request: The request.

@@ -49,7 +49,7 @@ class Rest:
         allow_hosts: Further names of the broker: docs/security.md.
         allow_origins: Sites whose pages may use the broker: docs/security.md.
         certificate_names: The host names in the broker's certificate.
-        console: What the console at /console may do; None for no console.
+        console: The mode of the console at /console/; None for no console.
 
     Raises:
         ValueError: A name or a site is invalid.

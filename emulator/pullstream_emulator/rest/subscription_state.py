@@ -31,6 +31,7 @@ from .v0.short_names import DEFAULT_PROJECT
 DEFAULT_MESSAGES = 100
 MAX_MESSAGES = 1000
 
+PARAMETERS_OF_MESSAGES = ("state", "limit", "filter")
 STATES = ("waiting", "leased", "delayed", "acknowledged")
 
 # Number of messages after which a search lets other calls run.
@@ -59,7 +60,7 @@ class SubscriptionState:
     async def messages(self, request: web.Request) -> web.Response:
         """Answer with the oldest unacknowledged messages, in the order of publishing."""
         subscription = self._subscription(request)
-        http_request.check_parameters(request, ("state", "limit", "filter"))
+        http_request.check_parameters(request, PARAMETERS_OF_MESSAGES)
         state = request.query.get("state", "")
         if state and state not in STATES:
             raise InvalidArgument(

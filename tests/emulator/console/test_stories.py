@@ -1,4 +1,4 @@
-"""What users do with the console, in a real browser: a story for each screen."""
+"""Stories of users of the console, in a real browser: one for each screen."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def test_an_earlier_message_is_published_again(
 def test_a_message_is_checked_and_decoded_by_its_schema(
     console: Console, emulator: Emulator, rest: RestClient
 ) -> None:
-    """The publish form refuses what the schema does not allow."""
+    """The publish form refuses a message that does not match the schema."""
     schema = {"type": "AVRO", "definition": json.dumps(ORDER)}
     rest.ok("POST", "/v1/projects/test/schemas?schemaId=order", schema)
     settings = {"schema": "projects/test/schemas/order", "encoding": "JSON"}
@@ -568,7 +568,7 @@ def test_the_page_connects_again_after_a_restart(console: Console, emulator: Emu
 def test_a_thousand_messages_a_second_do_not_freeze_the_page(
     console: Console, emulator: Emulator, rest: RestClient
 ) -> None:
-    """What nobody can read is skipped and counted. The page answers in the meantime."""
+    """The stream skips and counts most events. The page answers in the meantime."""
     rest.create()
     page = console.open("topics/test/orders", "Topic orders")
     page.evaluate(
