@@ -121,9 +121,9 @@ class History(Observer):
         def is_wanted(kind: Kind, where: str) -> bool:
             return (not kinds or kind in kinds) and (resource == EVERY or matches(resource, where))
 
-        return self.newest_events(is_wanted, after=after)[0]
+        return self.select(is_wanted, after=after)[0]
 
-    def newest_events(
+    def select(
         self,
         is_wanted: Callable[[Kind, str], bool],
         *,

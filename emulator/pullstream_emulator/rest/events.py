@@ -139,10 +139,10 @@ class Events:
         after = http_request.number(request, "after", 0)
         limit = http_request.number(request, "limit", DEFAULT_EVENTS, minimum=1)
         if query.examines_messages:
-            candidates, _ = self._history.newest_events(query.is_wanted, after=after)
+            candidates, _ = self._history.select(query.is_wanted, after=after)
             found, further = await _search(candidates, query, limit)
         else:
-            found, further = self._history.newest_events(query.is_wanted, after=after, limit=limit)
+            found, further = self._history.select(query.is_wanted, after=after, limit=limit)
         content = {
             "events": [self._shown(event) for event in found],
             "skipped": further,
@@ -168,7 +168,7 @@ class Events:
             )
         events = [
             event
-            for event in self._history.newest_events(query.is_wanted)[0]
+            for event in self._history.select(query.is_wanted)[0]
             if event.message_id == message_id
         ]
         record = events[0].record if events else self._kept(query, message_id)
@@ -227,7 +227,7 @@ class Events:
     def _batch(self, query: EventQuery, after: int) -> tuple[list[Event], int]:
         """Return the newest events after a number, and how many others there are."""
         most = MAX_EXAMINED if query.examines_messages else MAX_BATCH
-        events, skipped = self._history.newest_events(query.is_wanted, after=after, limit=most)
+        events, skipped = self._history.select(query.is_wanted, after=after, limit=most)
         if query.examines_messages:
             events = [event for event in events if query.accepts_message(event)]
             skipped += max(len(events) - MAX_BATCH, 0)
