@@ -6,7 +6,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Two installs into one .venv at a time would break it.
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test coverage check browser pictures bench soak damage upstream protos clean
+.PHONY: help demo demo-spark test coverage check docs browser pictures bench soak damage upstream protos clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,11 @@ check: .venv/dev.stamp ## run the linter, the formatter's check and the type che
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+docs: .venv/dev.stamp ## build the documentation site in build/site; warnings are errors
+	@$(BIN)/python docs/generate.py
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
+	@echo "build/site/index.html"
 
 browser: .venv/dev.stamp ## open every screen of the console in Chromium at three widths, light and dark (ARGS="--out DIR")
 	@$(BIN)/python -m tests.emulator.console.screenshots $(ARGS)

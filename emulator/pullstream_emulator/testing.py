@@ -162,7 +162,7 @@ class Emulator:
 
     @property
     def endpoint(self) -> str:
-        """`host:port`, in the form that clients and PUBSUB_EMULATOR_HOST take."""
+        """Host and port, in the form that clients and PUBSUB_EMULATOR_HOST take."""
         return f"{self.host}:{self.port}"
 
     def start(self) -> Emulator:

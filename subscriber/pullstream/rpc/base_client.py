@@ -47,7 +47,7 @@ class BaseClient(ConnectingClient, UnaryClient):
 
     @property
     def target(self) -> str:
-        """The server's address, `host:port`. Empty if the client was given a channel."""
+        """The server's address with its port. Empty if the client was given a channel."""
         return self._target
 
     @property

@@ -1,0 +1,73 @@
+"""docs/tutorial.md works as printed: its commands, its program and its tests."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.emulator.program import running
+
+TEXT = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"^`(\w+\.py)`:\n\n```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
+COMMANDS = [
+    line.removeprefix("$ ")
+    for block in re.findall(r"^```console\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    for line in block.splitlines()
+    if line.startswith("$ pullstream") and line != "$ pullstream emulator"
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    assert set(FILES) == {"billing.py", "test_billing.py"}
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    return tmp_path
+
+
+def test_the_tests_pass(folder: Path) -> None:
+    """As many as the tutorial prints."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout.splitlines()[-1].startswith("3 passed"), ran.stdout
+
+
+def test_the_commands_and_the_program_work(folder: Path) -> None:
+    """The program bills the first order."""
+    with running() as (_, endpoint):
+        environment = {
+            **os.environ,
+            "PUBSUB_EMULATOR_HOST": endpoint,
+            "PUBSUB_PROJECT_ID": "shop",
+            "PYTHONUNBUFFERED": "1",
+        }
+        assert len(COMMANDS) == 6
+        for command in COMMANDS:
+            _, *arguments = shlex.split(command)
+            program = [sys.executable, "-m", "pullstream", *arguments]
+            subprocess.run(program, env=environment, check=True, capture_output=True)
+        consumer = subprocess.Popen(
+            [sys.executable, "billing.py"],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        try:
+            assert consumer.stdout is not None
+            assert consumer.stdout.readline() == "billed order 1\n"
+        finally:
+            consumer.kill()
+            consumer.communicate()
