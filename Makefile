@@ -6,7 +6,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Two installs into one .venv at a time would break it.
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test coverage check docs browser pictures bench soak damage upstream protos clean
+.PHONY: help demo demo-spark test coverage check docs dist browser pictures bench soak damage upstream protos clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,15 @@ docs: .venv/dev.stamp ## build the documentation site in build/site; warnings ar
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
 	@echo "build/site/index.html"
 
+dist: .venv/dev,release.stamp ## build and check the source distribution and the wheel, and run the wheel's broker
+	@rm -rf dist build/wheel-venv
+	@$(BIN)/python -m build --quiet
+	@$(BIN)/python -m twine check --strict dist/*
+	@$(PYTHON) -m venv build/wheel-venv
+	@build/wheel-venv/bin/python $(PIP_INSTALL) "$$(ls dist/*.whl)[emulator]"
+	@build/wheel-venv/bin/python -m pullstream_emulator --help >/dev/null
+	@build/wheel-venv/bin/pullstream --version
+
 browser: .venv/dev.stamp ## open every screen of the console in Chromium at three widths, light and dark (ARGS="--out DIR")
 	@$(BIN)/python -m tests.emulator.console.screenshots $(ARGS)
 
@@ -66,7 +75,7 @@ protos: .venv-protos/compiler.stamp ## write protocol/pullstream_protocol/messag
 	@.venv-protos/bin/python protocol/pullstream_protocol/messages/generate.py
 
 clean: ## remove all that the other targets made
-	rm -rf .venv .venv-protos .venv-upstream tests/interop/node/node_modules build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-protos .venv-upstream tests/interop/node/node_modules build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find protocol subscriber emulator tests samples docs -name __pycache__ -prune -exec rm -rf {} +
 
 # .venv/NAME.stamp: the project with its extra NAME, installed since pyproject.toml last changed.

@@ -65,7 +65,7 @@ RUNTIME_MODULES = (
 )
 # The modules of each extra, and the only places that may import them.
 EXTRA_MODULES = {
-    "click": ("pullstream/cli", "pullstream_emulator/cli"),
+    "click": ("pullstream/cli", "pullstream_emulator/cli", "pullstream_emulator/gcloud.py"),
     "rich": ("pullstream/cli", "pullstream_emulator/cli"),
     "pytest": ("pullstream_emulator/pytest_plugin.py",),
     "pyspark": ("pullstream/spark/",),
