@@ -16,8 +16,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 TOP_LEVEL = {
     *("protocol", "subscriber", "emulator", "tests", "samples", "docs"),
-    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "pyproject.toml"),
-    *(".ci", ".editorconfig", ".gitattributes", ".gitignore", ".pre-commit-config.yaml"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md"),
+    *("Makefile", "pyproject.toml", "Containerfile", "compose.yaml"),
+    *(".ci", ".containerignore", ".editorconfig", ".gitattributes", ".github", ".gitignore"),
+    ".pre-commit-config.yaml",
 }
 # Each package, and the other packages that it may import.
 PACKAGES: dict[str, set[str]] = {

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import click
 
+from . import completion
 from .context import CliContext, context_options, pass_session
 
 # Ids in one request. Google's server accepts requests of up to 512 KiB.
@@ -14,7 +15,7 @@ _AT_ONCE = 1000
 
 
 @click.command("ack")
-@click.argument("subscription")
+@click.argument("subscription", shell_complete=completion.subscriptions)
 @click.argument("ack_ids", metavar="[ACK_ID]...", nargs=-1)
 @context_options
 @pass_session
@@ -31,7 +32,7 @@ def ack(session: CliContext, subscription: str, ack_ids: tuple[str, ...]) -> Non
 
 
 @click.command("nack")
-@click.argument("subscription")
+@click.argument("subscription", shell_complete=completion.subscriptions)
 @click.argument("ack_ids", metavar="[ACK_ID]...", nargs=-1)
 @context_options
 @pass_session

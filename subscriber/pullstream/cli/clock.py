@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import click
 
@@ -23,7 +24,7 @@ def clock() -> None:
 @pass_session
 def show(session: CliContext) -> None:
     """Print the broker's time."""
-    click.echo(BrokerAdmin(session).call("GET", "/clock")["now"])
+    _print(session, BrokerAdmin(session).call("GET", "/clock"))
 
 
 @clock.command("advance")
@@ -36,5 +37,8 @@ def advance(session: CliContext, by: timedelta) -> None:
     Everything that becomes due until then happens first.
     """
     fields = {"seconds": by.total_seconds()}
-    answer = BrokerAdmin(session).call("POST", "/clock:advance", fields)
-    click.echo(answer["now"])
+    _print(session, BrokerAdmin(session).call("POST", "/clock:advance", fields))
+
+
+def _print(session: CliContext, time: dict[str, Any]) -> None:
+    session.output.result(time, time["now"])

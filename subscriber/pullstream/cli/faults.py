@@ -23,7 +23,8 @@ def faults() -> None:
 @pass_session
 def add(session: CliContext, fault: str) -> None:
     """Add a fault, such as error:Publish:UNAVAILABLE:times=5, and print its id."""
-    click.echo(BrokerAdmin(session).call("POST", "/faults", {"fault": fault})["id"])
+    added = BrokerAdmin(session).call("POST", "/faults", {"fault": fault})
+    session.output.result(added, str(added["id"]))
 
 
 @faults.command("list")

@@ -10,6 +10,7 @@ import click
 from pullstream.feeds.client import Reading
 from pullstream.feeds.position import Start
 
+from . import completion
 from .context import CliContext, context_options, pass_session
 from .feed_events import event_of, feed_record
 from .groups import CommandGroup
@@ -26,7 +27,7 @@ def feeds() -> None:
 
 
 @feeds.command("put")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.option("--ttl", type=duration, help="Maximum age of records. Default: no limit.")
 @click.option(
     "--cap-records",
@@ -76,7 +77,7 @@ def list_(session: CliContext) -> None:
 
 
 @feeds.command("get")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @context_options
 @pass_session
 def get(session: CliContext, topic: str) -> None:
@@ -86,7 +87,7 @@ def get(session: CliContext, topic: str) -> None:
 
 
 @feeds.command("append")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.argument("messages", nargs=-1, required=True)
 @click.option("--attribute", "attributes", type=key_value, multiple=True, help="May be repeated.")
 @click.option("--tag", help="The attribute tag.")
@@ -124,7 +125,7 @@ def append(
 
 
 @feeds.command("read")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.option(
     "--after",
     type=feed_start,
@@ -163,7 +164,7 @@ def read(
 
 
 @feeds.command("delete")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.option("--before-seq", type=click.IntRange(min=1), help="Delete records before this number.")
 @click.option("--message-filter", help="Delete only records that pass this filter.")
 @context_options

@@ -8,6 +8,7 @@ import click
 
 from pullstream.message import Message
 
+from . import completion
 from .context import CliContext, context_options, pass_session
 from .output import Output, message_record
 from .parameters import Seconds
@@ -19,7 +20,7 @@ NOT_ACKNOWLEDGED = (
 
 
 @click.command("fetch")
-@click.argument("subscription")
+@click.argument("subscription", shell_complete=completion.subscriptions)
 @click.option(
     "--max-messages",
     type=click.IntRange(min=1),

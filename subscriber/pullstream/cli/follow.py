@@ -22,6 +22,7 @@ from pullstream.follow import (
     ServerCursor,
 )
 
+from . import completion
 from .context import CliContext, context_options, pass_session
 from .feed_events import event_of, feed_record
 from .output import Output
@@ -30,7 +31,7 @@ from .progress import Progress, noting_signals
 
 
 @click.command("follow")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.option(
     "--checkpoint",
     metavar="FILE",

@@ -7,13 +7,14 @@ import click
 from pullstream.listen import ChannelMessage, Dropped, ListenEvent
 from pullstream_protocol.errors import PullstreamError
 
+from . import completion
 from .context import CliContext, context_options, pass_session
 from .output import Output, message_record
 from .progress import Progress, end_options, noting_signals
 
 
 @click.command("listen")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.option(
     "--ordering-key",
     "keys",

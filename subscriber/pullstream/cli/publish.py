@@ -16,6 +16,7 @@ from pullstream.publisher.settings import is_transient
 from pullstream_protocol.errors import PullstreamError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
+from . import completion
 from .context import CliContext, context_options, pass_session
 from .parameters import key_value
 
@@ -25,7 +26,7 @@ _READ_BYTES = 1 << 20
 
 
 @click.command("publish")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.argument("messages", nargs=-1)
 @click.option("--file", type=click.File("rb"), help="Publish each line of this file.")
 @click.option(

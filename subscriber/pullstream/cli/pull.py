@@ -12,6 +12,7 @@ from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import DeadlineExceeded
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
+from . import completion
 from .context import CliContext, context_options, pass_session
 from .fetch import NOT_ACKNOWLEDGED
 from .output import message_record
@@ -19,7 +20,7 @@ from .parameters import Seconds
 
 
 @click.command("pull")
-@click.argument("subscription")
+@click.argument("subscription", shell_complete=completion.subscriptions)
 @click.option(
     "--max-messages",
     type=click.IntRange(min=1),

@@ -16,6 +16,7 @@ from pullstream_protocol.errors import InvalidArgument, NotFound, PullstreamErro
 from pullstream_protocol.filter import Filter, compile_filter
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
+from . import completion
 from .context import CliContext, context_options, pass_session
 from .output import Output, printable
 from .parameters import Seconds
@@ -25,7 +26,7 @@ _GROUP = 1000
 
 
 @click.command("redrive")
-@click.argument("subscription")
+@click.argument("subscription", shell_complete=completion.subscriptions)
 @click.option(
     "--to",
     "target",

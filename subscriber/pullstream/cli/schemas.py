@@ -8,6 +8,7 @@ import click
 
 from pullstream_protocol.names import project_path
 
+from . import completion
 from .context import CliContext, context_options, pass_session
 from .groups import CommandGroup
 
@@ -29,7 +30,7 @@ def schemas() -> None:
 
 
 @schemas.command("create")
-@click.argument("schema")
+@click.argument("schema", shell_complete=completion.schemas)
 @_type
 @_file
 @context_options
@@ -45,7 +46,7 @@ def create(session: CliContext, schema: str, kind: str, file: BinaryIO) -> None:
 
 
 @schemas.command("commit")
-@click.argument("schema")
+@click.argument("schema", shell_complete=completion.schemas)
 @_type
 @_file
 @context_options
@@ -60,7 +61,7 @@ def commit(session: CliContext, schema: str, kind: str, file: BinaryIO) -> None:
 
 
 @schemas.command("rollback")
-@click.argument("schema")
+@click.argument("schema", shell_complete=completion.schemas)
 @click.option("--revision", required=True, help="The revision to copy.")
 @context_options
 @pass_session
@@ -83,7 +84,7 @@ def validate(session: CliContext, kind: str, file: BinaryIO) -> None:
 
 
 @schemas.command("validate-message")
-@click.argument("schema")
+@click.argument("schema", shell_complete=completion.schemas)
 @click.option("--encoding", type=click.Choice(["json", "binary"]), default="json")
 @click.option("--file", type=click.File("rb"), required=True, help="The message; - for stdin.")
 @context_options
@@ -112,7 +113,7 @@ def list_(session: CliContext) -> None:
 
 
 @schemas.command("revisions")
-@click.argument("schema")
+@click.argument("schema", shell_complete=completion.schemas)
 @context_options
 @pass_session
 def revisions(session: CliContext, schema: str) -> None:
@@ -123,7 +124,7 @@ def revisions(session: CliContext, schema: str) -> None:
 
 
 @schemas.command("describe")
-@click.argument("schema")
+@click.argument("schema", shell_complete=completion.schemas)
 @context_options
 @pass_session
 def describe(session: CliContext, schema: str) -> None:
@@ -133,7 +134,9 @@ def describe(session: CliContext, schema: str) -> None:
 
 
 @schemas.command("delete")
-@click.argument("schema_names", metavar="SCHEMA...", nargs=-1, required=True)
+@click.argument(
+    "schema_names", metavar="SCHEMA...", nargs=-1, required=True, shell_complete=completion.schemas
+)
 @context_options
 @pass_session
 def delete(session: CliContext, schema_names: tuple[str, ...]) -> None:

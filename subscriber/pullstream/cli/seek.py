@@ -10,13 +10,14 @@ import click
 from pullstream_protocol import names
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
+from . import completion
 from .broker_admin import BrokerAdmin
 from .context import CliContext, context_options, pass_session
 from .parameters import duration
 
 
 @click.command("seek")
-@click.argument("subscription")
+@click.argument("subscription", shell_complete=completion.subscriptions)
 @click.option("--time", "when", help="2026-11-26T10:00:00Z, or a duration before now: 10m, 2h.")
 @click.option("--snapshot", help="The snapshot to restore.")
 @context_options
@@ -40,7 +41,7 @@ def seek(session: CliContext, subscription: str, when: str | None, snapshot: str
 
 
 @click.command("purge")
-@click.argument("subscription")
+@click.argument("subscription", shell_complete=completion.subscriptions)
 @click.confirmation_option(prompt="Acknowledge every message of the subscription?")
 @context_options
 @pass_session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from . import completion
 from .context import CliContext, context_options, pass_session
 from .groups import CommandGroup
 from .parameters import key_value
@@ -16,7 +17,7 @@ def snapshots() -> None:
 
 
 @snapshots.command("create")
-@click.argument("snapshot")
+@click.argument("snapshot", shell_complete=completion.snapshots)
 @click.option("--subscription", required=True, help="The subscription whose state is kept.")
 @click.option("--label", "labels", type=key_value, multiple=True, help="May be repeated.")
 @context_options
@@ -43,7 +44,7 @@ def list_(session: CliContext) -> None:
 
 
 @snapshots.command("describe")
-@click.argument("snapshot")
+@click.argument("snapshot", shell_complete=completion.snapshots)
 @context_options
 @pass_session
 def describe(session: CliContext, snapshot: str) -> None:
@@ -53,7 +54,13 @@ def describe(session: CliContext, snapshot: str) -> None:
 
 
 @snapshots.command("delete")
-@click.argument("snapshot_names", metavar="SNAPSHOT...", nargs=-1, required=True)
+@click.argument(
+    "snapshot_names",
+    metavar="SNAPSHOT...",
+    nargs=-1,
+    required=True,
+    shell_complete=completion.snapshots,
+)
 @context_options
 @pass_session
 def delete(session: CliContext, snapshot_names: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ from pullstream.flow_control import FlowControl
 from pullstream.message import Message
 from pullstream.scheduling.scheduler import ThreadScheduler
 
+from . import completion
 from .command_runner import CommandRunner
 from .context import CliContext, context_options, pass_session
 from .output import Output, message_record
@@ -21,7 +22,7 @@ _MAX_OUTSTANDING = FlowControl().max_messages
 
 
 @click.command("subscribe")
-@click.argument("subscription")
+@click.argument("subscription", shell_complete=completion.subscriptions)
 @click.option(
     "--exec",
     "command",

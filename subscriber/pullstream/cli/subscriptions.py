@@ -10,6 +10,7 @@ import click
 from pullstream_protocol import names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
+from . import completion
 from .broker_admin import BrokerAdmin
 from .context import CliContext, context_options, pass_session
 from .groups import CommandGroup
@@ -27,7 +28,7 @@ def subscriptions() -> None:
 
 
 @subscriptions.command("create")
-@click.argument("subscription")
+@click.argument("subscription", shell_complete=completion.subscriptions)
 @click.option("--topic", required=True, help="The topic to subscribe to.")
 @click.option("--ack-deadline", type=click.IntRange(10, 600), help="Seconds. Default: 10.")
 @click.option("--enable-message-ordering", is_flag=True, help="Keep each key's messages in order.")
@@ -93,7 +94,7 @@ def _settings(
 
 
 @subscriptions.command("update")
-@click.argument("subscription")
+@click.argument("subscription", shell_complete=completion.subscriptions)
 @click.option("--ack-deadline", type=click.IntRange(10, 600), help="Seconds.")
 @click.option(
     "--enable-exactly-once-delivery/--no-enable-exactly-once-delivery",
@@ -189,7 +190,7 @@ def list_(session: CliContext) -> None:
 
 
 @subscriptions.command("describe")
-@click.argument("subscription")
+@click.argument("subscription", shell_complete=completion.subscriptions)
 @context_options
 @pass_session
 def describe(session: CliContext, subscription: str) -> None:
@@ -219,7 +220,13 @@ def _numbers(session: CliContext, path: str) -> dict[str, dict[str, Any]] | None
 
 
 @subscriptions.command("detach")
-@click.argument("subscription_names", metavar="SUBSCRIPTION...", nargs=-1, required=True)
+@click.argument(
+    "subscription_names",
+    metavar="SUBSCRIPTION...",
+    nargs=-1,
+    required=True,
+    shell_complete=completion.subscriptions,
+)
 @context_options
 @pass_session
 def detach(session: CliContext, subscription_names: tuple[str, ...]) -> None:
@@ -232,7 +239,7 @@ def detach(session: CliContext, subscription_names: tuple[str, ...]) -> None:
 
 
 @subscriptions.command("state")
-@click.argument("subscription")
+@click.argument("subscription", shell_complete=completion.subscriptions)
 @click.option(
     "--max-waiting",
     type=click.IntRange(1, 100_000),
@@ -254,7 +261,13 @@ def state(session: CliContext, subscription: str, max_waiting: int | None) -> No
 
 
 @subscriptions.command("delete")
-@click.argument("subscription_names", metavar="SUBSCRIPTION...", nargs=-1, required=True)
+@click.argument(
+    "subscription_names",
+    metavar="SUBSCRIPTION...",
+    nargs=-1,
+    required=True,
+    shell_complete=completion.subscriptions,
+)
 @context_options
 @pass_session
 def delete(session: CliContext, subscription_names: tuple[str, ...]) -> None:

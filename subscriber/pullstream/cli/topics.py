@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from . import completion
 from .context import CliContext, context_options, pass_session
 from .groups import CommandGroup
 from .parameters import changed_labels, duration, key_value
@@ -19,7 +20,9 @@ def topics() -> None:
 
 
 @topics.command("create")
-@click.argument("topic_names", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument(
+    "topic_names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=completion.topics
+)
 @click.option("--label", "labels", type=key_value, multiple=True, help="May be repeated.")
 @click.option(
     "--message-retention-duration",
@@ -46,7 +49,7 @@ def create(
 
 
 @topics.command("update")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.option("--label", "labels", type=key_value, multiple=True, help="Set; may be repeated.")
 @click.option("--remove-label", "removed", metavar="KEY", multiple=True, help="May be repeated.")
 @click.option(
@@ -94,7 +97,7 @@ def list_(session: CliContext) -> None:
 
 
 @topics.command("describe")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @context_options
 @pass_session
 def describe(session: CliContext, topic: str) -> None:
@@ -104,7 +107,9 @@ def describe(session: CliContext, topic: str) -> None:
 
 
 @topics.command("delete")
-@click.argument("topic_names", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument(
+    "topic_names", metavar="TOPIC...", nargs=-1, required=True, shell_complete=completion.topics
+)
 @context_options
 @pass_session
 def delete(session: CliContext, topic_names: tuple[str, ...]) -> None:

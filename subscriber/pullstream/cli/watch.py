@@ -8,6 +8,7 @@ from pullstream.feeds.frames import Frame, Opened, Records
 from pullstream.feeds.position import Start, position_of
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
+from . import completion
 from .context import CliContext, context_options, pass_session
 from .feed_events import event_of, feed_record
 from .output import Output
@@ -16,7 +17,9 @@ from .progress import Progress, end_options, noting_signals
 
 
 @click.command("watch")
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument(
+    "topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=completion.topics
+)
 @click.option(
     "--after",
     type=feed_start,

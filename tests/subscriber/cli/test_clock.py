@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pullstream import SubscriberClient, TopicAdminClient
@@ -29,3 +31,14 @@ def test_the_clock_is_shown_and_moved() -> None:
 def test_the_clock_does_not_go_back() -> None:
     """This is an error of usage."""
     assert pullstream("clock", "advance", "--", "-1").code == 2
+
+
+@pytest.mark.usefixtures("emulator")
+def test_programs_get_json() -> None:
+    """With the time in seconds, too."""
+    shown = json.loads(pullstream("clock", "show", "--json").lines[0])
+    assert shown["now"] == START
+    moved = json.loads(pullstream("clock", "advance", "10", "--json").lines[0])
+    assert moved["seconds"] == shown["seconds"] + 10
+    fault = json.loads(pullstream("faults", "add", "drop:Pull", "--json").lines[0])
+    assert (fault["kind"], fault["method"]) == ("drop", "Pull")

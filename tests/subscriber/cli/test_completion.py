@@ -1,0 +1,67 @@
+"""Shell completion knows the names of resources."""
+
+from __future__ import annotations
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from pullstream.cli.program import program
+from pullstream_emulator import Emulator
+
+CONFIG = {
+    "project": "shop",
+    "topics": [{"name": "orders"}, {"name": "offers"}, {"name": "clicks"}],
+    "subscriptions": [{"name": "billing", "topic": "orders"}],
+    "schemas": [{"name": "order", "type": "AVRO", "definition": '"string"'}],
+}
+
+
+def completions(*words: str, incomplete: str) -> list[str]:
+    """Return the words that the shell offers."""
+    shell = ShellComplete(program, {}, "pullstream", "_PULLSTREAM_COMPLETE")
+    return [item.value for item in shell.get_completions(list(words), incomplete)]
+
+
+@pytest.fixture(autouse=True)
+def broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PUBSUB_PROJECT_ID", "shop")
+    monkeypatch.delenv("PUBSUB_EMULATOR_HOST", raising=False)
+
+
+def test_names_are_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids of the project, or full names; of the kind that the command takes."""
+    with Emulator(config=CONFIG) as emulator:
+        monkeypatch.setenv("PUBSUB_EMULATOR_HOST", emulator.endpoint)
+        assert completions("publish", incomplete="o") == ["offers", "orders"]
+        assert completions("fetch", incomplete="") == ["billing"]
+        assert completions("topics", "delete", "clicks", incomplete="of") == ["offers"]
+        assert completions("schemas", "describe", incomplete="") == ["order"]
+        full = "projects/shop/subscriptions/billing"
+        assert completions("pull", incomplete="projects/shop/s") == [full]
+        assert completions("pull", incomplete="projects/sh") == []
+        assert completions("pull", incomplete="x") == []
+
+
+def test_the_options_before_it_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server and the project are those of the command line."""
+    with Emulator(config=CONFIG) as emulator:
+        monkeypatch.setenv("PUBSUB_PROJECT_ID", "other")
+        before = ["--endpoint", emulator.endpoint, "--project", "shop", "fetch"]
+        assert completions(*before, incomplete="b") == ["billing"]
+        after = ["fetch", "--endpoint", emulator.endpoint, "--project", "shop"]
+        assert completions(*after, incomplete="b") == ["billing"]
+
+
+def test_an_unknown_server_offers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not disturb the command line with an error."""
+    monkeypatch.setattr("pullstream.cli.completion.TIMEOUT", 0.2)
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
+    assert completions("fetch", incomplete="") == []
+    monkeypatch.delenv("PUBSUB_PROJECT_ID")
+    assert completions("fetch", incomplete="") == []
+
+
+def test_commands_and_options_are_completed() -> None:
+    """By click."""
+    assert completions(incomplete="sub") == ["subscribe", "subscriptions"]
+    assert "--max-messages" in completions("fetch", incomplete="--max")
