@@ -12,14 +12,14 @@ import pullstream
 import pullstream.spark
 import pullstream_emulator
 from pullstream import PublisherClient, SchemaServiceClient, SubscriberClient, TopicAdminClient
+from pullstream.feeds.client import FeedsClient
+from pullstream.feeds.routers import CursorsClient, RoutersClient
 from pullstream.telemetry.opentelemetry import OpenTelemetryHooks
 from pullstream.telemetry.prometheus import PrometheusHooks, PrometheusPublisherHooks
 from pullstream_emulator import Emulator
 
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `([\w.]+)` \| (.+) \|$", PAGE, re.MULTILINE)
-
-CLIENT = SubscriberClient(endpoint="127.0.0.1:1")
 
 
 def documented_members(owner: object) -> dict[str, object]:
@@ -46,9 +46,11 @@ def public_names() -> dict[str, list[object]]:
         TopicAdminClient,
         SchemaServiceClient,
         Emulator,
-        type(CLIENT.feeds),
-        type(CLIENT.cursors),
-        type(CLIENT.routers),
+        # Classes, because a client would start gRPC's threads in every process that collects
+        # tests. A child process then crashes now and then, before it begins its program.
+        FeedsClient,
+        CursorsClient,
+        RoutersClient,
     )
     for members in owners:
         for name, member in documented_members(members).items():

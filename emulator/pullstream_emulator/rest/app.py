@@ -201,7 +201,7 @@ class RestApi:
                 self._access.check(http_request.authorization(request), ALL_PROJECTS)
             return await handler(request)
         except RpcError as error:
-            is_v0 = request.path.startswith("/v0/")
+            is_v0 = request.path == "/v0" or request.path.startswith("/v0/")
             return errors.response(error) if is_v0 else error_response(error)
 
     async def _permit(self, request: web.Request, response: web.StreamResponse) -> None:

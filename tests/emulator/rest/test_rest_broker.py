@@ -48,9 +48,12 @@ def test_a_reset_leaves_nothing(rest: RestClient) -> None:
 def test_pages_of_other_sites_may_not_use_it(rest: RestClient) -> None:
     """Browsers send such requests without asking, but with the origin of the page."""
     rest.create()
-    for path in ("/reset", "/v0/admin/faults", f"{V1_TOPIC}:publish"):
-        reply = rest.call("POST", path, {}, **{"Sec-Fetch-Site": "cross-site"})
+    foreign = {"Sec-Fetch-Site": "cross-site"}
+    for path in ("/reset", f"{V1_TOPIC}:publish"):
+        reply = rest.call("POST", path, {}, **foreign)
         assert reply.error[:2] == (403, "PERMISSION_DENIED")
+    status, content = rest.call("POST", "/v0/admin/faults", {}, **foreign)
+    assert (status, content["error"]["code"]) == (403, "forbidden")
     assert rest.ok("GET", V1_TOPIC) == {"name": TOPIC}
     assert rest.raw("GET", "/", None, **{"Sec-Fetch-Site": "cross-site"})[0] == 200
     assert rest.call("GET", V1_TOPIC, **{"Sec-Fetch-Site": "none"}).status == 200
