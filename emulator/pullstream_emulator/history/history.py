@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,6 +51,20 @@ class _Call(NamedTuple):
     more: int
     seconds: int
     detail: str
+
+    def event(self, place: int) -> Event:
+        """Return the event of the message at this place."""
+        return Event(
+            self.kind,
+            self.time,
+            self.resource,
+            self.records[place],
+            self.ack_ids[place] if self.ack_ids else "",
+            self.attempts[place] + self.more if self.attempts else 0,
+            self.seconds,
+            self.detail,
+            self.first + place,
+        )
 
 
 # Makes a call from a tuple, four times as fast as the class does.
@@ -154,7 +168,36 @@ class History(Observer):
             further += count - taken
             if taken:
                 found.append((taken, call))
-        return [event for each in reversed(found) for event in _events(*each)], further
+        events = [
+            call.event(place)
+            for taken, call in reversed(found)
+            for place in range(len(call.records) - taken, len(call.records))
+        ]
+        return events, further
+
+    def newest_first(
+        self,
+        is_wanted: Callable[[Kind, str], bool],
+        *,
+        after: int = 0,
+        message_id: str = "",
+    ) -> Iterator[Event]:
+        """Yield the wanted events of this moment, newest first.
+
+        Args:
+            is_wanted: Decides by the kind, and by the full name of the topic or subscription.
+            after: Consider only events with a higher number.
+            message_id: Consider only events of messages with this id; empty for all.
+        """
+        seq = int(message_id) if message_id.isdecimal() else -1
+        above = max(after, self._floor)
+        for call in reversed(list(self._calls)):
+            if call.last <= above:
+                return
+            if is_wanted(call.kind, call.resource):
+                for place in range(len(call.records) - 1, max(above - call.first, -1), -1):
+                    if not message_id or call.records[place].seq == seq:
+                        yield call.event(place)
 
     @property
     def newest(self) -> int:
@@ -413,24 +456,6 @@ class History(Observer):
         if self._waiting:
             with self._changed:
                 self._changed.notify_all()
-
-
-def _events(newest: int, call: _Call) -> list[Event]:
-    """Return the newest events of a call."""
-    return [
-        Event(
-            call.kind,
-            call.time,
-            call.resource,
-            call.records[i],
-            call.ack_ids[i] if call.ack_ids else "",
-            call.attempts[i] + call.more if call.attempts else 0,
-            call.seconds,
-            call.detail,
-            call.first + i,
-        )
-        for i in range(len(call.records) - newest, len(call.records))
-    ]
 
 
 _RETURNS = {

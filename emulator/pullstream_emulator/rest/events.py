@@ -12,7 +12,7 @@ to all projects removes events. docs/console.md describes the parameters.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +24,7 @@ from pullstream_emulator.broker import Broker
 from pullstream_emulator.engine.record import Record
 from pullstream_emulator.faults.scope import EVERY, matches
 from pullstream_emulator.history import Event, Kind
+from pullstream_emulator.schemas.enforcement import NAME_ATTRIBUTE
 from pullstream_protocol import names
 from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, NotFound
 from pullstream_protocol.filter import Filter, compile_filter
@@ -139,7 +140,9 @@ class Events:
         after = http_request.number(request, "after", 0)
         limit = http_request.number(request, "limit", DEFAULT_EVENTS, minimum=1)
         if query.examines_messages:
-            candidates, _ = self._history.select(query.is_wanted, after=after)
+            candidates = self._history.newest_first(
+                query.is_wanted, after=after, message_id=query.message_id
+            )
             found, further = await _search(candidates, query, limit)
         else:
             found, further = self._history.select(query.is_wanted, after=after, limit=limit)
@@ -166,29 +169,38 @@ class Events:
                 "The parameter topic is missing; it must be the full name of the message's topic, "
                 "because ids start at 1 in each topic."
             )
-        events = [
-            event
-            for event in self._history.select(query.is_wanted)[0]
-            if event.message_id == message_id
-        ]
-        record = events[0].record if events else self._kept(query, message_id)
+        found = list(self._history.newest_first(query.is_wanted, message_id=message_id))
+        record = found[0].record if found else self._kept(query, message_id)
         if record is None:
             raise NotFound(
                 f"The broker has no message {message_id} of {query.topic} any more: every "
                 f"subscription has acknowledged it, and the history keeps the newest "
                 f"{self._history.limit} events. --history N sets another number."
             )
+        # A topic that was deleted and created again gives its ids again, to other messages.
+        events = [self._shown(event) for event in reversed(found) if event.record is record]
+        for event in events:
+            del event["message"]
         content: dict[str, Any] = {
             "topic": query.topic,
             "message": message_json(record, most_bytes=None),
-            "events": [self._shown(event) for event in events],
+            "events": events,
         }
-        for event in content["events"]:
-            del event["message"]
-        decoded = self._broker.schemas.decoded(record.message())
+        decoded = self._decoded(query, record)
         if decoded is not None:
             content["decoded"] = decoded
         return json_response(content)
+
+    def _decoded(self, query: EventQuery, record: Record) -> Any:
+        """Return the data of a message by its schema; None without a schema, or if it is hidden.
+
+        A topic may use the schema of a project that the caller may not see.
+        """
+        message = record.message()
+        schema = message.attributes.get(NAME_ATTRIBUTE, "")
+        if not schema.startswith("projects/") or not query.may_see(names.project_of(schema)):
+            return None
+        return self._broker.schemas.decoded(message)
 
     async def live(self, request: web.Request) -> web.StreamResponse:
         """Send new events and the status until the client disconnects or the broker stops."""
@@ -291,12 +303,12 @@ class Events:
 
 
 async def _search(
-    candidates: Sequence[Event], query: EventQuery, limit: int
+    candidates: Iterator[Event], query: EventQuery, limit: int
 ) -> tuple[list[Event], int]:
     """Return the newest events whose message is wanted, oldest first, and the number of others."""
     found: list[Event] = []
     further = 0
-    for position, event in enumerate(reversed(candidates), 1):
+    for position, event in enumerate(candidates, 1):
         if query.accepts_message(event):
             if len(found) < limit:
                 found.append(event)

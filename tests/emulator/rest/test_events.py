@@ -177,6 +177,30 @@ def test_an_unknown_message_is_not_found(emulator: Emulator, rest: RestClient) -
     assert "topic is missing" in v0.message("GET", "/v0/messages/7")
 
 
+def test_ids_of_a_topic_that_was_created_again_are_other_messages(
+    rest: RestClient, emulator: Emulator
+) -> None:
+    """The newest message of the name is shown."""
+    for data in ("old", "new"):
+        rest.ok("PUT", f"/v1/{TOPIC}")
+        emulator.publish(TOPIC, data)
+        rest.ok("DELETE", f"/v1/{TOPIC}")
+    shown = rest.ok("GET", f"/v0/messages/1?topic={TOPIC}")
+    assert shown["message"]["data"] == b64encode(b"new").decode()
+    assert kinds(shown) == ["publish"]
+
+
+def test_an_unacknowledged_message_is_shown_without_history(
+    rest: RestClient, emulator: Emulator
+) -> None:
+    """Its events are unknown then."""
+    rest.create()
+    emulator.publish(TOPIC, "a")
+    emulator.history.clear()
+    shown = rest.ok("GET", f"/v0/messages/1?topic={TOPIC}")
+    assert (shown["message"]["data"], shown["events"]) == ("YQ==", [])
+
+
 # ---- live ----------------------------------------------------------------------------------------
 
 
@@ -252,3 +276,25 @@ def test_a_principal_sees_its_projects(clock: ManualClock) -> None:
         assert seen("/v0/events?project=r") == []
         assert client.call("GET", "/v0/events").status == 401
         assert client.call("GET", "/v0/live").status == 401
+
+
+def test_the_schema_of_another_project_decodes_nothing(clock: ManualClock) -> None:
+    """A caller without access to that project would learn the names of its fields."""
+    access = Access({"all": Principal("operator"), "t": Principal("ci", frozenset({"test"}))})
+    definition = 'syntax = "proto3"; message Order { int32 secret = 1; }'
+    with Emulator(clock=clock, rest=True, access=access) as emulator:
+        client = RestClient(emulator.endpoint)
+
+        def call(verb: str, path: str, content: Any = None, token: str = "all") -> Any:
+            reply = client.call(verb, path, content, Authorization=f"Bearer {token}")
+            assert reply.status == 200, reply
+            return reply.content
+
+        schema = {"type": "PROTOCOL_BUFFER", "definition": definition}
+        call("POST", "/v1/projects/other/schemas?schemaId=order", schema)
+        settings = {"schema": "projects/other/schemas/order", "encoding": "BINARY"}
+        call("PUT", f"/v1/{TOPIC}", {"schemaSettings": settings})
+        call("POST", f"/v1/{TOPIC}:publish", {"messages": [{"data": "CAc="}]}, "t")
+        path = f"/v0/messages/1?topic={TOPIC}"
+        assert call("GET", path)["decoded"] == {"secret": 7}
+        assert "decoded" not in call("GET", path, token="t")
