@@ -1,6 +1,6 @@
 // Faults: set, lift, count. The broker's clock: advance it.
 
-import { call, get, isReadOnly, post } from "./api.js";
+import { call, get, isReadOnly, post, query } from "./api.js";
 import { count, h, LiveTable, setText } from "./dom.js";
 import { action, actionForm, notify } from "./dialogs.js";
 
@@ -78,8 +78,9 @@ export async function faults(ctx) {
     h("div", { class: "bar" }, h("button", { type: "submit", class: "primary" }, "Set")));
 
   const advance = async (seconds) => {
+    const before = ctx.status().broker.history ? (await get("v0/events?limit=1")).newest : null;
     await post("v0/admin/clock:advance", { seconds });
-    notify(`The clock was advanced by ${count(seconds)} s.`, "good");
+    notify(`The clock was advanced by ${count(seconds)} s.${before === null ? "" : await effects(before)}`, "good");
     await load();
   };
   const clock = h("section", null,
@@ -102,6 +103,19 @@ export async function faults(ctx) {
       form, clock),
     onStatus: () => load().catch((error) => notify(error.message, "bad")),
   };
+}
+
+const EFFECTS = { expiry: "leases ended", "dead-letter": "messages became dead letters", delivery: "messages were delivered again", push: "messages were pushed" };
+
+/** What has happened since an event, in words. */
+async function effects(after) {
+  const { events, skipped } = await get(`v0/events${query({ kind: Object.keys(EFFECTS).join(), after, limit: 5000 })}`);
+  const parts = Object.entries(EFFECTS)
+    .map(([kind, words]) => [events.filter((event) => event.kind === kind).length, words])
+    .filter(([number]) => number)
+    .map(([number, words]) => `${count(number)} ${words}`);
+  if (skipped) parts.push("and more");
+  return parts.length ? ` ${parts.join(", ")}.` : " Nothing was due.";
 }
 
 function details(fault) {
