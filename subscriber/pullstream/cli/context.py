@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -34,7 +34,11 @@ PROJECT_VARIABLES = ("PUBSUB_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
 
 @dataclass
 class CliContext:
-    """The settings of one run."""
+    """The settings of one run.
+
+    Attributes:
+        names: The full names of the resources that the command has used so far.
+    """
 
     project: str | None = None
     endpoint: str | None = None
@@ -44,6 +48,7 @@ class CliContext:
     cert: str | None = None
     key: str | None = None
     json: bool = False
+    names: list[str] = field(default_factory=list)
 
     @property
     def output(self) -> Output:
@@ -64,9 +69,9 @@ class CliContext:
 
     def full_name(self, collection: str, name: str) -> str:
         """Return `projects/P/<collection>/ID` for an id; return a full name unchanged."""
-        if name.startswith("projects/"):
-            return name
-        return f"{self.project_path}/{collection}/{name}"
+        full = name if name.startswith("projects/") else f"{self.project_path}/{collection}/{name}"
+        self.names.append(full)
+        return full
 
     @property
     def connection(self) -> BrokerArguments:

@@ -8,9 +8,16 @@ from typing import NoReturn
 
 import click
 
-from pullstream_protocol.errors import InvalidArgument, PullstreamError, RpcError, code_name
+from pullstream_protocol import names
+from pullstream_protocol.errors import (
+    InvalidArgument,
+    NotFound,
+    PullstreamError,
+    RpcError,
+    code_name,
+)
 
-from .context import context_options
+from .context import CliContext, context_options
 from .groups import CommandGroup
 
 GROUP = "pullstream.commands"
@@ -114,15 +121,16 @@ def program() -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run with these arguments (default: the process's) and return the exit code."""
+    session = CliContext()
     try:
-        result = program.main(args, prog_name="pullstream", standalone_mode=False)
+        result = program.main(args, prog_name="pullstream", standalone_mode=False, obj=session)
     except click.Abort:
         return _INTERRUPTED
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except PullstreamError as error:
-        click.echo(f"Error: {_describe(error)}", err=True)
+        click.echo(f"Error: {_describe(error, session)}", err=True)
         return 1
     except OSError as error:
         click.echo(f"Error: {error}", err=True)
@@ -131,10 +139,14 @@ def run(args: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _describe(error: PullstreamError) -> str:
+def _describe(error: PullstreamError, session: CliContext) -> str:
     """Return one line for people: the status as Google writes it, and the server's text."""
     text = f"{code_name(error)}: {error.message}" if isinstance(error, RpcError) else str(error)
     # The server names a documentation page that does not help with a mistyped id.
     if isinstance(error, InvalidArgument) and text.startswith("INVALID_ARGUMENT: Invalid resource"):
         text += f" ({_ID_RULE})"
+    if isinstance(error, NotFound):
+        # The server names the id only, which a topic and a subscription may share.
+        meant = [name for name in session.names if f"resource={names.short_id(name)})" in text]
+        text = f"{text.rstrip('.')} ({', '.join(meant)})" if meant else text
     return " ".join(text.split())

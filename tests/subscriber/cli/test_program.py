@@ -191,3 +191,14 @@ def test_an_option_after_the_command_goes_before_one_in_front_of_it(
     """The option closer to the command's end wins."""
     result = pullstream("--project", "far", "topics", "create", "orders", "--project", "near")
     assert result.lines == ["projects/near/topics/orders created"]
+
+
+@pytest.mark.usefixtures("emulator")
+def test_the_error_names_the_resource_that_is_missing() -> None:
+    """The server names only its id, which a topic and a subscription may share."""
+    shown = pullstream("fetch", "nope", "--project", "p", "--timeout", "1")
+    assert shown.code == 1
+    assert shown.stderr.endswith("(resource=nope) (projects/p/subscriptions/nope)\n")
+    full = "projects/p/topics/none"
+    shown = pullstream("publish", full, "a", "--project", "p")
+    assert shown.stderr.endswith(f"(resource=none) ({full})\n")

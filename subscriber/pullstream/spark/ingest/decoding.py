@@ -52,7 +52,7 @@ class Decoding(Protocol):
         """Return the table rows of the messages that can be decoded."""
 
     def bad(self, read: DataFrame) -> DataFrame:
-        """Return the other messages unchanged, with the column `reason`."""
+        """Return the other messages, with their data unchanged and the column `reason`."""
 
 
 class Undecoded:
@@ -166,9 +166,14 @@ class JsonDecoding:
         return read.where(~self.is_bad()).select(*fields, *own)
 
     def bad(self, read: DataFrame) -> DataFrame:
-        """Return the messages that do not fit the schema, and say why in the column `reason`."""
+        """Return the messages that do not fit the schema, and say why in the column `reason`.
+
+        The message's own columns have the names of the good table, so that one query fits both.
+        """
         rows = read.where(self.is_bad()).withColumn("reason", self._reason())
-        return rows.drop(_TEXT, _VALUE, _WHOLE)
+        rows = rows.drop(_TEXT, _VALUE, _WHOLE)
+        own = {name: PREFIX + name for name in rows.columns if name not in (_DATA, "reason")}
+        return rows.withColumnsRenamed(own)
 
     def _reason(self) -> Column:
         missing = _listed(

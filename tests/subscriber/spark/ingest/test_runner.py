@@ -107,6 +107,11 @@ def test_every_message_ends_up_in_one_of_two_tables(
         (b"not json", "not one JSON value"),
         (b'{"country": "DE"}', "missing: id"),
     ]
+    # The message's columns have the same names as in the good table.
+    assert {name for name in bad.columns if name.startswith("pubsub_")} == {
+        name for name in table.columns if name.startswith("pubsub_")
+    }
+    assert {"message_id", "attributes"}.isdisjoint(bad.columns)
     publish_json(broker, {"id": 20, "country": "FR"})
     assert ingest(**arguments).totals.rows == 1
     assert spark.read.parquet(first.to).count() == 21
