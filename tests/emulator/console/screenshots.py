@@ -130,7 +130,7 @@ def main(folder: Path, *, docs: bool) -> int:
         try:
             stop.wait(WORK_SECONDS)
             if docs:
-                size = {"width": 1100, "height": 560}
+                size = {"width": 1100, "height": 660}
                 with opened(browser, problems, viewport=size, color_scheme="light") as page:
                     for screen, name in (("map", "map"), ("messages/shop/orders/7", "message")):
                         open_screen(page, emulator.endpoint, screen)
