@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from time import perf_counter
 
 import pytest
 
@@ -152,7 +151,8 @@ def test_an_inline_caller_does_what_it_brings_singly_if_it_does_so_often(
     eventually(lambda: bool(note.threads) and sleeping(pool))
     assert note.threads[0] is not visitor.thread
     assert watch.asked == asked
-    pool._added = perf_counter()
+    # As if this moment: the test may take longer than the pool calls "soon" on a busy machine.
+    pool._added = float("inf")
     visitor.do(lambda: pool.add(note, [None], may_wait=True))
     assert note.threads[1] is visitor.thread
     assert watch.asked == asked + 1
