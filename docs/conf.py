@@ -30,7 +30,7 @@ html_theme_options = {"navigation_with_keys": True}
 myst_heading_anchors = 4
 myst_enable_extensions = ["fieldlist"]
 
-# Attributes are listed in their class, and have no entries of their own.
+# Attributes are listed in their class, without separate entries.
 napoleon_use_ivar = True
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"

@@ -144,7 +144,7 @@ class HttpRequest:
 OBJECT = {"type": "object"}
 NUMBER, TEXT = {"type": "integer"}, {"type": "string"}
 
-# The handlers of administration are methods without a name of their own for users.
+# The handlers of administration have no public names.
 ADMINISTRATION = (
     ("GET", "/v0/admin/faults", "List the faults in force.", None),
     ("POST", "/v0/admin/faults", "Set a fault.", OBJECT),

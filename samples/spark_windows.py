@@ -4,10 +4,11 @@
 
     publish -> subscription -> readStream -> windows with a watermark -> Parquet
 
-Reports arrive in the order of their time, except for some late ones. Reports that are late by less
-than the watermark must be counted; reports that are much later must not. One query reads the first
-half, and a second query reads the rest from the first one's checkpoint. At the end the program
-compares the table with the published reports, and exits with 1 if a number is wrong.
+Reports have one ordering key and arrive in the order of their time, except for some late ones.
+Reports that are late by less than the watermark must be counted; reports that are much later must
+not. One query reads the first half, and a second query reads the rest from the first one's
+checkpoint. At the end the program compares the table with the published reports, and exits with 1 if
+a number is wrong.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from pyspark.sql import functions
 from rich.console import Console
 from rich.table import Table
 
-from pullstream import PublisherClient, SubscriberClient
+from pullstream import PublisherClient, PublisherOptions, SubscriberClient
 from pullstream.spark import local_session
+from pullstream.types import PubsubMessage
 from pullstream_emulator import Emulator
 
 if TYPE_CHECKING:
@@ -87,8 +89,10 @@ def read_reports(path: Path) -> list[Report]:
 
 def publish(broker: Emulator, reports: list[Report]) -> None:
     """Publish the reports, and wait until the broker has confirmed them."""
-    with PublisherClient(endpoint=broker.endpoint) as publisher:
-        publisher.publish_many(TOPIC, [report.data for report in reports]).result()
+    ordered = PublisherOptions(enable_message_ordering=True)
+    messages = [PubsubMessage(data=report.data, ordering_key="reports") for report in reports]
+    with PublisherClient(publisher_options=ordered, endpoint=broker.endpoint) as publisher:
+        publisher.publish_many(TOPIC, messages).result()
 
 
 def counted(messages: DataFrame) -> DataFrame:
@@ -159,7 +163,10 @@ def main() -> int:
     ):
         folder = Path(name)
         publisher.create_topic(name=TOPIC)
-        client.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
+        # Without order, a report could come after the watermark has passed its window.
+        client.create_subscription(
+            request={"name": SUBSCRIPTION, "topic": TOPIC, "enable_message_ordering": True}
+        )
         taken = 0
         half = len(reports) // 2
         for part in (reports[:half], reports[half:]):

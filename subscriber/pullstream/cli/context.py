@@ -37,7 +37,7 @@ class CliContext:
     """The settings of one run.
 
     Attributes:
-        names: The full names of the resources that the command has used so far.
+        names: The full names of the resources that the command has used.
     """
 
     project: str | None = None

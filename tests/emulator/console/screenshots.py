@@ -114,7 +114,7 @@ def open_screen(page: Page, endpoint: str, screen: str) -> None:
 
 
 def serious_findings(page: Page) -> list[str]:
-    """Return what axe-core finds on a page that is serious for users of screen readers."""
+    """Return the findings of axe-core that are serious for users of screen readers."""
     violations = Axe().run(page).response["violations"]
     return [each["id"] for each in violations if each["impact"] in ("serious", "critical")]
 

@@ -43,7 +43,7 @@ def test_names_are_completed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_options_before_it_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server and the project are those of the command line."""
+    """The command line names the server and the project."""
     with Emulator(config=CONFIG) as emulator:
         monkeypatch.setenv("PUBSUB_PROJECT_ID", "other")
         before = ["--endpoint", emulator.endpoint, "--project", "shop", "fetch"]
