@@ -7,8 +7,8 @@
 Reports have one ordering key and arrive in the order of their time, except for some late ones.
 Reports that are late by less than the watermark must be counted; reports that are much later must
 not. One query reads the first half, and a second query reads the rest from the first one's
-checkpoint. At the end the program compares the table with the published reports, and exits with 1 if
-a number is wrong.
+checkpoint. At the end the program compares the table with the published reports, and exits with 1
+if a number is wrong.
 """
 
 from __future__ import annotations
