@@ -63,7 +63,7 @@ NAMES = public_names()
 
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_a_public_name_is_listed(name: str) -> None:
-    """Readers find each name on the page, and what it does."""
+    """The page has each name with its description."""
     first_lines = {(inspect.getdoc(one) or "").splitlines()[0] for one in NAMES[name]}
     assert first_lines & {text for listed, text in ROWS if listed == name}
 

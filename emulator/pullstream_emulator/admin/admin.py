@@ -123,7 +123,7 @@ class Admin:
 
     def _time(self, request: Request) -> dict[str, Any]:
         now = self._controls.clock.now()
-        return {"now": _date(now), "seconds": now}
+        return {"now": date(now), "seconds": now}
 
     def _advance(self, request: Request) -> dict[str, Any]:
         seconds = request.fields.get("seconds")
@@ -132,7 +132,7 @@ class Admin:
         clock = self._controls.clock
         if not 0 <= seconds <= _LATEST - clock.now():
             raise ValueError(
-                f"seconds must be 0 or more, and not past {_date(_LATEST)}: {seconds!r}"
+                f"seconds must be 0 or more, and not past {date(_LATEST)}: {seconds!r}"
             )
         clock.advance(seconds)
         return self._time(request)
@@ -155,6 +155,7 @@ def _fields(body: bytes) -> Mapping[str, Any]:
     return fields
 
 
-def _date(seconds: float) -> str:
+def date(seconds: float) -> str:
+    """Return a time as RFC 3339 text, given in seconds since the epoch."""
     # datetime.fromtimestamp has limits that depend on the system.
     return (_EPOCH + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")

@@ -24,6 +24,7 @@ from pullstream_emulator.broker import Broker
 from pullstream_emulator.engine.record import Record
 from pullstream_emulator.faults.scope import EVERY, matches
 from pullstream_emulator.history import Event, Kind
+from pullstream_emulator.monitoring.status import MaySee
 from pullstream_emulator.schemas.enforcement import NAME_ATTRIBUTE
 from pullstream_protocol import names
 from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, NotFound
@@ -32,7 +33,7 @@ from pullstream_protocol.filter import Filter, compile_filter
 from . import http_request
 from .http_request import json_response
 from .message_json import event_json, message_json
-from .project_access import MaySee, visible_projects
+from .project_access import visible_projects
 from .v0.event_stream import HEADERS
 from .v0.events import event as server_sent
 
@@ -324,7 +325,8 @@ def _choices(request: web.Request, name: str, known: Sequence[str]) -> list[str]
     given = [each for each in request.query.get(name, "").split(",") if each]
     for each in given:
         if each not in known:
+            allowed = ", ".join(known)
             raise InvalidArgument(
-                f"The parameter {name} is {each[:100]!r}; it must be of {', '.join(known)}."
+                f"The parameter {name} is {each[:100]!r}; it must be one or more of {allowed}."
             )
     return given

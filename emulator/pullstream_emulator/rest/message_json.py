@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
+from pullstream_emulator.admin.admin import date
 from pullstream_emulator.engine.record import Record
 from pullstream_emulator.history import Event
 
 # Bytes of a message's data that lists and streams show. A request for one message shows all.
 SHOWN_BYTES = 4096
-
-_EPOCH = datetime.fromtimestamp(0, timezone.utc)
-
-
-def date(seconds: float) -> str:
-    """Return a time as RFC 3339 text, given in seconds since the epoch."""
-    # datetime.fromtimestamp has limits that depend on the system.
-    return (_EPOCH + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
 
 
 def message_json(record: Record, most_bytes: int | None = SHOWN_BYTES) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from pullstream_emulator.monitoring import (
 )
 from pullstream_emulator.monitoring.health import Health
 from pullstream_emulator.monitoring.loop_delay import LoopDelay
+from pullstream_emulator.monitoring.status import MaySee
 from pullstream_emulator.services.channels import ChannelsService
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import Unimplemented
@@ -35,7 +36,7 @@ from pullstream_protocol.version import VERSION
 
 from . import http_request
 from .http_request import json_response
-from .project_access import MaySee, visible_projects
+from .project_access import visible_projects
 
 # Most sessions of channels that the status lists.
 MAX_SESSIONS = 100

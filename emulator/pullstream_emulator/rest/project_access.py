@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from aiohttp import web
 
 from pullstream_emulator.access import Access
+from pullstream_emulator.monitoring.status import MaySee
 
 from . import http_request
-
-# Whether a caller sees the resources of a project.
-MaySee = Callable[[str], bool]
 
 
 def visible_projects(request: web.Request, access: Access | None) -> MaySee:

@@ -9,8 +9,7 @@ GET /v0/subscriptions/NAME/clients     clients with their flow control
 from __future__ import annotations
 
 import asyncio
-import heapq
-from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from aiohttp import web
@@ -73,17 +72,19 @@ class SubscriptionState:
         has_filter = bool(request.query.get("filter"))
         found: list[dict[str, Any]] = []
         further = 0
-        everything = _by_age(subscription.messages, None if state or has_filter else limit)
-        for position, delivery in enumerate(everything, 1):
+        by_age = subscription.messages.by_age()
+        # A list, because messages change while other calls run.
+        examined = list(by_age if state or has_filter else islice(by_age, limit))
+        for position, delivery in enumerate(examined, 1):
             if position % _SEARCH_STEP == 0:
                 await asyncio.sleep(0)
-            now = self._engine.registry.now()
             if state and state != _state(subscription, delivery):
                 continue
             if has_filter and not accepts(delivery.record.message().attributes):
                 continue
             if len(found) < limit:
-                found.append(_message(subscription, delivery, now.monotonic))
+                now = self._engine.registry.now().monotonic
+                found.append(_message(subscription, delivery, now))
             else:
                 further += 1
         if not (state or has_filter):
@@ -108,17 +109,6 @@ class SubscriptionState:
             self._access.check(http_request.authorization(request), project)
         name = names.subscription_path(project, request.match_info["name"])
         return self._engine.registry.subscription(names.validate("subscriptions", name))
-
-
-def _by_age(messages: Iterable[Delivery], limit: int | None) -> list[Delivery]:
-    """Return messages in the order of publishing; the first `limit` of them."""
-
-    def seq(delivery: Delivery) -> int:
-        return delivery.record.seq
-
-    if limit is None:
-        return sorted(messages, key=seq)
-    return heapq.nsmallest(limit, messages, key=seq)
 
 
 def _state(subscription: Subscription, delivery: Delivery) -> str:

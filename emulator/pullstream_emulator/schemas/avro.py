@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from typing import Any
 
-from pullstream_emulator.offload import Budget, json_cost
+from pullstream_emulator.offload import Budget
 from pullstream_protocol.messages import schema_pb2 as pb
 
 from .avro_binary import check_binary, decode_binary
@@ -40,11 +39,8 @@ class AvroDefinition:
         else:
             check_binary(self._schema, data, budget)
 
-    def decode(self, data: bytes, encoding: pb.Encoding, budget: Budget) -> Any:
+    def decode_binary(self, data: bytes, budget: Budget) -> Any:
         """Return a message as a JSON value. A value of a union is without the name of its type."""
-        if encoding == pb.JSON:
-            budget.spend(json_cost(data))
-            return json.loads(data)
         return decode_binary(self._schema, data, budget)
 
     def check_follows(self, older: Definition) -> None:

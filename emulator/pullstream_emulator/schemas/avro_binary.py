@@ -21,6 +21,9 @@ from .definition import Mismatch
 _WIDTHS = {"null": 0, "float": 4, "double": 8}
 _STRING = Primitive("string")
 
+# The largest integer up to which JavaScript's numbers are exact.
+_MAX_EXACT = 2**53
+
 # Bytes of text that are read for one unit of the budget.
 _BYTES_PER_UNIT = 500
 
@@ -51,8 +54,8 @@ def decode_binary(schema: AvroType, data: bytes, budget: Budget) -> Any:
     """Return a message as a JSON value, for people.
 
     Bytes become text with one character for each byte, as in Avro's JSON encoding. Numbers that
-    JSON does not have, such as NaN, become text. A value of a union is without the name of its
-    type.
+    browsers cannot read from JSON exactly, such as NaN and large integers, become text. A value of
+    a union is without the name of its type.
 
     Args:
         schema: the schema.
@@ -186,7 +189,8 @@ class _Reader(_Walker):
         if name == "boolean":
             return self._bytes(1) == b"\1"
         if name in ("int", "long"):
-            return self._number()
+            whole = self._number()
+            return whole if abs(whole) <= _MAX_EXACT else str(whole)
         if name in ("float", "double"):
             (number,) = struct.unpack("<f" if name == "float" else "<d", self._bytes(_WIDTHS[name]))
             return number if math.isfinite(number) else str(number)

@@ -39,16 +39,15 @@ class Definition(Protocol):
             BudgetExceeded: The check needs more work than the budget allows.
         """
 
-    def decode(self, data: bytes, encoding: pb.Encoding, budget: Budget) -> Any:
-        """Return a message of this schema as a JSON value, for people.
+    def decode_binary(self, data: bytes, budget: Budget) -> Any:
+        """Return a message in the binary encoding as a JSON value, for people.
 
         Args:
             data: the encoded message, which `check` has accepted.
-            encoding: its encoding.
             budget: the work that the decoding may take.
 
         Raises:
-            ValueError: `data` is not a message of this schema.
+            Mismatch: `data` is not a message of this schema.
             BudgetExceeded: The decoding needs more work than the budget allows.
         """
 

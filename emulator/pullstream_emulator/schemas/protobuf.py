@@ -88,14 +88,14 @@ class ProtobufDefinition:
             budget.spend(len(data) // _BYTES_PER_UNIT)
             self._check_binary(data)
 
-    def decode(self, data: bytes, encoding: pb.Encoding, budget: Budget) -> Any:
+    def decode_binary(self, data: bytes, budget: Budget) -> Any:
         """Return a message as a JSON value, with the fields' names of the definition."""
-        if encoding == pb.JSON:
-            budget.spend(json_cost(data))
-            return json.loads(data)
         budget.spend(len(data) // _BYTES_PER_UNIT)
         message = self._message_class()
-        message.ParseFromString(data)
+        try:
+            message.ParseFromString(data)
+        except DecodeError as error:
+            raise Mismatch(str(error)) from None
         return json_format.MessageToDict(
             message, preserving_proto_field_name=True, descriptor_pool=self._pool
         )

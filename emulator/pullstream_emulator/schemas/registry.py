@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, ItemsView, Sequence
 from copy import deepcopy
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from pullstream_emulator.engine.observer import Observer, Resource
 from pullstream_emulator.engine.settings import paging
 from pullstream_emulator.error_texts import exists, invalid_argument, limit_exceeded, missing
-from pullstream_emulator.offload import LOOP_BUDGET, Budget, BudgetExceeded
+from pullstream_emulator.offload import LOOP_BUDGET, Budget, BudgetExceeded, json_cost
 from pullstream_protocol import names
 from pullstream_protocol.errors import InvalidArgument, NotFound
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.messages import schema_pb2 as pb
 
 from .compiling import compile_schema
-from .definition import Definition, Incompatible
+from .definition import Definition, Incompatible, Mismatch
 from .enforcement import (
     ENCODING_ATTRIBUTE,
     NAME_ATTRIBUTE,
@@ -259,10 +258,12 @@ class SchemaRegistry:
             return None
         budget = Budget(LOOP_BUDGET)
         try:
-            encoding: Any = pb.Encoding.Value(message.attributes.get(ENCODING_ATTRIBUTE, ""))
-            return revision.compile(budget).decode(message.data, encoding, budget)
-        except (ValueError, DecodeError, BudgetExceeded):
-            # A publisher may set these attributes without a schema.
+            if message.attributes[ENCODING_ATTRIBUTE] == pb.Encoding.Name(pb.BINARY):
+                return revision.compile(budget).decode_binary(message.data, budget)
+            budget.spend(json_cost(message.data))
+            # Browsers cannot read NaN and Infinity from JSON, so they become text.
+            return json.loads(message.data, parse_constant=str)
+        except (Mismatch, BudgetExceeded, RecursionError):
             return None
 
     # ---- look-ups ------------------------------------------------------------------------------

@@ -277,6 +277,21 @@ def test_a_message_is_checked_and_decoded_by_its_schema(
     expect(page.locator("pre.code")).to_contain_text("7b 22 69 64")
 
 
+def test_numbers_and_brackets_in_json_are_shown_exactly(
+    console: Console, emulator: Emulator, rest: RestClient
+) -> None:
+    """A browser's own numbers would be rounded."""
+    rest.create()
+    emulator.publish(
+        TOPIC, '{"n":12345678901234567891,"s":"a{,\\"}","e":[],"o":{},"l":[1.00,null]}'
+    )
+    page = console.open("messages/test/orders/1", "Message 1 of orders")
+    expect(page.locator("pre.code")).to_have_text(
+        '{\n  "n": 12345678901234567891,\n  "s": "a{,\\"}",\n  "e": [],\n  "o": {},\n'
+        '  "l": [\n    1.00,\n    null\n  ]\n}'
+    )
+
+
 def test_a_subscription_is_worked_on(
     console: Console, emulator: Emulator, rest: RestClient, wire: Wire
 ) -> None:

@@ -30,10 +30,10 @@ const SCREENS = [
 
 // Screens of one resource: the collection, then project and name, then the rest of the path.
 const RESOURCES = {
-  topics: (ctx, project, name) => topic(ctx, `projects/${project}/topics/${encodeId(name)}`),
-  subscriptions: (ctx, project, name) => subscription(ctx, `projects/${project}/subscriptions/${encodeId(name)}`),
-  schemas: (ctx, project, name) => schema(ctx, `projects/${project}/schemas/${encodeId(name)}`),
-  messages: (ctx, project, name, id) => message(ctx, `projects/${project}/topics/${encodeId(name)}`, id),
+  topics: (ctx, project, name) => topic(ctx, `projects/${project}/topics/${name}`),
+  subscriptions: (ctx, project, name) => subscription(ctx, `projects/${project}/subscriptions/${name}`),
+  schemas: (ctx, project, name) => schema(ctx, `projects/${project}/schemas/${name}`),
+  messages: (ctx, project, name, id) => message(ctx, `projects/${project}/topics/${name}`, id),
 };
 
 const main = document.getElementById("main");
@@ -45,9 +45,6 @@ const connection = document.getElementById("connection");
 let status = null;
 let current = null;
 let started = null;
-
-// An id arrives as it is in the resource's name, which may contain percent signs.
-const encodeId = (id) => id;
 
 function route() {
   const [path, parameters] = location.hash.replace(/^#\/?/, "").split("?");
@@ -235,7 +232,8 @@ function setTheme(name) {
 }
 if (localStorage.getItem("pullstream-theme")) setTheme(localStorage.getItem("pullstream-theme"));
 theme.addEventListener("click", () => {
-  const isDark = getComputedStyle(document.documentElement).colorScheme.trim() === "dark";
+  const present = document.documentElement.dataset.theme;
+  const isDark = present ? present === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   setTheme(isDark ? "light" : "dark");
 });
 

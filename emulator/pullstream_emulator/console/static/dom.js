@@ -97,6 +97,35 @@ export function asText(data) {
   }
 }
 
+/** JSON text with one member per line; numbers stay as they are written. Null if it is not JSON. */
+export function prettyJson(text) {
+  try {
+    JSON.parse(text);
+  } catch {
+    return null;
+  }
+  let indent = "";
+  let shown = "";
+  const tokens = text.match(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g);
+  tokens.forEach((token, place) => {
+    const isEmpty = /[{[]/.test(tokens[place - 1]) && /[}\]]/.test(token);
+    if (/^[}\]]$/.test(token)) {
+      indent = indent.slice(2);
+      shown += isEmpty ? token : `\n${indent}${token}`;
+    } else if (token === ",") {
+      shown += `,\n${indent}`;
+    } else if (token === ":") {
+      shown += ": ";
+    } else if (/^[{[]$/.test(token)) {
+      indent += "  ";
+      shown += /[}\]]/.test(tokens[place + 1]) ? token : `${token}\n${indent}`;
+    } else {
+      shown += token;
+    }
+  });
+  return shown;
+}
+
 export function asHex(data) {
   const lines = [];
   for (let start = 0; start < data.length; start += 16) {

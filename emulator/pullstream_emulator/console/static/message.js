@@ -1,7 +1,7 @@
 // One message: payload, attributes, and the timeline of its life.
 
 import { get } from "./api.js";
-import { asHex, asText, bytes, clock, duration, fill, h, setText, shortName, toBytes } from "./dom.js";
+import { asHex, asText, bytes, clock, duration, fill, h, prettyJson, setText, shortName, toBytes } from "./dom.js";
 import { copyButton } from "./dialogs.js";
 import { assertionTexts, publishTexts } from "./copy.js";
 import { describe, TONES } from "./event_table.js";
@@ -67,16 +67,12 @@ function draw(list, events) {
 function payload(life) {
   const data = toBytes(life.message.data);
   const forms = [];
-  if (life.decoded !== undefined) forms.push(["by its schema", JSON.stringify(life.decoded, null, 2)]);
   const text = asText(data);
-  if (text !== null) {
-    try {
-      forms.push(["JSON", JSON.stringify(JSON.parse(text), null, 2)]);
-    } catch {
-      // Not JSON.
-    }
-    forms.push(["text", text]);
-  }
+  const json = text === null ? null : prettyJson(text);
+  // Data in JSON is shown as it is: a browser would round its large numbers.
+  if (json !== null) forms.push(["JSON", json]);
+  else if (life.decoded !== undefined) forms.push(["by its schema", JSON.stringify(life.decoded, null, 2)]);
+  if (text !== null) forms.push(["text", text]);
   forms.push(["hex", asHex(data)]);
   const code = h("pre", { class: "code", tabindex: "0" });
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": "Form of the data" });

@@ -7,6 +7,7 @@ cannot starve a redelivery.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,7 @@ from typing import TypeAlias
 from pullstream_emulator.engine.due_queue import DueQueue
 from pullstream_emulator.engine.record import Record
 
-from .delivery_state import Consumer, Delivery, KeyQueue, ReadyKeys
+from .delivery_state import Consumer, Delivery, KeyQueue, ReadyKeys, seq_of
 
 # Most bytes of messages in one response. Official clients keep gRPC's default limit of 4 MiB when
 # they talk to an emulator. Ack IDs and framing need the rest.
@@ -264,6 +265,15 @@ class Backlog:
     def waiting(self) -> Iterator[Delivery]:
         """Yield every waiting message without a key."""
         return (i for i in self._items() if isinstance(i, Delivery) and not i.acked)
+
+    def waiting_by_age(self) -> Iterator[Delivery]:
+        """Yield every waiting message without a key, in the order of publishing.
+
+        Only redeliveries are sorted: the queue of new messages has this order already.
+        """
+        new = (i for i in self._ready if isinstance(i, Delivery))
+        again = sorted(self._waiting_again(), key=seq_of)
+        return heapq.merge(new, again, key=seq_of)
 
     def _items(self) -> Iterator[Item]:
         return chain(self._ready, self._again, self._delayed.items())

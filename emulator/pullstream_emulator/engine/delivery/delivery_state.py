@@ -65,6 +65,11 @@ class Delivery:
         return "" if self.holder is None else self.holder.client
 
 
+def seq_of(delivery: Delivery) -> int:
+    """Return the sequence number of a message, by which messages are sorted."""
+    return delivery.record.seq
+
+
 class KeyQueue:
     """The unfinished messages of one key in one subscription, oldest first.
 

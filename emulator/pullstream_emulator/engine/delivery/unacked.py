@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -12,7 +13,7 @@ from pullstream_emulator.engine.observer import Observer
 from pullstream_emulator.engine.record import Record
 
 from .backlog import Backlog
-from .delivery_state import Delivery
+from .delivery_state import Delivery, seq_of
 from .leases import Leases
 
 # Least time between two sweeps, in seconds. A sweep goes through every key.
@@ -97,6 +98,16 @@ class Unacked:
         lanes = self._backlog.lanes.values()
         keyed = chain.from_iterable((*lane.delivered, *lane.waiting) for lane in lanes)
         return chain(self._backlog.waiting(), leased, keyed)
+
+    def by_age(self) -> Iterator[Delivery]:
+        """Yield all messages in the order of publishing.
+
+        The first ones of a large backlog cost little. The messages must not change meanwhile.
+        """
+        leased = sorted((d for d in self._leases.values() if d.lane is None), key=seq_of)
+        lanes = self._backlog.lanes.values()
+        keyed = (chain(lane.delivered, lane.waiting) for lane in lanes)
+        return heapq.merge(self._backlog.waiting_by_age(), leased, *keyed, key=seq_of)
 
     def __len__(self) -> int:
         return self._backlog.size + sum(d.lane is None for d in self._leases.values())
