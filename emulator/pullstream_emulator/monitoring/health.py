@@ -105,10 +105,13 @@ class HealthHandlers(grpc.GenericRpcHandler):
     async def _watch(self, request: Any, context: Any) -> None:
         sent = None
         while True:
+            # Read first: the broker can begin to stop while a status is being written, and the
+            # client then gets one more status.
+            stopping = self._health.is_stopping
             status = self._status(request.service)
             if status != sent:
                 await context.write(status)
                 sent = status
-            if self._health.is_stopping:
+            if stopping:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
             await self._health.wait(_LOOK_EVERY)

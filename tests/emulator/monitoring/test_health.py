@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
@@ -10,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from pullstream_emulator import Emulator
 from pullstream_emulator.access import Access, Principal
+from pullstream_emulator.monitoring.health import Health, HealthHandlers
 from pullstream_protocol.clock import ManualClock
 from tests.emulator.wire import PATIENCE
 
@@ -63,3 +67,26 @@ def test_a_watch_sees_the_shutdown(clock: ManualClock) -> None:
         watching.join(PATIENCE)
         assert seen == [SERVING, health_pb2.HealthCheckResponse.NOT_SERVING]
         assert codes == [grpc.StatusCode.UNAVAILABLE]
+
+
+def test_a_shutdown_while_a_status_is_sent_is_reported() -> None:
+    """The first status is being written when the broker begins to stop; a second one follows."""
+    health = Health(None)
+    written = []
+
+    class Ended(Exception):
+        pass
+
+    class Context:
+        async def write(self, response: Any) -> None:
+            written.append(response.status)
+            health.stop()
+
+        async def abort(self, code: grpc.StatusCode, details: str) -> None:
+            raise Ended(code)
+
+    details = SimpleNamespace(method="/grpc.health.v1.Health/Watch")
+    handler = HealthHandlers(health).service(details)
+    with pytest.raises(Ended):
+        asyncio.run(handler.unary_stream(health_pb2.HealthCheckRequest(), Context()))
+    assert written == [SERVING, health_pb2.HealthCheckResponse.NOT_SERVING]
