@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from pullstream.listen import ChannelMessage, Dropped, ListenEvent
-from pullstream_protocol.errors import PullstreamError
+from pullstream_protocol.errors import InvalidArgument, PullstreamError
 
 from . import completion
 from .context import CliContext, context_options, pass_session
@@ -65,6 +65,9 @@ def listen(
         finally:
             progress.stop()
             listener.close()
+    if isinstance(printer.failure, InvalidArgument) and not direct:
+        # A session refuses an unknown channel so. The NOT_FOUND of the topic is clearer.
+        session.topics().get_topic(topic=channel, retry=None)
     if printer.failure is not None:
         raise printer.failure
     if signals:

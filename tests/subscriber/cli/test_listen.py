@@ -80,8 +80,8 @@ def test_a_topic_that_is_not_there_is_a_failure() -> None:
     """The error is one line."""
     result = pullstream("listen", "nothing")
     assert result.code == 1
-    assert result.stderr.startswith("Error: INVALID_ARGUMENT: channel: the channel ")
-    assert result.stderr.count("\n") == 1
+    name = "projects/test-project/topics/nothing"
+    assert result.stderr == f"Error: NOT_FOUND: Resource not found (resource=nothing) ({name})\n"
 
 
 def test_a_topic_that_is_deleted_ends_it(pubsub_emulator: Emulator) -> None:
