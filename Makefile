@@ -1,10 +1,10 @@
-# Each target does its own set-up in .venv. `make` alone lists them.
+# Each target sets up what it needs in .venv. `make` without a target lists them.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-# Two installs into one .venv at a time would break it.
+# Two simultaneous installs would break .venv.
 .NOTPARALLEL:
 .PHONY: help demo demo-spark test coverage check docs dist browser pictures bench soak damage upstream protos clean
 
@@ -17,7 +17,7 @@ demo: .venv/cli.stamp ## publish, deliver and verify real records (FILE=lines.tx
 demo-spark: .venv/cli,spark.stamp ## the same by Spark: a stream, windows of time, a table
 	@$(BIN)/python samples/spark_windows.py
 
-# Two processes: one has Spark, which stays together, and both the rest.
+# Two processes: one of them runs all Spark tests, and they share the other tests.
 test: .venv/dev.stamp ## run the whole test suite (ARGS="-k lease": part of it)
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup $(ARGS)
 
@@ -25,8 +25,8 @@ test: .venv/dev.stamp ## run the whole test suite (ARGS="-k lease": part of it)
 CORE := $(addprefix tests/emulator/,engine feeds history rest schemas services) tests/protocol \
 	$(addprefix tests/subscriber/,feeds fetch follow listen publisher rpc runtime scheduling streaming)
 
-# `make test` judges the tests. Here a failed one (exit status 1) is only printed: tracing makes every
-# test about twice as slow.
+# Failed tests (exit status 1) are only printed here, because tracing makes every test about twice as
+# slow. `make test` fails for them.
 coverage: .venv/dev.stamp ## measure which lines the core suites cover (SUITES=tests: all suites)
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --cov --cov-report= $(or $(SUITES),$(CORE)) $(ARGS) \
 		|| [ $$? = 1 ]
@@ -71,22 +71,22 @@ damage: .venv/dev.stamp ## damage a data directory in 2,550 ways: none may go un
 upstream: .venv/dev.stamp .venv-upstream/suites.stamp ## run Google's own Python suites on the broker (UPSTREAM=path of their source)
 	@$(BIN)/python -m tests.upstream.run "$(UPSTREAM)" --python "$(CURDIR)/.venv-upstream/bin/python" $(ARGS)
 
-protos: .venv-protos/compiler.stamp ## write protocol/pullstream_protocol/messages/*_pb2.* anew from the .proto files
+protos: .venv-protos/compiler.stamp ## generate protocol/pullstream_protocol/messages/*_pb2.* from the .proto files
 	@.venv-protos/bin/python protocol/pullstream_protocol/messages/generate.py
 
-clean: ## remove all that the other targets made
+clean: ## remove everything that the other targets created
 	rm -rf .venv .venv-protos .venv-upstream tests/interop/node/node_modules build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find protocol subscriber emulator tests samples docs -name __pycache__ -prune -exec rm -rf {} +
 
-# .venv/NAME.stamp: the project with its extra NAME, installed since pyproject.toml last changed.
+# .venv/NAME.stamp: the project with its extra NAME was installed after the last change of pyproject.toml.
 .venv/%.stamp: pyproject.toml
 	@echo "Setting up .venv with pullstream[$*] ..."
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@$(BIN)/python $(PIP_INSTALL) --editable '.[$*]'
 	@touch $@
 
-# An environment of its own, because the compiler is older than what .venv holds. Its version stands
-# in generate.py only.
+# A separate environment, because the compiler is older than the packages in .venv. generate.py states
+# its version.
 .venv-protos/compiler.stamp: protocol/pullstream_protocol/messages/generate.py
 	@echo "Setting up .venv-protos ..."
 	@test -x .venv-protos/bin/pip || $(PYTHON) -m venv .venv-protos
@@ -94,7 +94,7 @@ clean: ## remove all that the other targets made
 		"grpcio-tools==$$(sed -n 's/^COMPILER_VERSION = "\(.*\)"/\1/p' $<)"
 	@touch $@
 
-# What Google's suites need is theirs alone: other releases than ours, and the clients of other clouds.
+# A separate environment: Google's suites need other versions, and clients of other clouds.
 .venv-upstream/suites.stamp: tests/upstream/requirements.txt
 	@echo "Setting up .venv-upstream ..."
 	@test -x .venv-upstream/bin/pip || $(PYTHON) -m venv .venv-upstream
