@@ -171,9 +171,15 @@ class RestServer:
         return [connection for connection in self._connections if connection.fileno() != -1]
 
     def _take(self, connection: socket.socket) -> None:
+        def served(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            # The task may have been cancelled before its first step.
+            if task.cancelled():
+                connection.close()
+
         task = asyncio.ensure_future(self._serve(connection))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(served)
 
     async def _serve(self, connection: socket.socket) -> None:
         try:
@@ -186,9 +192,6 @@ class RestServer:
                 ssl=tls,
                 ssl_handshake_timeout=None if tls is None else self._timeout,
             )
-        except asyncio.CancelledError:
-            connection.close()
-            raise
         except OSError as error:
             # The client has gone, or the TLS handshake failed.
             connection.close()

@@ -129,3 +129,20 @@ def test_a_failed_tls_handshake_leaves_nothing_in_memory(
         assert asyncio.run(fail_handshakes(tls, 20)) <= 1
     finally:
         gc.enable()
+
+
+async def stop_at_once() -> int:
+    """Stop a server in the same turn of the loop in which it gets a connection."""
+    mine, client = socket.socketpair()
+    with mine, client:
+        mine.setblocking(False)
+        server = RestServer(Rest(port=0), web.Application, PATIENCE)
+        server._take(mine)
+        await server.stop_listening()
+        await server.stop()
+        return mine.fileno()
+
+
+def test_a_connection_that_is_not_served_yet_is_closed() -> None:
+    """The task of the connection is cancelled before its first step."""
+    assert asyncio.run(stop_at_once()) == -1
