@@ -121,6 +121,8 @@ class PublishSender:
         self._wakes_at = math.inf
         self._thread: DueThread | None = None
         self._callbacks_thread: DueThread | None = None
+        # Set at the close, when the last callbacks have run.
+        self._callbacks_ran = threading.Event()
         self._counts = dict.fromkeys(
             ("published", "failed", "requests", "retries", "hedges", "bytes"), 0
         )
@@ -598,15 +600,18 @@ class PublishSender:
         if self._thread is not None:
             self._thread.stop(_CALLBACKS_TIMEOUT)
         with self._lock:
+            is_first = not self._closed
             self._closed = True
             callbacks = self._callbacks_thread
-        if callbacks is not None:
-            if not callbacks.runs_here():
-                # A thread that is stopped begins nothing, so let it finish first.
-                finished = threading.Event()
-                callbacks.post(finished.set)
-                finished.wait(_CALLBACKS_TIMEOUT)
-            callbacks.stop(0)
+        if callbacks is None:
+            return
+        # A thread that is stopped begins nothing, so let it finish first.
+        if callbacks.runs_here():
+            self._callbacks_ran.set()
+        elif is_first:
+            callbacks.post(self._callbacks_ran.set)
+        self._callbacks_ran.wait(_CALLBACKS_TIMEOUT)
+        callbacks.stop(0)
 
     def fail_in_child(self) -> None:
         """Resolve all outcomes in a forked child, which has no threads and no connection."""

@@ -30,6 +30,7 @@ from pullstream import (
     PublishToPausedOrderingKeyException,
     SubscriberClient,
 )
+from pullstream.publisher import sender
 from pullstream.publisher.sender import TELEMETRY_HEADER
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import SYSTEM_CLOCK
@@ -574,6 +575,18 @@ def test_close_waits_for_done_callbacks(connect: Connect) -> None:
     publisher.publish(TOPIC, b"x").add_done_callback(lambda future: seen.append(future.result()))
     publisher.close()
     assert seen == ["1"]
+
+
+def test_a_second_close_does_not_wait(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the program closes every client once more."""
+    monkeypatch.setattr(sender, "_CALLBACKS_TIMEOUT", 3600.0)
+    publisher = connect()
+    publisher.publish(TOPIC, b"x").add_done_callback(lambda future: None)
+    publisher.close()
+    second = threading.Thread(target=publisher.close, daemon=True)
+    second.start()
+    second.join(10)
+    assert not second.is_alive()
 
 
 def test_a_callback_may_close_the_client(connect: Connect) -> None:
