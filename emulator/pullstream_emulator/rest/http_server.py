@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -124,7 +124,14 @@ class _Connection(asyncio.Protocol):
         self._handler.connection_lost(error)
 
 
-class _Log(logging.LoggerAdapter[logging.Logger]):
+if TYPE_CHECKING:
+    _LoggerAdapter = logging.LoggerAdapter[logging.Logger]
+else:
+    # Python 3.10 does not accept the parameter at run time.
+    _LoggerAdapter = logging.LoggerAdapter
+
+
+class _Log(_LoggerAdapter):
     """aiohttp's log. A malformed request is the client's error: one line, without a traceback."""
 
     def exception(self, msg: object, *args: object, **options: Any) -> None:
