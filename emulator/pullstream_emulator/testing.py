@@ -77,7 +77,7 @@ class Emulator:
             broker: Broker to serve. Pass `other.broker` to continue where another emulator stopped,
                 with its clock, history and settings.
             server_credentials: Serve TLS with these instead of plaintext.
-            interceptors: grpc.aio server interceptors, called for every RPC.
+            interceptors: Grpc.aio server interceptors, called for every RPC.
             relay: Route connections through a relay, which is slower, so that `faults.black_hole()`
                 can stop their bytes.
             access: Tokens that callers must present: docs/security.md.
@@ -100,7 +100,7 @@ class Emulator:
             receive_timeout: Time for a client to send the opening of a connection, the head of an
                 HTTP request, or its body, in seconds. After it the connection is closed.
             recover: If `data_dir` is damaged, continue with the remaining data, and log the losses.
-            max_loss: Most seconds of changes that a crash may lose at class "disk"; 0.5 by default.
+            max_loss: Maximum loss in a crash at class "disk", in seconds of changes (default 0.5).
                 Publishers wait for a disk that is too slow for it.
 
         Raises:

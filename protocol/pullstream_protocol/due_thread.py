@@ -27,11 +27,11 @@ class DueThread:
     to stop it can exit.
 
     Args:
-        clock: measures time. A jump of the clock wakes the thread.
-        next_due: returns the time on the clock at which to act. None: nothing is due. Must not
+        clock: Measures time. A jump of the clock wakes the thread.
+        next_due: Returns the time on the clock at which to act. None: nothing is due. Must not
             raise.
-        act: does the work that is due, if there is any.
-        name: the name of the thread.
+        act: Does the work that is due, if there is any.
+        name: The name of the thread.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class DueThread:
         """Start the thread.
 
         Raises:
-            RuntimeError: the system refuses the thread. Nothing remains of it.
+            RuntimeError: The system refuses the thread. Nothing remains of it.
         """
         try:
             self._thread.start()
@@ -68,7 +68,7 @@ class DueThread:
         """End the thread, and wait for it unless it is the calling thread. Idempotent.
 
         Args:
-            timeout: seconds to wait. None: until work in progress is done.
+            timeout: Seconds to wait. None: until work in progress is done.
         """
         self._stopped = True
         self.wake()

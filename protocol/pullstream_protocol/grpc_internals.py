@@ -62,13 +62,13 @@ class SegregatedCall:
     The caller serializes the other calls.
 
     Args:
-        channel: a channel for which `reads_directly` is true.
-        path: the method's path.
-        first: the first request, serialized.
-        metadata: the call's metadata.
+        channel: A channel for which `reads_directly` is true.
+        path: The method's path.
+        first: The first request, serialized.
+        metadata: The call's metadata.
 
     Raises:
-        ValueError: the channel is closed.
+        ValueError: The channel is closed.
     """
 
     __slots__ = ("_call",)

@@ -23,7 +23,7 @@ class Run:
     """One client against one server. See tests/bench/client.py for `mode`.
 
     Attributes:
-        messages: the number of messages to drain. On a broker they are published before, on a feed
+        messages: The number of messages to drain. On a broker they are published before, on a feed
             they are its total.
 
     In the mode `latency` a publisher runs at the same time.

@@ -95,7 +95,7 @@ def measure(run: AnyRun, effort: Effort) -> Figures:
     """Return the figures of one run.
 
     Raises:
-        Failed: the run produced no figures.
+        Failed: The run produced no figures.
     """
     try:
         if isinstance(run, SparkWork):

@@ -98,7 +98,7 @@ def draw(cases: Sequence[Case], results: Results) -> str:
     """Return the picture as SVG.
 
     Raises:
-        ValueError: there is nothing to draw.
+        ValueError: There is nothing to draw.
     """
     shown = bars(cases, results)
     if not shown:

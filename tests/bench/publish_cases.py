@@ -13,12 +13,12 @@ class PublishWork:
     """One publisher. See tests/bench/publish_client.py for `mode`.
 
     Attributes:
-        peer: the client.
-        mode: how it publishes.
-        batch: the most messages of a request.
-        keys: number of ordering keys; 0: no key.
-        latency: seconds that the server takes for a request.
-        on_broker: whether the server is our broker, and not one without any work.
+        peer: The client.
+        mode: How it publishes.
+        batch: The most messages of a request.
+        keys: Number of ordering keys; 0: no key.
+        latency: Seconds that the server takes for a request.
+        on_broker: Whether the server is our broker, and not one without any work.
     """
 
     peer: str

@@ -60,7 +60,7 @@ class PublishSink:
     """The server of tests/bench/publish_sink.py.
 
     Attributes:
-        latency: seconds that a request takes.
+        latency: Seconds that a request takes.
     """
 
     latency: float = 0.0
@@ -127,7 +127,7 @@ def running(command: Sequence[str], ready: str, patience: float = PATIENCE) -> I
     Yields the match's last group.
 
     Raises:
-        NotStarted: the line has not come after `patience` seconds.
+        NotStarted: The line has not come after `patience` seconds.
     """
     with _started(command, ready, patience) as (_, found):
         yield found

@@ -16,8 +16,8 @@ class SparkWork:
     """One program of tests/bench/spark_client.py. The fields are its options.
 
     Attributes:
-        rows: the rows of a batch.
-        messages: the messages of all batches, the first of which is not counted.
+        rows: The rows of a batch.
+        messages: The messages of all batches, the first of which is not counted.
     """
 
     mode: str

@@ -13,9 +13,9 @@ class WatchWork:
     """The work of a client with our broker's feeds. See tests/bench/watch_client.py for the modes.
 
     Attributes:
-        messages: the number of messages to read.
-        topics: the number of watched topics.
-        per_second: the messages per second that a publisher appends at the same time.
+        messages: The number of messages to read.
+        topics: The number of watched topics.
+        per_second: The messages per second that a publisher appends at the same time.
     """
 
     mode: str

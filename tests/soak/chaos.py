@@ -27,8 +27,8 @@ class Chaos:
     """Causes faults of one broker. `step` causes one, and returns its name and duration.
 
     Args:
-        dice: the only source of randomness, so that a run can be repeated as far as threads allow.
-        longest: the longest duration of a fault in seconds.
+        dice: The only source of randomness, so that a run can be repeated as far as threads allow.
+        longest: The longest duration of a fault in seconds.
     """
 
     def __init__(self, broker: Emulator, dice: random.Random, *, longest: float) -> None:

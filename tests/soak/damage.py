@@ -57,8 +57,8 @@ class Originals(NamedTuple):
     """The two original directories.
 
     Attributes:
-        closed: after a broker has stopped in order.
-        killed: with a log, as after a kill.
+        closed: After a broker has stopped in order.
+        killed: With a log, as after a kill.
     """
 
     closed: Path
@@ -118,7 +118,7 @@ def served(directory: Path, *, recover: bool = False) -> Served:
     """Return the data that a broker serves when it starts on a directory.
 
     Raises:
-        StorageError: it does not start.
+        StorageError: It does not start.
     """
     with closing(Database(directory, recover=recover)) as database:
         contents = Contents(database)

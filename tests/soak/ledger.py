@@ -21,11 +21,11 @@ class Ledger:
     Thread-safe. Violations are texts, and there should be none.
 
     Args:
-        ordered: no number of a key may begin before the previous one was handled, or redelivered if
+        ordered: No number of a key may begin before the previous one was handled, or redelivered if
             it was nacked.
-        exactly_once: no message may be received after an acknowledgement of it has succeeded. (An
+        exactly_once: No message may be received after an acknowledgement of it has succeeded. (An
             older copy that was received before may still begin: its lease was lost unnoticed.)
-        capacity: the largest count of numbers in a key.
+        capacity: The largest count of numbers in a key.
     """
 
     def __init__(self, *, keys: int, capacity: int, ordered: bool, exactly_once: bool) -> None:

@@ -90,9 +90,9 @@ class Publishing:
     """One publisher with its topic, and the results of its messages.
 
     Args:
-        endpoint: the broker's address.
-        name: the id of the topic.
-        is_recognised: whether the broker gets the idempotency keys.
+        endpoint: The broker's address.
+        name: The id of the topic.
+        is_recognised: Whether the broker gets the idempotency keys.
     """
 
     def __init__(self, endpoint: str, name: str, *, is_recognised: bool) -> None:
@@ -179,8 +179,8 @@ class Chaos:
     """Causes faults of Publish, one after the other.
 
     Args:
-        broker: the first broker.
-        dice: the source of randomness.
+        broker: The first broker.
+        dice: The source of randomness.
     """
 
     def __init__(self, broker: Emulator, dice: random.Random) -> None:

@@ -41,9 +41,9 @@ class World:
     """The publisher, subscribers and ledger of one kind of subscription.
 
     Args:
-        rate: the messages per second to publish.
-        keys: the number of ordering keys.
-        seconds: the longest duration, which sets the ledger's size.
+        rate: The messages per second to publish.
+        keys: The number of ordering keys.
+        seconds: The longest duration, which sets the ledger's size.
     """
 
     def __init__(self, endpoint: str, kind: Kind, *, rate: int, keys: int, seconds: float) -> None:

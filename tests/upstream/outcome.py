@@ -14,9 +14,9 @@ class Outcome:
     """The outcome of one suite.
 
     Attributes:
-        failed: one line of the error of each failed case.
-        skipped: the number of cases that skipped themselves, by reason.
-        beyond: the number of cases that were not run, by reason.
+        failed: One line of the error of each failed case.
+        skipped: The number of cases that skipped themselves, by reason.
+        beyond: The number of cases that were not run, by reason.
     """
 
     passed: int

@@ -17,8 +17,8 @@ class Now(NamedTuple):
     """The present time on both clocks.
 
     Attributes:
-        wall: seconds since the epoch, for times that users see and set.
-        monotonic: seconds on a clock that never goes back, for deadlines and durations.
+        wall: Seconds since the epoch, for times that users see and set.
+        monotonic: Seconds on a clock that never goes back, for deadlines and durations.
     """
 
     wall: float
@@ -112,7 +112,7 @@ class Timetable(DueQueue[Timed]):
     The caller of `pop_due` must watch each item again after its work.
 
     Args:
-        on_due: called with the due time of a new entry that is the earliest.
+        on_due: Called with the due time of a new entry that is the earliest.
     """
 
     def __init__(self, on_due: Callable[[float], None]) -> None:

@@ -32,28 +32,28 @@ class Engine:
     before it changes anything, and raises an error of pullstream_protocol.errors if a check fails.
 
     Args:
-        wall: returns the time in seconds since the epoch. The engine itself never waits.
-        monotonic: returns the time in seconds on a clock that never goes back.
-        on_due: called with a time on the monotonic clock when work becomes due earlier than
+        wall: Returns the time in seconds since the epoch. The engine itself never waits.
+        monotonic: Returns the time in seconds on a clock that never goes back.
+        on_due: Called with a time on the monotonic clock when work becomes due earlier than
             announced before. The owner must call `advance` at that time.
-        on_push: called with a subscription's name after any change that affects its push delivery:
+        on_push: Called with a subscription's name after any change that affects its push delivery:
             its creation, a change of its push_config, its end, and a restore. The function must
             only record the call and must not call the engine, which is in the middle of its work.
-        on_topic_deleted: called with the name of a deleted topic, before the deletion has other
+        on_topic_deleted: Called with the name of a deleted topic, before the deletion has other
             effects.
-        observer: is informed of every change.
-        validate: checks messages against the schema of their topic (see Topics).
-        check_settings: checks the schema settings of a topic (see Topics).
-        max_bytes: most bytes of kept messages. A publish that exceeds this limit is refused as a
-            whole. None: no limit.
-        lenient: whether ack deadlines from 1 s are allowed. The real service requires 10 s.
+        observer: Is informed of every change.
+        validate: Checks messages against the schema of their topic (see Topics).
+        check_settings: Checks the schema settings of a topic (see Topics).
+        max_bytes: Maximum size of kept messages in bytes. A publish that exceeds this limit is
+            refused as a whole. None: no limit.
+        lenient: Whether ack deadlines from 1 s are allowed. The real service requires 10 s.
 
     Attributes:
-        registry: all resources, for code that is built on the engine and has the same owner
+        registry: All resources, for code that is built on the engine and has the same owner
             (pullstream_emulator/feeds).
-        topics: the topics, for the same code.
-        pulls: the statistics and limits of Pull calls.
-        min_ack_deadline: the shortest ack deadline of a subscription, in seconds.
+        topics: The topics, for the same code.
+        pulls: The statistics and limits of Pull calls.
+        min_ack_deadline: The shortest ack deadline of a subscription, in seconds.
     """
 
     def __init__(
@@ -116,8 +116,8 @@ class Engine:
         """Append all messages of a request, or none of them. Return their IDs in order.
 
         Args:
-            request: the request.
-            validate: used instead of the engine's function.
+            request: The request.
+            validate: Used instead of the engine's function.
         """
         return self.topics.publish(request, validate)
 
@@ -141,9 +141,9 @@ class Engine:
         """Remove `consumer` from a subscription.
 
         Args:
-            subscription: the subscription that it has joined.
-            consumer: the consumer.
-            give_back: whether other consumers get its messages immediately, without a counted
+            subscription: The subscription that it has joined.
+            consumer: The consumer.
+            give_back: Whether other consumers get its messages immediately, without a counted
                 attempt. False (for an answered Pull): its leases continue until their deadlines.
         """
         subscription.leave(consumer, self.registry.now(), give_back=give_back)
@@ -154,9 +154,9 @@ class Engine:
         """Lease the next messages to `consumer`, and return pairs of ack ID and delivery.
 
         Args:
-            subscription: the subscription that the consumer has joined.
-            consumer: the consumer.
-            limit: most messages.
+            subscription: The subscription that the consumer has joined.
+            consumer: The consumer.
+            limit: Maximum number of messages.
         """
         return subscription.take(consumer, self._monotonic(), limit)
 
@@ -164,8 +164,8 @@ class Engine:
         """Return the ack IDs that would be refused now, with their failure codes (see ack_ids).
 
         Args:
-            name: the subscription.
-            ack_ids: the ack IDs to check.
+            name: The subscription.
+            ack_ids: The ack IDs to check.
             acknowledging: True for an acknowledgement, False for a change of the ack deadline.
         """
         subscription = self.registry.subscription(name)
@@ -184,10 +184,10 @@ class Engine:
         """Extend leases or end them. Return the refused ack IDs with failure codes (see ack_ids).
 
         Args:
-            name: the subscription.
-            ack_ids: the ack IDs of the leases.
-            seconds: the new ack deadline, from now; 0 ends the leases.
-            unseen: see `Subscription.modify_ack_deadline`.
+            name: The subscription.
+            ack_ids: The ack IDs of the leases.
+            seconds: The new ack deadline, from now; 0 ends the leases.
+            unseen: See `Subscription.modify_ack_deadline`.
         """
         subscription = self.registry.subscription(name)
         resource_settings.check_ack_deadline(seconds, minimum=0)
@@ -210,8 +210,8 @@ class Engine:
         """End leases as if their ack deadline had passed. Return the number of ended leases.
 
         Args:
-            name: the subscription.
-            ack_ids: the ack IDs of the leases; IDs without a lease are ignored. None: all leases.
+            name: The subscription.
+            ack_ids: The ack IDs of the leases; IDs without a lease are ignored. None: all leases.
         """
         subscription = self.registry.subscription(name)
         ended = subscription.expire(ack_ids, self.registry.now())
@@ -259,8 +259,8 @@ class Engine:
         the restore discards.
 
         Args:
-            saved: the recorded state.
-            feeds: called with each saved feed, after its topic is restored. None: no feeds.
+            saved: The recorded state.
+            feeds: Called with each saved feed, after its topic is restored. None: no feeds.
         """
         restore(saved, self.registry, self.topics, self._subscriptions, feeds)
 

@@ -23,8 +23,8 @@ class Usage:
     """The memory that an engine uses, in bytes.
 
     Attributes:
-        bytes: size of all kept messages, each counted once.
-        watches: size of the sessions of watches, and of unsent frames.
+        bytes: Size of all kept messages, each counted once.
+        watches: Size of the sessions of watches, and of unsent frames.
     """
 
     def __init__(self) -> None:

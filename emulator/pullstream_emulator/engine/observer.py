@@ -68,9 +68,9 @@ class Observer:
         """Called after a resource was created or changed.
 
         Args:
-            kind: the kind of the resource.
-            name: its full name.
-            value: the whole resource, serialized.
+            kind: The kind of the resource.
+            name: Its full name.
+            value: The whole resource, serialized.
         """
 
     def removed(self, kind: Resource, name: str) -> None:
@@ -82,9 +82,9 @@ class Observer:
         No caller waits until a note is stored, so a crash can leave an earlier note.
 
         Args:
-            kind: the kind of the resource.
-            name: the full name of the note.
-            value: the progress, serialized. Empty: the note is removed.
+            kind: The kind of the resource.
+            name: The full name of the note.
+            value: The progress, serialized. Empty: the note is removed.
         """
 
     def published(self, topic: str, records: Sequence[Record]) -> None:
@@ -97,9 +97,9 @@ class Observer:
         """Called when the newest sequence numbers of a topic will never have a message.
 
         Args:
-            topic: the topic.
-            first: the first of these numbers.
-            last: the last of these numbers.
+            topic: The topic.
+            first: The first of these numbers.
+            last: The last of these numbers.
         """
 
     def delivered(self, subscription: str, deliveries: Sequence[ObservedDelivery]) -> None:
@@ -117,9 +117,9 @@ class Observer:
         """Called after messages went back to the backlog.
 
         Args:
-            subscription: the subscription.
-            deliveries: the messages. Their `attempts` already include this failure.
-            why: the reason for the redelivery.
+            subscription: The subscription.
+            deliveries: The messages. Their `attempts` already include this failure.
+            why: The reason for the redelivery.
         """
 
     def extended(
@@ -128,9 +128,9 @@ class Observer:
         """Called after leases were extended.
 
         Args:
-            subscription: the subscription.
-            deliveries: the messages.
-            seconds: the new ack deadline, from now.
+            subscription: The subscription.
+            deliveries: The messages.
+            seconds: The new ack deadline, from now.
         """
 
     def dead_lettered(
@@ -141,9 +141,9 @@ class Observer:
         A call of `finished` follows directly.
 
         Args:
-            subscription: the subscription.
-            deliveries: the messages.
-            topic: the dead-letter topic.
+            subscription: The subscription.
+            deliveries: The messages.
+            topic: The dead-letter topic.
         """
 
     def finished(self, subscription: str, seqs: Sequence[int]) -> None:

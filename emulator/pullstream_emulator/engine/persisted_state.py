@@ -24,9 +24,9 @@ class SavedTopic:
     A topic that is created again with the same name is a different SavedTopic.
 
     Attributes:
-        head_seq: the highest sequence number ever used, even if that message is no longer kept.
-        records: sequence number and encoded message of every kept message, in ascending order.
-        value: the last value of `Observer.saved`; empty if the topic was deleted. A deleted topic
+        head_seq: The highest sequence number ever used, even if that message is no longer kept.
+        records: Sequence number and encoded message of every kept message, in ascending order.
+        value: The last value of `Observer.saved`; empty if the topic was deleted. A deleted topic
             is kept for its subscriptions and snapshots only.
     """
 
@@ -40,10 +40,10 @@ class SavedSubscription:
     """A subscription and its unfinished messages.
 
     Attributes:
-        value: the last value of `Observer.saved`, a serialized pubsub.Subscription.
-        topic: the topic that it was created on, even if its settings name no topic any more.
+        value: The last value of `Observer.saved`, a serialized pubsub.Subscription.
+        topic: The topic that it was created on, even if its settings name no topic any more.
         since: `head_seq` of that topic at the first call of `Observer.saved` for the subscription.
-        unfinished: sequence number and failed attempts (see `Observer.returned`) of each message
+        unfinished: Sequence number and failed attempts (see `Observer.returned`) of each message
             after `since` that is not finished. The last call for a message decides:
             `Observer.finished` or `Observer.unfinished`.
     """
@@ -59,8 +59,8 @@ class SavedSnapshot:
     """A snapshot.
 
     Attributes:
-        value: the last value of `Observer.saved`, see SnapshotValue.
-        topic: the topic of its subscription when it was created.
+        value: The last value of `Observer.saved`, see SnapshotValue.
+        topic: The topic of its subscription when it was created.
     """
 
     value: bytes
@@ -72,9 +72,9 @@ class SavedFeed:
     """A feed: a topic that is read as a log. The engine itself does not use feeds.
 
     Attributes:
-        value: the last value of `Observer.saved`.
-        note: the last value of `Observer.noted`.
-        topic: its topic.
+        value: The last value of `Observer.saved`.
+        note: The last value of `Observer.noted`.
+        topic: Its topic.
     """
 
     value: bytes
@@ -87,11 +87,11 @@ class Saved:
     """The whole persisted state of an engine.
 
     Attributes:
-        topics: all topics.
-        subscriptions: all subscriptions.
-        snapshots: all snapshots.
-        generation: number of restarts. It ensures that no ack ID is used twice.
-        feeds: all feeds.
+        topics: All topics.
+        subscriptions: All subscriptions.
+        snapshots: All snapshots.
+        generation: Number of restarts. It ensures that no ack ID is used twice.
+        feeds: All feeds.
     """
 
     topics: Sequence[SavedTopic] = field(default_factory=list)
@@ -105,11 +105,11 @@ class SnapshotValue(NamedTuple):
     """A whole snapshot. `Observer.saved` gets it encoded.
 
     Attributes:
-        config: its settings.
-        subscription: the subscription from which it was created. The snapshot belongs to the topic
+        config: Its settings.
+        subscription: The subscription from which it was created. The snapshot belongs to the topic
             of that subscription, which may be deleted and then has no name.
         since: `head_seq` of the topic at its creation. All later messages belong to the snapshot.
-        unacked: sequence numbers up to `since` that were not finished at its creation.
+        unacked: Sequence numbers up to `since` that were not finished at its creation.
     """
 
     config: pubsub.Snapshot

@@ -9,12 +9,12 @@ class Record:
     """One published message, encoded once and shared by all its holders.
 
     Attributes:
-        seq: its sequence number in the topic.
-        ordering_key: its ordering key, "" if it has none.
-        encoded: the complete serialized PubsubMessage, with its ID and publish time.
-        size: its length in bytes, which flow control counts.
-        publish_ms: the publish time, in milliseconds since the epoch.
-        holders: number of holders: subscriptions, snapshots and the topic itself. Log counts them.
+        seq: Its sequence number in the topic.
+        ordering_key: Its ordering key, "" if it has none.
+        encoded: The complete serialized PubsubMessage, with its ID and publish time.
+        size: Its length in bytes, which flow control counts.
+        publish_ms: The publish time, in milliseconds since the epoch.
+        holders: Number of holders: subscriptions, snapshots and the topic itself. Log counts them.
     """
 
     __slots__ = ("encoded", "holders", "ordering_key", "publish_ms", "seq", "size")

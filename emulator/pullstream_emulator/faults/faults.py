@@ -202,7 +202,7 @@ class Faults:
 
         Args:
             error: The error that the clients get.
-            times: Most streams to end; None means all.
+            times: Maximum number of streams to end; None means all.
             resource: Name, id or pattern of the subscription.
             probability: Probability with which each stream is ended.
         """
@@ -217,7 +217,7 @@ class Faults:
         The streams give their messages back.
 
         Args:
-            times: Most streams to end; None means all.
+            times: Maximum number of streams to end; None means all.
             resource: Name, id or pattern of the subscription.
             probability: Probability with which each stream is ended.
         """
@@ -240,7 +240,7 @@ class Faults:
         Args:
             responses: Number of responses with messages; 1 or more.
             error: The error that the client gets.
-            times: Most streams to end; None means until the fault is lifted.
+            times: Maximum number of streams to end; None means until the fault is lifted.
             resource: Name, id or pattern of the subscription.
             probability: Probability with which each stream is ended.
         """
@@ -272,7 +272,7 @@ class Faults:
         acknowledgement of the first copy counts.
 
         Args:
-            times: Most messages to duplicate; None means until the fault is lifted.
+            times: Maximum number of messages to duplicate; None means until the fault is lifted.
             resource: Name, id or pattern of the subscription.
             probability: Probability with which each message is duplicated.
         """
@@ -286,7 +286,7 @@ class Faults:
         A response with fewer than two messages without a key is not changed, and does not count.
 
         Args:
-            times: Most responses to change; None means until the fault is lifted.
+            times: Maximum number of responses to change; None means until the fault is lifted.
             resource: Name, id or pattern of the subscription.
             probability: Probability with which each response is changed.
         """
@@ -302,7 +302,7 @@ class Faults:
         `probability` this never ends.
 
         Args:
-            times: Most messages; None means until the fault is lifted.
+            times: Maximum number of messages; None means until the fault is lifted.
             resource: Name, id or pattern of the subscription.
             probability: Probability with which each lease is ended.
         """

@@ -45,8 +45,8 @@ class Limits(NamedTuple):
     """Limits of one response or frame. One message always fits.
 
     Attributes:
-        messages: Most messages.
-        bytes: Most bytes.
+        messages: Maximum number of messages.
+        bytes: Maximum size in bytes.
     """
 
     messages: int

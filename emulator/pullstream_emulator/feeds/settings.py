@@ -34,8 +34,8 @@ class FeedSettings:
 
     Attributes:
         ttl: Age at which records expire, in milliseconds.
-        cap_records: Most records in the window.
-        cap_bytes: Most bytes in the window.
+        cap_records: Maximum number of records in the window.
+        cap_bytes: Maximum size of the window in bytes.
         rejects: Refuse appends above the caps; otherwise the oldest records are removed.
         idempotency_window: How long idempotency keys are remembered, in seconds.
         dedupe_node: Readers may exclude the records of one node.

@@ -151,7 +151,7 @@ class History(Observer):
         Args:
             is_wanted: Decides by the kind, and by the full name of the topic or subscription.
             after: Consider only events with a higher number.
-            limit: Most events to return; None for all.
+            limit: Maximum number of events to return; None for all.
         """
         found: list[tuple[int, _Call]] = []
         room = math.inf if limit is None else limit

@@ -43,8 +43,8 @@ class ProcessPool:
     and ended after some time without work. Cancelling a job ends its process.
 
     Args:
-        processes: Most processes at the same time; None chooses a number for this machine.
-        max_bytes: Most bytes of all running and waiting jobs.
+        processes: Maximum number of simultaneous processes; None chooses a number for this machine.
+        max_bytes: Maximum size of all running and waiting jobs, in bytes.
         max_seconds: Longest run of one job, in seconds.
     """
 

@@ -19,7 +19,7 @@ class AvroDefinition:
     """An Avro schema.
 
     Args:
-        text: the schema in JSON form.
+        text: The schema in JSON form.
 
     Raises:
         BadDefinition: `text` is not a schema.

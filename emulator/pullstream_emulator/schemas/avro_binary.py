@@ -32,9 +32,9 @@ def check_binary(schema: AvroType, data: bytes, budget: Budget) -> None:
     """Check that `data` is exactly one message of a schema.
 
     Args:
-        schema: the schema.
-        data: the encoded message.
-        budget: the work that the check may take.
+        schema: The schema.
+        data: The encoded message.
+        budget: The work that the check may take.
 
     Raises:
         Mismatch: `data` is not a message of the schema.
@@ -58,9 +58,9 @@ def decode_binary(schema: AvroType, data: bytes, budget: Budget) -> Any:
     a union is without the name of its type.
 
     Args:
-        schema: the schema.
-        data: the encoded message.
-        budget: the work that the decoding may take.
+        schema: The schema.
+        data: The encoded message.
+        budget: The work that the decoding may take.
 
     Raises:
         Mismatch: `data` is not a message of the schema.

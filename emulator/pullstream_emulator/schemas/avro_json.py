@@ -34,9 +34,9 @@ def check_json(schema: AvroType, data: bytes, budget: Budget) -> None:
     """Check that `data` is a message of a schema.
 
     Args:
-        schema: the schema.
-        data: the encoded message.
-        budget: the work that the check may take.
+        schema: The schema.
+        data: The encoded message.
+        budget: The work that the check may take.
 
     Raises:
         Mismatch: `data` is not a message of the schema.

@@ -26,7 +26,7 @@ class Primitive:
     """A type without parts.
 
     Attributes:
-        name: one of PRIMITIVES.
+        name: One of PRIMITIVES.
     """
 
     name: str
@@ -37,8 +37,8 @@ class Array:
     """An array.
 
     Attributes:
-        items: type of its items.
-        name: its name as a branch of a union.
+        items: Type of its items.
+        name: Its name as a branch of a union.
     """
 
     items: AvroType
@@ -50,8 +50,8 @@ class Map:
     """A map with strings as keys.
 
     Attributes:
-        values: type of its values.
-        name: its name as a branch of a union.
+        values: Type of its values.
+        name: Its name as a branch of a union.
     """
 
     values: AvroType
@@ -63,8 +63,8 @@ class Union:
     """A union.
 
     Attributes:
-        branches: its branches.
-        by_name: the same branches by name, because a search through `branches` is too slow.
+        branches: Its branches.
+        by_name: The same branches by name, because a search through `branches` is too slow.
     """
 
     branches: tuple[Branch, ...]
@@ -77,9 +77,9 @@ class Record:
     """A record. Its fields are added after its creation, because they may refer to it.
 
     Attributes:
-        name: its full name.
-        aliases: its other full names.
-        fields: its fields, in the order of their encoding.
+        name: Its full name.
+        aliases: Its other full names.
+        fields: Its fields, in the order of their encoding.
     """
 
     name: str
@@ -92,10 +92,10 @@ class Field:
     """A field of a record.
 
     Attributes:
-        name: its name within the record.
-        aliases: its other names.
-        type: type of its value.
-        has_default: whether it has a default.
+        name: Its name within the record.
+        aliases: Its other names.
+        type: Type of its value.
+        has_default: Whether it has a default.
     """
 
     name: str
@@ -109,10 +109,10 @@ class Enum:
     """An enum.
 
     Attributes:
-        name: its full name.
-        aliases: its other full names.
-        symbols: the number of each symbol.
-        has_default: whether it has a default.
+        name: Its full name.
+        aliases: Its other full names.
+        symbols: The number of each symbol.
+        has_default: Whether it has a default.
     """
 
     name: str
@@ -126,9 +126,9 @@ class Fixed:
     """A type for values with a fixed number of bytes.
 
     Attributes:
-        name: its full name.
-        aliases: its other full names.
-        size: number of bytes of a value.
+        name: Its full name.
+        aliases: Its other full names.
+        size: Number of bytes of a value.
     """
 
     name: str

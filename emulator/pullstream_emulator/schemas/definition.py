@@ -30,9 +30,9 @@ class Definition(Protocol):
         """Check that `data` is a message of this schema.
 
         Args:
-            data: the encoded message.
-            encoding: its encoding.
-            budget: the work that the check may take.
+            data: The encoded message.
+            encoding: Its encoding.
+            budget: The work that the check may take.
 
         Raises:
             Mismatch: `data` is not a message of this schema.
@@ -43,8 +43,8 @@ class Definition(Protocol):
         """Return a message in the binary encoding as a JSON value, for people.
 
         Args:
-            data: the encoded message, which `check` has accepted.
-            budget: the work that the decoding may take.
+            data: The encoded message, which `check` has accepted.
+            budget: The work that the decoding may take.
 
         Raises:
             Mismatch: `data` is not a message of this schema.

@@ -32,9 +32,9 @@ class Rules(NamedTuple):
     """The rules of a topic's schema at one time: a message must match one of the revisions.
 
     Attributes:
-        name: the full name of the schema.
-        revisions: the allowed revisions, newest first.
-        encoding: the encoding of messages.
+        name: The full name of the schema.
+        revisions: The allowed revisions, newest first.
+        encoding: The encoding of messages.
     """
 
     name: str
@@ -77,11 +77,11 @@ def check_message(
     """Return the first revision that a message matches.
 
     Args:
-        name: the full name of the schema, for the error text.
-        revisions: the allowed revisions, in the order of the checks.
-        data: the encoded message.
-        encoding: its encoding.
-        budget: the work that the check may take.
+        name: The full name of the schema, for the error text.
+        revisions: The allowed revisions, in the order of the checks.
+        data: The encoded message.
+        encoding: Its encoding.
+        budget: The work that the check may take.
 
     Raises:
         InvalidArgument: The message matches no revision. The details give the reason for the last

@@ -42,10 +42,10 @@ class SchemaRegistry:
     belong to the caller.
 
     Args:
-        wall: returns the wall time in seconds.
-        observer: is informed of every saved schema (with all its revisions, in the form that
+        wall: Returns the wall time in seconds.
+        observer: Is informed of every saved schema (with all its revisions, in the form that
             `restore` takes) and of every removed schema.
-        on_deleted: called with the name of a deleted schema. The topics that use it must show this.
+        on_deleted: Called with the name of a deleted schema. The topics that use it must show this.
     """
 
     def __init__(
@@ -132,8 +132,8 @@ class SchemaRegistry:
         """Append a revision.
 
         Args:
-            request: the request.
-            checked: the revisions with which the new one was already compared; None: not compared.
+            request: The request.
+            checked: The revisions with which the new one was already compared; None: not compared.
 
         Raises:
             BudgetExceeded: The comparison takes too long, and `checked` does not have the present
@@ -230,9 +230,9 @@ class SchemaRegistry:
         """Check messages against the schema of their topic, and set their attributes.
 
         Args:
-            topic: the topic.
-            messages: the messages.
-            budget: the work that the check may take; None: no limit.
+            topic: The topic.
+            messages: The messages.
+            budget: The work that the check may take; None: no limit.
 
         Raises:
             InvalidArgument: A message does not match the schema.
@@ -302,9 +302,9 @@ def check_succession(name: str, new: Definition, revisions: Sequence[Revision]) 
     """Refuse a definition that is not compatible with all revisions of a schema.
 
     Args:
-        name: the full name of the schema, for the error text.
-        new: the new definition.
-        revisions: the revisions, oldest first.
+        name: The full name of the schema, for the error text.
+        new: The new definition.
+        revisions: The revisions, oldest first.
 
     Raises:
         InvalidArgument: The definition is incompatible with a revision.

@@ -21,8 +21,8 @@ class Revision:
     """One revision of a schema.
 
     Args:
-        schema: the revision as clients see it.
-        definition: the compiled definition; None: it is compiled when it is needed.
+        schema: The revision as clients see it.
+        definition: The compiled definition; None: it is compiled when it is needed.
     """
 
     def __init__(self, schema: pb.Schema, definition: Definition | None = None) -> None:
@@ -108,9 +108,9 @@ class RevisionHistory:
         """Append a copy of a schema as a new revision, and return it.
 
         Args:
-            schema: the schema.
-            definition: its compiled definition.
-            now: the wall time in seconds.
+            schema: The schema.
+            definition: Its compiled definition.
+            now: The wall time in seconds.
         """
         new = deepcopy(schema)
         new.name = self.name

@@ -27,9 +27,9 @@ class ChannelsService(Observer):
     durable: a stop of the server ends all sessions, and clients create new ones.
 
     Args:
-        clock: the clock of the sessions.
-        topic_exists: returns whether there is a topic with this name.
-        on_due: called with a monotonic time when new work for `advance` is due at that time.
+        clock: The clock of the sessions.
+        topic_exists: Returns whether there is a topic with this name.
+        on_due: Called with a monotonic time when new work for `advance` is due at that time.
     """
 
     service = CHANNELS

@@ -17,9 +17,9 @@ def add_deliveries(
     Creating the entries in the response takes half the time of copying a list into it.
 
     Args:
-        response: the response to which the messages are added.
-        taken: pairs of ack ID and delivery.
-        config: the subscription's settings.
+        response: The response to which the messages are added.
+        taken: Pairs of ack ID and delivery.
+        config: The subscription's settings.
     """
     add = response.received_messages.add
     for ack_id, delivery in taken:

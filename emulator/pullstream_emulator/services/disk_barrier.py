@@ -59,10 +59,10 @@ async def carry_out(
     """Call `method` with `request`, and delay its result or error until the changes are on disk.
 
     Args:
-        storage: the storage of the broker; None if everything is in memory.
-        rpc: the name of the RPC.
-        method: the handler of the request.
-        request: the request.
+        storage: The storage of the broker; None if everything is in memory.
+        rpc: The name of the RPC.
+        method: The handler of the request.
+        request: The request.
 
     Raises:
         Unavailable: The disk cannot be written.

@@ -31,7 +31,7 @@ class ReplyFirst:
     stream that has more messages to send does not wait, because it is late anyway.
 
     Args:
-        barrier: returns an awaitable that delays the reply to a Publish; None: no delay.
+        barrier: Returns an awaitable that delays the reply to a Publish; None: no delay.
     """
 
     def __init__(self, barrier: Callable[[], Awaitable[None] | None] = lambda: None) -> None:

@@ -37,8 +37,8 @@ class _Turn:
     """A publish that is being checked or waits.
 
     Attributes:
-        keys: the ordering keys of its messages.
-        over: set when it is done or has failed.
+        keys: The ordering keys of its messages.
+        over: Set when it is done or has failed.
     """
 
     def __init__(self, keys: frozenset[str]) -> None:

@@ -21,8 +21,8 @@ class AckBitmap:
     finished.
 
     Attributes:
-        base: the first chunk that is not finished by default.
-        chunks: the bits of the exceptions, by chunk.
+        base: The first chunk that is not finished by default.
+        chunks: The bits of the exceptions, by chunk.
     """
 
     def __init__(self, base: int = 0, chunks: dict[int, int] | None = None) -> None:

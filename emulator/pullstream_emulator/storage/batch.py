@@ -60,9 +60,9 @@ def decode(first: int, count: int, data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the sequence numbers and messages of a row.
 
     Args:
-        first: the sequence number of the first message.
-        count: the number of messages.
-        data: the encoded row.
+        first: The sequence number of the first message.
+        count: The number of messages.
+        data: The encoded row.
 
     Raises:
         ValueError: `data` is too short.

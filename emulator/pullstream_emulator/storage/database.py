@@ -37,11 +37,11 @@ class Database:
     """An open, undamaged database that no other broker can open. One thread at a time may use it.
 
     Args:
-        directory: the directory of its files. It is created if it does not exist.
-        recover: whether to continue with the intact rows if the database is damaged.
+        directory: The directory of its files. It is created if it does not exist.
+        recover: Whether to continue with the intact rows if the database is damaged.
 
     Attributes:
-        mark: the mark of the newest commit.
+        mark: The mark of the newest commit.
 
     Raises:
         StorageError: The database cannot be used. Nothing in it was changed.

@@ -52,12 +52,12 @@ class Findings:
     """The result of an inspection of a directory.
 
     Attributes:
-        is_new: whether there is no database yet.
-        format: the format of the database; None if it is unknown.
-        mark: the mark in the database; None if it cannot be read.
-        expected: the newest mark of all files.
-        damage: one text for each damaged part.
-        intact: the totals of the rows with a correct checksum.
+        is_new: Whether there is no database yet.
+        format: The format of the database; None if it is unknown.
+        mark: The mark in the database; None if it cannot be read.
+        expected: The newest mark of all files.
+        damage: One text for each damaged part.
+        intact: The totals of the rows with a correct checksum.
     """
 
     is_new: bool = False
@@ -96,8 +96,8 @@ class Reader:
     """Reads a database without changing any file.
 
     Attributes:
-        damaged: the number of rows with a wrong checksum, by table.
-        errors: the texts of errors.
+        damaged: The number of rows with a wrong checksum, by table.
+        errors: The texts of errors.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -27,13 +27,13 @@ class TopicEntry:
     """One life of a topic. A topic that is created again after its deletion has another entry.
 
     Attributes:
-        key: its number in the database.
-        durability: its durability class.
-        head: its newest sequence number.
-        kept: whether its messages may be on disk.
-        reserved: the highest reserved sequence number.
-        safe: the highest sequence number that was reserved on disk before `reserving`.
-        reserving: the batch that writes the reservation up to `reserved`.
+        key: Its number in the database.
+        durability: Its durability class.
+        head: Its newest sequence number.
+        kept: Whether its messages may be on disk.
+        reserved: The highest reserved sequence number.
+        safe: The highest sequence number that was reserved on disk before `reserving`.
+        reserving: The batch that writes the reservation up to `reserved`.
     """
 
     key: int
@@ -75,9 +75,9 @@ class SubscriptionEntry:
     """A subscription.
 
     Attributes:
-        key: its number in the database.
-        topic: its topic.
-        is_exactly_once: whether its acknowledgements are confirmed.
+        key: Its number in the database.
+        topic: Its topic.
+        is_exactly_once: Whether its acknowledgements are confirmed.
     """
 
     key: int
@@ -99,9 +99,9 @@ class Retainers:
         """Add a resource.
 
         Args:
-            kind: the kind of the resource.
-            name: its full name.
-            topic: the topic whose messages it retains.
+            kind: The kind of the resource.
+            name: Its full name.
+            topic: The topic whose messages it retains.
         """
         self._known[kind, name] = topic
 
@@ -111,9 +111,9 @@ class Retainers:
         The topic of a resource does not change, even if its name is used again for another topic.
 
         Args:
-            kind: the kind of the resource.
-            name: its full name.
-            value: the resource, serialized.
+            kind: The kind of the resource.
+            name: Its full name.
+            value: The resource, serialized.
         """
         topic = self._known.get((kind, name))
         if topic is None:

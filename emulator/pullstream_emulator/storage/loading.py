@@ -29,10 +29,10 @@ class StoredTopic(NamedTuple):
     """A topic in the database.
 
     Attributes:
-        name: its full name.
-        config: its settings, serialized; empty if the topic was deleted.
-        head: no message has a higher sequence number.
-        reserved: the highest sequence number that new messages may get.
+        name: Its full name.
+        config: Its settings, serialized; empty if the topic was deleted.
+        head: No message has a higher sequence number.
+        reserved: The highest sequence number that new messages may get.
     """
 
     name: str
@@ -63,13 +63,13 @@ class Contents:
     """Reads the database at the start, before other writes. Keys are the numbers of the database.
 
     Attributes:
-        starts: number of starts of a broker on this database.
-        topics: the topics.
-        subscriptions: the subscriptions.
-        resources: the other resources.
-        notes: the notes, by kind and name.
-        kept_topics: the topics, in the form that SqlWriter needs.
-        kept_subscriptions: the subscriptions, in the form that SqlWriter needs.
+        starts: Number of starts of a broker on this database.
+        topics: The topics.
+        subscriptions: The subscriptions.
+        resources: The other resources.
+        notes: The notes, by kind and name.
+        kept_topics: The topics, in the form that SqlWriter needs.
+        kept_subscriptions: The subscriptions, in the form that SqlWriter needs.
 
     Raises:
         StorageError: The database cannot be read or written.

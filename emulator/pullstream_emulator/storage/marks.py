@@ -34,8 +34,8 @@ class Total(NamedTuple):
     """The total of a table.
 
     Attributes:
-        amount: number of its messages or rows.
-        seals: the sum of its rows' checksums.
+        amount: Number of its messages or rows.
+        seals: The sum of its rows' checksums.
     """
 
     amount: int = 0
@@ -46,12 +46,12 @@ class Mark(NamedTuple):
     """The state of a database after a commit.
 
     Attributes:
-        format: the format of its tables.
-        directory: a random number, which shows if the files of two directories are mixed up.
-        starts: number of starts of a broker on the database.
-        commit: number of transactions.
-        time: the time of the commit, in seconds since 1970.
-        totals: the totals of the tables, in the order of `TABLES`.
+        format: The format of its tables.
+        directory: A random number, which shows if the files of two directories are mixed up.
+        starts: Number of starts of a broker on the database.
+        commit: Number of transactions.
+        time: The time of the commit, in seconds since 1970.
+        totals: The totals of the tables, in the order of `TABLES`.
     """
 
     format: int

@@ -12,10 +12,10 @@ class OnDiskSubscription:
     """The state of a subscription on disk.
 
     Attributes:
-        topic: the number of its topic.
-        progress: the messages that it has finished.
-        retains: whether it retains acknowledged messages.
-        tried: sequence numbers of the messages whose failed attempts are on disk.
+        topic: The number of its topic.
+        progress: The messages that it has finished.
+        retains: Whether it retains acknowledged messages.
+        tried: Sequence numbers of the messages whose failed attempts are on disk.
     """
 
     topic: int
@@ -29,10 +29,10 @@ class OnDiskTopic:
     """The state of a topic on disk, from its creation until nothing needs it.
 
     Attributes:
-        named: whether it is not deleted.
-        retains: whether its settings retain finished messages.
-        subscriptions: its subscriptions, by number.
-        keepers: the names of its snapshots and of its feed.
+        named: Whether it is not deleted.
+        retains: Whether its settings retain finished messages.
+        subscriptions: Its subscriptions, by number.
+        keepers: The names of its snapshots and of its feed.
     """
 
     named: bool = True

@@ -23,10 +23,10 @@ def open_storage(
     """Return the storage in a directory; None for a broker that keeps everything in memory.
 
     Args:
-        directory: the data directory; None: everything is in memory.
-        durability: the class of topics without the label; None: "disk" if there is a directory.
-        recover: whether to continue with the remaining data if the directory is damaged.
-        max_loss: at class disk, a crash loses at most the changes of this many seconds; None:
+        directory: The data directory; None: everything is in memory.
+        durability: The class of topics without the label; None: "disk" if there is a directory.
+        recover: Whether to continue with the remaining data if the directory is damaged.
+        max_loss: At class disk, a crash loses at most the changes of this many seconds; None:
             MAX_LOSS.
 
     Raises:

@@ -34,10 +34,10 @@ def rebuild(
     A crash in between leaves the present database, or a complete new one that `finish` installs.
 
     Args:
-        directory: the data directory.
-        rows: the rows of the new database, by table; None: no rows.
-        starts: number of starts of a broker on the present database.
-        commit: number of the newest known commit of the present database.
+        directory: The data directory.
+        rows: The rows of the new database, by table; None: no rows.
+        starts: Number of starts of a broker on the present database.
+        commit: Number of the newest known commit of the present database.
 
     Raises:
         OSError: The files cannot be written.

@@ -81,11 +81,11 @@ class SqlWriter:
         """Insert or replace a topic.
 
         Args:
-            key: its number.
-            name: its full name.
-            config: its settings, serialized.
-            retains: whether its settings retain finished messages.
-            reserved: the highest reserved sequence number. A higher number on disk stays.
+            key: Its number.
+            name: Its full name.
+            config: Its settings, serialized.
+            retains: Whether its settings retain finished messages.
+            reserved: The highest reserved sequence number. A higher number on disk stays.
         """
         topic = self.topics.setdefault(key, OnDiskTopic())
         with self._letting_go(key):
@@ -114,12 +114,12 @@ class SqlWriter:
         """Insert or replace a subscription.
 
         Args:
-            key: its number.
-            name: its full name.
-            topic: the number of its topic.
-            config: its settings, serialized.
-            retains: whether it retains acknowledged messages.
-            since: the head of its topic when it was created. Only the first call uses it.
+            key: Its number.
+            name: Its full name.
+            topic: The number of its topic.
+            config: Its settings, serialized.
+            retains: Whether it retains acknowledged messages.
+            since: The head of its topic when it was created. Only the first call uses it.
         """
         subscription = self.subscriptions.get(key)
         if subscription is None:
@@ -147,10 +147,10 @@ class SqlWriter:
         """Insert or replace another resource.
 
         Args:
-            kind: its kind.
-            name: its full name.
-            value: the resource, serialized.
-            topic: the number of the topic whose messages it retains; 0 for none.
+            kind: Its kind.
+            name: Its full name.
+            value: The resource, serialized.
+            topic: The number of the topic whose messages it retains; 0 for none.
         """
         self._database.put(RESOURCES, [(kind.value, name, value, topic)])
         if topic in self.topics:
@@ -160,9 +160,9 @@ class SqlWriter:
         """Delete a resource and its note.
 
         Args:
-            kind: its kind.
-            name: its full name.
-            topic: the number of the topic whose messages it retained; 0 for none.
+            kind: Its kind.
+            name: Its full name.
+            topic: The number of the topic whose messages it retained; 0 for none.
         """
         self._database.remove(RESOURCES, kind.value, name)
         self._notes.pop((kind, name), None)
@@ -177,9 +177,9 @@ class SqlWriter:
         Of several notes with the same name only the last one is written.
 
         Args:
-            kind: the kind of the resource.
-            name: the full name of the note.
-            value: the note. Empty: the note is removed.
+            kind: The kind of the resource.
+            name: The full name of the note.
+            value: The note. Empty: the note is removed.
         """
         self._notes[kind, name] = value
 

@@ -48,15 +48,15 @@ class Storage(Observer):
     that the engine has had, and `barrier` tells when the disk has the present state.
 
     Args:
-        directory: the directory of the files. It is created if it does not exist.
-        default: the class of topics without the label.
-        recover: whether to continue with the remaining data if the directory is damaged.
-        max_loss: at class disk, a crash loses at most the changes of this many seconds. Publishers
+        directory: The directory of the files. It is created if it does not exist.
+        default: The class of topics without the label.
+        recover: Whether to continue with the remaining data if the directory is damaged.
+        max_loss: At class disk, a crash loses at most the changes of this many seconds. Publishers
             wait for the disk if this limit cannot be met otherwise.
 
     Attributes:
-        default: the argument of this name.
-        directory: the directory of the files.
+        default: The argument of this name.
+        directory: The directory of the files.
 
     Raises:
         StorageError: The directory is in use, damaged, or from another version.
@@ -126,8 +126,8 @@ class Storage(Observer):
         """Restore the stored state into an empty engine. Call it once, before all other calls.
 
         Args:
-            engine: the engine.
-            feeds: called with each feed, see Engine.restore.
+            engine: The engine.
+            feeds: Called with each feed, see Engine.restore.
 
         Raises:
             StorageError: Some of the stored state is damaged.
@@ -193,8 +193,8 @@ class Storage(Observer):
         """Begin a call, and refuse it if its changes could not be stored.
 
         Args:
-            request: the request.
-            needs_disk: whether the call is refused while the disk cannot be written.
+            request: The request.
+            needs_disk: Whether the call is refused while the disk cannot be written.
 
         Raises:
             Unavailable: The disk cannot be written at present.

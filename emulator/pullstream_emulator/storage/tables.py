@@ -23,17 +23,17 @@ class Table:
     """A table whose rows end with a checksum of all other columns.
 
     Args:
-        name: the name of the table.
-        columns: the columns with their types, without the checksum.
-        keys: the number of columns, from the first on, that are the primary key.
-        amount: the amount of a row in the table's total: "1" or the name of a column.
+        name: The name of the table.
+        columns: The columns with their types, without the checksum.
+        keys: The number of columns, from the first on, that are the primary key.
+        amount: The amount of a row in the table's total: "1" or the name of a column.
 
     Attributes:
-        names: the names of the columns, without the checksum.
-        order: the ORDER BY expression of the primary key.
-        definition: the CREATE TABLE statement.
-        insert: the INSERT statement.
-        where: the WHERE clauses, by the number of compared columns.
+        names: The names of the columns, without the checksum.
+        order: The ORDER BY expression of the primary key.
+        definition: The CREATE TABLE statement.
+        insert: The INSERT statement.
+        where: The WHERE clauses, by the number of compared columns.
     """
 
     def __init__(

@@ -35,11 +35,11 @@ class WriteBatch:
     """Changes that are written in one transaction.
 
     Attributes:
-        begun: the monotonic time of the first change.
-        changes: the changes.
-        size: size of the messages in the changes, in bytes.
-        urgent: whether a call waits for them.
-        written: completes when the changes are on disk, or fails with the reason.
+        begun: The monotonic time of the first change.
+        changes: The changes.
+        size: Size of the messages in the changes, in bytes.
+        urgent: Whether a call waits for them.
+        written: Completes when the changes are on disk, or fails with the reason.
     """
 
     __slots__ = ("begun", "changes", "size", "urgent", "written")
@@ -61,16 +61,16 @@ class Writer:
     succeeds.
 
     Args:
-        write: writes changes to the database, all or none.
-        confirm: writes the mark of the newest commit. Calls get their replies after it.
-        rest: called when there was no change for REST seconds.
-        where: the name of the database, for the log.
-        max_loss: the greatest age of the oldest unwritten change, in seconds. While it is older,
+        write: Writes changes to the database, all or none.
+        confirm: Writes the mark of the newest commit. Calls get their replies after it.
+        rest: Called when there was no change for REST seconds.
+        where: The name of the database, for the log.
+        max_loss: The greatest age of the oldest unwritten change, in seconds. While it is older,
             every new change must wait for the disk.
-        clock: the clock; None: the system's clock.
+        clock: The clock; None: the system's clock.
 
     Attributes:
-        failure: the reason while writes fail, otherwise "".
+        failure: The reason while writes fail, otherwise "".
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class Writer:
         """Queue a change.
 
         Args:
-            change: the change.
-            size: size of the messages in it, in bytes.
-            urgent: whether to write it immediately, because its call waits.
+            change: The change.
+            size: Size of the messages in it, in bytes.
+            urgent: Whether to write it immediately, because its call waits.
 
         Returns:
             Its batch, and whether its call must wait for the batch.

@@ -50,7 +50,7 @@ class FetchedDispositions:
     the end of a block can check their results. Any thread may call any method.
 
     Args:
-        settler: returns the settler; called for each outcome. Raises SubscriberClosed if the client
+        settler: Returns the settler; called for each outcome. Raises SubscriberClosed if the client
             is closed.
     """
 
@@ -135,7 +135,7 @@ class BackgroundSettler(RunningFuture):
             A number for `stop_leases`.
 
         Raises:
-            SubscriberClosed: the client is closed.
+            SubscriberClosed: The client is closed.
         """
         number, now = next(_numbers), self._clock.monotonic()
         came_at = min((message.batch.received_at for message in messages), default=now)

@@ -55,27 +55,27 @@ class FetchingClient(BackgroundClient):
         time. Ctrl-C ends the wait immediately and withdraws the call from the server.
 
         Args:
-            subscription: full name, `projects/P/subscriptions/S`.
-            max_messages: largest number of messages to return; 1 or more.
-            timeout: seconds for the whole fetch; above 0. None: no limit.
-            min_messages: wait for at least this many messages, and extend their leases meanwhile.
+            subscription: Full name, `projects/P/subscriptions/S`.
+            max_messages: Largest number of messages to return; 1 or more.
+            timeout: Seconds for the whole fetch; above 0. None: no limit.
+            min_messages: Wait for at least this many messages, and extend their leases meanwhile.
                 When the time is up, fewer are returned.
-            no_wait: return the available messages immediately, possibly none. `timeout` then only
+            no_wait: Return the available messages immediately, possibly none. `timeout` then only
                 limits how long the server may take to answer.
-            missing_ok: if no message arrives in time, return an empty list instead of raising
+            missing_ok: If no message arrives in time, return an empty list instead of raising
                 PullTimeout. It is still an error if the server does not answer at all.
 
         Returns:
             A list, whose `reason` says why the fetch ended: "filled", "drained" or "timed_out".
 
         Raises:
-            PullTimeout: no message arrived in time, and `missing_ok` is False; or the server has
+            PullTimeout: No message arrived in time, and `missing_ok` is False; or the server has
                 not answered. It is a TimeoutError.
-            ResourceExhausted: too many calls wait on the subscription.
+            ResourceExhausted: Too many calls wait on the subscription.
             NotFound, PermissionDenied, Unavailable, ...: the server refused, or is unreachable.
             TypeError, ValueError: an argument has the wrong type, or is out of range.
-            SubscriberClosed: this client is closed, or was closed while the call waited.
-            ForkedProcess: this client was created in the parent, before a fork.
+            SubscriberClosed: This client is closed, or was closed while the call waited.
+            ForkedProcess: This client was created in the parent, before a fork.
         """
         wanted = Wanted(subscription, max_messages, timeout, min_messages, no_wait, missing_ok)
         with self._fetching(wanted) as fetch:
@@ -97,12 +97,12 @@ class FetchingClient(BackgroundClient):
         Only pullstream's broker supports this.
 
         Args:
-            subscription: full name, `projects/P/subscriptions/S`.
-            **options: options of the call.
+            subscription: Full name, `projects/P/subscriptions/S`.
+            **options: Options of the call.
 
         Raises:
-            NotFound: there is no such subscription.
-            Unimplemented: the server is not pullstream's broker.
+            NotFound: There is no such subscription.
+            Unimplemented: The server is not pullstream's broker.
         """
         response = pulls.SubscriptionState
         fields = {"subscription": subscription}
@@ -116,14 +116,14 @@ class FetchingClient(BackgroundClient):
         Only pullstream's broker supports this.
 
         Args:
-            subscription: full name, `projects/P/subscriptions/S`.
+            subscription: Full name, `projects/P/subscriptions/S`.
             max_waiting: 1 to 100,000; 512 if it was never set.
-            **options: options of the call.
+            **options: Options of the call.
 
         Raises:
-            InvalidArgument: the number is out of range.
-            NotFound: there is no such subscription.
-            Unimplemented: the server is not pullstream's broker.
+            InvalidArgument: The number is out of range.
+            NotFound: There is no such subscription.
+            Unimplemented: The server is not pullstream's broker.
         """
         fields = {"subscription": subscription, "max_waiting": max_waiting}
         return self._call("SetMaxWaiting", pulls.SubscriptionState, None, options, **fields)

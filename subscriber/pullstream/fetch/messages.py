@@ -135,7 +135,7 @@ class FetchedMessages(_Fetched):
     AcknowledgeError if the server refused one or did not answer within a minute.
 
     Attributes:
-        reason: why the fetch ended. "filled": it got `max_messages` messages. "drained": the server
+        reason: Why the fetch ended. "filled": it got `max_messages` messages. "drained": the server
             had no more messages at the moment. "timed_out": the time was up before that, or before
             there were `min_messages`.
     """
@@ -144,7 +144,7 @@ class FetchedMessages(_Fetched):
         """Acknowledge all unsettled messages.
 
         Raises:
-            AcknowledgeError: the server refused some or did not answer; they are still in
+            AcknowledgeError: The server refused some or did not answer; they are still in
                 `unsettled`.
         """
         run(self._settle(Disposition.ACK), self._rpcs, self._clock)
@@ -153,12 +153,12 @@ class FetchedMessages(_Fetched):
         """Nack all unsettled messages, so that the server redelivers them.
 
         Args:
-            delay: seconds until the redelivery, 0 to 600, rounded up to whole seconds.
+            delay: Seconds until the redelivery, 0 to 600, rounded up to whole seconds.
 
         Raises:
-            AcknowledgeError: the server refused some or did not answer; they are still in
+            AcknowledgeError: The server refused some or did not answer; they are still in
                 `unsettled`.
-            ValueError: the delay is out of range.
+            ValueError: The delay is out of range.
         """
         run(self._settle(Disposition.NACK, _seconds("delay", delay)), self._rpcs, self._clock)
 
@@ -166,11 +166,11 @@ class FetchedMessages(_Fetched):
         """Set the ack deadline of all unsettled messages.
 
         Args:
-            seconds: the leases end this many seconds from now, 1 to 600.
+            seconds: The leases end this many seconds from now, 1 to 600.
 
         Raises:
-            AcknowledgeError: the server refused some or did not answer.
-            ValueError: the seconds are out of range.
+            AcknowledgeError: The server refused some or did not answer.
+            ValueError: The seconds are out of range.
         """
         run(self._settle(Disposition.EXTEND, _lease("seconds", seconds)), self._rpcs, self._clock)
 

@@ -103,8 +103,8 @@ class Fetched:
     """The result of a fetch.
 
     Attributes:
-        responses: responses with messages, each with its time of receipt on the monotonic clock.
-        reason: why the fetch ended.
+        responses: Responses with messages, each with its time of receipt on the monotonic clock.
+        reason: Why the fetch ended.
     """
 
     responses: Sequence[tuple[float, pubsub.PullResponse]]

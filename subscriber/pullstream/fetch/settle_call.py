@@ -33,13 +33,13 @@ def settle(
     One call settles up to 2,500 messages, or fewer if their ids are very long.
 
     Args:
-        subscription: full name.
+        subscription: Full name.
         purpose: ACK to acknowledge, or the reason for a deadline change.
-        ack_ids: the deliveries.
-        clock: measures time.
+        ack_ids: The deliveries.
+        clock: Measures time.
         seconds: 0 to nack, or the new ack deadline in seconds from now.
-        patience: seconds in which calls are retried while the server is unreachable.
-        timeout: longest duration of all calls together, in seconds.
+        patience: Seconds in which calls are retried while the server is unreachable.
+        timeout: Longest duration of all calls together, in seconds.
 
     Returns:
         The ids that the server refused, with the error of each.

@@ -49,8 +49,8 @@ class StreamCall(Protocol):
         """Return the next response, not yet parsed.
 
         Raises:
-            StopIteration: the server ended the call with OK.
-            RpcError: the call ended with another status.
+            StopIteration: The server ended the call with OK.
+            RpcError: The call ended with another status.
         """
 
     def send(self, request: pubsub.StreamingPullRequest) -> None:
@@ -69,7 +69,7 @@ def begin(
     """Begin a streaming pull, as a DirectCall if possible, otherwise as an IteratedCall.
 
     Raises:
-        ValueError: the channel is closed.
+        ValueError: The channel is closed.
     """
     if reads_directly(channel):
         return DirectCall(channel, first, metadata)

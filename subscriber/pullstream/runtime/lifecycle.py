@@ -14,11 +14,11 @@ class SubscriptionState(Enum):
     """The state of a subscription. CLOSED is final.
 
     Attributes:
-        CONNECTING: the first stream is being opened.
-        STREAMING: a stream is open.
-        RECONNECTING: the stream broke, and another one is opened after a pause.
-        CLOSING: the subscription ends; running work is being finished.
-        CLOSED: the subscription has ended.
+        CONNECTING: The first stream is being opened.
+        STREAMING: A stream is open.
+        RECONNECTING: The stream broke, and another one is opened after a pause.
+        CLOSING: The subscription ends; running work is being finished.
+        CLOSED: The subscription has ended.
     """
 
     CONNECTING = "connecting"
@@ -48,10 +48,10 @@ class StateChange:
     """A change of a subscription's state.
 
     Attributes:
-        state: the new state.
-        previous: the state before the change.
-        since: wall time of the change, in seconds since the epoch.
-        cause: the error that broke the stream or ended the subscription; None if there was none.
+        state: The new state.
+        previous: The state before the change.
+        since: Wall time of the change, in seconds since the epoch.
+        cause: The error that broke the stream or ended the subscription; None if there was none.
     """
 
     state: SubscriptionState
@@ -66,8 +66,8 @@ class Lifecycle:
     If two threads try the same change, `move` returns True in only one of them.
 
     Args:
-        clock: gives the time of each change.
-        changed: takes each change, on the thread that made it, without a lock held.
+        clock: Gives the time of each change.
+        changed: Takes each change, on the thread that made it, without a lock held.
     """
 
     def __init__(self, clock: Clock, changed: Callable[[StateChange], None]) -> None:

@@ -12,9 +12,9 @@ class Backoff:
     moments.
 
     Args:
-        first: the first pause, in seconds.
-        longest: the longest pause, in seconds.
-        factor: each pause is this many times the one before it; at least 1.
+        first: The first pause, in seconds.
+        longest: The longest pause, in seconds.
+        factor: Each pause is this many times the one before it; at least 1.
     """
 
     def __init__(self, first: float, longest: float, factor: float = 2.0) -> None:
@@ -40,12 +40,12 @@ class RetryClock:
     Times are seconds on one monotonic clock. Not thread-safe.
 
     Args:
-        first: the first pause, in seconds; see Backoff.
-        longest: the longest pause, in seconds.
-        give_up_after: seconds of failures after which to give up. The last attempt is made at this
+        first: The first pause, in seconds; see Backoff.
+        longest: The longest pause, in seconds.
+        give_up_after: Seconds of failures after which to give up. The last attempt is made at this
             time. None: never.
-        failing_since: the failures count from this time. None: from the first one.
-        factor: growth of the pauses; see Backoff.
+        failing_since: The failures count from this time. None: from the first one.
+        factor: Growth of the pauses; see Backoff.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class AckLeaseKeepalive:
     Not thread-safe. Times are seconds on one monotonic clock.
 
     Args:
-        seconds: length of each lease extension. 0: no lease is ever due for extension.
+        seconds: Length of each lease extension. 0: no lease is ever due for extension.
     """
 
     def __init__(self, seconds: int) -> None:
@@ -63,8 +63,8 @@ class AckLeaseKeepalive:
         """Yield the ack ids whose leases must be extended now.
 
         Args:
-            now: the present time.
-            unsent: acknowledgements that wait and cannot be sent. Between calls the list only
+            now: The present time.
+            unsent: Acknowledgements that wait and cannot be sent. Between calls the list only
                 grows, until it is empty.
         """
         again = now + self.seconds / 3

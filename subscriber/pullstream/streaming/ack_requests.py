@@ -81,16 +81,16 @@ class AckRequest:
     """One Acknowledge or ModifyAckDeadline call.
 
     Attributes:
-        purpose: the reason for the call. ACK makes it an Acknowledge call.
-        ack_ids: the deliveries.
-        give_up_at: when to stop retrying, on the outbox's clock.
-        seconds: the new deadline in seconds from now. 0 for an Acknowledge call.
-        number: counts requests in the order in which they were made.
-        out_of_turn: whether it retries acknowledgements that were refused as too early
+        purpose: The reason for the call. ACK makes it an Acknowledge call.
+        ack_ids: The deliveries.
+        give_up_at: When to stop retrying, on the outbox's clock.
+        seconds: The new deadline in seconds from now. 0 for an Acknowledge call.
+        number: Counts requests in the order in which they were made.
+        out_of_turn: Whether it retries acknowledgements that were refused as too early
             (OrderedAckRetry).
-        sent_at: when it was last sent, on the outbox's clock.
-        answer_was_lost: whether the server may have executed an earlier attempt.
-        backoff: the pauses between attempts.
+        sent_at: When it was last sent, on the outbox's clock.
+        answer_was_lost: Whether the server may have executed an earlier attempt.
+        backoff: The pauses between attempts.
     """
 
     purpose: Purpose
@@ -147,12 +147,12 @@ class AckResult:
     """The ack ids of one request, sorted by result.
 
     Attributes:
-        succeeded: accepted by the server.
-        retry: failed with a transient error.
-        too_early: refused because of ordering; to retry after the earlier messages of their keys.
-        split: the server refused the whole request, possibly because of one id or of its size; to
+        succeeded: Accepted by the server.
+        retry: Failed with a transient error.
+        too_early: Refused because of ordering; to retry after the earlier messages of their keys.
+        split: The server refused the whole request, possibly because of one id or of its size; to
             retry in smaller requests.
-        failed: failed permanently, with the error of each.
+        failed: Failed permanently, with the error of each.
     """
 
     succeeded: list[str] = field(default_factory=list)
@@ -170,8 +170,8 @@ def read_ack_result(ack_ids: Sequence[str], error: RpcError | None) -> AckResult
     as success.
 
     Args:
-        ack_ids: the ids of the request.
-        error: the error of the call; None if it succeeded.
+        ack_ids: The ids of the request.
+        error: The error of the call; None if it succeeded.
     """
     if error is None:
         return AckResult(succeeded=list(ack_ids))

@@ -20,10 +20,10 @@ class Batcher:
     the order in which they were gathered.
 
     Args:
-        clock: measures the latency.
-        max_messages: length of a full list.
-        max_latency: seconds that a message waits for others.
-        ready: takes a list. Must not wait; called without a lock held.
+        clock: Measures the latency.
+        max_messages: Length of a full list.
+        max_latency: Seconds that a message waits for others.
+        ready: Takes a list. Must not wait; called without a lock held.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class Batcher:
         """Gather messages.
 
         Args:
-            messages: the messages to add.
-            is_urgent: pass on these messages and all earlier ones without waiting for others.
+            messages: The messages to add.
+            is_urgent: Pass on these messages and all earlier ones without waiting for others.
         """
         with self._lock:
             self._gathered += messages

@@ -38,8 +38,8 @@ class CallbackListener(Protocol):
         """Change the count of parked messages.
 
         Args:
-            messages: the change in messages; negative when messages leave.
-            size: the change in bytes.
+            messages: The change in messages; negative when messages leave.
+            size: The change in bytes.
         """
 
     def wait_began(self, due: float) -> None:
@@ -68,8 +68,8 @@ class CallbackRunner:
     - If the previous message failed, the next message begins after the redelivery was handled.
 
     Attributes:
-        errors: how many callbacks have raised.
-        keeps_order: whether the server has reported message ordering for the subscription.
+        errors: How many callbacks have raised.
+        keeps_order: Whether the server has reported message ordering for the subscription.
     """
 
     def __init__(
@@ -253,8 +253,8 @@ class CallbackRunner:
         """Run the next message of a key.
 
         Args:
-            message: the message whose turn has ended.
-            shared: other messages that shared its turn.
+            message: The message whose turn has ended.
+            shared: Other messages that shared its turn.
         """
         following, actions = self._hold.ended(message, shared)
         try:

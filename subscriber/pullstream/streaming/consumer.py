@@ -27,7 +27,7 @@ class _ReaderRun:
     The thread's BackgroundConsumer uses this object as its "bidi rpc".
 
     Args:
-        stream: the stream that the thread reads.
+        stream: The stream that the thread reads.
     """
 
     def __init__(self, stream: ResumingStream) -> None:
@@ -57,9 +57,9 @@ class Consumer:
     reads the stream. The first thread ends when its callback returns.
 
     Args:
-        stream: the stream to read.
-        on_response: takes each response.
-        on_end: takes the error that ended the stream.
+        stream: The stream to read.
+        on_response: Takes each response.
+        on_end: Takes the error that ended the stream.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Consumer:
         """End the stream and the thread. Idempotent. Must not be called on that thread.
 
         Args:
-            timeout: longest time in seconds. The server has up to half of it, and at most
+            timeout: Longest time in seconds. The server has up to half of it, and at most
                 HALF_CLOSE_WAIT, to end its side. If a callback delays the reader, the stop can
                 take one second more.
         """

@@ -75,35 +75,35 @@ class DispatchListener(Protocol):
         """Handle messages that are finished. The server does not know it yet.
 
         Args:
-            acked: acknowledged messages.
-            nacked: nacked messages.
-            dropped: dropped messages, whose leases end by themselves.
-            returned: messages that the SDK returns, because no callback has seen or settled them.
+            acked: Acknowledged messages.
+            nacked: Nacked messages.
+            dropped: Dropped messages, whose leases end by themselves.
+            returned: Messages that the SDK returns, because no callback has seen or settled them.
         """
 
     def nacks_answered(self, ack_ids: list[str], seconds: int) -> None:
         """Handle nacks that the server accepted, or refused permanently.
 
         Args:
-            ack_ids: ack ids of the nacks.
-            seconds: the server does not redeliver the messages for this long, from now on.
+            ack_ids: Ack ids of the nacks.
+            seconds: The server does not redeliver the messages for this long, from now on.
         """
 
     def receipts_answered(self, ack_ids: list[str], failed: Mapping[str, AcknowledgeError]) -> None:
         """Handle the answer to receipts.
 
         Args:
-            ack_ids: deliveries whose ack ids are valid.
-            failed: deliveries whose ack ids are not valid, with the error of each.
+            ack_ids: Deliveries whose ack ids are valid.
+            failed: Deliveries whose ack ids are not valid, with the error of each.
         """
 
     def request_done(self, request: AckRequest, seconds: float, error: RpcError | None) -> None:
         """Handle the end of a call, which may be repeated.
 
         Args:
-            request: the request of the call.
-            seconds: duration of the call.
-            error: the error of the call; None if it succeeded.
+            request: The request of the call.
+            seconds: Duration of the call.
+            error: The error of the call; None if it succeeded.
         """
 
     def ack_ids_refused(self, request: AckRequest, failed: Mapping[str, AcknowledgeError]) -> None:
@@ -119,10 +119,10 @@ class Linger:
     rounds.
 
     Args:
-        max_messages: the window of flow control.
+        max_messages: The window of flow control.
 
     Attributes:
-        seconds: the present delay.
+        seconds: The present delay.
     """
 
     def __init__(self, max_messages: int) -> None:
@@ -153,19 +153,19 @@ class Dispatcher:
     - Outcomes that could not be delivered are logged once and counted.
 
     Args:
-        clock: measures time; its seconds are monotonic.
-        send: starts the call for a request. Must not wait.
-        listener: receives settled messages and ended calls, on this actor's thread.
-        max_messages: the window of flow control, which limits how long outcomes gather.
-        longest_extension: largest extension of a lease, in seconds.
-        report_at_once: report each answered call to the listener immediately, and not only when
+        clock: Measures time; its seconds are monotonic.
+        send: Starts the call for a request. Must not wait.
+        listener: Receives settled messages and ended calls, on this actor's thread.
+        max_messages: The window of flow control, which limits how long outcomes gather.
+        longest_extension: Largest extension of a lease, in seconds.
+        report_at_once: Report each answered call to the listener immediately, and not only when
             there is other work.
 
     Attributes:
-        exactly_once: whether the newest response reported exactly-once delivery. The consumer's
+        exactly_once: Whether the newest response reported exactly-once delivery. The consumer's
             thread sets it; messages show it.
-        failures: number of outcomes that could not be delivered.
-        put: adds an outcome that nobody waits for. Any thread may call it.
+        failures: Number of outcomes that could not be delivered.
+        put: Adds an outcome that nobody waits for. Any thread may call it.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class Dispatcher:
         """Add an outcome that has a future. Use `put` for outcomes without one.
 
         Raises:
-            ForkedProcess: this is a forked child process, in which the actor's thread does not run.
+            ForkedProcess: This is a forked child process, in which the actor's thread does not run.
         """
         if os.getpid() != self._process:
             raise forked(self._process)
@@ -257,7 +257,7 @@ class Dispatcher:
         """Send the waiting outcomes, wait for the answers, and end the thread. Idempotent.
 
         Args:
-            timeout: seconds to wait for answers. Unanswered outcomes are then given up, and their
+            timeout: Seconds to wait for answers. Unanswered outcomes are then given up, and their
                 futures are resolved with an error.
         """
         self._inbox.put(self._flush)

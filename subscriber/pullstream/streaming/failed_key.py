@@ -57,16 +57,16 @@ class Actions:
     """Actions on messages that follow from a change of the hold.
 
     Attributes:
-        run: messages whose callback must start.
-        forget: deliveries that a newer delivery replaces or will replace. Their leases end here
+        run: Messages whose callback must start.
+        forget: Deliveries that a newer delivery replaces or will replace. Their leases end here
             without a request to the server.
-        acknowledge: deliveries to acknowledge, because a callback handled an earlier delivery of
+        acknowledge: Deliveries to acknowledge, because a callback handled an earlier delivery of
             the message.
-        give_back: messages to return to the server; no callback has seen them.
-        return_dropped: dropped messages to return to the server.
-        parked: change in the number of parked messages.
-        parked_bytes: change in the bytes of the parked messages.
-        due: end of a wait that has begun, in seconds on the clock; None if no wait has begun.
+        give_back: Messages to return to the server; no callback has seen them.
+        return_dropped: Dropped messages to return to the server.
+        parked: Change in the number of parked messages.
+        parked_bytes: Change in the bytes of the parked messages.
+        due: End of a wait that has begun, in seconds on the clock; None if no wait has begun.
     """
 
     run: list[Message] = field(default_factory=list)
@@ -83,10 +83,10 @@ class Redeliveries:
     """The redelivery behaviour of one subscription's server, as observed.
 
     Args:
-        wait: seconds that a key waits for its failed message. None: learn the time.
+        wait: Seconds that a key waits for its failed message. None: learn the time.
 
     Attributes:
-        restart_keys: whether the server has redelivered later messages of a failed key.
+        restart_keys: Whether the server has redelivered later messages of a failed key.
     """
 
     def __init__(self, wait: float | None = None) -> None:
@@ -102,7 +102,7 @@ class Redeliveries:
         """Return the seconds to wait for a failed message.
 
         Args:
-            last_delay: duration of the key's last redelivery in seconds; 0 before the first one.
+            last_delay: Duration of the key's last redelivery in seconds; 0 before the first one.
         """
         if self._wait is not None:
             return self._wait
@@ -116,9 +116,9 @@ class _Missing:
     """A message that was not handled and is not held here.
 
     Attributes:
-        place: the position of the message in its key.
-        ack_id: ack id of its last delivery to this client.
-        comes_at: earliest time of its redelivery; infinite until the server has accepted the nack.
+        place: The position of the message in its key.
+        ack_id: Ack id of its last delivery to this client.
+        comes_at: Earliest time of its redelivery; infinite until the server has accepted the nack.
     """
 
     place: _Position
@@ -144,13 +144,13 @@ class FailedKey:
     either, the key returns all held messages.
 
     Args:
-        redeliveries: the observed redelivery behaviour of the server.
-        is_running: whether a callback of the key is running.
+        redeliveries: The observed redelivery behaviour of the server.
+        is_running: Whether a callback of the key is running.
 
     Attributes:
-        is_running: whether a callback of the key is running or about to run.
-        due: end of the wait; None if no action is due then.
-        held_bytes: bytes of the held messages.
+        is_running: Whether a callback of the key is running or about to run.
+        due: End of the wait; None if no action is due then.
+        held_bytes: Bytes of the held messages.
     """
 
     def __init__(self, redeliveries: Redeliveries, *, is_running: bool) -> None:

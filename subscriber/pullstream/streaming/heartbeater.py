@@ -86,9 +86,9 @@ class Heartbeater:
     and closed streams and received responses. Flow control reports when that thread is paused.
 
     Args:
-        clock: measures time.
-        ping: sends an empty request on the stream. Must not wait.
-        on_silence: called when the server has stopped answering; should reset the stream.
+        clock: Measures time.
+        ping: Sends an empty request on the stream. Must not wait.
+        on_silence: Called when the server has stopped answering; should reset the stream.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Heartbeater:
         """End the thread. Idempotent.
 
         Args:
-            timeout: seconds to wait for it.
+            timeout: Seconds to wait for it.
         """
         self._thread.stop(timeout)
 

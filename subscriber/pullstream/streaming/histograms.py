@@ -21,9 +21,9 @@ class Histogram:
     """Counts samples in steps. Not thread-safe.
 
     Args:
-        ends: the end of each step, in ascending order. A sample beyond the last end belongs to the
+        ends: The end of each step, in ascending order. A sample beyond the last end belongs to the
             last step.
-        values: the value that stands for the samples of each step.
+        values: The value that stands for the samples of each step.
     """
 
     def __init__(self, ends: Sequence[float], values: Sequence[float]) -> None:

@@ -46,7 +46,7 @@ class Counters:
     """Counters of one subscription. Only one thread writes each of them, so none needs a lock.
 
     Attributes:
-        counted_returns: messages returned at shutdown that a server may count as delivery attempts.
+        counted_returns: Messages returned at shutdown that a server may count as delivery attempts.
     """
 
     # Written by the consumer's thread.
@@ -82,7 +82,7 @@ class PrefetchAge:
     have been sent when the pause began. Used by the reader's thread.
 
     Args:
-        window: number of messages that the server may have sent.
+        window: Number of messages that the server may have sent.
     """
 
     def __init__(self, window: int) -> None:
@@ -100,8 +100,8 @@ class PrefetchAge:
         """Note messages that were read, and return for how many whole seconds they may have waited.
 
         Args:
-            messages: number of messages.
-            now: the present time.
+            messages: Number of messages.
+            now: The present time.
         """
         if self._left <= 0:
             return 0
@@ -130,23 +130,23 @@ class InFlight:
     - Messages that arrive during the shutdown do not begin. They are returned to the server.
 
     Args:
-        callback: takes a message, or a list of messages if `settings.batching` is set.
-        settings: the user's choices.
-        scheduler: runs the callbacks.
-        clock: measures time.
-        hooks: hears of the messages.
-        lifecycle: the state of the subscription. This class only reads it.
-        send: starts the call for a request. Must not wait.
-        pause_reader: stops reading, because too many messages are in flight. Called under the lock
+        callback: Takes a message, or a list of messages if `settings.batching` is set.
+        settings: The user's choices.
+        scheduler: Runs the callbacks.
+        clock: Measures time.
+        hooks: Hears of the messages.
+        lifecycle: The state of the subscription. This class only reads it.
+        send: Starts the call for a request. Must not wait.
+        pause_reader: Stops reading, because too many messages are in flight. Called under the lock
             of the gauge, like `resume_reader`.
-        resume_reader: continues reading.
-        fail: ends the subscription with an error, because callbacks cannot run any more.
+        resume_reader: Continues reading.
+        fail: Ends the subscription with an error, because callbacks cannot run any more.
 
     Attributes:
-        dispatcher: sends outcomes to the server.
-        leaser: keeps the leases.
-        callbacks: runs the callbacks in the order of their keys.
-        counters: for the statistics.
+        dispatcher: Sends outcomes to the server.
+        leaser: Keeps the leases.
+        callbacks: Runs the callbacks in the order of their keys.
+        counters: For the statistics.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class InFlight:
         """Return a snapshot. Its parts are read one after the other while the subscription runs.
 
         Args:
-            reopened: how often the stream was reopened.
+            reopened: How often the stream was reopened.
         """
         counters, change = self.counters, self._lifecycle.last_change
         return Statistics(
@@ -295,8 +295,8 @@ class InFlight:
         """Take over the leases of another process. Any thread may call this method.
 
         Args:
-            ack_ids: the leases.
-            size: bytes of their messages, for flow control.
+            ack_ids: The leases.
+            size: Bytes of their messages, for flow control.
 
         Returns:
             Messages without content, which can be settled. They have no callback.

@@ -35,8 +35,8 @@ class Released:
     """Messages that left the table, for the load gauge.
 
     Attributes:
-        messages: number of messages.
-        size: their bytes.
+        messages: Number of messages.
+        size: Their bytes.
     """
 
     messages: int = 0
@@ -53,10 +53,10 @@ class LeaseWork:
     """Actions that are due.
 
     Attributes:
-        seconds: length of the extensions.
-        extend: ack ids of the leases to extend.
-        given_up: messages that were removed, because max_lease_duration has passed.
-        released: count and size of the removed messages.
+        seconds: Length of the extensions.
+        extend: Ack ids of the leases to extend.
+        given_up: Messages that were removed, because max_lease_duration has passed.
+        released: Count and size of the removed messages.
     """
 
     seconds: int = 0
@@ -107,10 +107,10 @@ class LeaseTable:
         """Add the messages of one response.
 
         Args:
-            batch: the response.
-            messages: its messages.
-            now: the present time.
-            age: the server granted the leases at most this many seconds ago.
+            batch: The response.
+            messages: Its messages.
+            now: The present time.
+            age: The server granted the leases at most this many seconds ago.
 
         Returns:
             The time when their leases are due.

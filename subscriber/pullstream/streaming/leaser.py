@@ -28,11 +28,11 @@ class Leaser:
     callable is called under the lock.
 
     Args:
-        limits: bounds of the leases.
-        clock: measures time.
-        extend: sends a deadline change: (ack ids, seconds). Must not wait.
-        give_up: takes messages that were removed after max_lease_duration, and their load.
-        waits_over: ends the waits of ordering keys that are over at this moment, and returns when
+        limits: Bounds of the leases.
+        clock: Measures time.
+        extend: Sends a deadline change: (ack ids, seconds). Must not wait.
+        give_up: Takes messages that were removed after max_lease_duration, and their load.
+        waits_over: Ends the waits of ordering keys that are over at this moment, and returns when
             the next wait is over. `wake_by` announces new waits.
     """
 
@@ -128,7 +128,7 @@ class Leaser:
         """Stop extending leases, and end the thread. Idempotent.
 
         Args:
-            timeout: seconds to wait for the thread, which a hook of the user may block. None: no
+            timeout: Seconds to wait for the thread, which a hook of the user may block. None: no
                 limit.
         """
         self._thread.stop(timeout)

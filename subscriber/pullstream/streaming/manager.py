@@ -60,15 +60,15 @@ class StreamingPullManager:
     state of the stream. Any thread may stop the subscription.
 
     Args:
-        calls: the RPCs.
-        subscription: full name.
-        callback: takes a message, or a list of messages if `settings.batching` is set.
-        settings: the user's choices.
-        scheduler: runs the callbacks.
-        clock: measures time.
+        calls: The RPCs.
+        subscription: Full name.
+        callback: Takes a message, or a list of messages if `settings.batching` is set.
+        settings: The user's choices.
+        scheduler: Runs the callbacks.
+        clock: Measures time.
 
     Attributes:
-        future: the user's handle on the subscription.
+        future: The user's handle on the subscription.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class StreamingPullManager:
         """Start the threads. The reader starts last, when every part is ready for its messages.
 
         Raises:
-            RuntimeError: the process cannot start more threads. The started threads have ended.
+            RuntimeError: The process cannot start more threads. The started threads have ended.
         """
         dispatcher, leaser = self._in_flight.dispatcher, self._in_flight.leaser
         callbacks = self._in_flight.callbacks
@@ -173,9 +173,9 @@ class StreamingPullManager:
         """Begin the shutdown and return; `future` ends with it. Idempotent, from any thread.
 
         Args:
-            error: the reason for the shutdown; None if the user asked for it.
+            error: The reason for the shutdown; None if the user asked for it.
             mode: "drain" waits for running callbacks, "nack" does not. None: as in the settings.
-            timeout: seconds for the shutdown. None: no new limit.
+            timeout: Seconds for the shutdown. None: no new limit.
         """
         if error is not None and self._lifecycle.is_stopping:
             # The shutdown itself caused this error, which must not shorten it.

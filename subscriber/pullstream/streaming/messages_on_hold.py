@@ -36,7 +36,7 @@ class MessagesOnHold:
     held messages.
 
     Args:
-        limits: the window of flow control, and how long a key waits for a failed message.
+        limits: The window of flow control, and how long a key waits for a failed message.
     """
 
     def __init__(self, limits: FlowControl) -> None:
@@ -153,9 +153,9 @@ class MessagesOnHold:
         this stream, and stop all other keys.
 
         Args:
-            message: the failed message.
-            handled: later messages of its key that shared its turn and were acknowledged.
-            unhandled: later messages that shared its turn and have no outcome; they are held again.
+            message: The failed message.
+            handled: Later messages of its key that shared its turn and were acknowledged.
+            unhandled: Later messages that shared its turn and have no outcome; they are held again.
         """
         actions = Actions()
         with self._lock:
@@ -188,8 +188,8 @@ class MessagesOnHold:
         """Stop holding messages whose leases are over. Their keys wait for the redeliveries.
 
         Args:
-            messages: messages with and without an ordering key.
-            comes_at: earliest time of the redeliveries. None: the messages are returned, and
+            messages: Messages with and without an ordering key.
+            comes_at: Earliest time of the redeliveries. None: the messages are returned, and
                 `nacks_taken` reports when the server has accepted that.
         """
         actions = Actions()

@@ -19,9 +19,9 @@ class _FirstSent:
     """The position at which an acknowledgement was first sent.
 
     Attributes:
-        number: number of the request.
-        index: position in the request.
-        give_up_at: when to stop retrying.
+        number: Number of the request.
+        index: Position in the request.
+        give_up_at: When to stop retrying.
     """
 
     number: int
@@ -74,10 +74,10 @@ class OrderedAckRetry:
         """Add acknowledgements that the server refused as too early.
 
         Args:
-            ack_ids: the refused ids, in the order of the request.
-            number: number of the request.
-            now: the present time.
-            give_up_at: when to stop retrying them.
+            ack_ids: The refused ids, in the order of the request.
+            number: Number of the request.
+            now: The present time.
+            give_up_at: When to stop retrying them.
 
         Returns:
             How many of them are new.
@@ -97,9 +97,9 @@ class OrderedAckRetry:
         """Record the end of the request in flight.
 
         Args:
-            now: the present time.
-            stay: ack ids of the request that must be sent again. The others are removed.
-            is_away: whether the call failed as a whole.
+            now: The present time.
+            stay: Ack ids of the request that must be sent again. The others are removed.
+            is_away: Whether the call failed as a whole.
 
         Returns:
             Ack ids that were removed because their time is over.

@@ -51,11 +51,11 @@ class Outbox:
     is full: leases must be extended even while the server accepts no acknowledgements.
 
     Args:
-        keep_for: length in seconds of the repeated lease extensions for acknowledgements without an
+        keep_for: Length in seconds of the repeated lease extensions for acknowledgements without an
             answer. 0: no such extensions.
 
     Attributes:
-        unanswered: number of acknowledgements that no answer has settled.
+        unanswered: Number of acknowledgements that no answer has settled.
     """
 
     def __init__(self, *, keep_for: int = 0) -> None:
@@ -87,8 +87,8 @@ class Outbox:
 
         Args:
             purpose: ACK to acknowledge, or the reason for a deadline change.
-            ack_ids: the deliveries.
-            seconds: the new deadline in seconds from the time of sending. 0 to acknowledge.
+            ack_ids: The deliveries.
+            seconds: The new deadline in seconds from the time of sending. 0 to acknowledge.
         """
         waiting = self._pending.setdefault((purpose, seconds), [])
         before = len(waiting)
@@ -102,10 +102,10 @@ class Outbox:
         """Resolve `future` with the result for one ack id of this kind, added before or after.
 
         Args:
-            purpose: as for `add_ack_ids`.
-            ack_id: the delivery.
-            future: the future to resolve.
-            seconds: as for `add_ack_ids`.
+            purpose: As for `add_ack_ids`.
+            ack_id: The delivery.
+            future: The future to resolve.
+            seconds: As for `add_ack_ids`.
         """
         self._futures.setdefault((purpose, seconds, ack_id), []).append(future)
 
@@ -113,8 +113,8 @@ class Outbox:
         """Return the next request to send, within the size limits; None if nothing is due.
 
         Args:
-            now: the present time.
-            lanes: the lanes that are open.
+            now: The present time.
+            lanes: The lanes that are open.
         """
         unsent = () if Lane.ACKS in lanes else self._pending.get((Purpose.ACK, 0), ())
         # Copied to a list, because `add_ack_ids` changes the collections that the iterator reads.
@@ -170,7 +170,7 @@ class Outbox:
         """Return when a retry of an open lane or an extension of kept leases is due, or None.
 
         Args:
-            lanes: the lanes that are open.
+            lanes: The lanes that are open.
         """
         times = [retries[0][0] for retries in self._waiting_in(lanes)]
         if Lane.ACKS in lanes:
@@ -184,9 +184,9 @@ class Outbox:
         """Record the end of a call: resolve futures, and schedule retries.
 
         Args:
-            request: the request of the call.
-            error: the error of the call; None if it succeeded.
-            now: the present time.
+            request: The request of the call.
+            error: The error of the call; None if it succeeded.
+            now: The present time.
 
         Returns:
             The results by ack id. `failed` contains the permanent failures; `retry` and `split`

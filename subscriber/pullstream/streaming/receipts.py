@@ -13,9 +13,9 @@ class _Group:
     """The messages of one response, without the refused ones.
 
     Attributes:
-        confirmed: messages that are not refused.
-        in_order: whether the group must wait for earlier groups.
-        open: number of messages without an answer.
+        confirmed: Messages that are not refused.
+        in_order: Whether the group must wait for earlier groups.
+        open: Number of messages without an answer.
     """
 
     __slots__ = ("confirmed", "in_order", "open")

@@ -18,8 +18,8 @@ class Batching:
     """Limits of the lists that `subscribe_batch` gathers.
 
     Attributes:
-        max_messages: largest number of messages in a list.
-        max_latency: seconds that a list may wait for more messages.
+        max_messages: Largest number of messages in a list.
+        max_latency: Seconds that a list may wait for more messages.
     """
 
     max_messages: int
@@ -31,17 +31,17 @@ class StreamingSettings:
     """The user's settings for a subscription; see `SubscriberClient.subscribe`.
 
     Attributes:
-        limits: flow control.
-        limit_server: whether the server enforces the limits, too.
-        await_callbacks: whether a shutdown waits for running callbacks by default.
-        release_after: when the next message of an ordering key may begin: after the "callback" of
+        limits: Flow control.
+        limit_server: Whether the server enforces the limits, too.
+        await_callbacks: Whether a shutdown waits for running callbacks by default.
+        release_after: When the next message of an ordering key may begin: after the "callback" of
             the previous message, or after its "ack".
-        give_up_after: seconds without a working stream after which the subscription fails. None:
+        give_up_after: Seconds without a working stream after which the subscription fails. None:
             never.
-        hooks: hooks to call.
-        batching: limits of lists. None: the callback takes one message at a time.
-        unparsed: whether messages are parsed only when they are used (LazyMessages).
-        reject: publishes a message to a dead-letter topic; see ResponseBatch. None: impossible.
+        hooks: Hooks to call.
+        batching: Limits of lists. None: the callback takes one message at a time.
+        unparsed: Whether messages are parsed only when they are used (LazyMessages).
+        reject: Publishes a message to a dead-letter topic; see ResponseBatch. None: impossible.
     """
 
     limits: FlowControl

@@ -49,7 +49,7 @@ class ShutdownDeadline:
 
         Args:
             mode: "drain" waits for running callbacks, "nack" does not.
-            timeout: seconds from now. None: no new limit.
+            timeout: Seconds from now. None: no new limit.
         """
         with self._lock:
             if mode == "nack":
@@ -104,12 +104,12 @@ class Shutdown:
     messages; send the last outcomes to the server. All steps run, even if one of them fails.
 
     Args:
-        deadline: the time limit, and whether to wait for callbacks.
-        consumer: the reader of the stream.
-        heartbeater: sends pings.
-        in_flight: the messages, with their leaser and dispatcher.
-        scheduler: the threads or event loop of the callbacks.
-        hang_up: closes the connection of the stream; the last step.
+        deadline: The time limit, and whether to wait for callbacks.
+        consumer: The reader of the stream.
+        heartbeater: Sends pings.
+        in_flight: The messages, with their leaser and dispatcher.
+        scheduler: The threads or event loop of the callbacks.
+        hang_up: Closes the connection of the stream; the last step.
     """
 
     def __init__(

@@ -54,8 +54,8 @@ class ReceivedResponse(NamedTuple):
     """A response and its size.
 
     Attributes:
-        response: the parsed response.
-        size: length of the encoded response in bytes.
+        response: The parsed response.
+        size: Length of the encoded response in bytes.
     """
 
     response: Response
@@ -113,13 +113,13 @@ class ResumingStream:
     reopened after a pause, which grows while streams keep breaking.
 
     Args:
-        clock: measures the pauses.
-        start: begins the RPC with its first request.
-        first_request: makes the request that opens a stream; called for each stream.
-        listener: receives the events of the stream.
-        give_up_after: seconds without a working stream after which `recv` raises the error of the
+        clock: Measures the pauses.
+        start: Begins the RPC with its first request.
+        first_request: Makes the request that opens a stream; called for each stream.
+        listener: Receives the events of the stream.
+        give_up_after: Seconds without a working stream after which `recv` raises the error of the
             last attempt. None: never.
-        parse: parses a response; ResponseColumns does not parse its messages.
+        parse: Parses a response; ResponseColumns does not parse its messages.
     """
 
     def __init__(
@@ -168,8 +168,8 @@ class ResumingStream:
         """Return the next response, from this stream or from its replacement.
 
         Raises:
-            StreamEnded: this client closed the stream.
-            RpcError: the stream ended with an error that a retry cannot fix.
+            StreamEnded: This client closed the stream.
+            RpcError: The stream ended with an error that a retry cannot fix.
         """
         try:
             return self._next_response()
@@ -217,7 +217,7 @@ class ResumingStream:
         """Cancel a stream that no longer works, so that `recv` opens another.
 
         Args:
-            why: the reason, for the log and for `stream_broken`.
+            why: The reason, for the log and for `stream_broken`.
         """
         with self._lock:
             call = self._call

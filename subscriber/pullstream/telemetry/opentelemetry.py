@@ -52,8 +52,8 @@ class OpenTelemetryHooks(ReadingHooks):
     Counters and gauges are read from the subscription's statistics when metrics are collected.
 
     Args:
-        tracer_provider: destination of traces; the process's global provider by default.
-        meter_provider: destination of metrics; the process's global provider by default.
+        tracer_provider: Destination of traces; the process's global provider by default.
+        meter_provider: Destination of metrics; the process's global provider by default.
     """
 
     def __init__(

@@ -30,10 +30,10 @@ class Processing:
     """Starts and ends the spans around the callbacks of one subscription. All its workers use it.
 
     Args:
-        subscription: full name.
-        tracer: creates the spans.
-        consumed: counts the messages of each callback.
-        duration: records the seconds of each callback.
+        subscription: Full name.
+        tracer: Creates the spans.
+        consumed: Counts the messages of each callback.
+        duration: Records the seconds of each callback.
     """
 
     def __init__(

@@ -39,11 +39,11 @@ class PrometheusHooks(ReadingHooks):
     same name adds to them. Its gauges disappear.
 
     Args:
-        registry: registers the metrics; the global registry of prometheus_client by default.
-        prefix: prefix of the metrics' names.
+        registry: Registers the metrics; the global registry of prometheus_client by default.
+        prefix: Prefix of the metrics' names.
 
     Raises:
-        ValueError: the registry already has metrics with this prefix, or the prefix is invalid.
+        ValueError: The registry already has metrics with this prefix, or the prefix is invalid.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY, prefix: str = "pullstream") -> None:
@@ -134,11 +134,11 @@ class PrometheusPublisherHooks(PublisherHooks):
     docs/observability.md lists the metrics. Their cost is per request, not per message.
 
     Args:
-        registry: registers the metrics; the global registry of prometheus_client by default.
-        prefix: prefix of the metrics' names.
+        registry: Registers the metrics; the global registry of prometheus_client by default.
+        prefix: Prefix of the metrics' names.
 
     Raises:
-        ValueError: the registry already has metrics with this prefix, or the prefix is invalid.
+        ValueError: The registry already has metrics with this prefix, or the prefix is invalid.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class PublishTracer:
     """Starts the spans of messages, with the names of the semantic conventions.
 
     Args:
-        tracer_provider: destination of traces; the process's global provider by default.
+        tracer_provider: Destination of traces; the process's global provider by default.
     """
 
     def __init__(self, tracer_provider: trace.TracerProvider | None = None) -> None:

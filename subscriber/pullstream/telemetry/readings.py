@@ -17,9 +17,9 @@ class Metric(NamedTuple):
     """A field of Statistics as a metric.
 
     Attributes:
-        field: name of the field.
-        unit: unit in the notation of UCUM.
-        description: text for the exported metric.
+        field: Name of the field.
+        unit: Unit in the notation of UCUM.
+        description: Text for the exported metric.
     """
 
     field: str
@@ -59,11 +59,11 @@ class Reading:
     `gauges`, `states` and `latency` cover only open subscriptions, and are empty if there are none.
 
     Attributes:
-        subscription: the full name.
-        counters: by field of Statistics, including closed subscriptions. They never decrease.
-        gauges: by field of Statistics: the sum, or the maximum in the case of `load`.
-        states: number of subscriptions in each state, by the name of the state.
-        latency: by quantile: the maximum, in seconds.
+        subscription: The full name.
+        counters: By field of Statistics, including closed subscriptions. They never decrease.
+        gauges: By field of Statistics: the sum, or the maximum in the case of `load`.
+        states: Number of subscriptions in each state, by the name of the state.
+        latency: By quantile: the maximum, in seconds.
     """
 
     subscription: str

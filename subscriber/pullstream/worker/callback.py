@@ -18,7 +18,7 @@ def split_name(name: str) -> tuple[str, str]:
     """Return `module` and `attribute` of `module:attribute`, both of which may be dotted.
 
     Raises:
-        ValueError: the name does not have that form.
+        ValueError: The name does not have that form.
     """
     module, colon, attribute = name.partition(":")
     parts = [*module.split("."), *attribute.split(".")]
@@ -33,7 +33,7 @@ def load_callback(name: str) -> Callable[..., Any]:
     """Import the module of `module:attribute` and return the attribute.
 
     Raises:
-        UnusableCallback: the module cannot be imported, or has no callable with that name.
+        UnusableCallback: The module cannot be imported, or has no callable with that name.
     """
     try:
         module_name, attribute = split_name(name)

@@ -25,14 +25,14 @@ class Figures:
     """A child's statistics; see `Statistics` for their meaning.
 
     Attributes:
-        at: when they were read, in seconds of the child's monotonic clock.
-        state: state of the stream.
-        acked: messages acked.
-        nacked: messages nacked.
-        errors: callbacks that raised an exception.
-        running: messages in a callback.
-        held: messages that wait behind another one of their ordering key.
-        load: the fuller limit of flow control; the stream pauses at 1.
+        at: When they were read, in seconds of the child's monotonic clock.
+        state: State of the stream.
+        acked: Messages acked.
+        nacked: Messages nacked.
+        errors: Callbacks that raised an exception.
+        running: Messages in a callback.
+        held: Messages that wait behind another one of their ordering key.
+        load: The fuller limit of flow control; the stream pauses at 1.
         p99: 99th percentile, in seconds, from the receipt of a message to its acknowledgement.
     """
 
@@ -67,7 +67,7 @@ class Loaded:
     """The callback was loaded.
 
     Attributes:
-        sources: the files and folders from which it was loaded.
+        sources: The files and folders from which it was loaded.
     """
 
     sources: list[str]
@@ -78,7 +78,7 @@ class Unusable:
     """The callback cannot be loaded.
 
     Attributes:
-        reason: the reason and the remedy, for people.
+        reason: The reason and the remedy, for people.
     """
 
     reason: str
@@ -89,7 +89,7 @@ class Failed:
     """The subscription cannot be opened, or ended with an error that a restart cannot fix.
 
     Attributes:
-        reason: the error, in one line.
+        reason: The error, in one line.
     """
 
     reason: str

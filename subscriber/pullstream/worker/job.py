@@ -14,14 +14,14 @@ class Job:
 
     Attributes:
         callback: `module:attribute`.
-        subscription: full name.
-        connection: arguments of the client.
-        threads: largest number of callbacks that run at a time.
-        max_messages: largest number of outstanding messages.
-        batch: largest number of messages in a batch. None: the callback takes single messages.
-        max_latency: seconds that a batch may wait for more messages.
-        drain_timeout: seconds that running callbacks have to finish when the child must stop.
-        relayed: whether the child prints to a pipe that the parent reads. Then printing fails after
+        subscription: Full name.
+        connection: Arguments of the client.
+        threads: Largest number of callbacks that run at a time.
+        max_messages: Largest number of outstanding messages.
+        batch: Largest number of messages in a batch. None: the callback takes single messages.
+        max_latency: Seconds that a batch may wait for more messages.
+        drain_timeout: Seconds that running callbacks have to finish when the child must stop.
+        relayed: Whether the child prints to a pipe that the parent reads. Then printing fails after
             the parent has died.
     """
 

@@ -19,17 +19,17 @@ class ChildProcess:
     """A running child.
 
     Args:
-        job: the child's work.
-        heard: called on a thread of this object with the child's news.
-        ended: called on a thread of this object, last of all, with the child's exit code. A
+        job: The child's work.
+        heard: Called on a thread of this object with the child's news.
+        ended: Called on a thread of this object, last of all, with the child's exit code. A
             negative code is the signal that killed the child.
-        printed: called on a thread of this object with each line that the child prints. None: the
+        printed: Called on a thread of this object with each line that the child prints. None: the
             child's output goes to the stderr of this process.
-        reloading: disables cached bytecode, which misses a second change of a module within one
+        reloading: Disables cached bytecode, which misses a second change of a module within one
             second.
 
     Raises:
-        OSError: the system cannot start a process.
+        OSError: The system cannot start a process.
     """
 
     def __init__(

@@ -21,15 +21,15 @@ class Score:
     which are maxima.
 
     Attributes:
-        rate: messages acknowledged per second, between the last two reports.
-        acked: messages acked.
-        nacked: messages nacked.
-        errors: callbacks that raised an exception.
-        running: messages in a callback.
-        held: messages that wait behind another one of their ordering key.
-        load: the fuller limit of flow control.
+        rate: Messages acknowledged per second, between the last two reports.
+        acked: Messages acked.
+        nacked: Messages nacked.
+        errors: Callbacks that raised an exception.
+        running: Messages in a callback.
+        held: Messages that wait behind another one of their ordering key.
+        load: The fuller limit of flow control.
         p99: 99th percentile in seconds, from the receipt of a message to its acknowledgement.
-        restarts: number of restarts, reloads not counted.
+        restarts: Number of restarts, reloads not counted.
     """
 
     rate: float = 0.0

@@ -15,7 +15,7 @@ class SourceWatch:
     Folders whose names begin with a dot and virtual environments are ignored.
 
     Args:
-        roots: files and folders.
+        roots: Files and folders.
     """
 
     def __init__(self, roots: Iterable[str]) -> None:

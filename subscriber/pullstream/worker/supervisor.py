@@ -29,10 +29,10 @@ class Row:
     """The present state of one process.
 
     Attributes:
-        process: number of the process, from 1.
-        pid: process id; None while the process does not run.
-        state: state of its stream, or the phase of the process: starting, pausing, draining, ended.
-        score: its figures.
+        process: Number of the process, from 1.
+        pid: Process id; None while the process does not run.
+        state: State of its stream, or the phase of the process: starting, pausing, draining, ended.
+        score: Its figures.
     """
 
     process: int
@@ -61,11 +61,11 @@ class Supervisor:
     """Runs `processes` children until a signal ends them, or the rules give up.
 
     Args:
-        job: the work of each child.
-        view: shows the figures and events.
-        processes: number of children.
-        shutdown_timeout: seconds for callbacks to finish; then children are killed.
-        reload: restart the children when a source file changes, below the current folder or in the
+        job: The work of each child.
+        view: Shows the figures and events.
+        processes: Number of children.
+        shutdown_timeout: Seconds for callbacks to finish; then children are killed.
+        reload: Restart the children when a source file changes, below the current folder or in the
             package of the callback.
     """
 
@@ -102,7 +102,7 @@ class Supervisor:
         exit codes.
 
         Raises:
-            OSError: the view failed; the processes have been drained.
+            OSError: The view failed; the processes have been drained.
         """
         with handled_by(self._note_signal):
             try:

@@ -72,12 +72,12 @@ class SupervisorRules:
     Methods take the time in seconds of a monotonic clock, and return the orders for now.
 
     Args:
-        processes: number of processes.
-        shutdown_timeout: seconds for draining.
-        new_backoff: creates the pauses of one process.
+        processes: Number of processes.
+        shutdown_timeout: Seconds for draining.
+        new_backoff: Creates the pauses of one process.
 
     Attributes:
-        reason: why the rules gave up; None if they did not.
+        reason: Why the rules gave up; None if they did not.
     """
 
     def __init__(

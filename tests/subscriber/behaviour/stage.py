@@ -44,10 +44,10 @@ class Stage:
     """The broker, clients and clock of one test.
 
     Args:
-        clock: the clock of the broker. `manage` may share it or use another.
-        relay: whether clients connect through a relay that can become a black hole.
-        topics: names of more topics to create.
-        settings: settings of the subscription.
+        clock: The clock of the broker. `manage` may share it or use another.
+        relay: Whether clients connect through a relay that can become a black hole.
+        topics: Names of more topics to create.
+        settings: Settings of the subscription.
     """
 
     def __init__(

@@ -22,8 +22,8 @@ class Chaos:
     """A broker, a driver, and failures of both. `troubles` counts the failures by name.
 
     Args:
-        dice: the only source of randomness.
-        tell: called with a line about each failure.
+        dice: The only source of randomness.
+        tell: Called with a line about each failure.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Chaos:
         """Wait until this many more batches are committed, and a random part of `more` seconds.
 
         Raises:
-            AssertionError: the batches are not committed in time, or the driver has ended.
+            AssertionError: The batches are not committed in time, or the driver has ended.
         """
         tick = threading.Event()
         goal = len(self._ingester.committed()) + batches

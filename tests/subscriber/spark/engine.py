@@ -83,8 +83,8 @@ class Engine:
     """One run of a query. `calls` has the calls to the reader with their numbers, in order.
 
     Args:
-        read: the rows of one partition, as an executor would read them.
-        step: called with a name before each step. It raises Killed to end the run.
+        read: The rows of one partition, as an executor would read them.
+        step: Called with a name before each step. It raises Killed to end the run.
     """
 
     def __init__(

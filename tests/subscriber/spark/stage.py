@@ -29,8 +29,8 @@ class Sink:
     """A sink that is idempotent by batch id: the rows of a repeated batch replace the earlier ones.
 
     Attributes:
-        before: called with the number of a batch before it is stored.
-        after: called with the number of a batch after it is stored.
+        before: Called with the number of a batch before it is stored.
+        after: Called with the number of a batch after it is stored.
     """
 
     before: Callable[[int], None] = lambda batch: None

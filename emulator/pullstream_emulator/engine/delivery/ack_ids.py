@@ -33,10 +33,10 @@ class AckIds:
     another subscription (an error).
 
     Attributes:
-        numbers: the next numbers. All subscriptions of an engine share this iterator, so an ID is
+        numbers: The next numbers. All subscriptions of an engine share this iterator, so an ID is
             never used twice, even if a subscription is deleted and created again with the same
             name.
-        mark: the part of every ID after the number, derived from the subscription's name.
+        mark: The part of every ID after the number, derived from the subscription's name.
     """
 
     def __init__(self, subscription: str, numbers: Iterator[int]) -> None:

@@ -29,10 +29,10 @@ class _Generation:
     """The IDs of one period.
 
     Attributes:
-        began: the start of the period, in milliseconds since the epoch.
-        full_at: the monotonic time at which it stops taking IDs.
-        forgotten_at: the monotonic time at which its IDs are forgotten.
-        chunks: for each chunk of numbers, an integer with one bit for each number.
+        began: The start of the period, in milliseconds since the epoch.
+        full_at: The monotonic time at which it stops taking IDs.
+        forgotten_at: The monotonic time at which its IDs are forgotten.
+        chunks: For each chunk of numbers, an integer with one bit for each number.
     """
 
     __slots__ = ("began", "chunks", "forgotten_at", "full_at")

@@ -36,7 +36,7 @@ class Backlog:
     """The queues of one subscription: single messages, and keys with a message to deliver.
 
     Attributes:
-        lanes: every key with an unfinished message, including the keys that are in no queue.
+        lanes: Every key with an unfinished message, including the keys that are in no queue.
     """
 
     def __init__(self) -> None:
@@ -74,9 +74,9 @@ class Backlog:
         """Queue a message without a key for redelivery.
 
         Args:
-            delivery: the message.
-            due: the earliest time of the redelivery, on the monotonic clock.
-            now: the present time, on the same clock.
+            delivery: The message.
+            due: The earliest time of the redelivery, on the monotonic clock.
+            now: The present time, on the same clock.
         """
         if due > now:
             self._delayed.schedule(delivery, due)
@@ -89,10 +89,10 @@ class Backlog:
         """Move a key to the right queue after one of its leases has ended.
 
         Args:
-            lane: the key.
-            holder: the consumer that held the lease; None if the key had no holder.
-            failed: whether the lease ended without an acknowledgement.
-            now: the present time, on the monotonic clock.
+            lane: The key.
+            holder: The consumer that held the lease; None if the key had no holder.
+            failed: Whether the lease ended without an acknowledgement.
+            now: The present time, on the monotonic clock.
         """
         if lane.queued and holder is not None and (failed or lane.holder is not holder):
             holder.lanes.remove(lane)
@@ -179,9 +179,9 @@ class Backlog:
         """Take the next messages for one consumer, as far as it has room.
 
         Args:
-            consumer: the consumer that gets the messages.
-            limit: most messages.
-            share: most messages from the shared queues. Messages of its keys do not
+            consumer: The consumer that gets the messages.
+            limit: Maximum number of messages.
+            share: Maximum number of messages from the shared queues. Messages of its keys do not
                 count.
         """
         limit, most_bytes = min(limit, consumer.room), consumer.room_bytes

@@ -17,8 +17,8 @@ class Consumers:
     """The consumers of a subscription, and the ones that found no messages.
 
     Attributes:
-        max_waiting: most Pull calls that may wait at a time.
-        waiting_pulls: number of Pull calls that wait now. A call that was answered, cancelled or
+        max_waiting: Maximum number of Pull calls that may wait at a time.
+        waiting_pulls: Number of Pull calls that wait now. A call that was answered, cancelled or
             cut off does not count.
     """
 
@@ -100,8 +100,8 @@ class Consumers:
         the next consumer if messages are left.
 
         Args:
-            shared: number of messages that any consumer may take.
-            keyed: whether there may be messages that only one consumer may take.
+            shared: Number of messages that any consumer may take.
+            keyed: Whether there may be messages that only one consumer may take.
         """
         if shared:
             for consumer in self._waiting:

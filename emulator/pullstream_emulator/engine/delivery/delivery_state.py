@@ -37,15 +37,15 @@ class Delivery:
     """One record in one subscription, from publish until its final acknowledgement.
 
     Attributes:
-        record: the message.
-        attempts: number of failed deliveries (nacked or expired; a return does not count).
-        holder: the consumer that leases it now; None while it waits.
-        ack_id: the ack ID of its newest lease, "" before the first.
-        number: the number of its newest lease among the leases of the subscription; 0 before the
+        record: The message.
+        attempts: Number of failed deliveries (nacked or expired; a return does not count).
+        holder: The consumer that leases it now; None while it waits.
+        ack_id: The ack ID of its newest lease, "" before the first.
+        number: The number of its newest lease among the leases of the subscription; 0 before the
             first.
-        acked: whether it was acknowledged but is still kept, because an earlier message of its key
+        acked: Whether it was acknowledged but is still kept, because an earlier message of its key
             is unfinished or because it is in a queue for redelivery.
-        lane: the queue of its ordering key; None without a key or without message ordering.
+        lane: The queue of its ordering key; None without a key or without message ordering.
     """
 
     __slots__ = ("ack_id", "acked", "attempts", "holder", "lane", "number", "record")
@@ -74,14 +74,14 @@ class KeyQueue:
     """The unfinished messages of one key in one subscription, oldest first.
 
     Attributes:
-        waiting: messages that are not delivered yet, or that wait for redelivery.
-        delivered: messages that are leased, or acknowledged after a message that is still leased.
-        holder: the only consumer that may take messages of the key, because it holds leases of the
+        waiting: Messages that are not delivered yet, or that wait for redelivery.
+        delivered: Messages that are leased, or acknowledged after a message that is still leased.
+        holder: The only consumer that may take messages of the key, because it holds leases of the
             key, or because the key is reserved for it. None: any consumer may.
-        resume_at: the monotonic time before which a failed key must not be delivered again.
-        reserved_until: the monotonic time at which a reservation ends.
-        queued: whether the key is in a queue of the backlog.
-        delayed: whether the key waits for `resume_at`.
+        resume_at: The monotonic time before which a failed key must not be delivered again.
+        reserved_until: The monotonic time at which a reservation ends.
+        queued: Whether the key is in a queue of the backlog.
+        delayed: Whether the key waits for `resume_at`.
     """
 
     __slots__ = (
@@ -147,9 +147,9 @@ class KeyQueue:
         """Redeliver a message whose lease has ended, and every later message of the key.
 
         Args:
-            failed: the first message to deliver again.
-            resume_at: the monotonic time before which the key must not be delivered.
-            keep_holder: whether the redelivery is for the consumer that held the message. If False,
+            failed: The first message to deliver again.
+            resume_at: The monotonic time before which the key must not be delivered.
+            keep_holder: Whether the redelivery is for the consumer that held the message. If False,
                 any consumer may take the key, unless an earlier message is still leased.
 
         Returns:
@@ -168,8 +168,8 @@ class KeyQueue:
         failed message returns learns from this redelivery that the failed message will not return.
 
         Args:
-            failed: the message to remove.
-            keep_holder: see `restart`.
+            failed: The message to remove.
+            keep_holder: See `restart`.
 
         Returns:
             The later messages that are still leased, whose leases the caller ends; and the messages
@@ -245,22 +245,23 @@ class Consumer:
     """A consumer of messages: an open streaming pull, a waiting Pull call or a push endpoint.
 
     Attributes:
-        ack_deadline: seconds that a lease granted to it lasts.
-        max_messages: most outstanding messages; 0 or less means no limit.
-        max_bytes: most outstanding bytes; 0 or less means no limit. The message that crosses the
-            limit is still delivered, so a large message cannot block the consumer forever.
-        is_pull: whether it is a Pull call. The number of Pull calls that wait is limited.
-        is_push: whether it sends messages to the endpoint of a push subscription.
-        wake: called after an empty take, when there may be messages or `closed` was set. It must
+        ack_deadline: Seconds that a lease granted to it lasts.
+        max_messages: Maximum number of outstanding messages; 0 or less means no limit.
+        max_bytes: Maximum size of outstanding messages in bytes; 0 or less means no limit. The
+            message that crosses the limit is still delivered, so a large message cannot block the
+            consumer forever.
+        is_pull: Whether it is a Pull call. The number of Pull calls that wait is limited.
+        is_push: Whether it sends messages to the endpoint of a push subscription.
+        wake: Called after an empty take, when there may be messages or `closed` was set. It must
             only record the call and must not call the engine, which is in the middle of its work.
-        closed: the error with which the subscription ends the consumer; None while it is open.
-        is_here: whether it has joined and not left.
-        client: name of the program that consumes, for people; may be empty.
-        lanes: the keys of which it holds leases and that have more to deliver. Only this consumer
+        closed: The error with which the subscription ends the consumer; None while it is open.
+        is_here: Whether it has joined and not left.
+        client: Name of the program that consumes, for people; may be empty.
+        lanes: The keys of which it holds leases and that have more to deliver. Only this consumer
             may take them.
-        asleep: whether its last take was empty and it has not been woken since.
-        outstanding_messages: number of messages that it holds.
-        outstanding_bytes: their size in bytes.
+        asleep: Whether its last take was empty and it has not been woken since.
+        outstanding_messages: Number of messages that it holds.
+        outstanding_bytes: Their size in bytes.
     """
 
     __slots__ = (

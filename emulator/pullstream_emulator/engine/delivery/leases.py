@@ -14,12 +14,12 @@ class Leases(DeadlineTable[str, Delivery]):
     """The leases of one subscription, by ack ID.
 
     Args:
-        subscription: the full name of the subscription.
-        numbers: the numbers of ack IDs, see AckIds.
+        subscription: The full name of the subscription.
+        numbers: The numbers of ack IDs, see AckIds.
 
     Attributes:
-        granted: number of leases granted since the broker started.
-        newest_seq: the highest sequence number among them; 0 before the first lease.
+        granted: Number of leases granted since the broker started.
+        newest_seq: The highest sequence number among them; 0 before the first lease.
     """
 
     __slots__ = ("_ack_ids", "_returned", "granted", "newest_seq")
@@ -39,9 +39,9 @@ class Leases(DeadlineTable[str, Delivery]):
         """Lease messages to a consumer, each with a new ack ID.
 
         Args:
-            deliveries: the messages.
-            consumer: the consumer that gets them.
-            now: the present time, on the monotonic clock.
+            deliveries: The messages.
+            consumer: The consumer that gets them.
+            now: The present time, on the monotonic clock.
 
         Returns:
             Pairs of ack ID and delivery.

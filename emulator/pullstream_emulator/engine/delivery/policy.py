@@ -19,8 +19,8 @@ class RetryPolicy:
     """Exponential backoff: the wait doubles after each failed attempt.
 
     Args:
-        minimum: the wait after the first failed attempt, in seconds.
-        maximum: the longest wait, in seconds.
+        minimum: The wait after the first failed attempt, in seconds.
+        maximum: The longest wait, in seconds.
     """
 
     def __init__(self, minimum: float, maximum: float) -> None:
@@ -45,15 +45,15 @@ class SubscriptionPolicy(NamedTuple):
     """A subscription's settings, parsed.
 
     Attributes:
-        ordered: whether messages with an ordering key are delivered in order.
-        exactly_once: whether exactly-once delivery is enabled.
-        retention: seconds that an unfinished message is kept after publishing.
-        retains_acked: whether finished messages are kept as long, for a seek.
-        ttl: seconds without a consumer or a call after which the subscription expires; None: never.
-        accepts: the filter; None lets every message pass.
-        retry: the retry policy.
-        dead_letter_topic: the topic for messages that failed too often, "" for none.
-        max_attempts: number of failed deliveries after which a message moves to
+        ordered: Whether messages with an ordering key are delivered in order.
+        exactly_once: Whether exactly-once delivery is enabled.
+        retention: Seconds that an unfinished message is kept after publishing.
+        retains_acked: Whether finished messages are kept as long, for a seek.
+        ttl: Seconds without a consumer or a call after which the subscription expires; None: never.
+        accepts: The filter; None lets every message pass.
+        retry: The retry policy.
+        dead_letter_topic: The topic for messages that failed too often, "" for none.
+        max_attempts: Number of failed deliveries after which a message moves to
             `dead_letter_topic`; 0: no limit.
     """
 

@@ -40,24 +40,24 @@ class Subscription:
     - A waiting consumer with room is woken when a message becomes ready.
 
     Args:
-        config: its settings.
-        log: the log of its topic.
-        numbers: the numbers of ack IDs, see AckIds.
-        now: the present time.
-        announce: called with the subscription and a due time on the monotonic clock after a call
+        config: Its settings.
+        log: The log of its topic.
+        numbers: The numbers of ack IDs, see AckIds.
+        now: The present time.
+        announce: Called with the subscription and a due time on the monotonic clock after a call
             that adds timed work. After new settings and after a seek, the caller asks `next_due`.
-        topic_exists: returns whether there is a topic of this name.
-        observer: is informed of every change of a message.
+        topic_exists: Returns whether there is a topic of this name.
+        observer: Is informed of every change of a message.
 
     Attributes:
-        name: its full name.
-        config: its settings.
-        log: the log of its topic.
-        since: the topic's newest sequence number when the subscription was created.
-        leases: its leases.
-        messages: all messages that are not finished.
-        acked_ids: the recently acknowledged IDs, for exactly-once delivery.
-        consumers: the consumers that have joined.
+        name: Its full name.
+        config: Its settings.
+        log: The log of its topic.
+        since: The topic's newest sequence number when the subscription was created.
+        leases: Its leases.
+        messages: All messages that are not finished.
+        acked_ids: The recently acknowledged IDs, for exactly-once delivery.
+        consumers: The consumers that have joined.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class Subscription:
         """Add new records. Return the numbers of the records that the filter rejects.
 
         Args:
-            records: the records.
-            messages: the same messages, decoded.
-            now: the present time.
+            records: The records.
+            messages: The same messages, decoded.
+            now: The present time.
         """
         rejected: Sequence[int] = ()
         if self.terms.accepts is not None:
@@ -145,9 +145,9 @@ class Subscription:
         If several consumers wait, each gets an equal share of the messages.
 
         Args:
-            consumer: the consumer.
-            now: the present time, on the monotonic clock.
-            limit: most messages.
+            consumer: The consumer.
+            now: The present time, on the monotonic clock.
+            limit: Maximum number of messages.
 
         Returns:
             An empty list if there is no message for the consumer, or if it has no room. The
@@ -239,10 +239,10 @@ class Subscription:
         """Set the ack deadline of leases. A deadline of 0 returns the messages (a nack).
 
         Args:
-            ack_ids: the ack IDs of the leases.
-            seconds: the new ack deadline, from now.
-            now: the present time.
-            unseen: whether no callback has seen the messages. With 0 seconds, such a return counts
+            ack_ids: The ack IDs of the leases.
+            seconds: The new ack deadline, from now.
+            now: The present time.
+            unseen: Whether no callback has seen the messages. With 0 seconds, such a return counts
                 no delivery attempt.
 
         Returns:
@@ -343,7 +343,7 @@ class Subscription:
         """Publish the messages that failed too often, and finish them.
 
         Args:
-            publish: called with the name of the dead-letter topic and the messages, which have
+            publish: Called with the name of the dead-letter topic and the messages, which have
                 attributes that name their source.
         """
         dead, self._dead = self._dead, []
@@ -360,9 +360,9 @@ class Subscription:
         """Continue after a seek, which has taken all messages.
 
         Args:
-            deliveries: the messages that are unfinished now.
-            back: the records among them that were finished before.
-            done: the messages that the seek has finished.
+            deliveries: The messages that are unfinished now.
+            back: The records among them that were finished before.
+            done: The messages that the seek has finished.
         """
         self._backlog.fill(deliveries)
         self.consumers.forget_keys()
@@ -432,9 +432,9 @@ class Subscription:
         """Remove a consumer.
 
         Args:
-            consumer: the consumer.
-            now: the present time.
-            give_back: whether other consumers get its messages immediately, without a counted
+            consumer: The consumer.
+            now: The present time.
+            give_back: Whether other consumers get its messages immediately, without a counted
                 attempt. False: its leases continue until their deadlines.
         """
         self.consumers.remove_consumer(consumer)

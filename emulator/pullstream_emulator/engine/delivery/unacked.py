@@ -59,9 +59,9 @@ class Retention:
         """Record that a sweep has dropped the messages that were too old.
 
         Args:
-            cutoff_ms: the publish time up to which messages were dropped.
-            oldest_ms: the publish time of the oldest message that is left.
-            now: the time of the sweep.
+            cutoff_ms: The publish time up to which messages were dropped.
+            oldest_ms: The publish time of the oldest message that is left.
+            now: The time of the sweep.
         """
         self._cutoff_ms = cutoff_ms
         self._oldest_ms = oldest_ms
@@ -72,11 +72,11 @@ class Unacked:
     """The messages in the backlog and in the leases of a subscription, as one whole.
 
     Args:
-        subscription: the full name of the subscription.
-        backlog: its undelivered messages, and all messages of ordering keys.
-        leases: its leases.
-        log: the log of its topic.
-        observer: is informed of finished messages.
+        subscription: The full name of the subscription.
+        backlog: Its undelivered messages, and all messages of ordering keys.
+        leases: Its leases.
+        log: The log of its topic.
+        observer: Is informed of finished messages.
     """
 
     def __init__(

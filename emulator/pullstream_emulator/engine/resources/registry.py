@@ -84,9 +84,9 @@ class Registry:
         """Refuse a new resource if its project already has the highest allowed number.
 
         Args:
-            collection: the kind of the resource, a key of MAX_RESOURCES.
-            known: all resources of this kind, by name.
-            name: the name of the new resource.
+            collection: The kind of the resource, a key of MAX_RESOURCES.
+            known: All resources of this kind, by name.
+            name: The name of the new resource.
 
         Raises:
             ResourceExhausted: The project has no room for the resource.
@@ -124,10 +124,10 @@ def check_room(collection: str, known: Mapping[str, object], name: str, maximum:
     """Refuse a new resource if its project already has `maximum` of its kind.
 
     Args:
-        collection: the kind of the resource, for the error text.
-        known: all resources of this kind, by name.
-        name: the name of the new resource.
-        maximum: most resources of this kind in a project.
+        collection: The kind of the resource, for the error text.
+        known: All resources of this kind, by name.
+        name: The name of the new resource.
+        maximum: Maximum number of resources of this kind in a project.
 
     Raises:
         ResourceExhausted: The project has no room for the resource.
@@ -153,9 +153,9 @@ def page_of_project(
     """Return one page of a project's resources, and the token of the next page.
 
     Args:
-        collection: the kind of the resources, as in their names.
-        known: all resources of this kind, by name.
-        request: names the project and the page.
+        collection: The kind of the resources, as in their names.
+        known: All resources of this kind, by name.
+        request: Names the project and the page.
     """
     prefix = f"{names.validate_project(request.project)}/{collection}/"
     listed, token = paging.page(

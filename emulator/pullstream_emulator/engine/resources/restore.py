@@ -49,11 +49,11 @@ def restore(
     """Restore the state of an empty engine; see Engine.restore.
 
     Args:
-        saved: the recorded state.
-        registry: the engine's registry.
-        topics: the engine's topics.
-        subscriptions: the engine's subscriptions.
-        restore_feed: called with each saved feed, after its topic is restored. None: no feeds.
+        saved: The recorded state.
+        registry: The engine's registry.
+        topics: The engine's topics.
+        subscriptions: The engine's subscriptions.
+        restore_feed: Called with each saved feed, after its topic is restored. None: no feeds.
 
     Raises:
         ValueError: The engine is not empty.

@@ -15,11 +15,11 @@ class Snapshot:
     """Keeps the messages that were unfinished at its creation, and all messages published since.
 
     Args:
-        config: its settings.
-        subscription: the subscription from which it is created.
-        log: the log of the subscription's topic.
-        since: the topic's newest sequence number at the creation of the snapshot.
-        unfinished: the messages up to `since` that were unfinished.
+        config: Its settings.
+        subscription: The subscription from which it is created.
+        log: The log of the subscription's topic.
+        since: The topic's newest sequence number at the creation of the snapshot.
+        unfinished: The messages up to `since` that were unfinished.
     """
 
     def __init__(

@@ -159,9 +159,9 @@ def _seek(
     stale, because an acknowledgement that is still in transit belongs to the time before the seek.
 
     Args:
-        subscription: the subscription.
-        wanted: returns whether a message must be unfinished.
-        history: records that may be finished and can become unfinished again.
+        subscription: The subscription.
+        wanted: Returns whether a message must be unfinished.
+        history: Records that may be finished and can become unfinished again.
     """
     accepts = subscription.terms.accepts
     unfinished = {d.record.seq: d for d in subscription.messages.take_all()}

@@ -30,13 +30,13 @@ class Subscriptions:
     """All subscriptions of an engine.
 
     Args:
-        registry: the resources of the engine.
-        min_ack_deadline: the shortest ack deadline that may be set, in seconds.
+        registry: The resources of the engine.
+        min_ack_deadline: The shortest ack deadline that may be set, in seconds.
 
     Attributes:
-        numbers: the numbers of leases. All subscriptions share this counter, so an ack ID is never
+        numbers: The numbers of leases. All subscriptions share this counter, so an ack ID is never
             used twice.
-        on_push: called with the name of a subscription after a change that affects its push
+        on_push: Called with the name of a subscription after a change that affects its push
             delivery.
     """
 

@@ -46,10 +46,10 @@ class Topic:
     Message IDs are the decimal form of the sequence number, which counts from 1 in each topic.
 
     Attributes:
-        config: its settings.
-        log: its messages.
-        subscriptions: the attached subscriptions, by name.
-        feed: the feed that reads it as a log; None if there is none.
+        config: Its settings.
+        log: Its messages.
+        subscriptions: The attached subscriptions, by name.
+        feed: The feed that reads it as a log; None if there is none.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class Topic:
         back.
 
         Args:
-            messages: the messages.
-            now: the present time.
-            forced: whether the topic's feed is not asked.
+            messages: The messages.
+            now: The present time.
+            forced: Whether the topic's feed is not asked.
 
         Raises:
             FailedPrecondition: The feed refuses the messages.
@@ -113,9 +113,9 @@ class Topic:
         """Append complete records, which have the next numbers and the next publish time.
 
         Args:
-            records: the records.
-            messages: the same messages, decoded. Only subscriptions with a filter use them.
-            now: the present time.
+            records: The records.
+            messages: The same messages, decoded. Only subscriptions with a filter use them.
+            now: The present time.
         """
         self._last_publish_ms = records[-1].publish_ms
         self.log.head_seq = records[-1].seq

@@ -37,15 +37,16 @@ class Topics:
     """All topics of an engine.
 
     Args:
-        registry: the resources of the engine.
-        validate: called with a topic that has schema settings and the messages for it, before a
+        registry: The resources of the engine.
+        validate: Called with a topic that has schema settings and the messages for it, before a
             publish is applied. It raises InvalidArgument, or completes the messages' attributes.
-        check_settings: called with schema settings before they are stored.
-        max_bytes: most bytes of kept messages and of watches in the engine; None: no limit.
-        on_deleted: called with the name of a deleted topic, before the deletion has other effects.
+        check_settings: Called with schema settings before they are stored.
+        max_bytes: Maximum size of kept messages and of watches in the engine, in bytes; None: no
+            limit.
+        on_deleted: Called with the name of a deleted topic, before the deletion has other effects.
 
     Attributes:
-        on_full: called when there is no room for a request. It may free memory.
+        on_full: Called when there is no room for a request. It may free memory.
     """
 
     def __init__(
@@ -79,9 +80,9 @@ class Topics:
         """Register and return a topic.
 
         Args:
-            config: its settings.
-            log: its messages.
-            last_publish_ms: the latest publish time in `log`, in milliseconds since the epoch.
+            config: Its settings.
+            log: Its messages.
+            last_publish_ms: The latest publish time in `log`, in milliseconds since the epoch.
         """
         topic = Topic(config, log, self._registry.observer, last_publish_ms)
         self._registry.topics[config.name] = topic
@@ -173,8 +174,8 @@ class Topics:
         """Append all messages of a request, or none of them. Return their IDs in order.
 
         Args:
-            request: the request.
-            validate: used instead of the engine's function.
+            request: The request.
+            validate: Used instead of the engine's function.
         """
         topic = self._registry.topic(request.topic)
         size = publish_limits.check_publish(request)
@@ -190,10 +191,10 @@ class Topics:
         """Publish messages that are within the limits of a request, and return their IDs.
 
         Args:
-            topic: the topic.
-            messages: the messages.
-            size: size of the request, in bytes.
-            validate: used instead of the engine's function.
+            topic: The topic.
+            messages: The messages.
+            size: Size of the request, in bytes.
+            validate: Used instead of the engine's function.
 
         Raises:
             InvalidArgument: The messages do not match the topic's schema.
@@ -213,9 +214,9 @@ class Topics:
         """Publish messages without a check of schema and memory, and return their IDs.
 
         Args:
-            topic: the topic.
-            messages: the messages.
-            forced: whether the topic's feed is not asked either.
+            topic: The topic.
+            messages: The messages.
+            forced: Whether the topic's feed is not asked either.
         """
         now = self._registry.now()
         ids = topic.publish(messages, now, forced=forced)
@@ -232,10 +233,10 @@ class Topics:
         """Append complete records without checks; see Topic.append.
 
         Args:
-            topic: the topic.
-            records: the records.
-            messages: the same messages, decoded.
-            now: the present time.
+            topic: The topic.
+            records: The records.
+            messages: The same messages, decoded.
+            now: The present time.
         """
         topic.append(records, messages, now)
         self._watch_log(topic, now)

@@ -21,10 +21,10 @@ class UpdateRule(Generic[M]):
     """The fields of a resource that an update may name, and the words of the error texts.
 
     Args:
-        request: name of the request message, for error texts.
-        resource: name of the resource message, for error texts.
-        example: a right and a wrong spelling of a path, for error texts.
-        mutable: the fields that an update may change.
+        request: Name of the request message, for error texts.
+        resource: Name of the resource message, for error texts.
+        example: A right and a wrong spelling of a path, for error texts.
+        mutable: The fields that an update may change.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class UpdateRule(Generic[M]):
         """Return a copy of `current` with the fields at `paths` taken from `changed`.
 
         Args:
-            paths: the paths of the update_mask.
-            changed: the resource in the request.
-            current: the present resource.
+            paths: The paths of the update_mask.
+            changed: The resource in the request.
+            current: The present resource.
 
         Raises:
             InvalidArgument: There are no paths, or a path is unknown or cannot be changed.

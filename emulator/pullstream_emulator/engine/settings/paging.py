@@ -19,9 +19,10 @@ def page(names: Iterable[str], page_size: int, page_token: str) -> tuple[list[st
     neither repeated nor skipped, even if other names are created or deleted between two calls.
 
     Args:
-        names: all names, in any order.
-        page_size: most names of the page; 0 means DEFAULT_PAGE_SIZE. MAX_PAGE_SIZE is the limit.
-        page_token: the token from the page before, "" for the first page.
+        names: All names, in any order.
+        page_size: Maximum number of names on the page; 0 means DEFAULT_PAGE_SIZE. It is limited to
+            MAX_PAGE_SIZE.
+        page_token: The token from the page before, "" for the first page.
 
     Raises:
         InvalidArgument: `page_size` is negative, or `page_token` is not from a list.

@@ -37,11 +37,11 @@ class Run(NamedTuple):
     """One run of a query: its end, and the events before it. Steps are counted from 1.
 
     Attributes:
-        dies_at: the step before which it is killed, or stopped if `gently`.
-        disk: the change of the disk at which it is killed (0: none), and how far that change gets.
-        expires_at: the step before which all leases end at the broker.
-        publishes_at: the step before which more messages are published.
-        work_ahead: the session's mode of prefetching. In the background, a failing disk would kill
+        dies_at: The step before which it is killed, or stopped if `gently`.
+        disk: The change of the disk at which it is killed (0: none), and how far that change gets.
+        expires_at: The step before which all leases end at the broker.
+        publishes_at: The step before which more messages are published.
+        work_ahead: The session's mode of prefetching. In the background, a failing disk would kill
             only that thread.
     """
 
@@ -190,8 +190,8 @@ class Life(NamedTuple):
     """A run of one of several queries that share a subscription by mistake.
 
     Attributes:
-        checkpoint: the number of its checkpoint and sink.
-        back: the number of its earlier runs that an older copy of the two undoes.
+        checkpoint: The number of its checkpoint and sink.
+        back: The number of its earlier runs that an older copy of the two undoes.
     """
 
     checkpoint: int
