@@ -6,7 +6,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Two simultaneous installs would break .venv.
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test coverage check docs dist browser pictures bench soak damage upstream protos clean
+.PHONY: help demo demo-spark test versions coverage check docs dist browser pictures bench soak damage upstream protos clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -20,6 +20,17 @@ demo-spark: .venv/cli,spark.stamp ## the same by Spark: a stream, windows of tim
 # Two processes: one of them runs all Spark tests, and they share the other tests.
 test: .venv/dev.stamp ## run the whole test suite (ARGS="-k lease": part of it)
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup $(ARGS)
+
+# Each version has its environment in build/. The tests of Spark are skipped for Python 3.10.
+versions: ## run the suites with other versions of Python (PYTHONS="python3.10 python3.13")
+	@test -n "$(PYTHONS)" || { echo 'make versions PYTHONS="python3.10 python3.13"'; exit 2; }
+	@set -e; for python in $(PYTHONS); do \
+		version=$$($$python -c 'import platform; print(platform.python_version())'); \
+		echo "== Python $$version"; \
+		test -x build/python-$$version/bin/pip || $$python -m venv build/python-$$version; \
+		build/python-$$version/bin/python $(PIP_INSTALL) --editable '.[test,interop]'; \
+		build/python-$$version/bin/python -m pytest --numprocesses 2 --dist loadgroup $(ARGS); \
+	done
 
 # Suites that need no Spark, no other client and no second program.
 CORE := $(addprefix tests/emulator/,engine feeds history rest schemas services) tests/protocol \
