@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.empty_pb2 import Empty
 
-from pullstream_protocol import names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .rpc.base_client import BaseClient
@@ -27,19 +26,6 @@ Dict = Mapping[str, Any]
 
 class TopicAdmin(BaseClient):
     """The calls that manage topics."""
-
-    @staticmethod
-    def schema_path(project: str, schema: str) -> str:
-        """Return `projects/PROJECT/schemas/SCHEMA`."""
-        return names.schema_path(project, schema)
-
-    @staticmethod
-    def parse_schema_path(path: str) -> dict[str, str]:
-        """Split a schema's name into `{"project": ..., "schema": ...}`.
-
-        Returns `{}` if `path` is not a schema's name.
-        """
-        return names.parse("schemas", path)
 
     def create_topic(
         self,

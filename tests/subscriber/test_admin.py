@@ -11,6 +11,7 @@ import pytest
 
 from pullstream.client import SubscriberClient
 from pullstream.exceptions import SubscriberClosed
+from pullstream.schemas import SchemaServiceClient
 from pullstream.topics import TopicAdminClient
 from pullstream_emulator import Emulator
 from pullstream_protocol import errors
@@ -376,7 +377,7 @@ def test_names_of_resources_are_built_and_taken_apart() -> None:
     assert SubscriberClient.subscription_path("p", "billing") == SUBSCRIPTION
     assert SubscriberClient.snapshot_path("p", "monday") == SNAPSHOT
     assert SubscriberClient.common_project_path("p") == PROJECT
-    assert TopicAdminClient.schema_path("p", "s") == "projects/p/schemas/s"
+    assert SchemaServiceClient.schema_path("p", "s") == "projects/p/schemas/s"
     assert SubscriberClient.parse_topic_path(TOPIC) == {"project": "p", "topic": "orders"}
     assert SubscriberClient.parse_subscription_path(SUBSCRIPTION) == {
         "project": "p",
@@ -384,7 +385,7 @@ def test_names_of_resources_are_built_and_taken_apart() -> None:
     }
     assert SubscriberClient.parse_snapshot_path(SNAPSHOT) == {"project": "p", "snapshot": "monday"}
     assert SubscriberClient.parse_common_project_path(PROJECT) == {"project": "p"}
-    assert TopicAdminClient.parse_schema_path("projects/p/schemas/s") == {
+    assert SchemaServiceClient.parse_schema_path("projects/p/schemas/s") == {
         "project": "p",
         "schema": "s",
     }

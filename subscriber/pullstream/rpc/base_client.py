@@ -86,6 +86,11 @@ class BaseClient(ConnectingClient, UnaryClient):
         return names.snapshot_path(project, snapshot)
 
     @staticmethod
+    def schema_path(project: str, schema: str) -> str:
+        """Return `projects/PROJECT/schemas/SCHEMA`."""
+        return names.schema_path(project, schema)
+
+    @staticmethod
     def common_project_path(project: str) -> str:
         """Return `projects/PROJECT`."""
         return names.project_path(project)
@@ -113,6 +118,14 @@ class BaseClient(ConnectingClient, UnaryClient):
         Returns `{}` if `path` is not a snapshot's name.
         """
         return names.parse("snapshots", path)
+
+    @staticmethod
+    def parse_schema_path(path: str) -> dict[str, str]:
+        """Split a schema's name into `{"project": ..., "schema": ...}`.
+
+        Returns `{}` if `path` is not a schema's name.
+        """
+        return names.parse("schemas", path)
 
     @staticmethod
     def parse_common_project_path(path: str) -> dict[str, str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import MethodType
 from typing import Any
+from weakref import WeakMethod
 
 from pullstream.hooks import Callback, PublisherHooks, RequestKind
 from pullstream.statistics import PublisherStatistics
@@ -172,7 +174,8 @@ class PrometheusPublisherHooks(PublisherHooks):
             f"{prefix}_request_bytes", "Bytes of all attempts.", ["topic"], registry=registry
         )
         self._lock = threading.Lock()
-        self._clients: list[Callable[[], PublisherStatistics]] = []
+        # References to the clients' statistics(); they return None for a client that is gone.
+        self._clients: list[Callable[[], Callable[[], PublisherStatistics] | None]] = []
         for name, description in (
             ("waiting", "Messages without a result, including those in flight."),
             ("in_flight", "Requests that were sent and have no answer."),
@@ -181,9 +184,12 @@ class PrometheusPublisherHooks(PublisherHooks):
             gauge.set_function(partial(self._sum, name))
 
     def started(self, statistics: Callable[[], PublisherStatistics]) -> None:
-        """Include the client in the gauges from now on."""
+        """Include the client in the gauges until it is garbage."""
+        is_method = isinstance(statistics, MethodType)
+        reference = WeakMethod(statistics) if is_method else lambda: statistics
         with self._lock:
-            self._clients.append(statistics)
+            self._clients = [client for client in self._clients if client() is not None]
+            self._clients.append(reference)
 
     def published(self, topic: str, messages: int, seconds: float) -> None:
         """Count confirmed messages, and record the duration."""
@@ -210,5 +216,5 @@ class PrometheusPublisherHooks(PublisherHooks):
 
     def _sum(self, name: str) -> int:
         with self._lock:
-            clients = list(self._clients)
-        return sum(getattr(statistics(), name) for statistics in clients)
+            clients = [client() for client in self._clients]
+        return sum(getattr(statistics(), name) for statistics in clients if statistics is not None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Mapping
 
 import pytest
@@ -220,3 +222,23 @@ def test_a_publisher_is_exported() -> None:
         "pullstream_publisher_in_flight 2.0",
     ):
         assert line in text
+
+
+def test_the_hooks_do_not_keep_a_publisher() -> None:
+    """A program that creates a client for each task would otherwise keep all of them."""
+
+    class Client:
+        def statistics(self) -> PublisherStatistics:
+            return PublisherStatistics(waiting=2)
+
+    page = Page()
+    hooks = PrometheusPublisherHooks(page.registry)
+    kept, other = Client(), Client()
+    hooks.started(kept.statistics)
+    hooks.started(other.statistics)
+    assert "pullstream_publisher_waiting 4.0" in generate_latest(page.registry).decode()
+    gone = weakref.ref(other)
+    del other
+    gc.collect()
+    assert gone() is None
+    assert "pullstream_publisher_waiting 2.0" in generate_latest(page.registry).decode()
