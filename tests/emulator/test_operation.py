@@ -8,6 +8,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -142,10 +143,28 @@ def test_sighup_reads_certificates_again(tmp_path: Path) -> None:
         stopped(process)
 
 
-def trusted(endpoint: str, identity: Identity) -> tuple[bool, bool]:
-    """Return whether gRPC and HTTP serve this certificate, to new connections."""
+def test_sighup_reads_the_cas_of_clients_again(tmp_path: Path) -> None:
+    """A client of a removed CA cannot connect any more."""
+    broker, ca = new_identity("127.0.0.1"), tmp_path / "ca.pem"
+    certificate, key = broker.write(tmp_path)
+    first, second = new_identity("first"), new_identity("second")
+    ca.write_bytes(first.certificate)
+    options = ("--tls-cert", str(certificate), "--tls-key", str(key), "--tls-client-ca", str(ca))
+    with running(*options, **INFO) as (process, endpoint):
+        assert trusted(endpoint, broker, first) == (True, True)
+        assert trusted(endpoint, broker, second) == (False, False)
+        ca.write_bytes(second.certificate)
+        hang_up(process, "INFO SIGHUP: tokens and certificates were read again")
+        assert trusted(endpoint, broker, second) == (True, True)
+        assert trusted(endpoint, broker, first) == (False, False)
+        stopped(process)
+
+
+def trusted(endpoint: str, identity: Identity, client: Identity | None = None) -> tuple[bool, bool]:
+    """Return whether gRPC and HTTP serve this certificate to new connections of this client."""
     certificate = identity.certificate
-    credentials = grpc.ssl_channel_credentials(certificate)
+    key, chain = (None, None) if client is None else (client.key, client.certificate)
+    credentials = grpc.ssl_channel_credentials(certificate, key, chain)
     options = [("grpc.use_local_subchannel_pool", 1)]
     with grpc.secure_channel(endpoint, credentials, options) as channel:
         try:
@@ -154,6 +173,9 @@ def trusted(endpoint: str, identity: Identity) -> tuple[bool, bool]:
         except grpc.FutureTimeoutError:
             by_grpc = False
     context = ssl.create_default_context(cadata=certificate.decode())
+    if client is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            context.load_cert_chain(*client.write(Path(folder)))
     try:
         with urlopen(Request(f"https://{endpoint}/healthz"), timeout=PATIENCE, context=context):
             by_http = True

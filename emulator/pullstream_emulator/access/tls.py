@@ -107,14 +107,11 @@ class ServedCertificate:
 
     Args:
         tls: The files.
-
-    Attributes:
-        context: The context of the HTTP server.
     """
 
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
-        self.context: ssl.SSLContext = tls.context()
+        self._context = tls.context()
         self._configuration = tls.configuration()
         # A configuration that gRPC does not have yet.
         self._newer: grpc.ServerCertificateConfiguration | None = None
@@ -128,12 +125,14 @@ class ServedCertificate:
             require_client_authentication=self._tls.client_ca is not None,
         )
 
+    def context(self) -> ssl.SSLContext:
+        """Return the context for a new HTTP connection."""
+        return self._context
+
     def reload(self) -> None:
         """Read the files again, after they were checked."""
         self._newer = self._tls.configuration()
-        self.context.load_cert_chain(self._tls.certificate, self._tls.key)
-        if self._tls.client_ca is not None:
-            self.context.load_verify_locations(self._tls.client_ca)
+        self._context = self._tls.context()
 
     def _take_newer(self) -> grpc.ServerCertificateConfiguration | None:
         newer, self._newer = self._newer, None

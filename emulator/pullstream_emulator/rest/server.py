@@ -45,7 +45,8 @@ class Rest:
     Attributes:
         port: Separate port for HTTP; 0 picks a free one. None shares gRPC's port.
         shutdown: Called by `POST /shutdown`; None if clients must not stop the broker.
-        tls: Serve https with this context instead of http.
+        tls: Serve https instead of http, with this context, or with the one that this function
+            returns for each connection.
         allow_hosts: Further names of the broker: docs/security.md.
         allow_origins: Sites whose pages may use the broker: docs/security.md.
         certificate_names: The host names in the broker's certificate.
@@ -57,7 +58,7 @@ class Rest:
 
     port: int | None = None
     shutdown: Callable[[], None] | None = None
-    tls: SSLContext | None = None
+    tls: SSLContext | Callable[[], SSLContext] | None = None
     allow_hosts: Sequence[str] = ()
     allow_origins: Sequence[str] = ()
     certificate_names: Collection[str] = ()
@@ -186,6 +187,8 @@ class RestServer:
             http = await self._ready()
             self._connections.add(connection)
             tls = self._options.tls
+            if callable(tls):
+                tls = tls()
             await asyncio.get_running_loop().connect_accepted_socket(
                 http.protocol,
                 connection,
