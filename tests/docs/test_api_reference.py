@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from pathlib import Path
 
 import pytest
+
+if tuple(sys.version_info) < (3, 11):
+    pytest.skip("pullstream.spark needs Python 3.11", allow_module_level=True)
 
 import pullstream
 import pullstream.spark

@@ -5,12 +5,16 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+if tuple(sys.version_info) < (3, 11):
+    pytest.skip("pullstream.spark needs Python 3.11", allow_module_level=True)
 
 import pullstream
 import pullstream.spark
