@@ -221,8 +221,9 @@ class BackgroundSettler(RunningFuture):
     # ---- for the dispatcher --------------------------------------------------------------------
 
     def _send(self, request: AckRequest) -> PendingCall:
-        call: PendingCall = call_for(self._subscription, request).begin(self._rpcs)
-        return call
+        # The interpreter may be about to exit. Then the messages of open blocks are returned, and
+        # gRPC may get no thread for that.
+        return call_for(self._subscription, request).begin_or_wait(self._rpcs)
 
     def mark_settled(
         self,

@@ -22,8 +22,9 @@ from pullstream.runtime.fork_barrier import BARRIER
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import Cancelled
 
+from .calls import PendingCall
 from .request import routing_header
-from .rpcs import Metadata, Rpcs, errors_of, to_error, wait_until
+from .rpcs import Metadata, Rpcs, begin_or_wait, errors_of, to_error, wait_until
 
 T = TypeVar("T")
 
@@ -83,6 +84,11 @@ class UnaryCall:
         if self._withdrawn:
             future.cancel()
         return future
+
+    def begin_or_wait(self, rpcs: Rpcs) -> PendingCall:
+        """Begin the call; if no thread is available for that, make it. See `rpcs.begin_or_wait`."""
+        call: PendingCall = self._invoke(partial(begin_or_wait, rpcs, self.method))
+        return call
 
     def _invoke(self, function: Callable[..., Any]) -> Any:
         headers = (*self.metadata, routing_header(self.request))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pullstream import SubscriberClient
+from pullstream.rpc.rpcs import Rpcs
 from pullstream_emulator import Emulator
 from tests.subscriber.fetching import NAME, TOPIC
 from tests.subscriber.program import start_program
@@ -91,3 +94,25 @@ def test_in_a_forked_child_every_use_raises_at_once(broker: Emulator) -> None:
     out, _, code = run(FORKS, broker)
     assert (out, code) == ("ForkedProcess\n" * 5, 0)
     assert broker.backlog(NAME) == 0
+
+
+def test_without_a_thread_of_grpc_messages_are_still_settled(
+    broker: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.12 refuses threads to a program that ends; gRPC needs one to answer later."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    for text in ("a", "b"):
+        broker.publish(TOPIC, text)
+    monkeypatch.setattr(Rpcs, "begin", refuse)
+    with SubscriberClient(endpoint=broker.endpoint) as client:
+        (message,) = client.fetch(NAME)
+        message.ack_with_response().result(PATIENCE)
+        # The end of the client returns the message of an open block.
+        client.fetch(NAME).__enter__()
+    assert broker.backlog(NAME) == 1
+    with SubscriberClient(endpoint=broker.endpoint) as client:
+        state = client.subscription_state(NAME)
+        assert (state.num_ack_pending, state.num_pending) == (0, 1)
