@@ -1,11 +1,17 @@
 """Settings of the whole suite."""
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
-# For the programs that tests start: google-api-core warns of a Python near its end of life on
-# stderr, which must otherwise stay empty.
+# A shell starts background jobs with Ctrl-C ignored, and the programs that tests start and then
+# interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# For the programs that tests start: google-api-core warns on stderr about a Python near its end of
+# life, and stderr must stay empty.
 os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
 
 # The duration of one example depends on the machine, which others use as well.

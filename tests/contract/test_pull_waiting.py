@@ -167,14 +167,17 @@ def test_c3_10_a_ctrl_c_is_seen_at_once_and_withdraws(world: PullWorld) -> None:
         stdout=subprocess.PIPE,
         text=True,
     ) as program:
-        world.wait_until_waiting(1)
-        program.send_signal(signal.SIGINT)
-        assert program.stdout is not None
-        assert program.stdout.readline() == "interrupted\n"
-        world.wait_until_waiting(0)
-        world.publish("a")
-        assert texts(world.client.fetch(SUBSCRIPTION)) == ["a"]
-        program.communicate()
+        try:
+            world.wait_until_waiting(1)
+            program.send_signal(signal.SIGINT)
+            assert program.stdout is not None
+            assert program.stdout.readline() == "interrupted\n"
+            world.wait_until_waiting(0)
+            world.publish("a")
+            assert texts(world.client.fetch(SUBSCRIPTION)) == ["a"]
+            program.communicate()
+        finally:
+            program.kill()
 
 
 def test_c3_15_who_waits_longest_is_served_first(world: PullWorld) -> None:
