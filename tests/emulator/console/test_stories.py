@@ -191,6 +191,12 @@ def test_the_map_marks_what_needs_attention(console: Console, rest: RestClient) 
     rest.ok("POST", "/v0/admin/clock:advance", {"seconds": 30})
     expect(node).to_contain_text("nobody reads")
     expect(page.get_by_text("1 need attention")).to_be_visible()
+    # The rows of the graph have a fixed height, so a long line must not make a node higher.
+    height = (
+        "each => { each.textContent = 'long '.repeat(50); return each.closest('li').offsetHeight }"
+    )
+    assert node.locator(".lines div").first.evaluate(height) <= 92
+    assert node.locator(".problem").evaluate(height) <= 92
 
 
 def test_a_topic_is_followed_live(console: Console, emulator: Emulator, rest: RestClient) -> None:

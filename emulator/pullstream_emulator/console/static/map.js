@@ -3,8 +3,8 @@
 import { count, duration, fill, h, rate, setText, shortName } from "./dom.js";
 import { subscriptionLink, topicLink } from "./links.js";
 
-const COLUMN = 250;
-const WIDTH = 200;
+const COLUMN = 272;
+const WIDTH = 232;
 const ROW = 92;
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -194,7 +194,7 @@ function update(box, node) {
   const text = node.lines.join("\n");
   if (box.lines.dataset.text !== text) {
     box.lines.dataset.text = text;
-    fill(box.lines, node.lines.map((line) => h("div", null, line)));
+    fill(box.lines, node.lines.map((line) => h("div", { title: line }, line)));
   }
   setText(box.problem, node.problem || "");
   box.item.classList.toggle("bad", Boolean(node.problem));
