@@ -66,7 +66,7 @@ def listen(
             progress.stop()
             listener.close()
     if isinstance(printer.failure, InvalidArgument) and not direct:
-        # A session refuses an unknown channel so. The NOT_FOUND of the topic is clearer.
+        # The session's answer for an unknown topic. Ask for the topic's own error, NOT_FOUND.
         session.topics().get_topic(topic=channel, retry=None)
     if printer.failure is not None:
         raise printer.failure

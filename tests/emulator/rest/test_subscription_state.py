@@ -34,7 +34,7 @@ def listed(rest: RestClient, query: str = "") -> tuple[list[tuple[str, str]], in
 def test_messages_are_in_the_order_of_publishing(
     rest: RestClient, emulator: Emulator, wire: Wire, ordered: bool
 ) -> None:
-    """Whatever their state is: new, leased, or delayed; with keys and without."""
+    """The messages are new, leased or delayed, with and without ordering keys."""
     rest.create(
         enableMessageOrdering=ordered,
         retryPolicy={"minimumBackoff": "10s", "maximumBackoff": "10s"},
