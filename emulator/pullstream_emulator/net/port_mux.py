@@ -150,7 +150,7 @@ def _connect(address: str) -> socket.socket:
 
     Raises:
         BlockingIOError: The queue of gRPC's listener is full.
-        OSError: GRPC does not listen, or no file descriptor is left.
+        OSError: gRPC does not listen, or no file descriptor is left.
     """
     connection = socket.socket(socket.AF_UNIX)
     try:

@@ -59,7 +59,7 @@ def generic_handler(
 
     Args:
         core: Answers the calls.
-        poll_handler: GRPC's function that makes a handler from `poll`.
+        poll_handler: gRPC's function that makes a handler from `poll`.
         poll: The function that answers Poll.
         answering: Makes a handler from a function that answers at once.
     """

@@ -150,7 +150,7 @@ class Rpcs:
 
         Raises:
             ValueError: The channel is closed.
-            RuntimeError: GRPC needs a thread for the answer, and cannot start one. From now on,
+            RuntimeError: gRPC needs a thread for the answer, and cannot start one. From now on,
                 only `call` works on the channel.
         """
         stub = self.stub(method, serialized=isinstance(request, bytes))

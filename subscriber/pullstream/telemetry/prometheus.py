@@ -184,7 +184,7 @@ class PrometheusPublisherHooks(PublisherHooks):
             gauge.set_function(partial(self._sum, name))
 
     def started(self, statistics: Callable[[], PublisherStatistics]) -> None:
-        """Include the client in the gauges until it is garbage."""
+        """Include the client in the gauges until it is garbage-collected."""
         is_method = isinstance(statistics, MethodType)
         reference = WeakMethod(statistics) if is_method else lambda: statistics
         with self._lock:
