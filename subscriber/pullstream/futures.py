@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -69,6 +69,11 @@ class RunningFuture(Future[bool], ABC):
     def __init__(self) -> None:
         super().__init__()
         self._process = os.getpid()
+        self._has_ended = False
+        # Locked until the end. See `_wait`.
+        self._until_end = threading.Lock()
+        self._until_end.acquire()
+        self.add_done_callback(_release_waiters)
 
     @abstractmethod
     def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
@@ -159,16 +164,29 @@ class RunningFuture(Future[bool], ABC):
         raise NotImplementedError("this future is already running")
 
     def _wait(self, timeout: float | None) -> None:
-        """Return when the activity has ended, or after `timeout` seconds of real time."""
+        """Return when the activity has ended, or after `timeout` seconds of real time.
+
+        The wait of `Future` uses a `threading.Condition`. A Ctrl-C between two statements of that
+        class leaves its lock in the wrong state: the program gets a RuntimeError instead of
+        KeyboardInterrupt, or the shutdown waits for the lock forever. A plain lock is interrupted
+        before it is acquired, or after. If a waiter is interrupted before it releases the lock, the
+        other waiters see the end at their next check.
+        """
         left = math.inf if timeout is None else timeout
-        while left > 0 and not self.done():
-            with suppress(TimeoutError, FutureTimeoutError):
-                super().exception(min(left, _LOOK_SECONDS))
+        while left > 0 and not self._has_ended:
+            if self._until_end.acquire(timeout=min(left, _LOOK_SECONDS)):
+                self._until_end.release()
             left -= _LOOK_SECONDS
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise forked(self._process)
+
+
+def _release_waiters(future: Future[bool]) -> None:
+    assert isinstance(future, RunningFuture)
+    future._has_ended = True
+    future._until_end.release()
 
 
 class StreamingPullFuture(RunningFuture):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -10,12 +11,14 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import Future, wait
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from pullstream import AckFuture, Message, StreamingPullFuture
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus, ForkedProcess
-from pullstream.futures import ShutdownMode
+from pullstream.futures import RunningFuture, ShutdownMode
 from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream.statistics import Statistics
 from tests.subscriber.streaming.fakes import PATIENCE
@@ -66,11 +69,7 @@ def interrupt_asleep(sleeper: int) -> None:
 
     This happens if a signal comes between the main thread's last look and its sleep.
     """
-    sleeping = (threading.Condition.wait.__code__, futures._base.__file__)
-    while True:
-        frame = sys._current_frames()[sleeper]
-        if frame.f_back and (frame.f_code, frame.f_back.f_code.co_filename) == sleeping:
-            break
+    while sys._current_frames()[sleeper].f_code is not RunningFuture._wait.__code__:
         os.sched_yield()
     signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
 
@@ -97,6 +96,65 @@ def test_a_signal_that_wakes_nobody_is_seen_all_the_same(
         other.join()
         rescue.cancel()
         signal.signal(signal.SIGUSR1, previous)
+
+
+def wait_and_interrupt(future: StreamingPullFuture, instruction: int) -> bool:
+    """Wait for the future, and raise KeyboardInterrupt at the given bytecode instruction.
+
+    Returns:
+        Whether the wait ended in time, before it came to this instruction.
+    """
+    left = instruction
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal left
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left < 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        future._wait(0.001)
+    except KeyboardInterrupt:
+        return False
+    finally:
+        sys.settrace(before)
+    return True
+
+
+def test_ctrl_c_at_any_instruction_of_the_wait_leaves_the_future_usable() -> None:
+    """The waiting thread gets KeyboardInterrupt, and the shutdown in another thread ends."""
+    for instruction in itertools.count():
+        future = Subscription().future
+        if wait_and_interrupt(future, instruction):
+            break
+        shutdown = threading.Thread(target=future.set_result, args=[True], daemon=True)
+        shutdown.start()
+        shutdown.join(PATIENCE)
+        assert not shutdown.is_alive(), f"instruction {instruction}"
+        assert future.result() is True
+    assert instruction > 20
+
+
+def test_a_waiter_that_is_interrupted_at_the_end_does_not_stop_the_others() -> None:
+    """It may keep the lock that the waiters wait for."""
+    future = Subscription().future
+    waiter = threading.Thread(target=future.result, daemon=True)
+    waiter.start()
+
+    def end_and_keep_the_lock(_: object) -> None:
+        assert future._until_end.acquire(timeout=PATIENCE)
+
+    future.add_done_callback(end_and_keep_the_lock)
+    future.set_result(True)
+    waiter.join(PATIENCE)
+    assert not waiter.is_alive()
+    assert future.result() is True
 
 
 def test_a_subscription_runs_until_it_is_shut_down() -> None:
