@@ -226,6 +226,7 @@ def test_a_given_up_message_that_waits_for_a_worker_does_not_run(here: Stage) ->
     here.publish(b"runs")
     gate.wait_for(1)
     here.publish(b"waits")
+    eventually(lambda: events.received_count == 2)
     here.advance(98)
     here.advance(4, extending=False)
     eventually(lambda: len(events.lost) == 2)
