@@ -110,6 +110,14 @@ def ping(number: int) -> pubsub.StreamingPullRequest:
     return pubsub.StreamingPullRequest(client_id=f"ping {number}")
 
 
+def read_to_end(call: StreamCall) -> list[bytes]:
+    responses = []
+    with contextlib.suppress(StopIteration):
+        while True:
+            responses.append(next(call))
+    return responses
+
+
 def test_the_first_request_goes_out_with_the_call(
     server: Server, open_call: Callable[[], StreamCall]
 ) -> None:
@@ -153,20 +161,20 @@ def test_requests_go_out_in_order_until_the_half_close(
     """Later requests have no effect, and the server's last responses are still read."""
     call = open_call()
     assert server.next_request() == "first"
-    for number in range(3):
-        call.send(ping(number))
-        server.respond(b"pong")
-        assert next(call) == b"pong"
-        assert server.next_request() == f"ping {number}"
-    call.half_close()
-    call.half_close()
-    call.send(ping(9))
-    server.respond(b"last words")
-    assert next(call) == b"last words"
-    assert server.next_request() is None
-    server.end()
-    with pytest.raises(StopIteration):
-        next(call)
+    # A DirectCall sends a request only when its reader knows that the previous one is sent.
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read_to_end, call)
+        for number in range(3):
+            call.send(ping(number))
+            assert server.next_request() == f"ping {number}"
+            server.respond(b"pong")
+        call.half_close()
+        call.half_close()
+        call.send(ping(9))
+        assert server.next_request() is None
+        server.respond(b"last words")
+        server.end()
+        assert reading.result(PATIENCE) == [b"pong"] * 3 + [b"last words"]
     call.send(ping(10))
     call.half_close()
     call.cancel()
