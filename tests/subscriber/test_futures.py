@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import signal
@@ -117,6 +118,8 @@ def wait_and_interrupt(future: StreamingPullFuture, instruction: int) -> bool:
         return trace
 
     before = sys.gettrace()
+    # A callback of the garbage collector, such as that of hypothesis, would swallow the exception.
+    gc.disable()
     sys.settrace(trace)
     try:
         future._wait(0.001)
@@ -124,6 +127,7 @@ def wait_and_interrupt(future: StreamingPullFuture, instruction: int) -> bool:
         return False
     finally:
         sys.settrace(before)
+        gc.enable()
     return True
 
 
@@ -138,7 +142,7 @@ def test_ctrl_c_at_any_instruction_of_the_wait_leaves_the_future_usable() -> Non
         shutdown.join(PATIENCE)
         assert not shutdown.is_alive(), f"instruction {instruction}"
         assert future.result() is True
-    assert instruction > 20
+    assert instruction > 10
 
 
 def test_a_waiter_that_is_interrupted_at_the_end_does_not_stop_the_others() -> None:
