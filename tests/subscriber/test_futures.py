@@ -120,6 +120,8 @@ def wait_and_interrupt(future: StreamingPullFuture, instruction: int) -> bool:
     before = sys.gettrace()
     # A callback of the garbage collector, such as that of hypothesis, would swallow the exception.
     gc.disable()
+    # Python 3.12.1 traces instructions only if a frame asks for it before the trace begins.
+    sys._getframe().f_trace_opcodes = True
     sys.settrace(trace)
     try:
         future._wait(0.001)
