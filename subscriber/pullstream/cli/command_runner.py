@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -22,39 +23,65 @@ class CommandRunner:
         self._command = command
         self._subscription = subscription
         # A signal handler may read the set. `add`, `discard` and `copy` are atomic.
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: set[_Command] = set()
+        self._terminated = False
 
     def run(self, record: Mapping[str, Any], data: bytes) -> int:
         """Run the command for a message and return its exit code.
+
+        After `terminate`, no command is started, and the code is that of a terminated command.
 
         Args:
             record: The message as a result of `message_record`.
             data: The data.
         """
         environment = {**os.environ, **command_environment(record, self._subscription)}
-        with subprocess.Popen(
-            self._command,
-            shell=True,
-            stdin=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-        ) as process:
-            self._running.add(process)
-            try:
+        command = _Command()
+        # Before the start: a command that `terminate` does not know would outlive the program.
+        self._running.add(command)
+        try:
+            with command.starting:
+                if self._terminated:
+                    return -signal.SIGTERM
+                process = command.process = subprocess.Popen(
+                    self._command,
+                    shell=True,
+                    stdin=subprocess.PIPE,
+                    env=environment,
+                    start_new_session=True,
+                )
+            with process:
                 process.communicate(data)
-            finally:
-                self._running.discard(process)
-        return process.returncode
+            return process.returncode
+        finally:
+            self._running.discard(command)
 
     def terminate(self) -> None:
-        """Send SIGTERM to the process group of each running command.
+        """Send SIGTERM to the process group of each running command, and let no command start.
 
-        May be called in a signal handler.
+        May be called in a signal handler of a thread that runs no command. Waits for commands that
+        are starting.
         """
-        for process in self._running.copy():
-            if process.poll() is None:
+        self._terminated = True
+        for command in self._running.copy():
+            with command.starting:
+                process = command.process
+            if process is not None and process.poll() is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGTERM)
+
+
+class _Command:
+    """A command that runs, or is about to start.
+
+    Attributes:
+        starting: Held during the start. Reentrant, because a signal handler may interrupt itself.
+        process: The process, after the start.
+    """
+
+    def __init__(self) -> None:
+        self.starting = threading.RLock()
+        self.process: subprocess.Popen[bytes] | None = None
 
 
 def command_environment(record: Mapping[str, Any], subscription: str) -> dict[str, str]:

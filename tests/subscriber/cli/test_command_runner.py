@@ -1,0 +1,61 @@
+"""Commands that run for messages, and their end by a signal."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pullstream.cli import command_runner
+from pullstream.cli.command_runner import CommandRunner
+from tests.subscriber.streaming.fakes import PATIENCE
+
+RECORD = {"messageId": "1", "publishTime": "", "orderingKey": "", "attributes": {}}
+
+
+def test_a_command_that_is_starting_is_terminated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process exists, and the thread that started it has not continued yet."""
+    is_started, may_continue = threading.Event(), threading.Event()
+    processes: list[subprocess.Popen[bytes]] = []
+    codes: list[int] = []
+
+    def start_slowly(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        processes.append(subprocess.Popen(*args, **options))
+        is_started.set()
+        assert may_continue.wait(PATIENCE)
+        return processes[0]
+
+    class SlowSubprocess:
+        PIPE = subprocess.PIPE
+        Popen = staticmethod(start_slowly)
+
+    monkeypatch.setattr(command_runner, "subprocess", SlowSubprocess)
+    runner = CommandRunner("exec sleep 600", "s")
+    running = threading.Thread(target=lambda: codes.append(runner.run(RECORD, b"")), daemon=True)
+    terminating = threading.Thread(target=runner.terminate)
+    running.start()
+    assert is_started.wait(PATIENCE)
+    try:
+        terminating.start()
+        # It waits for the start. If it did not wait, it would end here, and terminate nothing.
+        terminating.join(0.1)
+        may_continue.set()
+        running.join(PATIENCE)
+        assert codes == [-signal.SIGTERM]
+        terminating.join(PATIENCE)
+    finally:
+        processes[0].kill()
+
+
+def test_no_command_starts_after_the_end(tmp_path: Path) -> None:
+    """It would outlive the program."""
+    runner = CommandRunner(f"echo > {tmp_path / 'file'}", "s")
+    assert runner.run(RECORD, b"") == 0
+    (tmp_path / "file").unlink()
+    runner.terminate()
+    assert runner.run(RECORD, b"") == -signal.SIGTERM
+    assert not (tmp_path / "file").exists()
