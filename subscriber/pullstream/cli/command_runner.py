@@ -29,7 +29,7 @@ class CommandRunner:
     def run(self, record: Mapping[str, Any], data: bytes) -> int:
         """Run the command for a message and return its exit code.
 
-        After `terminate`, no command is started, and the code is that of a terminated command.
+        After `terminate`, it starts nothing and returns `-SIGTERM`, as for a terminated command.
 
         Args:
             record: The message as a result of `message_record`.
