@@ -118,7 +118,7 @@ def wait_and_interrupt(future: StreamingPullFuture, instruction: int) -> bool:
         return trace
 
     before = sys.gettrace()
-    # A callback of the garbage collector, such as that of hypothesis, would swallow the exception.
+    # hypothesis installs a callback of the garbage collector, which would swallow the exception.
     gc.disable()
     # Python 3.12.1 traces instructions only if a frame asks for it before the trace begins.
     sys._getframe().f_trace_opcodes = True

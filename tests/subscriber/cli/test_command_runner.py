@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from pullstream.cli import command_runner
 from pullstream.cli.command_runner import CommandRunner
 from tests.subscriber.streaming.fakes import PATIENCE
 
@@ -19,21 +18,18 @@ RECORD = {"messageId": "1", "publishTime": "", "orderingKey": "", "attributes": 
 
 def test_a_command_that_is_starting_is_terminated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its process exists, and the thread that started it has not continued yet."""
+    start = subprocess.Popen
     is_started, may_continue = threading.Event(), threading.Event()
     processes: list[subprocess.Popen[bytes]] = []
     codes: list[int] = []
 
     def start_slowly(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
-        processes.append(subprocess.Popen(*args, **options))
+        processes.append(start(*args, **options))
         is_started.set()
         assert may_continue.wait(PATIENCE)
         return processes[0]
 
-    class SlowSubprocess:
-        PIPE = subprocess.PIPE
-        Popen = staticmethod(start_slowly)
-
-    monkeypatch.setattr(command_runner, "subprocess", SlowSubprocess)
+    monkeypatch.setattr(subprocess, "Popen", start_slowly)
     runner = CommandRunner("exec sleep 600", "s")
     running = threading.Thread(target=lambda: codes.append(runner.run(RECORD, b"")), daemon=True)
     terminating = threading.Thread(target=runner.terminate)
@@ -41,7 +37,7 @@ def test_a_command_that_is_starting_is_terminated(monkeypatch: pytest.MonkeyPatc
     assert is_started.wait(PATIENCE)
     try:
         terminating.start()
-        # It waits for the start. If it did not wait, it would end here, and terminate nothing.
+        # It waits for the start. Without this wait it would end here and terminate nothing.
         terminating.join(0.1)
         may_continue.set()
         running.join(PATIENCE)

@@ -105,7 +105,7 @@ may_fork = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:
 @forks
 @may_fork
 def test_deferred_messages_have_a_result_in_a_forked_child(server: PublishServer) -> None:
-    """They wait for room, which no answer will make."""
+    """They wait for room, and the child gets no answer that makes room."""
     limits = PublishFlowControl(1, 1000, LimitExceededBehavior.BLOCK)
     publisher = AsyncPublisherClient(
         BatchSettings(max_latency=60),
