@@ -86,11 +86,19 @@ class PublishGauge:
                 return True
         return False
 
+    @property
+    def is_occupied(self) -> bool:
+        """Whether a message is counted or waits for room."""
+        return bool(self._messages or self._waiting)
+
     def abandon(self) -> list[Callable[[], object]]:
-        """Let all waiting messages go on, because the publisher is closed."""
-        waiting = [admit for _, admit in self._waiting]
+        """Count all waiting messages, because the publisher is closed, and return as `leave`."""
+        admitted = []
+        for size, admit in self._waiting:
+            self._count(1, size)
+            admitted.append(admit)
         self._waiting.clear()
-        return waiting
+        return admitted
 
     def _has_room(self, size: int) -> bool:
         return (

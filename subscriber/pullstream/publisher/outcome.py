@@ -332,6 +332,19 @@ class PublishFuture(OutcomeFuture[str]):
             return outcome.message_ids[self._index]
         return super().result(timeout)
 
+    def pass_on_to(self, outcome: Outcome) -> Callbacks:
+        """Resolve another outcome, which has this message alone, when this future is resolved.
+
+        Returns:
+            The done callbacks to run now, if this future is resolved already.
+        """
+
+        def resolve() -> Callbacks:
+            error = self._error()
+            return outcome.resolve(() if error else (self._value(),), error)
+
+        return [] if self._outcome.add_watcher(resolve) else resolve()
+
     def _value(self) -> str:
         return self._outcome.message_ids[self._index]
 

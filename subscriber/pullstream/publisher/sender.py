@@ -80,7 +80,8 @@ class PublishSender:
     may block or publish.
 
     Guarantees: every outcome is resolved: with the server's IDs, with the error of the request, or
-    by `close` at the latest. No outcome is resolved under the lock.
+    by `close` at the latest. No outcome is resolved under the lock. A message that waits for room
+    is accepted: `stop` and `close` send it as those in the queue.
 
     Args:
         rpcs: The calls of a channel.
@@ -106,7 +107,7 @@ class PublishSender:
         has_limits = flow_control.limit_exceeded_behavior is not LimitExceededBehavior.IGNORE
         self._gauge = PublishGauge(flow_control) if has_limits else None
         self._lock = threading.Lock()
-        # Notified when the last message has a result.
+        # Notified when the last accepted message may have a result.
         self._all_resolved = threading.Condition(self._lock)
         self._queue = PublishQueue(settings, self._hurry, options.hedging)
         # With the number of a batch: its idempotency key.
@@ -115,7 +116,12 @@ class PublishSender:
         self._created = self._clock.now() - self._clock.monotonic()
         self._is_hedged = options.hedging is not None
         self._calls: dict[Batch, list[Any]] = {}
+        # No more messages are accepted. Those that wait for room are still sent.
         self._stopped = False
+        # Whether messages without room have a future, instead of a `publish` that waits.
+        self._defers = False
+        # The error of the accepted messages that `close` gave up.
+        self._abandoned: PublisherClosed | None = None
         self._closed = False
         # The time for which the thread waits.
         self._wakes_at = math.inf
@@ -142,6 +148,7 @@ class PublishSender:
             may_block: Whether the method waits for room if flow control says BLOCK. If not, a
                 message without room is added later, in the order of the calls.
         """
+        self._defers = not may_block
         if self._gauge is None:
             return self._add
         return self._add_or_wait if may_block else self._add_or_defer
@@ -168,13 +175,9 @@ class PublishSender:
             except Exception as error:
                 self._run(deferred.resolve((), error))
                 return
-            future.add_done_callback(pass_on)
+            self._run(future.pass_on_to(deferred))
             # A task waits for the deferred future, and does not know this one.
             self._flush()
-
-        def pass_on(future: Any) -> None:
-            error = future.exception()
-            self._run(deferred.resolve(() if error else (future.result(),), error))
 
         try:
             if self._enter_gauge(len(entry), add):
@@ -227,19 +230,35 @@ class PublishSender:
     def _add_counted(
         self, topic: str, key: str, entry: bytes, policy: PublishPolicy
     ) -> PublishFuture:
-        """Add a message that flow control has counted."""
+        """Add a message that flow control has counted, and which is therefore accepted."""
         try:
-            return self._add(topic, key, entry, policy)
+            return self._add(topic, key, entry, policy, is_accepted=True)
         except BaseException:
             self._leave_gauge(1, len(entry))
             raise
 
-    def _add(self, topic: str, key: str, entry: bytes, policy: PublishPolicy) -> PublishFuture:
-        """Add a message, which flow control has counted if it has limits."""
+    def _add(
+        self,
+        topic: str,
+        key: str,
+        entry: bytes,
+        policy: PublishPolicy,
+        *,
+        is_accepted: bool = False,
+    ) -> PublishFuture:
+        """Add a message, which flow control has counted if it has limits.
+
+        Args:
+            topic: Full name of the topic.
+            key: The ordering key, or "".
+            entry: The encoded message.
+            policy: How long to attempt the request.
+            is_accepted: Whether the message was accepted before a `stop` or `close`.
+        """
         queue = self._queue
         with self._lock:
             if self._stopped or self._thread is None:
-                self._check_usable()
+                self._check_usable(is_accepted=is_accepted)
                 self._ensure_thread()
             name = (topic, key) if key else topic
             sequencer = queue.sequencers.get(name) or queue.sequencer(topic, key)
@@ -251,6 +270,8 @@ class PublishSender:
                 future = PublishFuture(batch.outcome, len(batch.entries) - 1)
                 if batch.due < self._wakes_at:
                     self._wake_for(batch.due)
+                if self._stopped:
+                    queue.flush()
             is_sendable = queue.sendable
         if is_sendable:
             self._send_ready()
@@ -279,6 +300,7 @@ class PublishSender:
             # Ctrl-C: the message is not published.
             with self._lock:
                 is_counted = not self._gauge.withdraw(room.set)
+                self._all_resolved.notify_all()
             if is_counted:
                 self._leave_gauge(1, size)
             raise
@@ -287,13 +309,18 @@ class PublishSender:
         if self._gauge is not None:
             with self._lock:
                 admitted = self._gauge.leave(messages, size)
+                if self._stopped:
+                    self._all_resolved.notify_all()
             for admit in admitted:
                 admit()
 
-    def _check_usable(self) -> None:
+    def _check_usable(self, *, is_accepted: bool = False) -> None:
         if os.getpid() != self._process:
             raise forked(self._process)
-        if self._stopped:
+        if is_accepted:
+            if self._abandoned is not None:
+                raise self._abandoned
+        elif self._stopped:
             raise PublisherClosed("this publisher is closed; make a new one")
 
     # ---- sending -------------------------------------------------------------------------------
@@ -566,35 +593,39 @@ class PublishSender:
         self._flush()
         due = None if timeout is None else self._clock.monotonic() + timeout
         with self._all_resolved:
-            while self._queue.messages and (left := self._clock.timeout(due)) != 0.0:
+            while self._has_unresolved() and (left := self._clock.timeout(due)) != 0.0:
                 self._all_resolved.wait(_LOOK_SECONDS if left is None else left)
             waiting = self._gauge.abandon() if self._gauge else []
             unresolved = list(self._queue.abandon())
             calls = [call for of_batch in self._calls.values() for call in of_batch]
             self._calls.clear()
-        # Their `publish` raises PublisherClosed.
+            sent = sum(len(batch.entries) for batch in unresolved if batch.attempts)
+            unsent = sum(len(batch.entries) for batch in unresolved) - sent
+            if self._defers:
+                unsent += len(waiting)
+            self._counts["failed"] += sent + unsent
+            error = PublisherClosed(
+                f"the publisher was closed, and {timeout} s were not enough: {unsent} messages "
+                f"were not sent, and {sent} were sent but not confirmed"
+            )
+            self._abandoned = self._abandoned or error
+            self._all_resolved.notify_all()
+        if sent or unsent:
+            _log.warning("%s", error)
+        # Their `publish` raises the error, or their future has it.
         for admit in waiting:
             admit()
-        self._give_up(unresolved, timeout)
+        for batch in unresolved:
+            self._hooks.call("failed", batch.sequencer.topic, len(batch.entries), error)
+            self._run(batch.outcome.resolve((), error))
         for call in calls:
             call.cancel()
         self._end_threads()
 
-    def _give_up(self, batches: Sequence[Batch], timeout: float | None) -> None:
-        """Fail the messages that have no result at the end of a close."""
-        if not batches:
-            return
-        sent = sum(len(batch.entries) for batch in batches if batch.attempts)
-        unsent = sum(len(batch.entries) for batch in batches) - sent
-        error = PublisherClosed(
-            f"the publisher was closed, and {timeout} s were not enough: {unsent} messages were "
-            f"not sent, and {sent} were sent but not confirmed"
-        )
-        _log.warning("%s", error)
-        with self._lock:
-            self._counts["failed"] += sent + unsent
-        for batch in batches:
-            self._run(batch.outcome.resolve((), error))
+    def _has_unresolved(self) -> bool:
+        """Return whether an accepted message has no result. Under the lock."""
+        is_waiting = self._gauge is not None and self._gauge.is_occupied
+        return self._abandoned is None and (bool(self._queue.messages) or is_waiting)
 
     def _end_threads(self) -> None:
         if self._thread is not None:

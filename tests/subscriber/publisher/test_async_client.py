@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 
 import pytest
@@ -114,6 +115,58 @@ def test_deferred_messages_fail_when_the_client_closes(server: PublishServer) ->
                 await future
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("stops_first", [False, True])
+def test_a_close_sends_the_messages_that_wait_for_room(
+    server: PublishServer, stops_first: bool
+) -> None:
+    """`publish` has accepted them, so the close waits for them, also after `stop`."""
+
+    async def main() -> list[str]:
+        limits = PublishFlowControl(10, 1_000_000, LimitExceededBehavior.BLOCK)
+        # Nothing is sent because of its latency.
+        publisher = AsyncPublisherClient(
+            BatchSettings(max_latency=math.inf),
+            PublisherOptions(flow_control=limits),
+            endpoint=server.endpoint,
+        )
+        async with publisher:
+            futures = [publisher.publish(TOPIC, b"%d" % number) for number in range(100)]
+            if stops_first:
+                publisher.admin.stop()
+        assert all(future.done() for future in futures)
+        return [future.result(0) for future in futures]
+
+    assert set(asyncio.run(main())) == {str(number) for number in range(1, 101)}
+    assert {data for request in server.requests for data in request} == {
+        b"%d" % number for number in range(100)
+    }
+
+
+def test_a_close_that_gives_up_counts_the_messages_that_wait_for_room(
+    server: PublishServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The error and the log have the numbers of unsent and unconfirmed messages."""
+
+    async def main() -> None:
+        server.gate.clear()
+        limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)
+        publisher = AsyncPublisherClient(
+            publisher_options=PublisherOptions(flow_control=limits), endpoint=server.endpoint
+        )
+        futures = [publisher.publish(TOPIC, b"x") for _ in range(3)]
+        await asyncio.to_thread(server.wait_for_calls, 1)
+        await publisher.close(0.1)
+        for future in futures:
+            with pytest.raises(PublisherClosed, match="2 messages were not sent, and 1 were sent"):
+                await future
+        assert publisher.statistics().failed == 3
+        # A second close has nothing to wait for.
+        await publisher.close()
+
+    asyncio.run(main())
+    assert "2 messages were not sent, and 1 were sent but not confirmed" in caplog.text
 
 
 def test_the_close_does_not_block_the_loop(server: PublishServer) -> None:

@@ -26,6 +26,7 @@ from pullstream import (
     PublishError,
     PublisherStatistics,
     PublishFlowControl,
+    PublishFuture,
     PublishHedging,
     PublishToPausedOrderingKeyException,
     SubscriberClient,
@@ -382,6 +383,30 @@ def test_a_blocked_publish_ends_when_the_client_closes(
     assert len(errors) == 1
     with pytest.raises(PublisherClosed, match="0 messages were not sent, and 2 were sent but not"):
         first[0].result(0)
+
+
+def test_a_close_sends_a_message_whose_publish_waits_for_room(
+    connect: Connect, server: PublishServer
+) -> None:
+    """It came before the close, so it is sent when the first message makes room."""
+    server.gate.clear()
+    publisher = connect(
+        BatchSettings(max_latency=FOR_EVER), limited(LimitExceededBehavior.BLOCK, messages=1)
+    )
+    publisher.publish(TOPIC, b"x")
+    futures: list[PublishFuture] = []
+    blocked = threading.Thread(target=lambda: futures.append(publisher.publish(TOPIC, b"y")))
+    blocked.start()
+    # Its publish sends the first message, and then waits.
+    server.wait_for_calls(1)
+    closing = threading.Thread(target=publisher.close)
+    closing.start()
+    while not publisher.closed:
+        pass
+    server.gate.set()
+    closing.join(10)
+    blocked.join(10)
+    assert futures[0].result(0) == "2"
 
 
 def test_an_interrupted_publish_uses_no_room(

@@ -62,6 +62,28 @@ def test_a_program_that_forgets_to_close_sends_everything(emulator: Emulator) ->
     assert ended.stderr == ""
 
 
+FORGETS_TO_CLOSE_WITH_LIMITS = """
+import asyncio, sys
+from pullstream import *
+limits = PublishFlowControl(10, 1_000_000, LimitExceededBehavior.BLOCK)
+async def main():
+    options = PublisherOptions(flow_control=limits)
+    publisher = AsyncPublisherClient((), options, endpoint=sys.argv[1])
+    for number in range(250):
+        publisher.publish(sys.argv[2], b"%d" % number)
+asyncio.run(main())
+"""
+
+
+def test_a_program_that_forgets_to_close_sends_the_messages_that_wait_for_room(
+    emulator: Emulator,
+) -> None:
+    """Flow control has not let all of them into the queue when the program ends."""
+    ended = run_program(FORGETS_TO_CLOSE_WITH_LIMITS, emulator.endpoint, TOPIC)
+    assert len(emulator.messages(TOPIC)) == 250
+    assert ended.stderr == ""
+
+
 WITHOUT_A_SERVER = """
 import logging
 from pullstream import BatchSettings, PublisherClient
