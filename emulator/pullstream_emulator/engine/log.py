@@ -110,11 +110,17 @@ class Log:
 
     # ---- history -------------------------------------------------------------------------------
 
-    def keep_for(self, who: str, seconds: float | None) -> None:
-        """Keep messages for `seconds` after publishing, on behalf of `who`. None: stop."""
+    def keep_for(self, who: str, seconds: float | None) -> bool:
+        """Keep messages for `seconds` after publishing, on behalf of `who`. None: stop.
+
+        Returns:
+            Whether `who` begins to keep messages, so that the history may lack some of them.
+        """
+        is_new = seconds is not None and who not in self._windows
         self._windows.pop(who, None)
         if seconds is not None:
             self._windows[who] = seconds
+        return is_new
 
     def keep_since(self, who: str, seq: int | None) -> None:
         """Keep every message after `seq`, on behalf of `who`. None: stop."""

@@ -81,14 +81,15 @@ class PublisherService:
 
         def publish(request: pubsub.PublishRequest, validate: Validate) -> pubsub.PublishResponse:
             ids: Sequence[str] | None = None
+            topic = self._engine.registry.topic(request.topic)
             if idempotency_key:
                 # Here and not before the check: two equal requests may be checked at a time.
-                ids = self._earlier.ids_of(request.topic, idempotency_key)
+                ids = self._earlier.ids_of(topic, idempotency_key)
             if ids is None:
                 self._head_start.published(peer)
                 ids = self._engine.publish(request, validate)
                 if idempotency_key:
-                    self._earlier.remember(request.topic, idempotency_key, ids)
+                    self._earlier.remember(topic, idempotency_key, ids)
             return pubsub.PublishResponse(message_ids=ids)
 
         return self._checks.carry_out(request, publish)

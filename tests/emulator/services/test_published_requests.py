@@ -7,6 +7,8 @@ import grpc
 import pytest
 
 from pullstream_emulator import Emulator
+from pullstream_emulator.engine.log import Log, Usage
+from pullstream_emulator.engine.resources.topic import Topic
 from pullstream_emulator.services import published_requests
 from pullstream_emulator.services.published_requests import REMEMBERED_FOR, PublishedRequests
 from pullstream_protocol.clock import ManualClock
@@ -86,14 +88,32 @@ def test_a_request_is_forgotten_after_ten_minutes(emulator: Emulator, clock: Man
     assert len(emulator.messages(TOPIC)) == 2
 
 
+@pytest.mark.parametrize("end", ["delete", "reset"])
+def test_a_request_to_a_topic_that_was_created_again_is_published(
+    emulator: Emulator, end: str
+) -> None:
+    """The memory of a topic ends with the topic: the message IDs of its messages are gone."""
+    publish(emulator, b"a", key="request-1")
+    if end == "delete":
+        emulator.inspect(lambda engine: engine.delete_topic(TOPIC))
+    else:
+        emulator.reset()
+    create(emulator, TOPIC)
+    for _ in range(2):
+        assert publish(emulator, b"a", key="request-1") == ["1"]
+    published = emulator.inspect(lambda engine: engine.registry.topics[TOPIC].log.head_seq)
+    assert published == 1
+
+
 def test_the_oldest_requests_are_forgotten_above_a_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The memory is limited in size."""
     monkeypatch.setattr(published_requests, "MAX_REQUESTS", 2)
     requests = PublishedRequests(ManualClock())
+    topic = Topic(pubsub.Topic(name=TOPIC), Log(TOPIC, Usage(), None))
     for number in ("1", "2", "3"):
-        requests.remember(TOPIC, f"request-{number}", [number])
-    assert requests.ids_of(TOPIC, "request-1") is None
-    assert requests.ids_of(TOPIC, "request-2") == ["2"]
-    assert requests.ids_of(TOPIC, "request-3") == ["3"]
+        requests.remember(topic, f"request-{number}", [number])
+    assert requests.ids_of(topic, "request-1") is None
+    assert requests.ids_of(topic, "request-2") == ["2"]
+    assert requests.ids_of(topic, "request-3") == ["3"]

@@ -92,8 +92,8 @@ class Subscription:
         """Apply new settings. They also apply to existing messages."""
         self.config = config
         self.terms = SubscriptionPolicy.from_config(config)
-        self.log.keep_for(self.name, self.terms.retention if self.terms.retains_acked else None)
-        if self.terms.retains_acked:
+        retention = self.terms.retention if self.terms.retains_acked else None
+        if self.log.keep_for(self.name, retention):
             self.log.remember(delivery.record for delivery in self.messages)
 
     # ---- messages in ---------------------------------------------------------------------------

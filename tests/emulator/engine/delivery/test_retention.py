@@ -189,6 +189,21 @@ def test_to_retain_may_be_asked_for_later() -> None:
     assert broker.engine.kept_bytes == 0
 
 
+def test_only_a_subscription_that_begins_to_retain_adds_to_the_history() -> None:
+    """Other changes of the settings do not go through the retained messages."""
+    broker = Broker(retain_acked_messages=True, message_retention_duration=minutes(20))
+    broker.publish("1", "2")
+    history = broker.engine.registry.topic(TOPIC).log.history
+    update_subscription(broker, "labels", labels={"team": "red"})
+    request = pubsub.UpdateTopicRequest(
+        topic=pubsub.Topic(name=TOPIC, message_retention_duration=minutes(30))
+    )
+    request.update_mask.paths.append("message_retention_duration")
+    broker.engine.update_topic(request)
+    assert broker.engine.registry.topic(TOPIC).log.history is history
+    assert [record.seq for record in history] == [1, 2]
+
+
 def test_a_topic_retains_for_all_its_subscriptions() -> None:
     """A subscription that is created later can seek to messages from before its creation."""
     broker = Broker(topic={"message_retention_duration": minutes(30)})
