@@ -12,6 +12,9 @@ import sys
 
 from pullstream import PublisherClient, SubscriberClient
 
+# Attributes that dead-lettering, and a topic with a schema, have added.
+ADDED = ("CloudPubSubDeadLetter", "pullstream_reject", "googclient_schema")
+
 
 def main(subscription: str, topic: str) -> None:
     """Move all messages that are there, and print their number."""
@@ -26,7 +29,7 @@ def main(subscription: str, topic: str) -> None:
                         **{
                             name: value
                             for name, value in message.attributes.items()
-                            if not name.startswith(("CloudPubSubDeadLetter", "pullstream_reject"))
+                            if not name.startswith(ADDED)
                         },
                     )
                     for message in messages

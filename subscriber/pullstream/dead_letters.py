@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Mapping
 
 from pullstream_protocol import dead_letters
+from pullstream_protocol.message_limits import (
+    MAX_ATTRIBUTE_VALUE_BYTES,
+    MAX_ATTRIBUTES,
+    MAX_REQUEST_BYTES,
+    publishable,
+)
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import IDEMPOTENCY_KEY
 
 from .message import Message
 from .rpc.rpcs import Rpcs
-
-# Pub/Sub allows 1,024 bytes in an attribute.
-_MAX_REASON_BYTES = 1024
 
 
 class DeadLetters:
@@ -34,6 +38,9 @@ class DeadLetters:
     ) -> str:
         """Publish a message to a dead-letter topic; return its new ID.
 
+        The attributes that name the source and the reason are left out as far as a message of the
+        server's limits has no room for them.
+
         Args:
             subscription: Full name of the subscription of the message.
             message: The message.
@@ -45,19 +52,19 @@ class DeadLetters:
             ValueError: The subscription has no dead-letter policy, and `topic` is missing.
             RpcError: A call failed.
         """
-        content = pubsub.PubsubMessage(
-            data=message.data,
-            attributes={
-                **message.attributes,
-                **dead_letters.source_attributes(
-                    subscription, message.delivery_attempt or 1, message.publish_time
-                ),
-                dead_letters.REASON: _shortened(reason),
-            },
-            ordering_key=message.ordering_key,
+        source = dead_letters.source_attributes(
+            subscription, message.delivery_attempt or 1, message.publish_time
         )
-        request = pubsub.PublishRequest(
-            topic=topic or self._topic_of(subscription), messages=[content]
+        request = _request(
+            topic or self._topic_of(subscription),
+            message,
+            # `redrive` needs the subscription, and people need the reason, more than the rest.
+            {
+                dead_letters.SUBSCRIPTION: source.pop(dead_letters.SUBSCRIPTION),
+                dead_letters.SUBSCRIPTION_PROJECT: source.pop(dead_letters.SUBSCRIPTION_PROJECT),
+                dead_letters.REASON: _shortened(reason),
+                **source,
+            },
         )
         # With the key, our broker publishes nothing twice if a reply is lost.
         response = self._rpcs.call(
@@ -83,9 +90,40 @@ class DeadLetters:
         return topic
 
 
+def _request(topic: str, message: Message, added: Mapping[str, str]) -> pubsub.PublishRequest:
+    """Return the request with a copy of a message.
+
+    Args:
+        topic: Full name of the topic.
+        message: The message. The attributes of an earlier rejection are left out.
+        added: Attributes to add while there is room, the most important ones first.
+    """
+    copy = pubsub.PubsubMessage(
+        data=message.data,
+        attributes={
+            name: value
+            for name, value in publishable(message.attributes).items()
+            if not dead_letters.is_added(name)
+        },
+        ordering_key=message.ordering_key,
+    )
+    request = pubsub.PublishRequest(topic=topic, messages=[copy])
+    attributes = request.messages[0].attributes
+    for name, value in added.items():
+        if len(attributes) == MAX_ATTRIBUTES:
+            break
+        attributes[name] = value
+        if request.ByteSize() > MAX_REQUEST_BYTES:
+            del attributes[name]
+    return request
+
+
 def _shortened(reason: str) -> str:
-    """Return the reason, without the part that is too long for an attribute."""
-    encoded = reason.encode()
-    if len(encoded) <= _MAX_REASON_BYTES:
-        return reason
-    return encoded[: _MAX_REASON_BYTES - 3].decode(errors="ignore") + "..."
+    """Return the reason as an attribute's value: in UTF-8, and without the part that is too long.
+
+    A character that UTF-8 cannot encode, such as one from a file name, becomes a question mark.
+    """
+    encoded = reason.encode(errors="replace")
+    if len(encoded) <= MAX_ATTRIBUTE_VALUE_BYTES:
+        return encoded.decode()
+    return encoded[: MAX_ATTRIBUTE_VALUE_BYTES - 3].decode(errors="ignore") + "..."

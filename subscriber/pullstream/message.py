@@ -268,7 +268,8 @@ class Message:
         `await asyncio.to_thread(message.reject, reason)`.
 
         Args:
-            reason: The reason, for people. Longer ones than 1,024 bytes are shortened.
+            reason: The reason, for people. Longer ones than 1,024 bytes are shortened. It is left
+                out if the message has no room for another attribute.
             dead_letter_topic: Full name of the topic. Default: the topic of the subscription's
                 dead-letter policy, which the client reads once for each subscription.
 
@@ -276,6 +277,7 @@ class Message:
             The message ID of the copy.
 
         Raises:
+            TypeError: `reason` is not a str.
             ValueError: The message is settled already. Or the subscription has no dead-letter
                 policy, and `dead_letter_topic` is missing.
             RpcError: A call to the server failed.
@@ -287,6 +289,8 @@ class Message:
             )
         if self.batch.reject is None:
             raise ValueError("this message was not received by a client, so it cannot be rejected")
+        if not isinstance(reason, str):
+            raise TypeError(f"reason is {reason!r:.80}; it must be a str, such as str(error)")
         copy = self.batch.reject(self, reason, dead_letter_topic)
         self.ack()
         return copy

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from pullstream import AsyncSubscriberClient, Message, PublisherClient, SubscriberClient
+from pullstream import (
+    AsyncSubscriberClient,
+    Message,
+    PublisherClient,
+    SchemaServiceClient,
+    SubscriberClient,
+)
 from pullstream_emulator import Emulator
 from pullstream_protocol.errors import NotFound, PermissionDenied
 
@@ -163,3 +169,89 @@ def test_fetched_messages_of_an_event_loop_are_rejected(emulator: Emulator) -> N
 
     asyncio.run(main())
     assert len(emulator.messages(DEAD)) == 1
+
+
+def test_messages_of_a_topic_with_a_schema_are_rejected(emulator: Emulator) -> None:
+    """The copy has no attributes that only servers set, but keeps the context of its trace."""
+    with (
+        SubscriberClient(endpoint=emulator.endpoint) as client,
+        PublisherClient(endpoint=emulator.endpoint) as publisher,
+        SchemaServiceClient(endpoint=emulator.endpoint) as schemas,
+    ):
+        schema = schemas.create_schema(
+            parent="projects/project-1",
+            schema_id="number",
+            schema={"type": "AVRO", "definition": '"int"'},
+        )
+        topic, subscription = f"{TOPIC}-typed", f"{SUBSCRIPTION}-typed"
+        settings = {"schema": schema.name, "encoding": "JSON"}
+        publisher.create_topic(request={"name": topic, "schema_settings": settings})
+        client.create_subscription(name=subscription, topic=topic)
+        context = {"googclient_traceparent": "00-ab-cd-01"}
+        publisher.publish(topic, b"1", origin="shop", **context).result(10)
+        (message,) = client.fetch(subscription)
+        assert message.attributes["googclient_schemaencoding"] == "JSON"
+        message.reject("bad", DEAD)
+    (dead,) = emulator.messages(DEAD)
+    kept = {name for name in dead.attributes if not name.startswith(("CloudPubSub", "pullstream"))}
+    assert kept == {"origin", "googclient_traceparent"}
+
+
+@pytest.mark.parametrize("count", [95, 96, 97, 99, 100])
+def test_a_message_with_many_attributes_is_rejected(emulator: Emulator, count: int) -> None:
+    """The attributes of rejection give way, the less important ones first."""
+    given = {f"a{number}": "v" for number in range(count)}
+    emulator.publish(TOPIC, b"order", **given)
+    with SubscriberClient(endpoint=emulator.endpoint) as client:
+        (message,) = client.fetch(SUBSCRIPTION)
+        message.reject("bad")
+    (dead,) = emulator.messages(DEAD)
+    added = {name: value for name, value in dead.attributes.items() if name not in given}
+    assert dead.attributes.items() >= given.items()
+    assert sorted(added) == sorted(
+        [
+            "CloudPubSubDeadLetterSourceSubscription",
+            "CloudPubSubDeadLetterSourceSubscriptionProject",
+            "pullstream_reject_reason",
+            "CloudPubSubDeadLetterSourceDeliveryCount",
+            "CloudPubSubDeadLetterSourceTopicPublishTime",
+        ][: 100 - count]
+    )
+
+
+def test_a_message_that_was_rejected_before_is_rejected_again(emulator: Emulator) -> None:
+    """The new attributes of rejection replace the old ones, which use no room."""
+    emulator.publish(TOPIC, b"order", **{f"a{number}": "v" for number in range(95)})
+    with SubscriberClient(endpoint=emulator.endpoint) as client:
+        client.create_subscription(name=f"{PLAIN}-dead", topic=DEAD)
+        client.fetch(SUBSCRIPTION)[0].reject("first")
+        client.fetch(f"{PLAIN}-dead")[0].reject("second", OTHER_DEAD)
+    (dead,) = emulator.messages(OTHER_DEAD)
+    assert dead.attributes["pullstream_reject_reason"] == "second"
+    assert dead.attributes["CloudPubSubDeadLetterSourceSubscription"] == "plain-dead"
+    assert len(dead.attributes) == 100
+
+
+@pytest.mark.parametrize("spare", [0, 50, 200, 400])
+def test_a_message_near_the_largest_size_is_rejected(emulator: Emulator, spare: int) -> None:
+    """The attributes of rejection give way as far as there is no room."""
+    largest = 10_000_000 - len(f"..{TOPIC}......") - 10
+    emulator.publish(TOPIC, b"x" * (largest - spare))
+    with SubscriberClient(endpoint=emulator.endpoint) as client:
+        (message,) = client.fetch(SUBSCRIPTION)
+        message.reject("ü" * 40, DEAD)
+    (dead,) = emulator.messages(DEAD)
+    assert len(dead.data) == largest - spare
+    assert ("pullstream_reject_reason" in dead.attributes) == (spare >= 400)
+
+
+def test_a_reason_that_utf_8_cannot_encode_is_replaced(emulator: Emulator) -> None:
+    """It may contain the name of a file."""
+    emulator.publish(TOPIC, b"order")
+    with SubscriberClient(endpoint=emulator.endpoint) as client:
+        (message,) = client.fetch(SUBSCRIPTION)
+        with pytest.raises(TypeError, match="reason is None; it must be a str"):
+            message.reject(None)  # type: ignore[arg-type]
+        message.reject("no file d\udce4ta")
+    (dead,) = emulator.messages(DEAD)
+    assert dead.attributes["pullstream_reject_reason"] == "no file d?ta"

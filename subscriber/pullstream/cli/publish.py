@@ -12,6 +12,7 @@ import click
 from google.api_core.retry import Retry
 
 from pullstream.publisher import PublisherOptions, PublishError
+from pullstream.publisher.encoding import encode_attributes, encode_ordering_key
 from pullstream.publisher.settings import is_transient
 from pullstream_protocol.errors import PullstreamError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -64,9 +65,19 @@ def publish(
         raise click.UsageError("Give either MESSAGES or --file, not both.")
     if ordering_key and key_field:
         raise click.UsageError("Give either --ordering-key or --key-field, not both.")
+    _check("--attribute", lambda: encode_attributes(dict(attributes)))
+    _check("--ordering-key", lambda: encode_ordering_key(ordering_key))
     key_of = _field_reader(key_field, delimiter) if key_field else lambda line: ordering_key
     groups = [[os.fsencode(text) for text in messages]] if messages else line_groups(_stream(file))
     _Publication(session, session.full_name("topics", topic), dict(attributes), key_of).run(groups)
+
+
+def _check(option: str, encode: Callable[[], object]) -> None:
+    """Check the limits of a value that every message has, before anything is published."""
+    try:
+        encode()
+    except ValueError as error:
+        raise click.UsageError(f"{option}: {error}") from error
 
 
 # Seconds for which a request is repeated after a transient error, once messages were published.
@@ -113,6 +124,7 @@ class _Publication:
                 continue
             try:
                 key = self._key_of(line)
+                encode_ordering_key(key)
             except ValueError as error:
                 raise click.ClickException(f"line {self._line}: {error}") from error
             yield pubsub.PubsubMessage(data=line, attributes=self._attributes, ordering_key=key)

@@ -14,6 +14,7 @@ from pullstream.publisher import PublisherClient, PublisherOptions, PublishFutur
 from pullstream_protocol import dead_letters, names
 from pullstream_protocol.errors import InvalidArgument, NotFound, PullstreamError
 from pullstream_protocol.filter import Filter, compile_filter
+from pullstream_protocol.message_limits import publishable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from . import completion
@@ -126,15 +127,22 @@ class _Mover:
                 self._counts["moved"] += 1
                 self._tell(message, topic)
             else:
-                published.append((message, self._publisher.publish(topic, _copy_of(message))))
+                try:
+                    published.append((message, self._publisher.publish(topic, _copy_of(message))))
+                except ValueError as refusal:
+                    # Another server has accepted what Pub/Sub refuses.
+                    self._fail(refusal)
         for message, future in published:
             error = future.exception()
             if error is None:
                 message.ack()
                 self._counts["moved"] += 1
             else:
-                self._counts["failed"] += 1
-                self._first_error = self._first_error or error
+                self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._counts["failed"] += 1
+        self._first_error = self._first_error or error
 
     def _source_topic(self, attributes: Mapping[str, str]) -> str | None:
         """Return the topic of the subscription that gave the message up, if it still exists."""
@@ -186,7 +194,7 @@ def _copy_of(message: Message) -> pubsub.PubsubMessage:
         data=message.data,
         attributes={
             name: value
-            for name, value in message.attributes.items()
+            for name, value in publishable(message.attributes).items()
             if not dead_letters.is_added(name)
         },
         ordering_key=message.ordering_key,

@@ -41,7 +41,7 @@ from .settings import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from pullstream.telemetry.publish_tracing import PublishTracer
+    from pullstream.telemetry.publish_tracing import PublishSpan, PublishTracer
 
 # What `publish_many` takes for one message: data, or a message of ours or of the official client.
 OneMessage = Any
@@ -135,7 +135,8 @@ class PublisherClient(TopicAdmin):
         Raises:
             TypeError: The data, an attribute or an option has the wrong type.
             ValueError: There is an ordering key without `enable_message_ordering`, the message has
-                neither data nor attributes, or an attribute is too long.
+                neither data nor attributes, or an attribute is too long or has a reserved name
+                (`goog...`).
             MessageTooLargeError: The server accepts no message of this size.
             PublisherClosed: The client is closed.
             ForkedProcess: Another process created the client.
@@ -157,7 +158,7 @@ class PublisherClient(TopicAdmin):
             return self._send(topic, key, self._encode(topic, content, key, given), policy)
         span = self._tracer.begin(topic, content, key)
         try:
-            entry = self._encode(topic, content, key, {**span.carrier, **given})
+            entry = self._encode_traced(topic, content, key, given, span)
             future = self._send(topic, key, entry, policy)
         except BaseException as error:
             span.end_with(error)
@@ -188,6 +189,20 @@ class PublisherClient(TopicAdmin):
         entry = encode_message(data, suffix)
         check_size(topic, entry)
         return entry
+
+    def _encode_traced(
+        self,
+        topic: str,
+        data: bytes,
+        ordering_key: str,
+        attributes: Mapping[str, str | bytes],
+        span: PublishSpan,
+    ) -> bytes:
+        """Return the encoded message with the context of its span, if there is room for it."""
+        try:
+            return self._encode(topic, data, ordering_key, {**span.carrier, **attributes})
+        except ValueError:
+            return self._encode(topic, data, ordering_key, attributes)
 
     def _require_ordering(self) -> None:
         if not self._options.enable_message_ordering:
@@ -239,9 +254,11 @@ class PublisherClient(TopicAdmin):
             if self._tracer is not None:
                 span = self._tracer.begin(topic, data, key)
                 spans.append(span)
-                attributes = {**span.carrier, **attributes}
+                entry = self._encode_traced(topic, data, key, attributes, span)
+            else:
+                entry = self._encode(topic, data, key, attributes)
             of_key, positions = entries.setdefault(key, ([], []))
-            of_key.append(self._encode(topic, data, key, attributes))
+            of_key.append(entry)
             positions.append(position)
         future = self._sender.publish_many(topic, entries, len(messages), policy)
         for span in spans:

@@ -13,15 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from .exceptions import MessageTooLargeError
+from pullstream_protocol.message_limits import (
+    MAX_ATTRIBUTE_NAME_BYTES,
+    MAX_ATTRIBUTE_VALUE_BYTES,
+    MAX_ATTRIBUTES,
+    MAX_ORDERING_KEY_BYTES,
+    MAX_REQUEST_BYTES,
+    MAX_REQUEST_MESSAGES,
+    TRACE_ATTRIBUTES,
+    is_reserved,
+)
 
-# Limits of the server: https://cloud.google.com/pubsub/quotas#resource_limits
-MAX_REQUEST_BYTES = 10_000_000
-MAX_REQUEST_MESSAGES = 1_000
-MAX_ATTRIBUTES = 100
-MAX_ATTRIBUTE_NAME_BYTES = 256
-MAX_ATTRIBUTE_VALUE_BYTES = 1024
-MAX_ORDERING_KEY_BYTES = 1024
+from .exceptions import MessageTooLargeError
 
 # Tags of length-delimited fields: the field number, shifted by 3 bits, plus 2.
 _FIELD_1 = b"\x0a"
@@ -55,7 +58,7 @@ SHORT = 2048
 
 def encode_topic(topic: str) -> bytes:
     """Return the beginning of a request: the topic."""
-    return _field(_FIELD_1, topic.encode())
+    return _field(_FIELD_1, _utf8("topic", topic))
 
 
 def encode_data(data: bytes) -> bytes:
@@ -79,11 +82,11 @@ def encode_ordering_key(ordering_key: str) -> bytes:
     """Return the encoded ordering key; nothing for an empty one.
 
     Raises:
-        ValueError: The key is longer than 1,024 bytes.
+        ValueError: The key is longer than 1,024 bytes, or UTF-8 cannot encode it.
     """
     if not ordering_key:
         return b""
-    encoded = ordering_key.encode()
+    encoded = _utf8("ordering_key", ordering_key)
     if len(encoded) > MAX_ORDERING_KEY_BYTES:
         raise ValueError(
             f"ordering_key has {len(encoded)} bytes; it may have {MAX_ORDERING_KEY_BYTES}"
@@ -96,17 +99,24 @@ def encode_attributes(attributes: Mapping[str, str | bytes]) -> bytes:
 
     Raises:
         TypeError: A name is not a str, or a value is neither a str nor bytes.
-        ValueError: There are too many attributes, or one of them is too long.
+        ValueError: There are too many attributes, or one of them is too long, has a reserved name,
+            or is no text that UTF-8 can encode.
     """
     if len(attributes) > MAX_ATTRIBUTES:
-        raise ValueError(f"a message has {len(attributes)} attributes; it may have 100")
+        raise ValueError(
+            f"a message has {len(attributes)} attributes; it may have {MAX_ATTRIBUTES}"
+        )
     parts = []
     for name, value in attributes.items():
         if not isinstance(name, str) or not isinstance(value, (str, bytes)):
             raise TypeError(f"attribute {name!r} is {value!r:.80}; it must be a str")
-        key = name.encode()
-        # Bytes must be UTF-8, because the server accepts nothing else in a string.
-        encoded = value.encode() if isinstance(value, str) else value.decode().encode()
+        key = _utf8("attribute name", name)
+        encoded = _utf8(f"attribute {name!r:.80}", value)
+        if is_reserved(name):
+            raise ValueError(
+                f"attribute name {name!r:.80} begins with 'goog', which only servers set; leave "
+                f"the attribute out (allowed are {' and '.join(sorted(TRACE_ATTRIBUTES))})"
+            )
         if not key or len(key) > MAX_ATTRIBUTE_NAME_BYTES:
             raise ValueError(
                 f"attribute name {name!r:.80} has {len(key)} bytes; it may have "
@@ -114,11 +124,23 @@ def encode_attributes(attributes: Mapping[str, str | bytes]) -> bytes:
             )
         if len(encoded) > MAX_ATTRIBUTE_VALUE_BYTES:
             raise ValueError(
-                f"attribute {name!r} has {len(encoded)} bytes; it may have "
+                f"attribute {name!r:.80} has {len(encoded)} bytes; it may have "
                 f"{MAX_ATTRIBUTE_VALUE_BYTES}"
             )
         parts.append(_field(_FIELD_2, _field(_FIELD_1, key) + _field(_FIELD_2, encoded)))
     return b"".join(parts)
+
+
+def _utf8(what: str, text: str | bytes) -> bytes:
+    """Return the text in UTF-8, because a server accepts nothing else in a string.
+
+    Raises:
+        ValueError: UTF-8 cannot encode the text, or the bytes are not UTF-8.
+    """
+    try:
+        return text.encode() if isinstance(text, str) else text.decode().encode()
+    except UnicodeError as error:
+        raise ValueError(f"{what} is {text!r:.80}, which is not valid UTF-8 ({error})") from None
 
 
 def check_size(topic: str, entry: bytes) -> None:

@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 from google.api_core import exceptions as api
 
 from pullstream.runtime.validation import require_int, require_number, require_positive
-
-from .encoding import MAX_REQUEST_BYTES, MAX_REQUEST_MESSAGES
+from pullstream_protocol.message_limits import MAX_REQUEST_BYTES, MAX_REQUEST_MESSAGES
 
 
 class BatchSettings(NamedTuple):

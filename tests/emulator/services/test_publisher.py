@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pullstream_emulator.engine import Engine
-from pullstream_emulator.engine.resources.publish_limits import TRACE_KEYS
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import InvalidArgument
+from pullstream_protocol.message_limits import TRACE_ATTRIBUTES
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
 from tests.emulator.wire import Wire
@@ -112,7 +112,7 @@ def test_a_topic_without_subscriptions_takes_messages(engine: Engine) -> None:
         pubsub.PubsubMessage(data=b"x", ordering_key="é" * 512),
         pubsub.PubsubMessage(data=b"x", attributes={"é" * 128: "é" * 512}),
         pubsub.PubsubMessage(data=b"x", attributes={f"k{i}": "" for i in range(100)}),
-        pubsub.PubsubMessage(attributes=dict.fromkeys(TRACE_KEYS, "00-ab-cd-01")),
+        pubsub.PubsubMessage(attributes=dict.fromkeys(TRACE_ATTRIBUTES, "00-ab-cd-01")),
     ],
     ids=["without data", "longest key", "longest attribute", "most attributes", "trace context"],
 )

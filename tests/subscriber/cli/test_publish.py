@@ -142,3 +142,26 @@ def test_a_failure_on_the_way_says_what_was_published() -> None:
     first, second = result.stderr.splitlines()
     assert first == "Messages published before the error: 1"
     assert second.startswith("Error: a request with this message alone has 11,000,0")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--attribute", "goog_x=1"), "--attribute: attribute name 'goog_x' begins with 'goog'"),
+        (("--attribute", f"a={'v' * 1025}"), "--attribute: attribute 'a' has 1025 bytes"),
+        (("--ordering-key", "k" * 1025), "--ordering-key: ordering_key has 1025 bytes"),
+    ],
+)
+def test_an_option_that_pubsub_refuses_is_named(options: tuple[str, str], text: str) -> None:
+    """Nothing is published."""
+    result = pullstream("publish", "orders", "one", *options)
+    assert result.code == 2
+    assert text in result.stderr
+
+
+def test_a_line_with_a_key_that_pubsub_refuses_is_named() -> None:
+    """Earlier lines of the same batch are not published either."""
+    stdin = b"a,1\n" + b"k" * 1025 + b",2\n"
+    result = pullstream("publish", "orders", "--key-field", "1", stdin=stdin)
+    assert result.code == 1
+    assert result.stderr == "Error: line 2: ordering_key has 1025 bytes; it may have 1024\n"

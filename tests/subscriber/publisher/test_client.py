@@ -320,6 +320,39 @@ def test_a_failed_key_is_paused_until_it_is_resumed(
     assert [b"2"] not in server.requests
 
 
+# ---- limits of a message -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "attributes", "key"),
+    [
+        (b"", {}, ""),
+        (b"x", {"goog_x": "a"}, ""),
+        (b"x", {"googclient_schemaencoding": "JSON"}, ""),
+        (b"x", {str(number): "a" for number in range(101)}, ""),
+        (b"x", {"n" * 257: "a"}, ""),
+        (b"x", {"a": "v" * 1025}, ""),
+        (b"x", {"a": "\udcff"}, ""),
+        (b"x", {}, "k" * 1025),
+        (b"x", {}, "\udcff"),
+        (b"x" * 10_000_000, {}, ""),
+    ],
+)
+def test_a_message_that_the_broker_refuses_fails_alone(
+    emulator: Emulator, data: bytes, attributes: dict[str, str], key: str
+) -> None:
+    """Its call raises. The other messages of the batch are published."""
+    settings = BatchSettings(max_latency=FOR_EVER)
+    options = PublisherOptions(enable_message_ordering=True)
+    with PublisherClient(settings, options, endpoint=emulator.endpoint) as publisher:
+        good = [publisher.publish(TOPIC, b"first", key[:1] if key.isascii() else "")]
+        with pytest.raises(ValueError, match=r"\w"):
+            publisher.publish(TOPIC, data, key, **attributes)
+        good.append(publisher.publish(TOPIC, b"second", key[:1] if key.isascii() else ""))
+        assert all(future.result(10) for future in good)
+    assert [message.data for message in emulator.messages(TOPIC)] == [b"first", b"second"]
+
+
 # ---- flow control ------------------------------------------------------------------------------
 
 

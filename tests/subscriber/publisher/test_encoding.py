@@ -7,7 +7,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pullstream.publisher.encoding import (
-    MAX_REQUEST_BYTES,
     SHORT,
     check_size,
     cut,
@@ -18,6 +17,7 @@ from pullstream.publisher.encoding import (
     encode_topic,
 )
 from pullstream.publisher.exceptions import MessageTooLargeError
+from pullstream_protocol.message_limits import MAX_REQUEST_BYTES, TRACE_ATTRIBUTES
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 TOPIC = "projects/project-1/topics/orders"
@@ -79,6 +79,10 @@ def test_an_attribute_of_another_type_is_refused(attributes: dict[str, str], tex
         ({"a": "v" * 1025}, "attribute 'a' has 1025 bytes; it may have 1024"),
         ({str(number): "" for number in range(101)}, "has 101 attributes; it may have 100"),
         ({"a": b"\xff"}, "can't decode byte 0xff"),
+        ({"a": "\udcff"}, r"attribute 'a' is '\\udcff', which is not valid UTF-8"),
+        ({"\udcff": "a"}, r"attribute name is '\\udcff', which is not valid UTF-8"),
+        ({"goog": "a"}, "attribute name 'goog' begins with 'goog', which only servers set; leave"),
+        ({"googclient_schemaname": "a"}, "'googclient_schemaname' begins with 'goog'"),
     ],
 )
 def test_an_attribute_that_the_server_refuses_is_refused(
@@ -95,6 +99,13 @@ def test_the_longest_allowed_attribute_and_key_are_accepted() -> None:
     encode_ordering_key("k" * 1024)
     with pytest.raises(ValueError, match="ordering_key has 1025 bytes; it may have 1024"):
         encode_ordering_key("k" * 1025)
+    with pytest.raises(ValueError, match=r"ordering_key is '\\udcff', which is not valid UTF-8"):
+        encode_ordering_key("\udcff")
+
+
+def test_the_trace_context_may_be_sent() -> None:
+    """It is the only attribute with the prefix that servers accept from publishers."""
+    encode_attributes(dict.fromkeys(TRACE_ATTRIBUTES, "00-ab-cd-01"))
 
 
 def test_a_message_of_the_largest_size_fits_and_a_larger_one_does_not() -> None:

@@ -109,3 +109,14 @@ def test_many_messages_have_a_span_each(
     publisher.close()
     contexts = {one.attributes["googclient_traceparent"] for one in broker.messages(TOPIC)}
     assert len(contexts) == len(exporter.get_finished_spans()) == 2
+
+
+def test_a_message_without_room_for_the_context_is_published(
+    broker: Emulator, publisher: PublisherClient
+) -> None:
+    """The context is one more attribute, and is left out if there are 100."""
+    attributes = {f"a{number}": "v" for number in range(100)}
+    publisher.publish(TOPIC, b"one", **attributes).result(10)
+    many = [pubsub.PubsubMessage(data=b"two", attributes=attributes)]
+    publisher.publish_many(TOPIC, many).result(10)
+    assert [dict(message.attributes) for message in broker.messages(TOPIC)] == [attributes] * 2

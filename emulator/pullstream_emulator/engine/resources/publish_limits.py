@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from pullstream_emulator.error_texts import too_large, too_small
 from pullstream_protocol.errors import InvalidArgument
+from pullstream_protocol.message_limits import (
+    MAX_ATTRIBUTE_NAME_BYTES,
+    MAX_ATTRIBUTE_VALUE_BYTES,
+    MAX_ATTRIBUTES,
+    MAX_ORDERING_KEY_BYTES,
+    MAX_REQUEST_BYTES,
+    MAX_REQUEST_MESSAGES,
+    is_reserved,
+)
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-MAX_MESSAGES = 1000
-MAX_REQUEST_BYTES = 10_000_000
 # The limit of the real service's front end, which has a different error text.
 MAX_PAYLOAD_BYTES = 10 * 1024 * 1024
-MAX_ATTRIBUTES = 100
-MAX_KEY_BYTES = 256
-MAX_VALUE_BYTES = 1024
-MAX_ORDERING_KEY_BYTES = 1024
-
-# Official publishers write these keys when tracing is enabled. All other keys that begin with
-# `goog` are refused.
-TRACE_KEYS = frozenset({"googclient_traceparent", "googclient_tracestate"})
 
 
 def check_publish(request: pubsub.PublishRequest) -> int:
@@ -25,8 +24,8 @@ def check_publish(request: pubsub.PublishRequest) -> int:
     count = len(request.messages)
     if count < 1:
         raise too_small("message_count", count, 1)
-    if count > MAX_MESSAGES:
-        raise too_large("message_count", count, MAX_MESSAGES)
+    if count > MAX_REQUEST_MESSAGES:
+        raise too_large("message_count", count, MAX_REQUEST_MESSAGES)
     # Protobuf walks through the whole request to compute its size, so compute it only once.
     size = request.ByteSize()
     check_size(size)
@@ -61,12 +60,12 @@ def _check_attributes(message: pubsub.PubsubMessage) -> None:
     if len(message.attributes) > MAX_ATTRIBUTES:
         raise too_large("attribute_count", len(message.attributes), MAX_ATTRIBUTES)
     for key, value in message.attributes.items():
-        if not key or (key.startswith("goog") and key not in TRACE_KEYS):
+        if not key or is_reserved(key):
             raise InvalidArgument(
                 f"Invalid attribute key given (key={key}). An attribute key must not be empty and "
                 "must not begin with 'goog'."
             )
-        if len(key.encode()) > MAX_KEY_BYTES:
-            raise too_large("attribute_key_size", len(key.encode()), MAX_KEY_BYTES)
-        if len(value.encode()) > MAX_VALUE_BYTES:
-            raise too_large("attribute_value_size", len(value.encode()), MAX_VALUE_BYTES)
+        if len(key.encode()) > MAX_ATTRIBUTE_NAME_BYTES:
+            raise too_large("attribute_key_size", len(key.encode()), MAX_ATTRIBUTE_NAME_BYTES)
+        if len(value.encode()) > MAX_ATTRIBUTE_VALUE_BYTES:
+            raise too_large("attribute_value_size", len(value.encode()), MAX_ATTRIBUTE_VALUE_BYTES)

@@ -11,8 +11,8 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any
 
-from pullstream_emulator.engine.resources.publish_limits import MAX_ATTRIBUTES
 from pullstream_protocol.errors import InvalidArgument
+from pullstream_protocol.message_limits import MAX_ATTRIBUTES
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .fields import MAX_QUOTED, Fields, text

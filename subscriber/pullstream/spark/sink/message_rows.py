@@ -11,6 +11,7 @@ from pullstream.publisher.encoding import (
     encode_message,
     encode_ordering_key,
 )
+from pullstream_protocol.message_limits import is_added_on_delivery
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,8 +65,9 @@ def encode_rows(batch: pa.RecordBatch, topic: str) -> dict[str, list[bytes]]:
     messages: dict[str, list[bytes]] = {}
     for content, pairs, key in zip(data, attributes, keys, strict=True):
         suffix = encode_ordering_key(key or "")
-        if pairs:
-            suffix = encode_attributes(_attributes(pairs)) + suffix
+        given = _attributes(pairs or [])
+        if given:
+            suffix = encode_attributes(given) + suffix
         elif not content:
             raise ValueError(
                 "a row has neither data nor attributes, but Pub/Sub accepts no empty messages; "
@@ -85,9 +87,15 @@ def _values(batch: pa.RecordBatch, column: str) -> list[Any]:
 
 
 def _attributes(pairs: list[tuple[str, str | None]]) -> dict[str, str]:
-    """Convert an Arrow map, whose values may be null and whose keys may not."""
+    """Convert an Arrow map, whose values may be null and whose keys may not.
+
+    Rows that were read from a subscription have the attributes that its server added, such as the
+    name of the topic's schema. They do not belong to the new message.
+    """
     found: dict[str, str] = {}
     for key, value in pairs:
+        if is_added_on_delivery(key):
+            continue
         if value is None:
             raise ValueError(f"attribute {key!r} of a row is null; it must be a string")
         found[key] = value

@@ -148,3 +148,25 @@ def _struct(types: Any, schema: str) -> Any:
         name, kind = column.split()
         struct.add(name, kinds[kind])
     return struct
+
+
+def test_attributes_that_servers_add_to_messages_are_not_published() -> None:
+    """Rows of a topic with a schema have them. The context of a trace is kept."""
+    added = {"googclient_schemaname": "s", "googclient_schemaencoding": "JSON"}
+    trace = {"googclient_traceparent": "00-ab-cd-01"}
+    rows = [
+        {"data": b"x", "attributes": [*added.items(), *trace.items(), ("a", "1")]},
+        {"data": b"y", "attributes": list(added.items())},
+    ]
+    kind = pa.schema([("data", pa.binary()), ("attributes", pa.map_(pa.string(), pa.string()))])
+    encoded = encode_rows(pa.RecordBatch.from_pylist(rows, schema=kind), TOPIC)[""]
+    messages = pubsub.PublishRequest.FromString(b"".join(encoded)).messages
+    assert [dict(one.attributes) for one in messages] == [{"a": "1", **trace}, {}]
+
+
+def test_a_row_with_a_reserved_attribute_is_refused() -> None:
+    """The server would refuse the whole request."""
+    kind = pa.schema([("data", pa.binary()), ("attributes", pa.map_(pa.string(), pa.string()))])
+    rows = [{"data": b"x", "attributes": [("goog_x", "1")]}]
+    with pytest.raises(ValueError, match="attribute name 'goog_x' begins with 'goog'"):
+        encode_rows(pa.RecordBatch.from_pylist(rows, schema=kind), TOPIC)
