@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 
 from pullstream.message import Disposition, Message, ack_is_tracked
 
+from .sorted_keys import SortedKeys
+
 # A key waits for its failed message: WAIT_FACTOR times the duration of the slowest recent
 # redelivery, and at least MIN_WAIT seconds. The backoff of a retry policy doubles with each
 # attempt.
@@ -112,6 +114,19 @@ class Redeliveries:
 
 
 @dataclass(slots=True)
+class _Held:
+    """A message that is held here.
+
+    Attributes:
+        message: Its last delivery.
+        number: How many deliveries the key had held before.
+    """
+
+    message: Message
+    number: int
+
+
+@dataclass(slots=True)
 class _Missing:
     """A message that was not handled and is not held here.
 
@@ -124,6 +139,108 @@ class _Missing:
     place: _Position
     ack_id: str
     comes_at: float = math.inf
+
+
+class MissingMessages:
+    """The missing messages of a key, and the times of their redeliveries. Not thread-safe.
+
+    Each method takes nearly constant time, because a key may miss thousands of messages, and a
+    server redelivers them one by one.
+
+    Args:
+        key: The ordering key.
+        nacks: The keys of nacks that the server has not accepted yet, by ack id, of all keys. This
+            class adds and removes the nacks of its messages.
+    """
+
+    def __init__(self, key: str, nacks: dict[str, str]) -> None:
+        self._key = key
+        self._nacks = nacks
+        self._by_id: dict[str, _Missing] = {}
+        self._unanswered: dict[str, _Missing] = {}
+        self._places: SortedKeys[_Position] = SortedKeys()
+        # The places of messages that the server may not have redelivered yet, when last looked at.
+        self._to_come: SortedKeys[_Position] = SortedKeys()
+        # The times of redeliveries after an accepted nack.
+        self._times: SortedKeys[tuple[float, _Position]] = SortedKeys()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, message_id: str) -> bool:
+        return message_id in self._by_id
+
+    @property
+    def first(self) -> _Position | None:
+        """The position of the earliest missing message; None if no message is missing."""
+        return self._places.first
+
+    @property
+    def latest(self) -> float:
+        """Earliest time by which the server may have redelivered all missing messages."""
+        if self._unanswered:
+            return math.inf
+        last = self._times.last
+        return -math.inf if last is None else last[0]
+
+    @property
+    def are_answered(self) -> bool:
+        """Whether the server has accepted all nacks and returns."""
+        return not self._unanswered
+
+    def add(self, message: Message, place: _Position) -> None:
+        """Add a message whose nack or return is about to be sent."""
+        self.pop(message.message_id)
+        missing = _Missing(place, message.ack_id)
+        self._by_id[message.message_id] = missing
+        self._unanswered[missing.ack_id] = missing
+        self._nacks[missing.ack_id] = self._key
+        self._places.add(place)
+        self._to_come.add(place)
+
+    def pop(self, message_id: str) -> _Missing | None:
+        """Remove a message and return it; None if it is not missing."""
+        missing = self._by_id.pop(message_id, None)
+        if missing is None:
+            return None
+        if missing.comes_at == math.inf:
+            self._forget_nack(missing.ack_id)
+        else:
+            self._times.discard((missing.comes_at, missing.place))
+        self._places.discard(missing.place)
+        self._to_come.discard(missing.place)
+        return missing
+
+    def pop_before(self, place: _Position) -> None:
+        """Remove the messages before a position."""
+        for earlier in self._places.between(None, place):
+            self.pop(earlier[-1])
+
+    def nack_was_taken(self, ack_id: str, comes_at: float) -> None:
+        """Record that the server accepted a nack, and redelivers from `comes_at` on."""
+        missing = self._unanswered.get(ack_id)
+        if missing is not None:
+            self._forget_nack(ack_id)
+            missing.comes_at = comes_at
+            self._times.add((comes_at, missing.place))
+
+    def forget_nacks(self) -> None:
+        """Stop waiting for the answers of the server."""
+        for ack_id in list(self._unanswered):
+            self._forget_nack(ack_id)
+
+    def are_due_before(self, place: _Position, now: float) -> bool:
+        """Return whether the server may have redelivered all messages before a position."""
+        while (first := self._to_come.first) is not None and first < place:
+            if now < self._by_id[first[-1]].comes_at:
+                return False
+            # Time does not go back, so this one stays due.
+            self._to_come.discard(first)
+        return True
+
+    def _forget_nack(self, ack_id: str) -> None:
+        self._unanswered.pop(ack_id, None)
+        self._nacks.pop(ack_id, None)
 
 
 class FailedKey:
@@ -143,32 +260,42 @@ class FailedKey:
     redelivery of that message proves that the failed message is gone. If it is not redelivered
     either, the key returns all held messages.
 
+    Each step takes time in proportion to the messages that it runs, forgets or returns, however
+    many the key holds.
+
     Args:
         redeliveries: The observed redelivery behaviour of the server.
+        missing: The missing messages; none yet.
+        number: How many keys of the subscription have failed, with this one.
         is_running: Whether a callback of the key is running.
 
     Attributes:
+        number: The number of this failure.
         is_running: Whether a callback of the key is running or about to run.
         due: End of the wait; None if no action is due then.
         held_bytes: Bytes of the held messages.
     """
 
-    def __init__(self, redeliveries: Redeliveries, *, is_running: bool) -> None:
+    def __init__(
+        self, redeliveries: Redeliveries, missing: MissingMessages, *, number: int, is_running: bool
+    ) -> None:
         self._redeliveries = redeliveries
+        self._missing = missing
+        self.number = number
         self.is_running = is_running
         self.due: float | None = None
         self.held_bytes = 0
-        # By message id, in the order of publishing.
-        self._held: dict[str, Message] = {}
-        # By message id.
-        self._missing: dict[str, _Missing] = {}
-        # Position of the earliest missing message; None if no message is missing.
-        self._first_missing: _Position | None = None
+        # By message id, and their positions in order.
+        self._held: dict[str, _Held] = {}
+        self._places: SortedKeys[_Position] = SortedKeys()
         # Every message id that was received before the failure or since.
         self._seen: set[str] = set()
-        # Ids of messages that were received before a missing message was redelivered: of held
-        # messages, and of messages whose callback runs.
-        self._old: set[str] = set()
+        # Deliveries with a smaller number are old: they were received before a missing message was
+        # redelivered. `_old` counts the old deliveries that are held.
+        self._deliveries = 0
+        self._old_below = 0
+        self._old = 0
+        # Ids of old deliveries whose callback runs.
         self._running_old: set[str] = set()
         # Ids of messages that a callback has handled and the server may redeliver.
         self._handled: set[str] = set()
@@ -181,20 +308,24 @@ class FailedKey:
         self._has_probed = False
         self._gave_up = False
 
+    def __len__(self) -> int:
+        """Return the number of held messages."""
+        return len(self._held)
+
     @property
     def held(self) -> list[Message]:
         """The held messages, in order."""
-        return list(self._held.values())
+        return self._at(self._places.head(len(self)))
 
     @property
     def is_waiting(self) -> bool:
         """Whether a message is missing, so that no message behind it may run."""
-        return self._first_missing is not None
+        return len(self._missing) > 0
 
     @property
     def parked(self) -> int:
         """Number of messages that are held until a missing one is redelivered."""
-        return len(self._held) if self.is_waiting else 0
+        return len(self) if self.is_waiting else 0
 
     @property
     def parked_bytes(self) -> int:
@@ -203,12 +334,23 @@ class FailedKey:
 
     def is_parked(self, message: Message) -> bool:
         """Return whether this delivery of a message is parked."""
-        return self.is_waiting and self._held.get(message.message_id) is message
+        return self.is_waiting and self._holds(message)
+
+    @property
+    def can_make_room(self) -> bool:
+        """Whether `give_back_all` would return messages."""
+        last = self._places.last
+        return last is not None and self._is_blocked(last)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no message of the key is here."""
+        return not (self.is_running or self._held)
 
     @property
     def is_over(self) -> bool:
         """Whether the key is in order, and the failure can be forgotten."""
-        is_in_order = not (self._missing or self._retried)
+        is_in_order = not (self.is_waiting or self._retried)
         return is_in_order and not (self._old or self._running_old or self._handled)
 
     # ---- failures ------------------------------------------------------------------------------
@@ -217,7 +359,6 @@ class FailedKey:
         """Record that a message was not handled and will be redelivered."""
         message_id, place = message.message_id, position_of(message)
         self._seen.add(message_id)
-        self._seen.update(self._held)
         if message_id in self._missing:
             # A newer delivery of the message was returned.
             return
@@ -226,30 +367,22 @@ class FailedKey:
             # After a reconnect the next delivery arrived before this one failed.
             self._retried.add(message_id)
             return
-        if self._first_missing is None or place < self._first_missing:
+        if self._missing.first is None or place < self._missing.first:
             self.due, self._has_probed, self._gave_up, self._is_in_doubt = None, False, False, False
-        self._miss(message_id, place, message.ack_id)
+        self._miss(message, place)
 
     def nack_was_taken(self, ack_id: str, comes_at: float) -> None:
         """Record that the server accepted a nack or return, and redelivers from `comes_at` on."""
-        for missing in self._missing.values():
-            if missing.ack_id == ack_id:
-                missing.comes_at = comes_at
-        if self._missing and not self.unanswered and not self._gave_up:
+        self._missing.nack_was_taken(ack_id, comes_at)
+        if self.is_waiting and self._missing.are_answered and not self._gave_up:
             if self._is_in_doubt:
-                self.due = self._latest
+                self.due = self._missing.latest
             elif self.due is None:
-                self.due = self._latest + self._redeliveries.wait(self._last_delay)
+                self._wait()
 
-    @property
-    def _latest(self) -> float:
-        """Earliest time by which the server may have redelivered all missing messages."""
-        return max(missing.comes_at for missing in self._missing.values())
-
-    @property
-    def unanswered(self) -> set[str]:
-        """Ack ids of nacks and returns that the server has not accepted yet."""
-        return {m.ack_id for m in self._missing.values() if m.comes_at == math.inf}
+    def forget_nacks(self) -> None:
+        """Stop waiting for the answers of the server, because this key is forgotten."""
+        self._missing.forget_nacks()
 
     def handled(self, message: Message, actions: Actions) -> None:
         """Record that a callback handled a message that the server may still redeliver.
@@ -264,42 +397,42 @@ class FailedKey:
         self._handled.add(message_id)
         copy = self._held.get(message_id)
         if copy is not None:
-            self._drop(copy)
-            actions.acknowledge.append(copy)
+            self._drop(copy.message)
+            actions.acknowledge.append(copy.message)
 
     # ---- messages ------------------------------------------------------------------------------
 
     def hold(self, messages: Iterable[Message], actions: Actions) -> None:
         """Hold messages that were received before the failure, or that cannot run yet."""
         for message in messages:
-            self._put(message, actions)
-        self._seen.update(self._held)
+            self._put(message, position_of(message), actions)
+            self._seen.add(message.message_id)
 
     def receive(self, message: Message, now: float, actions: Actions) -> None:
         """Handle a delivery that has arrived."""
-        message_id = message.message_id
+        message_id, place = message.message_id, position_of(message)
         is_new = message_id not in self._seen
-        missing = self._missing.get(message_id)
+        was_missing = message_id in self._missing
         if not is_new:
-            self._find_gone(message, now, actions)
-        if missing is not None:
-            self._come_again(message_id, missing, now)
-        if self._gave_up and self._is_blocked(message):
+            self._find_gone(message, place, now, actions)
+        if was_missing:
+            self._come_again(message_id, now)
+        if self._gave_up and self._is_blocked(place):
             self._give_back(message, actions)
         elif message_id in self._handled:
             actions.acknowledge.append(message)
         else:
-            if is_new and self._is_blocked(message):
+            if is_new and self._is_blocked(place):
                 self._look_at_new(now)
-            self._put(message, actions)
-        if not (is_new or missing is not None or self.is_waiting):
-            self._forget_behind(message, actions)
+            self._put(message, place, actions)
+        if not (is_new or was_missing or self.is_waiting):
+            self._forget_behind(place, actions)
         elif is_new and not (self._old or self.is_waiting):
             # Redelivered messages arrive before new ones.
             self._handled.clear()
         self._seen.add(message_id)
 
-    def _find_gone(self, message: Message, now: float, actions: Actions) -> None:
+    def _find_gone(self, message: Message, place: _Position, now: float, actions: Actions) -> None:
         """Find out from a redelivery whether earlier missing messages are gone.
 
         They are gone if the server accepted their nacks before it sent this delivery. Otherwise the
@@ -314,23 +447,17 @@ class FailedKey:
           the server did not redeliver them because their leases continue. The key returns them: in
           the second case they are redelivered, before this message.
         """
-        place = position_of(message)
-        if self._first_missing is None or place <= self._first_missing:
+        if not self._is_blocked(place):
             return
-        missing = {i: missing for i, missing in self._missing.items() if missing.place < place}
-        held = [m for m in self.held if self._is_blocked(m) and position_of(m) < place]
-        if message.batch.may_be_stale or any(now < one.comes_at for one in missing.values()):
+        if message.batch.may_be_stale or not self._missing.are_due_before(place, now):
             self._is_in_doubt = True
             if self.due is not None:
                 self.due = min(self.due, now + PROBE_AFTER)
-        elif held:
+        elif held := self._blocked(before=place):
             self._is_in_doubt = True
-            for each in held:
-                self._drop(each)
-                self._give_back(each, actions)
+            self._give_back_held(held, actions)
         else:
-            for message_id in missing:
-                del self._missing[message_id]
+            self._missing.pop_before(place)
             self._look_at_missing()
 
     def _look_at_new(self, now: float) -> None:
@@ -341,13 +468,14 @@ class FailedKey:
             # allowed in both cases and shows which case it is.
             self.due = min(self.due, now + PROBE_AFTER)
 
-    def _come_again(self, message_id: str, missing: _Missing, now: float) -> None:
+    def _come_again(self, message_id: str, now: float) -> None:
         """Handle the redelivery of a missing message."""
-        if message_id not in self._missing:
+        first = self._missing.first
+        missing = self._missing.pop(message_id)
+        if missing is None:
             # `_find_gone` has just removed it.
             return
-        del self._missing[message_id]
-        if missing.place == self._first_missing:
+        if missing.place == first:
             self._last_delay = max(now - missing.comes_at, 0.0)
             self._redeliveries.observe(self._last_delay)
         self._retried.add(message_id)
@@ -355,35 +483,34 @@ class FailedKey:
 
     def _look_at_missing(self) -> None:
         """Update the wait after missing messages were redelivered, or are gone."""
-        self._first_missing = min((m.place for m in self._missing.values()), default=None)
         self._is_in_doubt = self._gave_up = self._has_probed = False
         self.due = None
-        if self._first_missing is None:
-            self._old = set(self._held)
-        elif not self.unanswered:
-            self.due = self._latest + self._redeliveries.wait(self._last_delay)
+        if not self.is_waiting:
+            self._old_below, self._old = self._deliveries, len(self)
+        elif self._missing.are_answered:
+            self._wait()
 
-    def _forget_behind(self, redelivered: Message, actions: Actions) -> None:
+    def _wait(self) -> None:
+        self.due = self._missing.latest + self._redeliveries.wait(self._last_delay)
+
+    def _forget_behind(self, place: _Position, actions: Actions) -> None:
         """Forget the messages behind a redelivered one, because the server redelivers them, too."""
         self._redeliveries.restart_keys = True
-        place = position_of(redelivered)
-        for message in self.held:
-            if position_of(message) > place:
-                self._drop(message)
-                actions.forget.append(message)
+        for message in self._at(self._places.between(place, None)):
+            self._drop(message)
+            actions.forget.append(message)
 
     # ---- turns ---------------------------------------------------------------------------------
 
     def next(self) -> Message | None:
         """Begin the turn of the next message and return it; None if no message may run."""
-        if self.is_running or not self._held:
+        first = self._places.first
+        if self.is_running or first is None or self._is_blocked(first):
             return None
-        first = next(iter(self._held.values()))
-        if self._is_blocked(first):
-            return None
-        self._begin(first)
+        message = self._held[first[-1]].message
+        self._begin(message)
         self.is_running = True
-        return first
+        return message
 
     def joining(self, message: Message) -> int:
         """Return how many held messages may share the turn of the running message.
@@ -392,11 +519,11 @@ class FailedKey:
         messages at once, running each message alone shows which of them it cannot handle.
         """
         may_share = not self.is_waiting and message.message_id not in self._retried
-        return len(self._held) if may_share else 0
+        return len(self) if may_share else 0
 
     def join(self, message: Message, limit: int) -> list[Message]:
         """Take up to `limit` held messages, which share the turn of the running message."""
-        joining = self.held[: min(limit, self.joining(message))]
+        joining = self._at(self._places.head(min(limit, self.joining(message))))
         for each in joining:
             self._begin(each)
         return joining
@@ -415,20 +542,16 @@ class FailedKey:
 
     def remove(self, message: Message) -> bool:
         """Stop holding a message, and return whether it was held."""
-        is_held = self._held.get(message.message_id) is message
+        is_held = self._holds(message)
         if is_held:
             self._drop(message)
         return is_held
 
     # ---- the end of the wait -------------------------------------------------------------------
 
-    def wait_is_over(self, actions: Actions) -> int:
-        """Return messages to the server, because no redelivery came in time.
-
-        Returns:
-            Number of returned messages.
-        """
-        blocked = [message for message in self.held if self._is_blocked(message)]
+    def wait_is_over(self, actions: Actions) -> None:
+        """Return messages to the server, because no redelivery came in time."""
+        blocked = self._blocked()
         if blocked and not self._has_probed:
             self._has_probed = True
             self._is_in_doubt = False
@@ -436,59 +559,65 @@ class FailedKey:
         else:
             self._gave_up = True
         self.due = None
-        for message in blocked:
-            self._drop(message)
-            self._give_back(message, actions)
-        return len(blocked)
+        self._give_back_held(blocked, actions)
 
     def give_back_all(self, actions: Actions) -> None:
         """Return all messages that wait for a missing one, to make room."""
         self.due, self._gave_up = None, True
-        for message in self.held:
-            if self._is_blocked(message):
-                self._drop(message)
-                self._give_back(message, actions)
+        self._give_back_held(self._blocked(), actions)
+
+    def _give_back_held(self, messages: Iterable[Message], actions: Actions) -> None:
+        for message in messages:
+            self._drop(message)
+            self._give_back(message, actions)
 
     def _give_back(self, message: Message, actions: Actions) -> None:
         self._seen.add(message.message_id)
-        self._miss(message.message_id, position_of(message), message.ack_id)
+        self._miss(message, position_of(message))
         actions.give_back.append(message)
 
-    def _miss(self, message_id: str, place: _Position, ack_id: str) -> None:
-        self._missing[message_id] = _Missing(place, ack_id)
-        if self._first_missing is None or place < self._first_missing:
-            self._first_missing = place
-        self._old.clear()
+    def _miss(self, message: Message, place: _Position) -> None:
+        self._missing.add(message, place)
+        self._old_below = self._old = 0
 
     # ---- the held messages ---------------------------------------------------------------------
 
-    def _is_blocked(self, message: Message) -> bool:
-        return self._first_missing is not None and position_of(message) > self._first_missing
+    def _is_blocked(self, place: _Position) -> bool:
+        first = self._missing.first
+        return first is not None and place > first
 
-    def _put(self, message: Message, actions: Actions) -> None:
+    def _blocked(self, before: _Position | None = None) -> list[Message]:
+        """Return the held messages behind the first missing one, and before a position."""
+        first = self._missing.first
+        if first is None:
+            return []
+        return self._at(self._places.between(first, before))
+
+    def _at(self, places: Iterable[_Position]) -> list[Message]:
+        return [self._held[place[-1]].message for place in places]
+
+    def _holds(self, message: Message) -> bool:
+        held = self._held.get(message.message_id)
+        return held is not None and held.message is message
+
+    def _put(self, message: Message, place: _Position, actions: Actions) -> None:
         """Hold a message at its position, and replace an older delivery of it."""
-        message_id = message.message_id
-        older = self._held.get(message_id)
-        self._old.discard(message_id)
-        self.held_bytes += message.batch.bytes_each
+        older = self._held.get(message.message_id)
         if older is not None:
-            self.held_bytes -= older.batch.bytes_each
-            self._held[message_id] = message
-            actions.forget.append(older)
-            return
-        is_last = not self._held or position_of(next(reversed(self._held.values()))) < position_of(
-            message
-        )
-        self._held[message_id] = message
-        if not is_last:
-            self._held = {m.message_id: m for m in sorted(self._held.values(), key=position_of)}
+            self._drop(older.message)
+            actions.forget.append(older.message)
+        self._held[message.message_id] = _Held(message, self._deliveries)
+        self._deliveries += 1
+        self._places.add(place)
+        self.held_bytes += message.batch.bytes_each
 
     def _begin(self, message: Message) -> None:
-        if message.message_id in self._old:
+        if self._held[message.message_id].number < self._old_below:
             self._running_old.add(message.message_id)
         self._drop(message)
 
     def _drop(self, message: Message) -> None:
-        self._old.discard(message.message_id)
-        del self._held[message.message_id]
+        held = self._held.pop(message.message_id)
+        self._old -= held.number < self._old_below
+        self._places.discard(position_of(message))
         self.held_bytes -= message.batch.bytes_each

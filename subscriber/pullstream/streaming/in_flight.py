@@ -398,8 +398,8 @@ class InFlight:
         if request.is_ack or not request.seconds or not self.dispatcher.exactly_once:
             return
         # The server refused extensions of these ack ids, so their leases are over.
-        over = {i for i, e in failed.items() if e.error_code is AcknowledgeStatus.INVALID_ACK_ID}
-        lost = [message for message in self.leaser.leased_messages() if message.ack_id in over]
+        over = [i for i, e in failed.items() if e.error_code is AcknowledgeStatus.INVALID_ACK_ID]
+        lost = self.leaser.leased_under(over)
         if lost:
             self._leases_expired(lost)
 

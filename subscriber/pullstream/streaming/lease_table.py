@@ -80,8 +80,10 @@ class LeaseTable:
         self._latencies = latencies()
         self._first_wait = min(self.stream_deadline * EXTEND_AT, limits.max_lease_duration)
         self._messages = 0
-        # With exactly-once delivery the server rejects an ack or nack after the lease has ended.
-        self.exactly_once = False
+        self._exactly_once = False
+        # With exactly-once delivery: the leased messages by ack id. A list, because a server may
+        # deliver an ack id twice.
+        self._by_ack_id: dict[str, list[Message]] = {}
 
     @property
     def stream_deadline(self) -> int:
@@ -97,6 +99,26 @@ class LeaseTable:
         low = self._limits.min_duration_per_lease_extension or default_low
         high = self._limits.max_duration_per_lease_extension or MAX_EXTENSION
         return int(min(max(self._handling_times.percentile(FITTING), low), high))
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether the subscription has exactly-once delivery.
+
+        Then the server rejects an ack, nack or extension after the lease has ended.
+        """
+        return self._exactly_once
+
+    @exactly_once.setter
+    def exactly_once(self, value: bool) -> None:
+        if value != self._exactly_once:
+            self._exactly_once = value
+            self._by_ack_id.clear()
+            if value:
+                self._index(self.leased_messages())
+
+    def _index(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            self._by_ack_id.setdefault(message.ack_id, []).append(message)
 
     def __len__(self) -> int:
         return self._messages
@@ -119,6 +141,8 @@ class LeaseTable:
         self._messages += batch.open
         wait = max(self._first_wait - age, 0.0)
         self._table.set(batch, messages, wait, now)
+        if self._exactly_once:
+            self._index(messages)
         return now + wait
 
     def remove_leases(self, messages: Iterable[Message]) -> Released:
@@ -153,12 +177,20 @@ class LeaseTable:
                 if message.leased:
                     message.leased = False
                     leased += 1
+                    if self._exactly_once:
+                        self._unindex(message)
             if leased:
                 self._messages -= leased
                 batch.open -= leased
                 if not batch.open:
                     self._table.pop(batch)
             yield batch, count, leased
+
+    def _unindex(self, message: Message) -> None:
+        of_id = self._by_ack_id[message.ack_id]
+        of_id.remove(message)
+        if not of_id:
+            del self._by_ack_id[message.ack_id]
 
     def latency(self) -> Latency:
         """Return the time from the receipt of messages to their acknowledgement."""
@@ -182,6 +214,10 @@ class LeaseTable:
     def next_due(self) -> float | None:
         """Return the time of the next call of `due`; None if no message is leased."""
         return self._table.next_due()
+
+    def leased_under(self, ack_ids: Iterable[str]) -> list[Message]:
+        """Return the leased messages with these ack ids. Only with exactly-once delivery."""
+        return [message for ack_id in ack_ids for message in self._by_ack_id.get(ack_id, ())]
 
     def leased_messages(self) -> list[Message]:
         """Return the received messages that are neither finished nor given up."""

@@ -72,7 +72,10 @@ class Leaser:
 
     @exactly_once.setter
     def exactly_once(self, value: bool) -> None:
-        self._table.exactly_once = value
+        # Called for each response, so the lock is only taken for a change.
+        if value != self._table.exactly_once:
+            with self._lock:
+                self._table.exactly_once = value
 
     @property
     def longest_lease(self) -> int:
@@ -123,6 +126,11 @@ class Leaser:
         """Return all messages that are leased now."""
         with self._lock:
             return self._table.leased_messages()
+
+    def leased_under(self, ack_ids: Iterable[str]) -> list[Message]:
+        """Return the leased messages with these ack ids. Only with exactly-once delivery."""
+        with self._lock:
+            return self._table.leased_under(ack_ids)
 
     def stop(self, timeout: float | None = None) -> None:
         """Stop extending leases, and end the thread. Idempotent.

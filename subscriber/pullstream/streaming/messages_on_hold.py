@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +10,8 @@ from contextlib import contextmanager
 from pullstream.flow_control import FlowControl
 from pullstream.message import Disposition, Message
 
-from .failed_key import Actions, FailedKey, Redeliveries
+from .failed_key import Actions, FailedKey, MissingMessages, Redeliveries
+from .sorted_keys import SortedKeys
 
 # Largest number of failed keys that are remembered; the latest failures are kept. Without this
 # limit a key that another subscriber took over is remembered until it returns.
@@ -35,6 +35,9 @@ class MessagesOnHold:
     have a second window of the same size. When it is full, the key that failed first returns its
     held messages.
 
+    Each step takes time in proportion to the messages that it moves, however many are held and
+    however many keys have failed: all other keys wait for the lock.
+
     Args:
         limits: The window of flow control, and how long a key waits for a failed message.
     """
@@ -45,13 +48,17 @@ class MessagesOnHold:
         # A key is here while one of its messages runs. The deque contains the later messages; it is
         # None until there is one. A key with a failed message is in `_failed` instead.
         self._held: dict[str, deque[Message] | None] = {}
-        # In the order of their first failures.
         self._failed: dict[str, FailedKey] = {}
+        self._failures = 0
+        # The failed keys that can return parked messages, and those without any message here, as
+        # (number of the failure, key).
+        self._parking: SortedKeys[tuple[int, str]] = SortedKeys()
+        self._idle: SortedKeys[tuple[int, str]] = SortedKeys()
         self._redeliveries = Redeliveries(limits.max_redelivery_wait)
         # The keys of nacks that the server has not accepted yet, by ack id.
         self._nacks: dict[str, str] = {}
-        # A heap of the ends of waits. An entry counts only if its key still has the same due time.
-        self._dues: list[tuple[float, str]] = []
+        # The ends of waits, as (due time, key).
+        self._dues: SortedKeys[tuple[float, str]] = SortedKeys()
         self._parked = 0
         self._parked_bytes = 0
         self._closed = False
@@ -59,7 +66,7 @@ class MessagesOnHold:
     def __len__(self) -> int:
         with self._lock:
             behind = sum(len(held) for held in self._held.values() if held)
-            return behind + sum(len(failed.held) for failed in self._failed.values())
+            return behind + sum(len(failed) for failed in self._failed.values())
 
     def offer(self, messages: Iterable[Message], now: float) -> Actions:
         """Divide received messages, in order, into messages to run and messages to hold.
@@ -218,17 +225,16 @@ class MessagesOnHold:
         """Return messages of keys whose failed message was not redelivered in time."""
         actions = Actions()
         with self._lock:
-            while self._dues and self._dues[0][0] <= now:
-                due, key = heapq.heappop(self._dues)
-                if key in self._failed and self._failed[key].due == due:
-                    with self._changing(key, actions) as failed:
-                        failed.wait_is_over(actions)
+            while (first := self._dues.first) is not None and first[0] <= now:
+                with self._changing(first[1], actions) as failed:
+                    failed.wait_is_over(actions)
         return actions
 
     def next_due(self) -> float | None:
-        """Return when to call `waits_over`; None if no key waits. It may be early, never late."""
+        """Return when to call `waits_over`; None if no key waits."""
         with self._lock:
-            return self._dues[0][0] if self._dues else None
+            first = self._dues.first
+            return None if first is None else first[0]
 
     def give_up(self) -> Actions:
         """Stop holding messages. The actions return all held messages."""
@@ -242,6 +248,8 @@ class MessagesOnHold:
             self._count_parked(-self._parked, -self._parked_bytes, actions)
             self._held.clear()
             self._failed.clear()
+            self._parking.clear()
+            self._idle.clear()
             self._nacks.clear()
             self._dues.clear()
         return actions
@@ -252,50 +260,57 @@ class MessagesOnHold:
     def _changing(self, key: str, actions: Actions) -> Iterator[FailedKey]:
         """Change the state of a failed key, and add the resulting actions."""
         failed = self._failed[key] if key in self._failed else self._new_failed(key, actions)
-        due, unanswered = failed.due, failed.unanswered
-        parked, parked_bytes = failed.parked, failed.parked_bytes
+        due, parked, parked_bytes = failed.due, failed.parked, failed.parked_bytes
         yield failed
         following = failed.next()
         if following is not None:
             actions.run.append(following)
-        if failed.due is not None and failed.due != due:
-            heapq.heappush(self._dues, (failed.due, key))
-            actions.due = min(failed.due, actions.due or failed.due)
-        still = failed.unanswered
-        for ack_id in unanswered - still:
-            self._nacks.pop(ack_id, None)
-        for ack_id in still - unanswered:
-            self._nacks[ack_id] = key
+        if failed.due != due:
+            if due is not None:
+                self._dues.discard((due, key))
+            if failed.due is not None:
+                self._dues.add((failed.due, key))
+                actions.due = min(failed.due, actions.due or failed.due)
         self._count_parked(failed.parked - parked, failed.parked_bytes - parked_bytes, actions)
         if failed.is_over:
             self._forget(key)
             if failed.is_running:
                 self._held[key] = deque(failed.held) or None
+            return
+        _include(self._parking, (failed.number, key), failed.can_make_room)
+        _include(self._idle, (failed.number, key), failed.is_idle)
         if failed.parked > parked:
             self._make_room(actions)
 
     def _new_failed(self, key: str, actions: Actions) -> FailedKey:
-        if len(self._failed) >= MAX_FAILED_KEYS:
-            idle = (k for k, f in self._failed.items() if not (f.is_running or f.held))
-            self._forget(next(idle, key))
-        failed = FailedKey(self._redeliveries, is_running=key in self._held)
+        idle = self._idle.first
+        if len(self._failed) >= MAX_FAILED_KEYS and idle is not None:
+            self._forget(idle[1])
+        self._failures += 1
+        failed = FailedKey(
+            self._redeliveries,
+            MissingMessages(key, self._nacks),
+            number=self._failures,
+            is_running=key in self._held,
+        )
         failed.hold(self._held.pop(key, None) or (), actions)
         self._failed[key] = failed
         return failed
 
     def _forget(self, key: str) -> None:
-        forgotten = self._failed.pop(key, None)
-        if forgotten is not None:
-            for ack_id in forgotten.unanswered:
-                self._nacks.pop(ack_id, None)
+        forgotten = self._failed.pop(key)
+        forgotten.forget_nacks()
+        self._parking.discard((forgotten.number, key))
+        self._idle.discard((forgotten.number, key))
+        if forgotten.due is not None:
+            self._dues.discard((forgotten.due, key))
 
     def _make_room(self, actions: Actions) -> None:
         """Return the messages of the keys that failed first, while too many are parked."""
-        for key in [key for key, failed in self._failed.items() if failed.parked]:
-            too_many = self._parked > self._limits.max_messages
-            if not too_many and self._parked_bytes <= self._limits.max_bytes:
-                return
-            with self._changing(key, actions) as failed:
+        while (
+            self._parked > self._limits.max_messages or self._parked_bytes > self._limits.max_bytes
+        ) and (first := self._parking.first) is not None:
+            with self._changing(first[1], actions) as failed:
                 failed.give_back_all(actions)
 
     def _count_parked(self, messages: int, size: int, actions: Actions) -> None:
@@ -303,3 +318,10 @@ class MessagesOnHold:
         self._parked_bytes += size
         actions.parked += messages
         actions.parked_bytes += size
+
+
+def _include(keys: SortedKeys[tuple[int, str]], key: tuple[int, str], is_included: bool) -> None:
+    if is_included:
+        keys.add(key)
+    else:
+        keys.discard(key)

@@ -21,7 +21,8 @@ class _Group:
     __slots__ = ("confirmed", "in_order", "open")
 
     def __init__(self, messages: list[Message], in_order: bool) -> None:
-        self.confirmed = messages
+        # A dict used as an ordered set.
+        self.confirmed = dict.fromkeys(messages)
         self.in_order = in_order
         self.open = len(messages)
 
@@ -67,24 +68,33 @@ class ReceiptGate:
             messages.
         """
         lost: list[Message] = []
+        answered: dict[_Group, None] = {}
         with self._lock:
             for ack_id in confirmed:
                 for group, _ in self._by_id.pop(ack_id, ()):
                     group.open -= 1
+                    answered[group] = None
             for ack_id in refused:
                 for group, message in self._by_id.pop(ack_id, ()):
                     group.open -= 1
-                    group.confirmed = [one for one in group.confirmed if one is not message]
+                    answered[group] = None
+                    del group.confirmed[message]
                     lost.append(message)
-            return self._release(), lost
+            return self._release(answered), lost
 
-    def _release(self) -> list[tuple[list[Message], bool]]:
-        released: list[tuple[list[Message], bool]] = []
-        waiting: deque[_Group] = deque()
-        for group in self._groups:
-            if group.open or (waiting and group.in_order):
-                waiting.append(group)
-            elif group.confirmed:
-                released.append((group.confirmed, group.in_order))
-        self._groups = waiting
+    def _release(self, answered: Iterable[_Group]) -> list[tuple[list[Message], bool]]:
+        """Return the messages of groups that may go on.
+
+        Args:
+            answered: Groups that have just got an answer.
+        """
+        going = [group for group in answered if not (group.open or group.in_order)]
+        # The others go on from the front. A group without order may have gone on earlier.
+        while self._groups and not self._groups[0].open:
+            first = self._groups.popleft()
+            if first.in_order:
+                going.append(first)
+        released = [(list(group.confirmed), group.in_order) for group in going if group.confirmed]
+        for group in going:
+            group.confirmed.clear()
         return released

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pullstream.flow_control import FlowControl
 from pullstream.message import Disposition, Message, ResponseBatch
@@ -193,6 +193,9 @@ class OrderUnderFailures(RuleBasedStateMachine):
         self.running: dict[str, Message] = {}
         self.unsettled: list[Message] = []
         self.published: dict[str, int] = defaultdict(int)
+        self.bytes_each = 1
+        # The sums of the changes that the hold has reported.
+        self.parked = self.parked_bytes = 0
         # How many copies of each message were handled.
         self.handled: dict[str, Counter[int]] = defaultdict(Counter)
 
@@ -266,13 +269,20 @@ class OrderUnderFailures(RuleBasedStateMachine):
     def receive(self, count: int) -> None:
         few = [self.responses.popleft() for _ in range(min(count, len(self.responses)))]
         batch = ResponseBatch(
-            RecordingSettlementSink(), 0.0, 0, pubsub.StreamingPullResponse(received_messages=few)
+            RecordingSettlementSink(),
+            0.0,
+            self.bytes_each,
+            pubsub.StreamingPullResponse(received_messages=few),
         )
+        # Each response has its own size, so that a mistaken count does not stay hidden.
+        self.bytes_each += 1
         batch.may_be_stale = self.stale > 0
         self.stale = max(self.stale - len(few), 0)
         self.act(self.hold.offer(batch.messages(), self.now))
 
     def act(self, actions: Actions) -> None:
+        self.parked += actions.parked
+        self.parked_bytes += actions.parked_bytes
         self.requests += [("ack", message.ack_id) for message in actions.acknowledge]
         self.requests += [("return", message.ack_id) for message in actions.give_back]
         self.requests += [("nack", message.ack_id) for message in actions.return_dropped]
@@ -355,6 +365,15 @@ class OrderUnderFailures(RuleBasedStateMachine):
             self.ending.append((self.now + ends, running.ack_id))
             self.act(self.hold.lost([running], self.now + LONGEST_LEASE))
 
+    @invariant()
+    def parked_messages_are_counted(self) -> None:
+        """Flow control exempts the messages of the keys that wait, and their bytes."""
+        waiting = [failed for failed in self.hold._failed.values() if failed.is_waiting]
+        parked = [message for failed in waiting for message in failed.held]
+        size = sum(message.batch.bytes_each for message in parked)
+        assert (self.parked, self.parked_bytes) == (len(parked), size)
+        assert (self.hold._parked, self.hold._parked_bytes) == (len(parked), size)
+
     # ---- the end ---------------------------------------------------------------------------------
 
     def teardown(self) -> None:
@@ -372,7 +391,7 @@ class OrderUnderFailures(RuleBasedStateMachine):
         assert not self.running
         assert len(self.hold) == 0
         assert self.server.backlog == 0
-        assert (self.hold._parked, self.hold._nacks) == (0, {})
+        assert (self.parked, self.parked_bytes, self.hold._nacks) == (0, 0, {})
         assert {key: len(+done) for key, done in self.handled.items() if +done} == {
             key: count for key, count in self.published.items() if count
         }

@@ -1,0 +1,303 @@
+"""The work of holding messages grows with their number, and no faster.
+
+The tests count executed instructions, so a busy machine does not change the result.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
+from pullstream.flow_control import FlowControl
+from pullstream.message import Disposition, Message
+from pullstream.streaming import messages_on_hold
+from pullstream.streaming.ack_requests import AckRequest, Purpose
+from pullstream.streaming.failed_key import Actions
+from pullstream.streaming.messages_on_hold import MessagesOnHold
+from pullstream.streaming.receipts import ReceiptGate
+from tests.subscriber.streaming.fakes import message
+from tests.subscriber.streaming.test_in_flight import World
+
+SIZE = 60
+FACTOR = 4
+
+# A quadratic step has the exponent 2. An exponent of 1 is a little exceeded by binary searches.
+LARGEST_EXPONENT = 1.2
+
+Work = Callable[[], object]
+
+
+def instructions(work: Work) -> int:
+    """Return the number of instructions of the interpreter that `work` executes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def grows_linearly(prepare: Callable[[int], Work]) -> None:
+    """Assert that the work of `prepare` grows no faster than its size."""
+    few = instructions(prepare(SIZE))
+    many = instructions(prepare(SIZE * FACTOR))
+    exponent = math.log(many / few, FACTOR)
+    assert exponent < LARGEST_EXPONENT, f"exponent {exponent:.2f}: {few:,} and {many:,}"
+
+
+def deliveries(count: int, delivery: str = "", key: str = "k") -> list[Message]:
+    return [message(f"{number}/{key}{delivery}", key=key) for number in range(count)]
+
+
+def nacked(hold: MessagesOnHold, one: Message, *, taken: bool = True) -> Actions:
+    """Fail a running message, and end its turn."""
+    one.settled = Disposition.NACK
+    actions = hold.failed(one)
+    hold.ended(one)
+    if taken:
+        hold.nacks_taken([one.ack_id], 0.0)
+    return actions
+
+
+def a_key(limit: int = 10**6) -> MessagesOnHold:
+    return MessagesOnHold(FlowControl(max_messages=limit))
+
+
+def test_redelivering_a_key_one_message_at_a_time() -> None:
+    """The server restarts the key, and each message comes in a response of its own."""
+
+    def prepare(size: int) -> Work:
+        hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
+        hold.offer(first, 0.0)
+
+        def work() -> None:
+            nacked(hold, first[0])
+            for one in again:
+                hold.offer([one], 1.0)
+
+        return work
+
+    grows_linearly(prepare)
+
+
+def test_redelivering_only_the_failed_message() -> None:
+    """Every message of the key fails once, and the others stay held, as with Google's emulator."""
+
+    def prepare(size: int) -> Work:
+        hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
+        hold.offer(first, 0.0)
+
+        def work() -> None:
+            running = first[0]
+            for number in range(size):
+                assert running is first[number]
+                nacked(hold, running)
+                (repeated,) = hold.offer([again[number]], 1.0).run
+                repeated.settled = Disposition.ACK
+                following, actions = hold.ended(repeated)
+                running = following or (actions.run if actions and actions.run else [running])[0]
+
+        return work
+
+    grows_linearly(prepare)
+
+
+def test_redelivering_messages_before_the_answers_to_their_nacks() -> None:
+    """A redelivery proves nothing then, and stays cheap."""
+
+    def prepare(size: int) -> Work:
+        hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
+        hold.offer(first, 0.0)
+        nacked(hold, first[0], taken=False)
+
+        def work() -> None:
+            for one in again[1:]:
+                hold.offer([one], 1.0)
+            hold.offer([again[0]], 1.0)
+
+        return work
+
+    grows_linearly(prepare)
+
+
+def test_losing_and_returning_a_whole_key() -> None:
+    """All leases end. The returns are answered one by one, and so are the messages redelivered."""
+
+    def prepare(size: int) -> Work:
+        hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
+        hold.offer(first, 0.0)
+
+        def work() -> None:
+            hold.lost(first, None)
+            hold.ended(first[0])
+            for one in first:
+                hold.nacks_taken([one.ack_id], 0.0)
+            for one in again:
+                hold.offer([one], 1.0)
+
+        return work
+
+    grows_linearly(prepare)
+
+
+def test_redelivering_a_returned_key_from_its_end() -> None:
+    """Redeliveries that may be stale prove nothing, in any order."""
+
+    def prepare(size: int) -> Work:
+        hold, first, again = a_key(), deliveries(size), deliveries(size, "again")
+        hold.offer(first, 0.0)
+        hold.lost(first, None)
+        hold.ended(first[0])
+        hold.nacks_taken([one.ack_id for one in first], 0.0)
+
+        def work() -> None:
+            for one in reversed(again):
+                one.batch.may_be_stale = True
+                hold.offer([one], 1.0)
+
+        return work
+
+    grows_linearly(prepare)
+
+
+def test_acknowledging_a_key_whose_failed_message_was_redelivered() -> None:
+    """The held messages run one after the other, alone or in lists."""
+
+    def prepare(size: int) -> Work:
+        hold, first = a_key(), deliveries(size)
+        hold.offer(first, 0.0)
+        nacked(hold, first[0])
+        (again,) = hold.offer([message("0/again", key="k")], 1.0).run
+
+        def work() -> None:
+            running: Message | None = again
+            while running is not None:
+                shared = hold.take_behind(running, 1)
+                for one in (running, *shared):
+                    one.settled = Disposition.ACK
+                following, actions = hold.ended(running, shared)
+                running = following or (actions.run[0] if actions and actions.run else None)
+            assert len(hold) == 0
+
+        return work
+
+    grows_linearly(prepare)
+
+
+@pytest.mark.parametrize("limit", [20, 10**6])
+def test_many_keys_that_fail_at_once(limit: int) -> None:
+    """With and without room for all parked messages."""
+
+    def prepare(size: int) -> Work:
+        hold = a_key(limit)
+        keys = [deliveries(3, key=str(number)) for number in range(size)]
+        for key in keys:
+            hold.offer(key, 0.0)
+
+        def work() -> None:
+            for key in keys:
+                nacked(hold, key[0])
+            for key in keys:
+                hold.offer(deliveries(3, "again", key[0].ordering_key), 1.0)
+
+        return work
+
+    grows_linearly(prepare)
+
+
+def test_failed_keys_beyond_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the keys hold messages and cannot be forgotten."""
+    monkeypatch.setattr(messages_on_hold, "MAX_FAILED_KEYS", 20)
+
+    def prepare(size: int) -> Work:
+        hold = a_key()
+        keys = [deliveries(1 + (number < size // 2), key=str(number)) for number in range(size)]
+        for key in keys:
+            hold.offer(key, 0.0)
+
+        def work() -> None:
+            for key in keys:
+                nacked(hold, key[0])
+
+        return work
+
+    grows_linearly(prepare)
+
+
+def test_waits_of_many_keys() -> None:
+    """All end, and each key returns its messages."""
+
+    def prepare(size: int) -> Work:
+        hold = a_key()
+        for number in range(size):
+            key = deliveries(2, key=str(number))
+            hold.offer(key, 0.0)
+            nacked(hold, key[0])
+
+        def work() -> None:
+            assert len(hold.waits_over(1e6).give_back) == size
+
+        return work
+
+    grows_linearly(prepare)
+
+
+def refused(ack_id: str) -> Mapping[str, AcknowledgeError]:
+    return {ack_id: AcknowledgeError(AcknowledgeStatus.INVALID_ACK_ID, "gone")}
+
+
+def test_refused_extensions() -> None:
+    """With exactly-once delivery, each refused ack id ends one lease."""
+
+    def prepare(size: int) -> Work:
+        world = World()
+        ack_ids = [str(number) for number in range(size)]
+        world.receive(*ack_ids, exactly_once=True)
+        world.in_flight.dispatcher.exactly_once = True
+        requests = [AckRequest(Purpose.LEASE, [ack_id], 60.0, 60) for ack_id in ack_ids]
+
+        def work() -> None:
+            for request in requests:
+                world.in_flight.ack_ids_refused(request, refused(request.ack_ids[0]))
+            assert world.leased == []
+
+        return work
+
+    grows_linearly(prepare)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+@pytest.mark.parametrize("each", [1, 60])
+def test_answered_receipts(is_refused: bool, each: int) -> None:
+    """Of many responses or of one, answered from the last to the first."""
+
+    def prepare(size: int) -> Work:
+        gate, messages = ReceiptGate(), deliveries(size)
+        each_response = 1 if each == 1 else size
+        for at in range(0, size, each_response):
+            gate.hold_messages(messages[at : at + each_response], in_order=True)
+
+        def work() -> None:
+            for one in reversed(messages):
+                ids = [one.ack_id]
+                gate.record_answer(*(((), ids) if is_refused else (ids, ())))
+            assert len(gate) == 0
+
+        return work
+
+    grows_linearly(prepare)
