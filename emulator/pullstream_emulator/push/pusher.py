@@ -23,6 +23,10 @@ _log = logging.getLogger("pullstream.emulator")
 # Called with the subscription, the message, and the text of a PushAnswer.
 OnAnswer = Callable[[str, Delivery, str], None]
 
+# After so many failures in different rounds, without an acceptance between them, a warning names
+# the endpoint. One failure may concern one message alone.
+_OUTAGE_AFTER = 2
+
 
 class Pusher:
     """Delivers the messages of one subscription by HTTP, on the event loop of the engine.
@@ -63,6 +67,7 @@ class Pusher:
         self._on_answer = on_answer
         self._on_end = on_end
         self._pace = SlowStart()
+        self._failed_rounds = 0
         self._paused: Alarm | None = None
         self._closing = False
         self._slots: dict[asyncio.Task[None], asyncio.Event] = {}
@@ -72,6 +77,7 @@ class Pusher:
     def start_afresh(self) -> None:
         """Forget the pace of the old endpoint, because the subscription has another one now."""
         self._pace = SlowStart()
+        self._failed_rounds = 0
         if self._paused is not None:
             self._timer.cancel(self._paused)
             self._resume()
@@ -172,9 +178,13 @@ class Pusher:
         try:
             if answer.is_accepted:
                 pace.succeeded(begun_in)
+                if pace is self._pace:
+                    self._end_outage()
                 self._engine.acknowledge(self._name, [ack_id])
                 return
             pause = pace.failed(begun_in)
+            if pause and pace is self._pace:
+                self._count_failed_round(answer)
             # With a retry policy, each message has its delay, so no pause is needed.
             retry_policy = self._engine.get_subscription(self._name).HasField("retry_policy")
             if pause and pace is self._pace and not retry_policy:
@@ -182,6 +192,31 @@ class Pusher:
             self._engine.modify_ack_deadline(self._name, [ack_id], 0)
         except RpcError:
             _log.debug("%s: deleted while a message was posted", self._name)
+
+    # ---- outages -------------------------------------------------------------------------------
+
+    def _count_failed_round(self, answer: PushAnswer) -> None:
+        self._failed_rounds += 1
+        if self._failed_rounds == _OUTAGE_AFTER:
+            _log.warning(
+                "%s: the push endpoint %s accepts no messages (%s). The broker goes on trying, and "
+                "reports when the endpoint accepts one",
+                self._name,
+                self._endpoint(),
+                answer.text,
+            )
+
+    def _end_outage(self) -> None:
+        if self._failed_rounds >= _OUTAGE_AFTER:
+            _log.info(
+                "%s: the push endpoint %s accepts messages again", self._name, self._endpoint()
+            )
+        self._failed_rounds = 0
+
+    def _endpoint(self) -> str:
+        """Return the endpoint without its query, which may have a secret."""
+        config = self._engine.get_subscription(self._name).push_config
+        return config.push_endpoint.partition("?")[0]
 
     # ---- pauses --------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ import json
 import logging
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -486,3 +487,90 @@ def test_without_the_extra_a_warning_says_what_is_missing(
         assert asyncio.run(scenario()) == 1
     assert f"cannot push to {URL}" in caplog.text
     assert "pullstream[http]" in caplog.text
+
+
+# ---- reports of outages --------------------------------------------------------------------------
+
+
+@contextmanager
+def reports() -> Iterator[list[str]]:
+    """Collect the log lines of the broker from INFO on."""
+    lines: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(f"{record.levelname}: {record.getMessage()}")
+
+    handler = Handler()
+    log = logging.getLogger("pullstream.emulator")
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield lines
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+
+
+@pushing()
+async def test_an_endpoint_that_accepts_nothing_is_reported_once_until_it_recovers(
+    world: World,
+) -> None:
+    await world.push_to(f"{URL}?token=secret")
+    with reports() as lines:
+        await world.publish("a")
+        for pause in (0.1, 0.2, 0.4, 0.8):
+            await world.answer(False)
+            await world.advance(pause)
+        (line,) = lines
+        assert line.startswith(f"WARNING: {SUBSCRIPTION}: the push endpoint {URL} accepts no")
+        assert "(503 Service Unavailable)" in line
+        await world.answer(True)
+        assert lines[1:] == [
+            f"INFO: {SUBSCRIPTION}: the push endpoint {URL} accepts messages again"
+        ]
+
+
+@pushing()
+async def test_each_outage_of_an_endpoint_is_reported(world: World) -> None:
+    with reports() as lines:
+        for _ in range(2):
+            await world.publish("a")
+            for pause in (0.1, 0.2):
+                await world.answer(False)
+                await world.advance(pause)
+            await world.answer(True)
+    assert [line.partition(":")[0] for line in lines] == ["WARNING", "INFO"] * 2
+
+
+@pushing(ack_deadline_seconds=20)
+async def test_an_endpoint_that_never_answers_is_reported(world: World) -> None:
+    with reports() as lines:
+        await world.publish("a")
+        await world.advance(20)
+        await world.advance(0.1)
+        await world.advance(20)
+    assert len(lines) == 1
+    assert "(no answer within 20 s)" in lines[0]
+
+
+@pushing()
+async def test_failures_of_single_messages_are_not_reported(world: World) -> None:
+    with reports() as lines:
+        for _ in range(3):
+            await world.publish("a")
+            await world.answer(False)
+            await world.advance(0.1)
+            await world.answer(True)
+    assert lines == []
+
+
+@pushing()
+async def test_failures_of_an_endpoint_that_was_replaced_do_not_count(world: World) -> None:
+    with reports() as lines:
+        await world.publish("a")
+        await world.answer(False)
+        await world.push_to("http://127.0.0.1:2/other")
+        await world.answer(False)
+        assert lines == []
