@@ -106,7 +106,7 @@ def _session(
         cookie_jar=aiohttp.DummyCookieJar(),
         response_class=_Response,
         timeout=aiohttp.ClientTimeout(),
-        trace_configs=traces,
+        trace_configs=[*traces],
     )
 
 

@@ -10,6 +10,7 @@ from copy import deepcopy
 from pullstream_emulator.engine.delivery.subscription import Subscription
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.settings import field_mask, resource_settings
+from pullstream_emulator.engine.settings.stored_settings import EXPORTS
 from pullstream_emulator.error_texts import exists, invalid_argument, limit_exceeded, missing
 from pullstream_protocol import errors, names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -20,10 +21,8 @@ from .topics import show_retention, warn_stored_only
 # Counted over all projects (https://cloud.google.com/pubsub/quotas#resource_limits).
 MAX_PER_TOPIC = 10_000
 
-_EXPORTS = ("bigquery_config", "bigtable_config", "cloud_storage_config")
-
 # Settings that are stored and returned but have no effect. Their use is logged as a warning.
-_STORED_ONLY = (*_EXPORTS, "message_transforms")
+_STORED_ONLY = (*EXPORTS, "message_transforms")
 
 
 class Subscriptions:
@@ -104,10 +103,11 @@ class Subscriptions:
             request.update_mask.paths, request.subscription, subscription.config
         )
         if config.HasField("dead_letter_policy"):
-            dead_letter_topic = config.dead_letter_policy.dead_letter_topic
+            before, after = subscription.config, config.dead_letter_policy
             # A dead-letter topic that was deleted meanwhile does not prevent other changes.
-            if dead_letter_topic != subscription.config.dead_letter_policy.dead_letter_topic:
-                self._registry.topic(dead_letter_topic)
+            is_same = before.dead_letter_policy.dead_letter_topic == after.dead_letter_topic
+            if not (before.HasField("dead_letter_policy") and is_same):
+                self._registry.topic(after.dead_letter_topic)
         self._finish(config)
         self._configure(subscription, config)
         return config
@@ -197,7 +197,7 @@ def is_push(config: pubsub.Subscription) -> bool:
 
 def is_pull(config: pubsub.Subscription) -> bool:
     """Return whether consumers pull the messages."""
-    exported = any(config.HasField(export) for export in _EXPORTS)
+    exported = any(config.HasField(export) for export in EXPORTS)
     return not exported and not config.push_config.push_endpoint
 
 

@@ -72,7 +72,7 @@ class Topics:
         if config.name in self._registry.topics:
             raise exists(config.name)
         self._registry.check_room("topics", self._registry.topics, config.name)
-        self._finish(config, pubsub.SchemaSettings())
+        self._finish(config, pubsub.Topic())
         self._registry.saved(self.enter(config, self._registry.new_log(config.name)))
         return config
 
@@ -97,7 +97,7 @@ class Topics:
         """Change the settings in the field mask, and show the retention in the subscriptions."""
         topic = self._registry.topic(request.topic.name)
         config = field_mask.TOPIC.apply(request.update_mask.paths, request.topic, topic.config)
-        self._finish(config, topic.config.schema_settings)
+        self._finish(config, topic.config)
         topic.config = config
         self._registry.saved(topic)
         if topic.feed is not None:
@@ -291,12 +291,13 @@ class Topics:
         if topic.log.history:
             self._registry.timetable.watch(topic.log, now)
 
-    def _finish(self, config: pubsub.Topic, checked: pubsub.SchemaSettings) -> None:
+    def _finish(self, config: pubsub.Topic, before: pubsub.Topic) -> None:
         resource_settings.finish_topic(config)
-        # A schema that was deleted meanwhile does not prevent other changes.
-        is_new = config.HasField("schema_settings") and config.schema_settings != checked
-        if self.check_settings is not None and is_new:
-            self.check_settings(config.schema_settings)
+        if self.check_settings is not None and config.HasField("schema_settings"):
+            # A schema that was deleted meanwhile does not prevent other changes.
+            had_settings = before.HasField("schema_settings")
+            if not (had_settings and before.schema_settings == config.schema_settings):
+                self.check_settings(config.schema_settings)
         warn_stored_only(config, _STORED_ONLY)
 
     def _retain(self, topic: Topic) -> None:

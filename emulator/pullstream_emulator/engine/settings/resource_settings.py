@@ -18,6 +18,7 @@ from pullstream_protocol.filter import compile_filter
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .durations import DAY, MINUTE, in_digits, in_words, seconds_of
+from .stored_settings import check_transforms, finish_exports, finish_ingestion
 
 MIN_ACK_DEADLINE = 10
 MAX_ACK_DEADLINE = 600
@@ -47,10 +48,8 @@ def finish_topic(topic: pubsub.Topic) -> None:
     check_labels(topic.labels)
     if topic.HasField("message_retention_duration"):
         _check_retention(topic.message_retention_duration)
-    # Only the broker sets this field. The caller's value is ignored.
-    topic.ClearField("state")
-    if topic.HasField("ingestion_data_source_settings"):
-        topic.state = pubsub.Topic.ACTIVE
+    check_transforms(topic.message_transforms)
+    finish_ingestion(topic)
 
 
 def finish_subscription(
@@ -71,6 +70,8 @@ def finish_subscription(
         subscription.push_config.SetInParent()
     subscription.state = pubsub.Subscription.ACTIVE
     _check_push_config(subscription.push_config)
+    finish_exports(subscription)
+    check_transforms(subscription.message_transforms)
 
 
 def check_ack_deadline(seconds: int, minimum: int) -> None:

@@ -184,6 +184,36 @@ def test_an_update_removes_a_policy_it_names_but_does_not_hold(engine: Engine) -
     assert update(engine, "dead_letter_policy") == defaults()
 
 
+@pytest.mark.parametrize(
+    ("path", "policy"),
+    [
+        ("dead_letter_policy", {"max_delivery_attempts": 6}),
+        ("dead_letter_policy", {}),
+        ("dead_letter_policy.max_delivery_attempts", {"max_delivery_attempts": 6}),
+        ("dead_letter_policy.dead_letter_topic", {}),
+    ],
+)
+def test_an_update_needs_the_topic_of_a_new_dead_letter_policy(
+    engine: Engine, path: str, policy: dict[str, Any]
+) -> None:
+    before = create(with_topic(engine))
+    with pytest.raises(InvalidArgument) as creation:
+        engine.create_subscription(
+            pubsub.Subscription(name=f"{SUBSCRIPTION}-2", topic=TOPIC, dead_letter_policy=policy)
+        )
+    with pytest.raises(InvalidArgument) as refused:
+        update(engine, path, dead_letter_policy=policy)
+    assert refused.value.message == creation.value.message
+    assert engine.get_subscription(SUBSCRIPTION) == before
+
+
+def test_the_topic_of_a_dead_letter_policy_cannot_be_removed_alone(engine: Engine) -> None:
+    with_topic(engine).create_topic(pubsub.Topic(name=DEAD))
+    create(engine, dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=DEAD))
+    with pytest.raises(InvalidArgument):
+        update(engine, "dead_letter_policy.dead_letter_topic", dead_letter_policy={})
+
+
 def test_a_deleted_dead_letter_topic_is_no_obstacle_to_other_updates(engine: Engine) -> None:
     """The topic is checked only when a request names it."""
     with_topic(engine)
