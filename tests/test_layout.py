@@ -78,6 +78,7 @@ EXTRA_MODULES = {
     "prometheus_client": ("pullstream/telemetry/", "pullstream_emulator/monitoring/metrics.py"),
     "grpc_health": ("pullstream_emulator/monitoring/health.py",),
     "grpc_reflection": ("pullstream_emulator/services/reflection.py",),
+    "yarl": ("pullstream_emulator/push/http_sender.py",),
     "aiohttp": (
         "pullstream_emulator/console/pages.py",
         "pullstream_emulator/rest/",

@@ -211,7 +211,7 @@ class RestApi:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         principal = self._access and self._access.authenticate(http_request.authorization(request))
-        found = find(request.method, request.raw_path.partition("?")[0])
+        found = find(_verb(request), request.raw_path.partition("?")[0])
         if found is None:
             raise NotFound("Method not found.")
         route, name = found
@@ -251,6 +251,17 @@ class RestApi:
             raise Unimplemented("This broker is part of another program, and ends with it.")
         self._shutdown()
         return web.Response(text="Shutting down...\n")
+
+
+def _verb(request: web.Request) -> str:
+    """Return the HTTP method that a request means.
+
+    Like Google's front end, a POST may name another one. The HTTP/JSON transport of the official
+    Java client sends PATCH in this way.
+    """
+    if request.method != "POST":
+        return request.method
+    return request.headers.get("X-HTTP-Method-Override", "POST").upper()
 
 
 @web.middleware

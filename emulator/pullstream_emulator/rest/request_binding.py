@@ -64,16 +64,10 @@ def _bind(request: Message, parameter: str, value: str) -> None:
             )
         fields.append(field)
         descriptor = field.message_type
-    bound: Any = _parsed(fields[-1], value)
+    bound: Any = value
     for field in reversed(fields):
         bound = {field.name: [bound] if field.is_repeated else bound}
     merge(request, bound)
-
-
-def _parsed(field: FieldDescriptor, value: str) -> Any:
-    if field.type == FieldDescriptor.TYPE_BOOL and value in ("true", "false"):
-        return value == "true"
-    return value
 
 
 def _set(request: Message, path: str, value: str) -> None:

@@ -15,7 +15,11 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 from pullstream_protocol.rpcs import RPCS, Kind, Rpc
 
-SERVICE = "grpc.reflection.v1alpha.ServerReflection"
+# The service has the same messages and field numbers in both versions. grpcio knows the older one,
+# newer tools ask for the newer one.
+_V1ALPHA, _V1 = "grpc.reflection.v1alpha", "grpc.reflection.v1"
+SERVICES = tuple(f"{package}.ServerReflection" for package in (_V1, _V1ALPHA))
+_METHODS = frozenset(f"/{service}/ServerReflectionInfo" for service in SERVICES)
 
 # The packages of our copies of Google's messages.
 _PACKAGES = {
@@ -34,18 +38,20 @@ class ReflectionHandlers(grpc.GenericRpcHandler):
         self._servicer: Any = None
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        """Return the handler of the reflection service; None for all others."""
-        if handler_call_details.method != f"/{SERVICE}/ServerReflectionInfo":
+        """Return the handler of both versions of the service; None for all other methods."""
+        if handler_call_details.method not in _METHODS:
             return None
         try:
             from grpc_reflection.v1alpha import reflection, reflection_pb2
         except ImportError:
             return None
         if self._servicer is None:
-            services = sorted({rpc.service for rpc in RPCS} | {SERVICE})
+            services = sorted({rpc.service for rpc in RPCS} | {*SERVICES})
             pool = described(RPCS)
-            pool.Add(_file_proto(reflection_pb2.DESCRIPTOR))
-            self._servicer = reflection.aio.ReflectionServicer(services, pool)
+            own = _file_proto(reflection_pb2.DESCRIPTOR)
+            pool.Add(own)
+            pool.Add(_as_v1(own))
+            self._servicer = reflection.aio.ReflectionServicer(services, _MethodsFound(pool))
         return grpc.stream_stream_rpc_method_handler(
             self._answer,
             reflection_pb2.ServerReflectionRequest.FromString,
@@ -56,6 +62,27 @@ class ReflectionHandlers(grpc.GenericRpcHandler):
         # grpcio's method is an asynchronous generator. Interceptors expect a coroutine.
         async for response in self._servicer.ServerReflectionInfo(requests, context):
             await context.write(response)
+
+
+class _MethodsFound:
+    """A descriptor pool that also finds the file of a method, as the protocol requires."""
+
+    def __init__(self, pool: DescriptorPool) -> None:
+        self._pool = pool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def FindFileContainingSymbol(self, symbol: str) -> Any:  # noqa: N802
+        """Return the file of a message, field, enum, service or method; raise KeyError."""
+        try:
+            return self._pool.FindFileContainingSymbol(symbol)
+        except KeyError:
+            service_name, _, method = symbol.rpartition(".")
+            service = self._pool.FindServiceByName(service_name)
+            if method not in service.methods_by_name:
+                raise
+            return service.file
 
 
 def described(rpcs: Iterable[Rpc]) -> DescriptorPool:
@@ -110,6 +137,22 @@ def _file_proto(file: Any) -> descriptor_pb2.FileDescriptorProto:
     proto = descriptor_pb2.FileDescriptorProto()
     file.CopyToProto(proto)
     return proto
+
+
+def _as_v1(v1alpha: descriptor_pb2.FileDescriptorProto) -> descriptor_pb2.FileDescriptorProto:
+    """Return the description of the reflection service in its newer package."""
+    v1 = descriptor_pb2.FileDescriptorProto()
+    v1.CopyFrom(v1alpha)
+    v1.name, v1.package = "grpc/reflection/v1/reflection.proto", _V1
+    for message in v1.message_type:
+        for field in message.field:
+            if field.type_name:
+                field.type_name = field.type_name.replace(_V1ALPHA, _V1)
+    for service in v1.service:
+        for method in service.method:
+            method.input_type = method.input_type.replace(_V1ALPHA, _V1)
+            method.output_type = method.output_type.replace(_V1ALPHA, _V1)
+    return v1
 
 
 def _rename(message: descriptor_pb2.DescriptorProto) -> None:

@@ -107,6 +107,31 @@ def test_an_update_mask_may_stand_in_the_query(rest: RestClient) -> None:
     assert changed["expirationPolicy"] == {}
 
 
+@pytest.mark.parametrize("method", ["PATCH", "patch"])
+def test_a_post_may_stand_for_another_method(rest: RestClient, method: str) -> None:
+    """The HTTP/JSON transport of the official Java client sends updates in this form."""
+    rest.create()
+    content = {"topic": {"labels": {"team": "b"}}, "updateMask": "labels"}
+    override = {"X-HTTP-Method-Override": method}
+    changed = rest.call("POST", V1_TOPIC, content, **override)
+    assert changed.status == 200
+    assert changed.content["labels"] == {"team": "b"}
+    assert rest.call("POST", V1_TOPIC, **{"X-HTTP-Method-Override": "DELETE"}).status == 200
+    assert rest.call("GET", V1_TOPIC).status == 404
+
+
+def test_only_a_post_may_stand_for_another_method(rest: RestClient) -> None:
+    rest.create()
+    assert rest.call("GET", V1_TOPIC, **{"X-HTTP-Method-Override": "DELETE"}).status == 200
+    assert rest.call("GET", V1_TOPIC).status == 200
+
+
+@pytest.mark.parametrize("method", ["", "NOTHING"])
+def test_an_unknown_method_in_a_post_is_not_found(rest: RestClient, method: str) -> None:
+    rest.create()
+    assert rest.call("POST", V1_TOPIC, {}, **{"X-HTTP-Method-Override": method}).status == 404
+
+
 def test_lists_come_in_pages(rest: RestClient) -> None:
     """The query has the page size."""
     for name in ("aaa", "bbb", "ccc"):

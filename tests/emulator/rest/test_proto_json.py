@@ -153,6 +153,125 @@ def test_a_value_of_a_wrong_kind_is_refused(method: str, content: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("method", "content", "problem"),
+    [
+        (
+            "Publish",
+            {"messages": [{"attributes": {"a": "b", "n": 1}}]},
+            "'messages[0].attributes[1].value' (TYPE_STRING), 1",
+        ),
+        (
+            "Publish",
+            {"messages": [{"attributes": {"a": None}}]},
+            "'messages[0].attributes[0].value' (TYPE_STRING), null",
+        ),
+        (
+            "Publish",
+            {"messages": [{"attributes": {"a": ["b"]}}]},
+            "'messages[0].attributes[0].value' (TYPE_STRING), [\"b\"]",
+        ),
+        (
+            "Publish",
+            {"messages": [{"attributes": {"\ud800": "b"}}]},
+            "'messages[0].attributes[0].key' (TYPE_STRING), \"\\ud800\"",
+        ),
+        ("Publish", {"messages": [{"attributes": []}]}, "'messages[0].attributes' (Map), []"),
+        (
+            "Publish",
+            {"messages": [{"orderingKey": 7}]},
+            "'messages[0].ordering_key' (TYPE_STRING), 7",
+        ),
+        ("Publish", {"messages": "a"}, "'messages' (PubsubMessage), \"a\" is not a list"),
+        ("CreateSubscription", {"labels": {"a": 1}}, "'labels[0].value' (TYPE_STRING), 1"),
+        ("Acknowledge", {"ackIds": [1]}, "'ack_ids[0]' (TYPE_STRING), 1"),
+        ("Acknowledge", {"ackIds": [None]}, "'ack_ids[0]' (TYPE_STRING), null"),
+        ("Acknowledge", {"ackIds": "1"}, "'ack_ids' (TYPE_STRING), \"1\" is not a list"),
+        ("Pull", {"maxMessages": "many"}, "'max_messages' (TYPE_INT32), \"many\""),
+        ("Pull", {"maxMessages": 1.5}, "'max_messages' (TYPE_INT32), 1.5"),
+        ("Pull", {"maxMessages": True}, "'max_messages' (TYPE_INT32), true"),
+        ("Pull", {"maxMessages": 1 << 31}, "'max_messages' (TYPE_INT32), 2147483648"),
+        ("Pull", {"maxMessages": "9" * 5000}, f"'max_messages' (TYPE_INT32), \"{'9' * 99}..."),
+        ("Pull", {"returnImmediately": "yes"}, "'return_immediately' (TYPE_BOOL), \"yes\""),
+        ("Pull", {"returnImmediately": 1}, "'return_immediately' (TYPE_BOOL), 1"),
+        (
+            "CreateSchema",
+            {"type": "AVROS"},
+            "'schema.type' (type.googleapis.com/google.pubsub.v1.Schema.Type), \"AVROS\"",
+        ),
+        *[
+            (
+                "Seek",
+                {"time": time},
+                "'time' (type.googleapis.com/google.protobuf.Timestamp), Field 'time', Illegal "
+                "timestamp format; timestamps must end with 'Z' or have a valid timezone offset.",
+            )
+            for time in (
+                "yesterday",
+                "2026-01-01t00:00:00z",
+                "2026-01-01",
+                1,
+                "2026-13-01T00:00:00Z",
+            )
+        ],
+        *[
+            (
+                "CreateSubscription",
+                {"messageRetentionDuration": duration},
+                "'message_retention_duration' (type.googleapis.com/google.protobuf.Duration), "
+                "Field 'messageRetentionDuration', Illegal duration format; duration must end with "
+                "'s'.",
+            )
+            for duration in (600, "600", "1h", "xs", "s", "9" * 30 + "s", {"seconds": 600})
+        ],
+        (
+            "UpdateSubscription",
+            {"updateMask": ["labels"]},
+            "'update_mask' (type.googleapis.com/google.protobuf.FieldMask), Field 'updateMask', "
+            "Illegal field mask format; a mask is a string of paths with commas between them.",
+        ),
+    ],
+)
+def test_an_invalid_value_is_named_in_googles_form(method: str, content: Any, problem: str) -> None:
+    assert refusal(method, SUBSCRIPTION, content).startswith(f"Invalid value at {problem}")
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ({"pageSize": "abc"}, "'page_size' (TYPE_INT32), \"abc\""),
+        ({"page_size": "9" * 5000}, f"'page_size' (TYPE_INT32), \"{'9' * 99}..."),
+        ({"pageSize": "1.5"}, "'page_size' (TYPE_INT32), \"1.5\""),
+        ({"pageSize": ""}, "'page_size' (TYPE_INT32), \"\""),
+    ],
+)
+def test_an_invalid_query_parameter_is_named_in_googles_form(
+    query: dict[str, str], problem: str
+) -> None:
+    text = refusal("ListTopics", "projects/p", **query)
+    assert text.startswith(f"Invalid value at {problem}")
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "1e999", "9" * 5000 + ".0"])
+def test_a_number_that_is_too_long_is_refused_in_googles_form(number: str) -> None:
+    body = f'{{"maxMessages": {number}}}'.encode()
+    with pytest.raises(InvalidArgument) as refused:
+        read(ROUTE["Pull"], SUBSCRIPTION, (), body)
+    assert refused.value.message == "Invalid JSON payload received. Unable to parse number."
+
+
+@pytest.mark.parametrize("number", [3, 3.0, "3", "3.0", "3e0", "30e-1"])
+def test_a_whole_number_may_be_written_as_text_or_float(number: Any) -> None:
+    wanted = pubsub.PullRequest(subscription=SUBSCRIPTION, max_messages=3)
+    assert request("Pull", SUBSCRIPTION, {"maxMessages": number}) == wanted
+
+
+@pytest.mark.parametrize("value", [True, "true"])
+def test_a_boolean_may_be_written_as_text(value: Any) -> None:
+    pull = request("Pull", SUBSCRIPTION, {"maxMessages": 1, "returnImmediately": value})
+    assert getattr(pull, "return_immediately") is True  # noqa: B009
+
+
+@pytest.mark.parametrize(
     "body",
     [
         b"{",

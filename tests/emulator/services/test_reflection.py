@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -39,6 +40,56 @@ def test_services_are_listed_and_described(clock: ManualClock) -> None:
         messages = {f"{file.package}.{each.name}" for file in files for each in file.message_type}
         assert "google.pubsub.v1.PublishRequest" in messages
         assert not any(name.startswith("pullstream.pubsub.") for name in messages)
+
+
+SYMBOLS = [
+    "google.pubsub.v1.Publisher.Publish",
+    "google.pubsub.v1.Subscriber.StreamingPull",
+    "google.iam.v1.IAMPolicy.GetIamPolicy",
+    "google.pubsub.v1.Topic.name",
+    "google.pubsub.v1.Topic.State",
+    "grpc.reflection.v1.ServerReflection.ServerReflectionInfo",
+    "grpc.reflection.v1alpha.ServerReflection",
+    "grpc.reflection.v1.ServerReflectionRequest",
+]
+
+
+@pytest.fixture(scope="module")
+def channel() -> Iterator[grpc.Channel]:
+    with Emulator() as emulator, grpc.insecure_channel(emulator.endpoint) as channel:
+        yield channel
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS)
+def test_the_file_of_a_symbol_is_found(channel: grpc.Channel, symbol: str) -> None:
+    answer = ask(channel, file_containing_symbol=symbol)
+    assert answer.file_descriptor_response.file_descriptor_proto, answer
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    ["google.pubsub.v1.Publisher.Nothing", "google.pubsub.v1.Nothing.Publish", "Nothing", ""],
+)
+def test_an_unknown_symbol_is_not_found(channel: grpc.Channel, symbol: str) -> None:
+    answer = ask(channel, file_containing_symbol=symbol)
+    assert answer.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
+
+
+def test_both_versions_of_reflection_answer_alike(channel: grpc.Channel) -> None:
+    """The messages of both versions have the same bytes."""
+    request = reflection_pb2.ServerReflectionRequest(
+        file_containing_symbol="google.pubsub.v1.Publisher"
+    )
+    answers = []
+    for version in ("v1", "v1alpha"):
+        call = channel.stream_stream(
+            f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+            request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+        )
+        answers.append(next(call(iter([request]), timeout=PATIENCE)))
+    assert answers[0] == answers[1]
+    assert answers[0].HasField("file_descriptor_response")
 
 
 def test_reflection_needs_a_token(clock: ManualClock) -> None:

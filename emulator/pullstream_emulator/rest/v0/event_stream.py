@@ -20,7 +20,8 @@ from .events import event
 # Headers of a response with server-sent events.
 HEADERS = {
     "Content-Type": "text/event-stream; charset=UTF-8",
-    "Cache-Control": "no-store",
+    # no-transform: a proxy that compresses would collect events until its buffer is full.
+    "Cache-Control": "no-store, no-transform",
     # nginx and similar proxies must not buffer events.
     "X-Accel-Buffering": "no",
 }

@@ -135,7 +135,7 @@ def test_a_stream_begins_with_how_to_come_back(v0: V0) -> None:
     v0.append("a")
     with v0.stream(v0.watch()) as stream:
         assert stream.answer.headers["Content-Type"] == "text/event-stream; charset=UTF-8"
-        assert stream.answer.headers["Cache-Control"] == "no-store"
+        assert stream.answer.headers["Cache-Control"] == "no-store, no-transform"
         assert stream.answer.headers["X-Accel-Buffering"] == "no"
         stream.next()
         assert stream.retry == 2000
