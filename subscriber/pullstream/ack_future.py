@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
 from .exceptions import AcknowledgeStatus
+from .runtime.process import InterruptibleFuture
 
 
-class AckFuture(Future[AcknowledgeStatus]):
+class AckFuture(InterruptibleFuture[AcknowledgeStatus]):
     """The result of `ack_with_response()` or of another `..._with_response()` method.
 
     `result()` returns `AcknowledgeStatus.SUCCESS` once the server has confirmed the request, and

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from .exceptions import forked
 from .runtime.lifecycle import SubscriptionState
+from .runtime.process import SHUTDOWN_MARGIN, InterruptibleFuture
 from .statistics import Statistics
 
 if TYPE_CHECKING:
     from .message import Message
 
 ShutdownMode = Literal["drain", "nack"]
-
-# A shutdown has its own time limit. A waiting `close` allows this many seconds more.
-_SHUTDOWN_MARGIN = 1.0
-
-# Seconds between two checks of a waiting thread. A signal may arrive after the main thread's last
-# check and before it sleeps. Such a signal does not wake the thread: Python notes it and runs its
-# handler when the thread next does something. Without a timeout, this Ctrl-C would be lost.
-_LOOK_SECONDS = 0.5
 
 
 class Subscription(Protocol):
@@ -52,7 +42,7 @@ class Subscription(Protocol):
         """Take over leases of another client; see `StreamingPullFuture.adopt`."""
 
 
-class RunningFuture(Future[bool], ABC):
+class RunningFuture(InterruptibleFuture[bool], ABC):
     """The future of an activity that runs in the background until it is stopped.
 
     `result()` blocks until the end. It returns True if the user stopped the activity, and raises
@@ -69,11 +59,6 @@ class RunningFuture(Future[bool], ABC):
     def __init__(self) -> None:
         super().__init__()
         self._process = os.getpid()
-        self._has_ended = False
-        # Locked until the end. See `_wait`.
-        self._until_end = threading.Lock()
-        self._until_end.acquire()
-        self.add_done_callback(_release_waiters)
 
     @abstractmethod
     def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
@@ -103,9 +88,10 @@ class RunningFuture(Future[bool], ABC):
         """Wait until a shutdown with this time limit is over. Its error is not raised.
 
         Args:
-            timeout: Time limit of the shutdown in seconds. None: no limit.
+            timeout: Seconds that the shutdown may still take; below 0 if its time is up. None: no
+                limit.
         """
-        self._wait(None if timeout is None else timeout + _SHUTDOWN_MARGIN)
+        self.wait_until_done(None if timeout is None else timeout + SHUTDOWN_MARGIN)
 
     def __await__(self) -> Generator[Any, None, bool]:
         """Wait for the end without blocking the event loop; otherwise the same as `result()`.
@@ -126,10 +112,6 @@ class RunningFuture(Future[bool], ABC):
         yield from ended.wait().__await__()
         return self.result(0)
 
-    def running(self) -> bool:
-        """Return whether the activity has not ended yet."""
-        return not self.done()
-
     def result(self, timeout: float | None = None) -> bool:
         """Wait for the end and return True if the user stopped the activity.
 
@@ -142,8 +124,7 @@ class RunningFuture(Future[bool], ABC):
             Exception: The error that ended the activity.
         """
         self._check_process()
-        self._wait(timeout)
-        return super().result(0)
+        return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait for the end and return the error that ended the activity, or None.
@@ -156,37 +137,15 @@ class RunningFuture(Future[bool], ABC):
             ForkedProcess: Another process created the future.
         """
         self._check_process()
-        self._wait(timeout)
-        return super().exception(0)
+        return super().exception(timeout)
 
     def set_running_or_notify_cancel(self) -> bool:
         """Raise NotImplementedError: this future is running from the beginning."""
         raise NotImplementedError("this future is already running")
 
-    def _wait(self, timeout: float | None) -> None:
-        """Return when the activity has ended, or after `timeout` seconds of real time.
-
-        The wait of `Future` uses a `threading.Condition`. A Ctrl-C between two statements of that
-        class leaves its lock in the wrong state: the program gets a RuntimeError instead of
-        KeyboardInterrupt, or the shutdown waits for the lock forever. A plain lock is interrupted
-        before it is acquired, or after. If a waiter is interrupted before it releases the lock, the
-        other waiters see the end at their next check.
-        """
-        left = math.inf if timeout is None else timeout
-        while left > 0 and not self._has_ended:
-            if self._until_end.acquire(timeout=min(left, _LOOK_SECONDS)):
-                self._until_end.release()
-            left -= _LOOK_SECONDS
-
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise forked(self._process)
-
-
-def _release_waiters(future: Future[bool]) -> None:
-    assert isinstance(future, RunningFuture)
-    future._has_ended = True
-    future._until_end.release()
 
 
 class StreamingPullFuture(RunningFuture):

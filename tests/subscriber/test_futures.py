@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import Future, wait
+from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -19,8 +21,11 @@ import pytest
 
 from pullstream import AckFuture, Message, StreamingPullFuture
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus, ForkedProcess
-from pullstream.futures import RunningFuture, ShutdownMode
+from pullstream.futures import ShutdownMode
+from pullstream.publisher import PublishFuture
+from pullstream.publisher.outcome import Outcome, PublishManyFuture
 from pullstream.runtime.lifecycle import SubscriptionState
+from pullstream.runtime.process import Latch
 from pullstream.statistics import Statistics
 from tests.subscriber.streaming.fakes import PATIENCE
 
@@ -70,7 +75,7 @@ def interrupt_asleep(sleeper: int) -> None:
 
     This happens if a signal comes between the main thread's last look and its sleep.
     """
-    while sys._current_frames()[sleeper].f_code is not RunningFuture._wait.__code__:
+    while sys._current_frames()[sleeper].f_code is not Latch.wait.__code__:
         os.sched_yield()
     signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
 
@@ -99,11 +104,11 @@ def test_a_signal_that_wakes_nobody_is_seen_all_the_same(
         signal.signal(signal.SIGUSR1, previous)
 
 
-def wait_and_interrupt(future: StreamingPullFuture, instruction: int) -> bool:
-    """Wait for the future, and raise KeyboardInterrupt at the given bytecode instruction.
+def is_interrupted(call: Callable[[], object], instruction: int) -> bool:
+    """Call a function, and raise KeyboardInterrupt at the given bytecode instruction.
 
     Returns:
-        Whether the wait ended in time, before it came to this instruction.
+        False if the call ended before it came to this instruction.
     """
     left = instruction
 
@@ -124,43 +129,68 @@ def wait_and_interrupt(future: StreamingPullFuture, instruction: int) -> bool:
     sys._getframe().f_trace_opcodes = True
     sys.settrace(trace)
     try:
-        future._wait(0.001)
+        with suppress(TimeoutError, futures.TimeoutError):
+            call()
     except KeyboardInterrupt:
-        return False
+        return True
     finally:
         sys.settrace(before)
         gc.enable()
-    return True
+    return False
 
 
-def test_ctrl_c_at_any_instruction_of_the_wait_leaves_the_future_usable() -> None:
-    """The waiting thread gets KeyboardInterrupt, and the shutdown in another thread ends."""
+def running_future() -> tuple[Future[Any], Callable[[], object]]:
+    future = Subscription().future
+    return future, lambda: future.set_result(True)
+
+
+def ack_future() -> tuple[Future[Any], Callable[[], object]]:
+    future = AckFuture()
+    return future, lambda: future.set_result(AcknowledgeStatus.SUCCESS)
+
+
+def publish_future() -> tuple[Future[Any], Callable[[], object]]:
+    outcome = Outcome()
+    return PublishFuture(outcome, 0), lambda: outcome.resolve(["7"])
+
+
+def publish_many_future() -> tuple[Future[Any], Callable[[], object]]:
+    outcome = Outcome()
+    return PublishManyFuture([(outcome, range(1))], 1), lambda: outcome.resolve(["7"])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [running_future, ack_future, publish_future, publish_many_future],
+    ids=["subscription", "ack", "publish", "publish_many"],
+)
+@pytest.mark.parametrize("method", ["result", "exception", "done", "running"])
+def test_ctrl_c_at_any_instruction_of_a_future_leaves_it_usable(
+    make: Callable[[], tuple[Future[Any], Callable[[], object]]], method: str
+) -> None:
+    """The waiting thread gets KeyboardInterrupt, and the thread with the result is not blocked."""
+    arguments = [0.001] if method in ("result", "exception") else []
     for instruction in itertools.count():
-        future = Subscription().future
-        if wait_and_interrupt(future, instruction):
+        future, resolve = make()
+        if not is_interrupted(partial(getattr(future, method), *arguments), instruction):
             break
-        shutdown = threading.Thread(target=future.set_result, args=[True], daemon=True)
-        shutdown.start()
-        shutdown.join(PATIENCE)
-        assert not shutdown.is_alive(), f"instruction {instruction}"
-        assert future.result() is True
-    assert instruction > 10
+        other = threading.Thread(target=resolve, daemon=True)
+        other.start()
+        other.join(PATIENCE)
+        assert not other.is_alive(), f"instruction {instruction}"
+        assert future.result(timeout=PATIENCE)
+        assert future.exception(timeout=PATIENCE) is None
+    assert instruction > 0
 
 
 def test_a_waiter_that_is_interrupted_at_the_end_does_not_stop_the_others() -> None:
     """It may keep the lock that the waiters wait for."""
-    future = Subscription().future
-    waiter = threading.Thread(target=future.result, daemon=True)
+    latch = Latch()
+    waiter = threading.Thread(target=latch.wait, daemon=True)
     waiter.start()
-
-    def end_and_keep_the_lock(_: object) -> None:
-        assert future._until_end.acquire(timeout=PATIENCE)
-
-    future.add_done_callback(end_and_keep_the_lock)
-    future.set_result(True)
+    latch.is_set = True
     waiter.join(PATIENCE)
     assert not waiter.is_alive()
-    assert future.result() is True
 
 
 def test_a_subscription_runs_until_it_is_shut_down() -> None:
@@ -272,7 +302,7 @@ def test_closing_waits_no_longer_than_it_was_given(
     mode: ShutdownMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result is False, and the shutdown continues."""
-    monkeypatch.setattr("pullstream.futures._SHUTDOWN_MARGIN", 0.01)
+    monkeypatch.setattr("pullstream.futures.SHUTDOWN_MARGIN", 0.01)
     subscription = Subscription()
     assert subscription.future.close(0.0, mode) is False
     assert subscription.asked == [(mode, 0.0)]

@@ -48,7 +48,7 @@ class ReaderFuture(RunningFuture):
 
     def wait_for_end(self, timeout: float | None = None) -> None:
         """Wait until the reader has ended, for at most `timeout` seconds."""
-        self._wait(timeout)
+        self.wait_until_done(timeout)
         if self.done() and not self.runs_here():
             self._reader.join()
 

@@ -215,4 +215,4 @@ class _RunningFetch(RunningFuture):
         # Limited by one end time, so that a silent server delays the close only once, and not once
         # for each fetch.
         left = self._give_up_at - SYSTEM_CLOCK.monotonic()
-        self._wait(left if timeout is None else min(left, timeout))
+        self.wait_until_done(left if timeout is None else min(left, timeout))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -32,10 +31,6 @@ _log = logging.getLogger("pullstream.fetch")
 
 # Other dispositions change the ack deadline at the user's request.
 _PURPOSES = {Disposition.ACK: Purpose.ACK, Disposition.RETURN: Purpose.RETURN}
-
-# A signal that arrives between a thread's last check and its sleep does not wake the thread. So the
-# thread checks this often, in seconds.
-_LOOK_SECONDS = 0.5
 
 
 class _Fetched(list[Message]):
@@ -234,9 +229,9 @@ class AsyncFetchedMessages(_Fetched):
 
 def _wait(futures: Sequence[AckFuture]) -> None:
     """Wait until all futures are done, for PATIENCE seconds at most."""
-    left = PATIENCE
-    while left > 0 and concurrent.futures.wait(futures, _LOOK_SECONDS).not_done:
-        left -= _LOOK_SECONDS
+    deadline = SYSTEM_CLOCK.monotonic() + PATIENCE
+    for future in futures:
+        future.wait_until_done(max(deadline - SYSTEM_CLOCK.monotonic(), 0.0))
 
 
 def _check(futures: Sequence[AckFuture], exc: BaseException | None) -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pullstream.exceptions import forked
+from pullstream.runtime.process import Latch, no_result_yet, use_state_lock
 
 from .exceptions import PublishError
 
@@ -46,6 +47,7 @@ class Outcome:
     __slots__ = (
         "_callbacks",
         "_futures",
+        "_latches",
         "_lock",
         "_waiters",
         "_watchers",
@@ -61,7 +63,9 @@ class Outcome:
         self.message_ids: Sequence[str] = ()
         self.error: BaseException | None = None
         self._lock = threading.Lock()
-        # Futures whose state a thread may wait for, by the methods of `concurrent.futures.Future`.
+        # Of the threads that wait.
+        self._latches: list[Latch] = []
+        # Futures whose state a thread may wait for, by functions of `concurrent.futures`.
         self._futures: list[OutcomeFuture[Any]] = []
         self._callbacks: Callbacks = []
         self._waiters: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
@@ -81,6 +85,8 @@ class Outcome:
             self.message_ids = message_ids
             self.error = error
             self.resolved = True
+        for latch in tuple(self._latches):
+            latch.set()
         # Nothing is added from now on.
         for future in self._futures:
             future.settle()
@@ -94,6 +100,25 @@ class Outcome:
         self._futures, self._waiters, self._callbacks, self._watchers = [], {}, [], []
         self.hurry = _nothing
         return callbacks
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the result, and return whether there is one.
+
+        Takes no lock: a signal handler may raise at any instruction. No wake-up is lost, because
+        the two threads do two steps in opposite order: this thread adds its latch and then reads
+        `resolved`; `resolve` sets `resolved` and then reads the latches.
+
+        Args:
+            timeout: Seconds of real time. None (default): no limit.
+        """
+        latch = Latch()
+        self._latches.append(latch)
+        try:
+            if not self.resolved:
+                latch.wait(timeout)
+        finally:
+            self._latches.remove(latch)
+        return self.resolved
 
     def add_callback(self, future: OutcomeFuture[Any], callback: DoneCallback) -> None:
         """Run `callback(future)` after the outcome is resolved, or now if it is."""
@@ -199,6 +224,7 @@ class OutcomeFuture(Future[T], Generic[T]):
         if "_waiters" in self.__dict__:
             return False
         Future.__init__(self)
+        use_state_lock(self)
         self.set_running_or_notify_cancel()
         return True
 
@@ -212,7 +238,7 @@ class OutcomeFuture(Future[T], Generic[T]):
 
     def renew_lock(self) -> None:
         """Replace the lock, which a thread that does not exist after a fork may have held."""
-        self._condition = threading.Condition()
+        use_state_lock(self)
 
     def _value(self) -> T:
         """Return the result of a success."""
@@ -235,7 +261,8 @@ class OutcomeFuture(Future[T], Generic[T]):
         outcome = self._outcome
         if not outcome.resolved:
             outcome.hurry()
-            return super().result(timeout)
+            if not outcome.wait(timeout):
+                raise no_result_yet()
         error = self._error()
         if error is not None:
             raise error
@@ -250,9 +277,11 @@ class OutcomeFuture(Future[T], Generic[T]):
         Raises:
             TimeoutError: There is no answer yet.
         """
-        if not self._outcome.resolved:
-            self._outcome.hurry()
-            return super().exception(timeout)
+        outcome = self._outcome
+        if not outcome.resolved:
+            outcome.hurry()
+            if not outcome.wait(timeout):
+                raise no_result_yet()
         return self._error()
 
     def done(self) -> bool:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import base64
 import logging
 import math
 import os
 import threading
 import uuid
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
@@ -22,8 +20,15 @@ from pullstream.exceptions import forked
 from pullstream.hooks import HookCalls, PublisherHooks
 from pullstream.rpc.request import routing_header
 from pullstream.rpc.rpcs import Metadata, Rpcs, begin_or_wait, to_error
+from pullstream.runtime.process import (
+    CHECK_EVERY,
+    Latch,
+    at_exit,
+    in_forked_child,
+    left_at_exit,
+)
 from pullstream.statistics import PublisherStatistics
-from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
+from pullstream_protocol.clock import Clock
 from pullstream_protocol.due_thread import DueThread
 from pullstream_protocol.errors import Cancelled
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -53,14 +58,8 @@ _log = logging.getLogger("pullstream.publisher")
 # Google's servers recognise hedged requests by this header.
 TELEMETRY_HEADER = "x-goog-pubsub-client-telemetry"
 
-# Seconds for the messages of a program that ends without closing its publishers.
-EXIT_TIMEOUT = 10.0
-
 # Seconds to wait for done callbacks in progress when the publisher is closed.
 _CALLBACKS_TIMEOUT = 5.0
-
-# Seconds between two looks of a waiting thread, because a signal may not wake it.
-_LOOK_SECONDS = 0.5
 
 # Every PublishResponse has message IDs only.
 _response_of: Final = pubsub.PublishResponse.FromString
@@ -107,8 +106,8 @@ class PublishSender:
         has_limits = flow_control.limit_exceeded_behavior is not LimitExceededBehavior.IGNORE
         self._gauge = PublishGauge(flow_control) if has_limits else None
         self._lock = threading.Lock()
-        # Notified when the last accepted message may have a result.
-        self._all_resolved = threading.Condition(self._lock)
+        # Of the threads that wait until every accepted message has a result.
+        self._until_resolved: list[Latch] = []
         self._queue = PublishQueue(settings, self._hurry, options.hedging)
         # With the number of a batch: its idempotency key.
         self._name = uuid.uuid4().hex
@@ -128,13 +127,13 @@ class PublishSender:
         self._thread: DueThread | None = None
         self._callbacks_thread: DueThread | None = None
         # Set at the close, when the last callbacks have run.
-        self._callbacks_ran = threading.Event()
+        self._callbacks_ran = Latch()
         self._counts = dict.fromkeys(
             ("published", "failed", "requests", "retries", "hedges", "bytes"), 0
         )
         self._hooks = HookCalls(PublisherHooks, hooks)
         self._hooks.call("started", self.statistics)
-        _senders.add(self)
+        in_forked_child(self, PublishSender.fail_in_child)
 
     # ---- messages in -----------------------------------------------------------------------
 
@@ -156,7 +155,7 @@ class PublishSender:
     def _add_or_wait(
         self, topic: str, key: str, entry: bytes, policy: PublishPolicy
     ) -> PublishFuture:
-        room = threading.Event()
+        room = Latch()
         try:
             if not self._enter_gauge(len(entry), room.set):
                 self._wait_for(room, len(entry))
@@ -290,17 +289,16 @@ class PublishSender:
         self._flush()
         return False
 
-    def _wait_for(self, room: threading.Event, size: int) -> None:
+    def _wait_for(self, room: Latch, size: int) -> None:
         """Wait until flow control has counted a message of this size."""
         assert self._gauge is not None
         try:
-            while not room.wait(_LOOK_SECONDS):
-                pass
+            room.wait()
         except BaseException:
             # Ctrl-C: the message is not published.
             with self._lock:
                 is_counted = not self._gauge.withdraw(room.set)
-                self._all_resolved.notify_all()
+                self._check_resolved()
             if is_counted:
                 self._leave_gauge(1, size)
             raise
@@ -310,7 +308,7 @@ class PublishSender:
             with self._lock:
                 admitted = self._gauge.leave(messages, size)
                 if self._stopped:
-                    self._all_resolved.notify_all()
+                    self._check_resolved()
             for admit in admitted:
                 admit()
 
@@ -444,8 +442,7 @@ class PublishSender:
             self._fail(failed, error)
         self._send_ready()
         if not queue.messages:
-            with self._all_resolved:
-                self._all_resolved.notify_all()
+            self._check_resolved()
 
     def _fail(self, batches: Sequence[Batch], error: BaseException) -> None:
         """Resolve batches whose first one has failed; the others have its key, which is paused."""
@@ -520,6 +517,7 @@ class PublishSender:
             thread = DueThread(self._clock, self._next_due, self._act, name="pullstream-publisher")
             thread.start()
             self._thread = thread
+            at_exit(self)
 
     def _wake_for(self, due: float) -> None:
         """Make the thread act at this time. Under the lock."""
@@ -591,10 +589,8 @@ class PublishSender:
         with self._lock:
             self._stopped = True
         self._flush()
-        due = None if timeout is None else self._clock.monotonic() + timeout
-        with self._all_resolved:
-            while self._has_unresolved() and (left := self._clock.timeout(due)) != 0.0:
-                self._all_resolved.wait(_LOOK_SECONDS if left is None else left)
+        self._wait_until_resolved(timeout)
+        with self._lock:
             waiting = self._gauge.abandon() if self._gauge else []
             unresolved = list(self._queue.abandon())
             calls = [call for of_batch in self._calls.values() for call in of_batch]
@@ -609,7 +605,7 @@ class PublishSender:
                 f"were not sent, and {sent} were sent but not confirmed"
             )
             self._abandoned = self._abandoned or error
-            self._all_resolved.notify_all()
+            self._check_resolved()
         if sent or unsent:
             _log.warning("%s", error)
         # Their `publish` raises the error, or their future has it.
@@ -622,14 +618,48 @@ class PublishSender:
             call.cancel()
         self._end_threads()
 
+    def begin_exit(self, timeout: float) -> None:
+        """Accept no more messages, and send the open batches without waiting.
+
+        The thread of the sender sends them, because a call may have to be waited for if the exiting
+        interpreter refuses threads. So all senders of the program do so at the same time.
+        """
+        with self._lock:
+            self._stopped = True
+        if self._thread is not None:
+            self._thread.post(self._flush)
+
+    def finish_exit(self, timeout: float) -> None:
+        """Wait until each message has a result; see `close`."""
+        self.close(round(timeout, 1))
+
+    def _wait_until_resolved(self, timeout: float | None) -> None:
+        """Wait until every accepted message has a result, or `timeout` seconds on the clock."""
+        due = None if timeout is None else self._clock.monotonic() + timeout
+        while True:
+            latch = Latch()
+            self._until_resolved.append(latch)
+            try:
+                if not self._has_unresolved() or (left := self._clock.timeout(due)) == 0.0:
+                    return
+                latch.wait(CHECK_EVERY if left is None else left)
+            finally:
+                self._until_resolved.remove(latch)
+
+    def _check_resolved(self) -> None:
+        """Make the threads that wait until every accepted message has a result check that."""
+        for latch in tuple(self._until_resolved):
+            latch.set()
+
     def _has_unresolved(self) -> bool:
-        """Return whether an accepted message has no result. Under the lock."""
-        is_waiting = self._gauge is not None and self._gauge.is_occupied
-        return self._abandoned is None and (bool(self._queue.messages) or is_waiting)
+        """Return whether an accepted message has no result."""
+        with self._lock:
+            is_waiting = self._gauge is not None and self._gauge.is_occupied
+            return self._abandoned is None and (bool(self._queue.messages) or is_waiting)
 
     def _end_threads(self) -> None:
         if self._thread is not None:
-            self._thread.stop(_CALLBACKS_TIMEOUT)
+            self._thread.stop(left_at_exit(_CALLBACKS_TIMEOUT))
         with self._lock:
             is_first = not self._closed
             self._closed = True
@@ -641,13 +671,12 @@ class PublishSender:
             self._callbacks_ran.set()
         elif is_first:
             callbacks.post(self._callbacks_ran.set)
-        self._callbacks_ran.wait(_CALLBACKS_TIMEOUT)
+        self._callbacks_ran.wait(left_at_exit(_CALLBACKS_TIMEOUT))
         callbacks.stop(0)
 
     def fail_in_child(self) -> None:
         """Resolve all outcomes in a forked child, which has no threads and no connection."""
         self._lock = threading.Lock()
-        self._all_resolved = threading.Condition(self._lock)
         self._stopped = self._closed = True
         for batch in list(self._queue.batches):
             batch.outcome.fail_in_child()
@@ -659,24 +688,3 @@ class PublishSender:
 @lru_cache(maxsize=1024)
 def _routing_header(topic: str) -> tuple[str, str]:
     return routing_header(pubsub.PublishRequest(topic=topic))
-
-
-# Senders that a fork or the end of the program must reach.
-_senders: weakref.WeakSet[PublishSender] = weakref.WeakSet()
-
-
-def _fail_all_in_child() -> None:
-    for sender in list(_senders):
-        sender.fail_in_child()
-
-
-@atexit.register
-def _close_all() -> None:
-    due = SYSTEM_CLOCK.monotonic() + EXIT_TIMEOUT
-    for sender in list(_senders):
-        sender.close(max(due - SYSTEM_CLOCK.monotonic(), 0.0))
-
-
-# Windows has no fork.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_fail_all_in_child)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
-import weakref
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -14,6 +12,7 @@ import grpc
 
 from pullstream.exceptions import SubscriberClosed, forked
 from pullstream.futures import RunningFuture, ShutdownMode
+from pullstream.runtime.process import at_exit, shares
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .base_client import BaseClient
@@ -56,10 +55,26 @@ class BackgroundClient(BaseClient):
             return
         due = None if timeout is None else SYSTEM_CLOCK.monotonic() + timeout
         for future in running:
-            left = None if due is None else max(due - SYSTEM_CLOCK.monotonic(), 0.0)
-            # Its error, if any, is reported to the user of the future.
-            future.wait_for_end(left)
+            # Below 0 when the time is up, so that all together have one margin. The error of the
+            # activity, if any, is reported to the user of the future.
+            future.wait_for_end(None if due is None else due - SYSTEM_CLOCK.monotonic())
         super().close()
+
+    def begin_exit(self, timeout: float) -> None:
+        """Begin to return all messages that are held, and to send the last acknowledgements."""
+        if os.getpid() != self._process:
+            return
+        due = SYSTEM_CLOCK.monotonic() + timeout
+        with self._lock:
+            self._closed = True
+            running = sorted(self._running, key=attrgetter("ends_last"))
+        share = shares(lambda: max(due - SYSTEM_CLOCK.monotonic(), 0.0), len(running))
+        for future in running:
+            future.begin_close(share(), "nack")
+
+    def finish_exit(self, timeout: float) -> None:
+        """Wait until all messages are returned, and close the connection."""
+        self.close(timeout, "nack")
 
     def _keep(self, start: Callable[[], F]) -> F:
         """Start an activity that `close` must end.
@@ -80,7 +95,7 @@ class BackgroundClient(BaseClient):
             # stop it.
             future = start()
             self._running.add(future)
-        _in_use.add(self)
+        at_exit(self)
         future.add_done_callback(self._forget)
         return future
 
@@ -90,15 +105,3 @@ class BackgroundClient(BaseClient):
             was_last = self._closed and not self._running
         if was_last:
             super().close()
-
-
-# Clients that have run activities. When the interpreter exits, they return the messages that they
-# hold, and send outstanding acknowledgements.
-_in_use: weakref.WeakSet[BackgroundClient] = weakref.WeakSet()
-_EXIT_TIMEOUT = 5.0
-
-
-@atexit.register
-def _close_all() -> None:
-    for client in list(_in_use):
-        client.close(_EXIT_TIMEOUT, "nack")

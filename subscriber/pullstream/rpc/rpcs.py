@@ -20,6 +20,7 @@ from google.protobuf.message import Message
 
 from pullstream.exceptions import SubscriberClosed, forked
 from pullstream.runtime.fork_barrier import BARRIER
+from pullstream.runtime.process import left_at_exit
 from pullstream.runtime.retry_clock import Backoff
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.errors import (
@@ -321,7 +322,7 @@ def begin_or_wait(
             if "interpreter shutdown" not in str(error):
                 _log.warning("%s; requests are sent one at a time from now on", error)
     stub = rpcs.stub(method, serialized=isinstance(request, bytes))
-    waited = min(timeout or _WAITED_CALL_TIMEOUT, _WAITED_CALL_TIMEOUT)
+    waited = left_at_exit(min(timeout or _WAITED_CALL_TIMEOUT, _WAITED_CALL_TIMEOUT))
     try:
         with BARRIER.waiting():
             response = stub(request, timeout=waited, metadata=metadata, compression=compression)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, TypeVar
+
+from .process import around_fork, in_forked_child
 
 # How long a fork waits for readers to leave gRPC, in seconds. A reader whose call accepts no more
 # requests cannot be woken.
@@ -121,11 +122,6 @@ class ForkBarrier:
 
 BARRIER: Final = ForkBarrier()
 
-# Windows has no fork.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=BARRIER.close,
-        after_in_parent=BARRIER.open,
-        # The child has none of the reader threads, and no thread that could release the lock.
-        after_in_child=BARRIER.__init__,  # type: ignore[misc]
-    )
+around_fork(BARRIER.close, BARRIER.open)
+# The child has none of the reader threads, and no thread that could release the lock.
+in_forked_child(BARRIER, ForkBarrier.__init__)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
+
+from pullstream.runtime.process import in_forked_child
 
 from .inline_run import InlineRun
 
@@ -118,6 +119,5 @@ class StallMonitor:
 
 STALL_MONITOR: Final = StallMonitor()
 
-# A forked child has no such thread, and no thread that would release the lock. Windows has no fork.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=STALL_MONITOR.__init__)  # type: ignore[misc]
+# A forked child has no such thread, and no thread that would release the lock.
+in_forked_child(STALL_MONITOR, StallMonitor.__init__)

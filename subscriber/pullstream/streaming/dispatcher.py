@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
@@ -18,6 +17,7 @@ from pullstream.ack_future import AckFuture
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus, forked
 from pullstream.message import Disposition, Message, Outcome, ack_ids_of, has_begun
 from pullstream.rpc.calls import PendingCall
+from pullstream.runtime.process import in_forked_child
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import RpcError, Unknown, from_rpc_error
 from pullstream_protocol.inbox import Inbox
@@ -198,7 +198,7 @@ class Dispatcher:
         self._hurry = threading.Event()
         self._phase = _Phase.RUNNING
         self._process = os.getpid()
-        _dispatchers.add(self)
+        in_forked_child(self, Dispatcher.refuse_in_child)
         self.exactly_once = False
         self.failures = 0
         self.put: Callable[[Outcome], None] = self._inbox.put
@@ -478,19 +478,6 @@ class _ForkedList(list[Any]):
 
     def extend(self, _: Iterable[object]) -> None:
         raise forked(self._made_in)
-
-
-_dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
-
-
-def _refuse_in_child() -> None:
-    for dispatcher in list(_dispatchers):
-        dispatcher.refuse_in_child()
-
-
-# Windows has no fork.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_refuse_in_child)
 
 
 def _error_of(call: PendingCall) -> RpcError | None:

@@ -33,6 +33,7 @@ from pullstream import (
 )
 from pullstream.publisher import sender
 from pullstream.publisher.sender import TELEMETRY_HEADER
+from pullstream.runtime.process import Latch
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import InvalidArgument, NotFound, Unavailable
@@ -447,15 +448,14 @@ def test_an_interrupted_publish_uses_no_room(
 ) -> None:
     """Ctrl-C ends the wait, and the message is not published."""
 
-    class Interrupted(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            raise KeyboardInterrupt
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
 
     publisher = connect(BatchSettings(max_messages=1), limited(LimitExceededBehavior.BLOCK, 1))
     server.gate.clear()
     first = publisher.publish(TOPIC, b"first")
     with monkeypatch.context() as interrupting:
-        interrupting.setattr(threading, "Event", Interrupted)
+        interrupting.setattr(Latch, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             publisher.publish(TOPIC, b"second")
     server.gate.set()

@@ -87,9 +87,9 @@ def test_a_program_that_forgets_to_close_sends_the_messages_that_wait_for_room(
 WITHOUT_A_SERVER = """
 import logging
 from pullstream import BatchSettings, PublisherClient
-from pullstream.publisher import sender
+from pullstream.runtime import process
 logging.basicConfig()
-sender.EXIT_TIMEOUT = 0.3
+process.EXIT_TIMEOUT = 1.3
 publisher = PublisherClient(BatchSettings(max_messages=2), endpoint="127.0.0.1:1")
 futures = [publisher.publish("projects/p/topics/t", b"x") for _ in range(3)]
 futures[0].add_done_callback(lambda future: print(type(future.exception()).__name__))

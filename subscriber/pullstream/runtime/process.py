@@ -1,0 +1,342 @@
+"""Process lifetime: forks, the end of the program, signals.
+
+All clients share one hook for forks, one for the end of the program, one way to wait, and one kind
+of lock. Each of the four has a reason that lies in Python:
+
+- A forked child has none of the parent's threads, and its locks stay as other threads held them.
+- The interpreter calls the hooks for its exit one after the other, so that their time limits add
+  up unless they share one.
+- A signal handler runs between two instructions of the main thread. If it raises, as for Ctrl-C,
+  `threading.Condition` and everything built on it may keep a lock for ever.
+- If the handler calls a method that needs a lock which the interrupted code holds, it waits for
+  itself.
+"""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import concurrent.futures
+import logging
+import math
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, ClassVar, Protocol, TypeVar, cast
+
+from pullstream_protocol.clock import SYSTEM_CLOCK
+
+from .thread_start import threads_are_refused
+
+T = TypeVar("T")
+
+_log = logging.getLogger("pullstream")
+
+# Seconds between two checks of a waiting thread. A signal may arrive after the main thread's last
+# check and before it sleeps. Such a signal does not wake the thread: Python notes it and runs its
+# handler when the thread next does something. Without a limit, this Ctrl-C would be lost.
+CHECK_EVERY = 0.5
+
+# Seconds in which all clients together end when the program ends. They wait for servers until
+# SHUTDOWN_MARGIN seconds before that.
+EXIT_TIMEOUT = 5.0
+
+# A shutdown has its own time limit. The waiting thread allows this many seconds more, in which the
+# last callbacks run.
+SHUTDOWN_MARGIN = 1.0
+
+
+# ---- waits and locks ---------------------------------------------------------------------------
+
+
+class Latch:
+    """An event that happens once. Any thread and any signal handler may set it and wait for it.
+
+    It differs from `threading.Event` in two points. A waiting main thread sees every signal within
+    CHECK_EVERY seconds. And an exception that a signal handler raises at any instruction of a
+    method leaves the latch usable: it has a plain lock, which is interrupted before it is acquired
+    or after. A waiter that is interrupted before it releases the lock keeps it; the other waiters
+    see the end at their next check.
+
+    Attributes:
+        is_set: Whether the event has happened.
+    """
+
+    __slots__ = ("_until_set", "is_set")
+
+    def __init__(self) -> None:
+        self.is_set: bool = False
+        self._until_set = threading.Lock()
+        self._until_set.acquire()
+
+    def set(self) -> None:
+        """Let all waiters return, now and later. Takes no lock."""
+        if not self.is_set:
+            self.is_set = True
+            self._release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the event; return whether it has happened.
+
+        Args:
+            timeout: Seconds of real time. None (default): no limit.
+        """
+        left = math.inf if timeout is None else timeout
+        while left > 0 and not self.is_set:
+            if self._until_set.acquire(timeout=min(left, CHECK_EVERY)):
+                self._release()
+            left -= CHECK_EVERY
+        return self.is_set
+
+    def _release(self) -> None:
+        try:
+            self._until_set.release()
+        except RuntimeError:
+            # Two threads set the latch at the same time, and both released the lock.
+            return
+
+
+class InterruptedCall(RuntimeError):
+    """A signal handler called a client in the middle of another call of the same client.
+
+    The call has done nothing. It would have waited for the call that the signal interrupted, which
+    goes on only when the handler returns.
+    """
+
+
+class CallLock(_thread.RLock):  # type: ignore[misc]  # Final only in typeshed.
+    """The lock behind public methods. It is taken by `with`, after `refuse_reentry`.
+
+    A signal handler may interrupt the thread that holds the lock, and call a method that needs it.
+    With a plain lock, the program would hang. With a reentrant one, the handler would change data
+    that the interrupted code is changing. This lock is of the reentrant type only because that type
+    knows its owner: `refuse_reentry` raises an error instead. `with` is a single C call, which a
+    Ctrl-C cannot interrupt halfway.
+    """
+
+    # Whether the calling thread holds the lock: a C method, on which `threading.Condition` relies.
+    is_owned: ClassVar[Any] = vars(_thread.RLock)["_is_owned"]
+
+    def refuse_reentry(self) -> None:
+        """Check that the calling thread does not hold the lock.
+
+        Raises:
+            InterruptedCall: It does, so this is a signal handler that interrupted the holder.
+        """
+        if self.is_owned():
+            raise InterruptedCall(
+                "a signal handler called this client while the interrupted code was in another "
+                "call of it; the call would wait for itself. In the handler, only note the signal "
+                "or raise an exception (such as SystemExit), and call the client afterwards; or "
+                "let the handler start a thread that calls it"
+            )
+
+
+class _StateLock(_thread.RLock):  # type: ignore[misc]  # Final only in typeshed.
+    """The `_condition` of a future whose waits are those of a Latch.
+
+    The methods of `concurrent.futures.Future` enter a `threading.Condition`, which is written in
+    Python: a Ctrl-C inside may keep its lock, and the thread that sets the result then waits for it
+    for ever. This lock is entered by a single C call.
+    """
+
+    def notify_all(self) -> None:
+        """Do nothing: nobody waits for the condition."""
+
+
+def use_state_lock(future: Future[Any]) -> None:
+    """Give a future a lock that a signal cannot leave locked; see `_StateLock`."""
+    future._condition = cast(threading.Condition, _StateLock())
+
+
+def no_result_yet(text: str = "") -> TimeoutError:
+    """Return the error of a future that has no result in time."""
+    # Before Python 3.11, it is not the builtin TimeoutError.
+    error: Any = concurrent.futures.TimeoutError(text)
+    return cast(TimeoutError, error)
+
+
+class InterruptibleFuture(Future[T]):
+    """A future that has begun, whose methods a signal may interrupt at any instruction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        use_state_lock(self)
+        self._end = Latch()
+        # The first done callback, so that the waiters do not wait for those of the user.
+        self.add_done_callback(_set_latch)
+
+    def wait_until_done(self, timeout: float | None = None) -> bool:
+        """Wait for the end; return whether there is a result or an error.
+
+        Args:
+            timeout: Seconds to wait. None (default): no limit.
+        """
+        return self._end.wait(timeout)
+
+    def done(self) -> bool:
+        """Return whether there is a result or an error."""
+        return self._end.is_set
+
+    def running(self) -> bool:
+        """Return whether there is neither a result nor an error yet."""
+        return not self._end.is_set
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait for the end; return the result or raise the error.
+
+        Args:
+            timeout: Seconds to wait. None (default): no limit.
+
+        Raises:
+            TimeoutError: There is no result yet.
+            Exception: The error.
+        """
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return cast(T, self._result)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the end; return the error or None.
+
+        Args:
+            timeout: Seconds to wait. None (default): no limit.
+
+        Raises:
+            TimeoutError: There is no result yet.
+        """
+        if not self.wait_until_done(timeout):
+            raise no_result_yet()
+        return self._exception
+
+
+def _set_latch(future: Future[Any]) -> None:
+    assert isinstance(future, InterruptibleFuture)
+    future._end.set()
+
+
+# ---- forks -------------------------------------------------------------------------------------
+
+Owner = TypeVar("Owner")
+
+# What to do with an object in each forked child. An object that is collected is forgotten.
+_in_child: weakref.WeakKeyDictionary[Any, Callable[[Any], object]] = weakref.WeakKeyDictionary()
+_before_fork: list[Callable[[], object]] = []
+_after_fork: list[Callable[[], object]] = []
+
+
+def in_forked_child(owner: Owner, action: Callable[[Owner], object]) -> None:
+    """Call `action(owner)` in every forked child, in the order of these calls.
+
+    Args:
+        owner: An object that the parent used. It is not kept alive.
+        action: Makes the object usable, or refuse its use, in a process without its threads. It
+            must not refer to the object.
+    """
+    _in_child[owner] = action
+
+
+def around_fork(before: Callable[[], object], after: Callable[[], object]) -> None:
+    """Call `before()` before every fork, and `after()` when it is over, in the parent only."""
+    _before_fork.append(before)
+    _after_fork.append(after)
+
+
+def _call_all(actions: list[Callable[[], object]]) -> None:
+    for action in actions:
+        action()
+
+
+def _renew_in_child() -> None:
+    for owner, action in list(_in_child.items()):
+        action(owner)
+
+
+# Windows has no fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _call_all(_before_fork),
+        after_in_parent=lambda: _call_all(_after_fork),
+        after_in_child=_renew_in_child,
+    )
+
+
+# ---- the end of the program --------------------------------------------------------------------
+
+
+class Ending(Protocol):
+    """A client that must end before the program does."""
+
+    def begin_exit(self, timeout: float) -> None:
+        """Begin to end within `timeout` seconds. Wait only if no thread can be started."""
+
+    def finish_exit(self, timeout: float) -> None:
+        """Wait for the end for up to `timeout` seconds, and release everything."""
+
+
+_endings: weakref.WeakSet[Ending] = weakref.WeakSet()
+_exit_deadline: float | None = None
+
+
+def at_exit(ending: Ending) -> None:
+    """End `ending` when the program ends, unless it has been collected by then."""
+    _endings.add(ending)
+
+
+def left_at_exit(timeout: float) -> float:
+    """Return the seconds that a wait may take: `timeout`, or less if the program is ending."""
+    if _exit_deadline is None:
+        return timeout
+    return min(timeout, max(_exit_deadline - SYSTEM_CLOCK.monotonic(), 0.0))
+
+
+def shares(left: Callable[[], float], steps: int) -> Callable[[], float]:
+    """Divide a time between steps that run one after the other if no thread can be started.
+
+    Args:
+        left: Returns the seconds that are left for all steps.
+        steps: Number of steps.
+
+    Returns:
+        A function to call before each step, which returns the seconds for this step: all that are
+        left if the steps only begin something, else an equal part.
+    """
+    is_sequential = threads_are_refused()
+    unbegun = steps
+
+    def share() -> float:
+        nonlocal unbegun
+        part = left() / unbegun if is_sequential else left()
+        unbegun -= 1
+        return part
+
+    return share
+
+
+@atexit.register
+def _end_all() -> None:
+    """End all clients, at the same time, within EXIT_TIMEOUT seconds."""
+    global _exit_deadline
+    endings = list(_endings)
+    if not endings:
+        return
+    _exit_deadline = SYSTEM_CLOCK.monotonic() + EXIT_TIMEOUT
+
+    def left() -> float:
+        return max(left_at_exit(EXIT_TIMEOUT) - SHUTDOWN_MARGIN, 0.0)
+
+    share = shares(left, len(endings))
+    for ending in endings:
+        _attempt(ending.begin_exit, share())
+    for ending in endings:
+        _attempt(ending.finish_exit, left())
+
+
+def _attempt(step: Callable[[float], None], timeout: float) -> None:
+    try:
+        step(timeout)
+    except Exception:
+        _log.exception("a client failed to end; the others follow")
