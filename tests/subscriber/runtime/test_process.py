@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import socket
-import time
 
 import pytest
 
+from pullstream_protocol.clock import SYSTEM_CLOCK
 from tests.subscriber.program import start_program
 
 TOPIC = "projects/p/topics/t"
@@ -61,18 +61,18 @@ def seconds_to_exit(text: str) -> float:
         The seconds from the end of its main module to the end of the process.
     """
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        endpoint = "127.0.0.1:{}".format(silent.getsockname()[1])
+        endpoint = f"127.0.0.1:{silent.getsockname()[1]}"
         running = start_program(PROLOGUE + text + "\nprint('end', flush=True)\n", endpoint)
         assert running.stdout is not None
         try:
             assert running.stdout.readline() == "end\n"
-            began = time.monotonic()
+            began = SYSTEM_CLOCK.monotonic()
             _, err = running.communicate(timeout=60)
         finally:
             running.kill()
             running.wait()
     assert (err, running.returncode) == ("", 0)
-    return time.monotonic() - began
+    return SYSTEM_CLOCK.monotonic() - began
 
 
 @pytest.mark.parametrize("kind", ["subscribe", "publish"])
