@@ -28,7 +28,7 @@ from .rpc.calls import PendingCall, StreamCall, begin
 from .rpc.channel_pool import ChannelPool, SharedChannel
 from .rpc.request import routing_header
 from .rpc.rpcs import DEFAULT_TIMEOUT, Rpcs, begin_or_wait
-from .runtime.validation import require_int, require_number, require_timeout
+from .runtime.validation import require_int, require_number, require_text, require_timeout
 from .scheduling.coroutines import CoroutineScheduler
 from .scheduling.scheduler import Scheduler, ThreadScheduler
 from .streaming.callbacks import is_coroutine_function
@@ -209,8 +209,7 @@ def subscribe_with(
         scheduler: Runs the callbacks, as for `subscribe`.
         max_workers: Number of parallel callbacks, as for `subscribe`.
     """
-    if not isinstance(subscription, str):
-        raise TypeError(f"subscription is {subscription!r}; it must be the full name as a str")
+    require_text("subscription", subscription, "the full name, a str")
     if not callable(callback):
         raise TypeError(f"callback is {callback!r}; it must be callable with one argument")
     scheduler = _scheduler_for(callback, scheduler, max_workers)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from .exceptions import forked
 from .runtime.lifecycle import SubscriptionState
 from .runtime.process import SHUTDOWN_MARGIN, InterruptibleFuture
+from .runtime.validation import require_patience
 from .statistics import Statistics
 
 if TYPE_CHECKING:
@@ -210,8 +211,7 @@ class StreamingPullFuture(RunningFuture):
             ForkedProcess: Another process created the subscription.
         """
         self._check_process()
-        if timeout is not None and timeout < 0:
-            raise ValueError(f"timeout is {timeout}; it must not be negative")
+        require_patience("timeout", timeout)
         if mode not in ("drain", "nack", None):
             raise ValueError(f'mode is {mode!r}; it must be "drain" or "nack"')
         self._cancelled = True

@@ -11,6 +11,7 @@ from pullstream.rpc.paging import AsyncPager, Pager
 from pullstream.rpc.request import message_of
 from pullstream.rpc.rpcs import CallOptions
 from pullstream.rpc.unary_client import AsyncUnaryClient, UnaryClient
+from pullstream.runtime.validation import require_number, require_text
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
@@ -285,6 +286,8 @@ class AsyncFeedsClient(AsyncUnaryClient):
 def _append_fields(
     topic: str, records: Iterable[Record], idempotency_key: str, create: bool
 ) -> dict[str, Any]:
+    if isinstance(records, (str, bytes)) or not isinstance(records, Iterable):
+        raise TypeError(f"records is {records!r:.80}; it must be a list of records")
     return {
         "topic": topic,
         "messages": [_message(record) for record in records],
@@ -306,13 +309,13 @@ def _read_fields(
     start = feeds.Position()
     start.CopyFrom(position_of(after, topic))
     if filter is not None:
-        start.filter = filter
+        start.filter = require_text("filter", filter)
     return {
         "topic": topic,
         "start": start,
         "max_messages": max_messages,
         "max_bytes": max_bytes,
-        "wait": None if wait is None else timedelta(seconds=wait),
+        "wait": None if wait is None else timedelta(seconds=require_number("wait", wait)),
         "exclude_node": exclude_node,
         "include_data": include_data,
     }
@@ -334,7 +337,7 @@ def _reading(start: feeds.Position, response: feeds.ReadResponse) -> Reading:
 
 def _message(record: Record) -> pubsub.PubsubMessage:
     if isinstance(record, str):
-        return pubsub.PubsubMessage(data=record.encode())
+        return pubsub.PubsubMessage(data=require_text("record", record).encode())
     if isinstance(record, bytes):
         return pubsub.PubsubMessage(data=record)
     return message_of(pubsub.PubsubMessage, record)

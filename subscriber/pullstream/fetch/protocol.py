@@ -19,7 +19,7 @@ from typing import Literal
 from pullstream.exceptions import PullTimeout
 from pullstream.rpc.sansio import Sleep, Steps, UnaryCall
 from pullstream.runtime.retry_clock import Backoff
-from pullstream.runtime.validation import require_number
+from pullstream.runtime.validation import require_number, require_text
 from pullstream.streaming.ack_requests import Purpose
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import DeadlineExceeded, PullstreamError
@@ -76,10 +76,7 @@ class Wanted:
     missing_ok: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.subscription, str):
-            raise TypeError(
-                f"subscription is {self.subscription!r}; it must be the full name, a str"
-            )
+        require_text("subscription", self.subscription, "the full name, a str")
         for name in ("max_messages", "min_messages"):
             count = getattr(self, name)
             if not isinstance(count, int) or isinstance(count, bool):

@@ -8,7 +8,7 @@ from typing import TypedDict
 from pullstream.feeds.position import Start, position_of
 from pullstream.rpc.background_client import BackgroundClient
 from pullstream.rpc.rpcs import Rpcs
-from pullstream.runtime.validation import require_number, require_timeout
+from pullstream.runtime.validation import require_number, require_text, require_timeout
 from pullstream.streaming.callbacks import is_coroutine_function
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
@@ -108,8 +108,7 @@ class FollowingClient(BackgroundClient):
             SubscriberClosed: The client is closed.
             ForkedProcess: The client was created in the parent process, before a fork.
         """
-        if not isinstance(topic, str):
-            raise TypeError(f"topic is {topic!r}; it must be the full name of a topic, a str")
+        require_text("topic", topic, "the full name of a topic, a str")
         if not callable(handler) or is_coroutine_function(handler):
             raise TypeError(
                 f"handler is {handler!r}; it must be a plain function that takes one record "
@@ -118,8 +117,7 @@ class FollowingClient(BackgroundClient):
         if on_event is not None and not callable(on_event):
             raise TypeError(f"on_event is {on_event!r}; it must be a function that takes one event")
         for name, text in (("filter", filter), ("exclude_node", exclude_node)):
-            if not isinstance(text, str):
-                raise TypeError(f"{name} is {text!r}; it must be a str")
+            require_text(name, text)
         _check_range("checkpoint_every", checkpoint_every, 1)
         _check_range("checkpoint_seconds", checkpoint_seconds, 0)
         _check_range("live_buffer", live_buffer, 1)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pullstream.futures import RunningFuture, ShutdownMode
 from pullstream.rpc.rpcs import Rpcs
+from pullstream.runtime.validation import require_patience
 from pullstream.streaming.callbacks import is_coroutine_function
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 
@@ -120,8 +121,7 @@ class ChannelSubscriber(RunningFuture):
             mode: Ignored.
         """
         self._check_process()
-        if timeout is not None and timeout < 0:
-            raise ValueError(f"timeout is {timeout}; it must not be negative")
+        require_patience("timeout", timeout)
         self._session_thread.stop(timeout)
 
     def runs_here(self) -> bool:

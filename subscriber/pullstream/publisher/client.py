@@ -12,7 +12,7 @@ from google.protobuf.message import Message as ProtobufMessage
 from pullstream.hooks import PublisherHooks, hooks_of
 from pullstream.rpc.endpoint import ClientArguments, ConnectionArguments
 from pullstream.rpc.request import message_of
-from pullstream.runtime.validation import require_timeout
+from pullstream.runtime.validation import require_text, require_timeout
 from pullstream.statistics import PublisherStatistics
 from pullstream.topics import TopicAdmin
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -133,7 +133,7 @@ class PublisherClient(TopicAdmin):
             The future of the message ID.
 
         Raises:
-            TypeError: The data, an attribute or an option has the wrong type.
+            TypeError: An argument has the wrong type.
             ValueError: There is an ordering key without `enable_message_ordering`, the message has
                 neither data nor attributes, or an attribute is too long or has a reserved name
                 (`goog...`).
@@ -142,7 +142,8 @@ class PublisherClient(TopicAdmin):
             ForkedProcess: Another process created the client.
         """
         if (
-            type(data) is bytes
+            type(topic) is str
+            and type(data) is bytes
             and 0 < len(data) < SHORT
             and not ordering_key
             and not attributes
@@ -152,6 +153,7 @@ class PublisherClient(TopicAdmin):
         ):
             # The same as below, for the most common messages.
             return self._send(topic, "", HEADS[len(data)] + data, self._policy)
+        require_text("topic", topic, "the full name of a topic, a str")
         policy = self._policy_of(retry, timeout)
         content, key, given = _parts_of(data, ordering_key, attributes)
         if self._tracer is None:
@@ -239,7 +241,10 @@ class PublisherClient(TopicAdmin):
             PublisherClosed: The client is closed.
             ForkedProcess: Another process created the client.
         """
+        require_text("topic", topic, "the full name of a topic, a str")
         policy = self._policy_of(retry, timeout)
+        if isinstance(messages, (str, bytes)) or not isinstance(messages, Iterable):
+            raise TypeError(f"messages is {messages!r:.80}; it must be a list of messages")
         messages = list(messages)
         sizes = list(map(len, messages)) if set(map(type, messages)) == {bytes} else []
         if sizes and min(sizes) > 0 and max(sizes) < SHORT and self._tracer is None:
@@ -276,6 +281,8 @@ class PublisherClient(TopicAdmin):
             ValueError: Ordering is not enabled.
             PublisherClosed: The client is closed.
         """
+        require_text("topic", topic, "the full name of a topic, a str")
+        require_text("ordering_key", ordering_key)
         self._require_ordering()
         self._sender.resume(topic, ordering_key)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from google.api_core import exceptions as api
 
@@ -112,6 +112,8 @@ class PublisherOptions(NamedTuple):
     compression_bytes_threshold: int = 240
 
 
+S = TypeVar("S", BatchSettings, PublisherOptions, PublishFlowControl, PublishHedging)
+
 _TRANSIENT = (
     api.Aborted,
     api.Cancelled,
@@ -207,7 +209,7 @@ def checked_batch_settings(settings: BatchSettings | tuple[Any, ...]) -> BatchSe
     Raises:
         TypeError, ValueError: A value has the wrong type or is not positive.
     """
-    settings = BatchSettings(*settings)
+    settings = _as_tuple(BatchSettings, "batch_settings", settings)
     require_positive("batch_settings.max_bytes", settings.max_bytes)
     require_positive("batch_settings.max_messages", settings.max_messages)
     if require_number("batch_settings.max_latency", settings.max_latency) < 0:
@@ -227,8 +229,8 @@ def checked_options(options: PublisherOptions | tuple[Any, ...]) -> PublisherOpt
     Raises:
         TypeError, ValueError: A value has the wrong type or is out of range.
     """
-    options = PublisherOptions(*options)
-    flow_control = PublishFlowControl(*options.flow_control)
+    options = _as_tuple(PublisherOptions, "publisher_options", options)
+    flow_control = _as_tuple(PublishFlowControl, "flow_control", options.flow_control)
     require_positive("flow_control.message_limit", flow_control.message_limit)
     require_positive("flow_control.byte_limit", flow_control.byte_limit)
     behavior = flow_control.limit_exceeded_behavior
@@ -240,7 +242,7 @@ def checked_options(options: PublisherOptions | tuple[Any, ...]) -> PublisherOpt
             f"{', '.join(f'LimitExceededBehavior.{one.name}' for one in LimitExceededBehavior)}"
         ) from None
     if options.hedging is not None:
-        hedging = PublishHedging(*options.hedging)
+        hedging = _as_tuple(PublishHedging, "hedging", options.hedging)
         _require_between("hedging.delay", hedging.delay, 0.1, 10)
         _require_between("hedging.max_tokens", hedging.max_tokens, 1, 250)
         _require_between("hedging.refill_ratio", hedging.refill_ratio, 0.001, 0.2)
@@ -250,6 +252,13 @@ def checked_options(options: PublisherOptions | tuple[Any, ...]) -> PublisherOpt
             "negative"
         )
     return options._replace(flow_control=flow_control._replace(limit_exceeded_behavior=behavior))
+
+
+def _as_tuple(kind: type[S], name: str, values: tuple[Any, ...]) -> S:
+    """Return settings from a tuple of the first ones, as the official client accepts them."""
+    if not isinstance(values, (tuple, list)) or len(values) > len(kind._fields):
+        raise TypeError(f"{name} is {values!r:.80}; it must be a {kind.__name__}")
+    return kind(*values)
 
 
 def _require_between(name: str, value: float, least: float, most: float) -> None:

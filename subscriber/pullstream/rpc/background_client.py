@@ -13,6 +13,7 @@ import grpc
 from pullstream.exceptions import SubscriberClosed, forked
 from pullstream.futures import RunningFuture, ShutdownMode
 from pullstream.runtime.process import at_exit, shares
+from pullstream.runtime.validation import require_patience
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .base_client import BaseClient
@@ -45,6 +46,7 @@ class BackgroundClient(BaseClient):
         """
         if os.getpid() != self._process:
             return
+        require_patience("timeout", timeout)
         with self._lock:
             self._closed = True
             running = sorted(self._running, key=attrgetter("ends_last"))

@@ -171,7 +171,9 @@ def _explanation(
                 found = _explanation(GetMessageClass(inner), value, f"{path}{name}.")
                 if found is not None:
                     return found
-            return type(error)(f"{path}{name}: {_shown(value)} does not fit ({error})")
+            # Not the error's own type: a UnicodeEncodeError cannot be made from a text.
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            return kind(f"{path}{name}: {_shown(value)} does not fit ({error})")
     return None
 
 

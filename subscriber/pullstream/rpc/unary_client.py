@@ -7,12 +7,13 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
+from pullstream.runtime.validation import require_number
 from pullstream_protocol.rpcs import BY_METHOD
 
 from .async_calls import call_async
 from .paging import AsyncPager, Pager
 from .request import build_request
-from .rpcs import CallOptions, Rpcs
+from .rpcs import DEFAULT_RETRY, CallOptions, Rpcs
 
 M = TypeVar("M", bound=Message)
 
@@ -111,8 +112,8 @@ def request_of(
         options: The user's other keywords.
 
     Raises:
-        TypeError: An option does not exist. The methods accept any keyword, and `Rpcs.call` would
-            name itself in its error.
+        TypeError: An option does not exist, or has the wrong type. The methods accept any keyword,
+            and `Rpcs.call` would name itself in its error.
         ValueError, TypeError: See `build_request`.
     """
     known = CallOptions.__annotations__
@@ -120,4 +121,22 @@ def request_of(
     if unknown:
         allowed = ", ".join(("request", *fields, *known))
         raise TypeError(f"{method} has no keyword {unknown}; it has {allowed}")
+    _check_options(options)
     return build_request(BY_METHOD[method].request, request, fields)
+
+
+def _check_options(options: CallOptions) -> None:
+    timeout = options.get("timeout")
+    if timeout is not None:
+        require_number("timeout", timeout)
+    retry = options.get("retry")
+    if not (retry is None or retry is DEFAULT_RETRY or callable(retry)):
+        raise TypeError(
+            f"retry is {retry!r:.80}; it must be a google.api_core.retry.Retry, None for a single "
+            "attempt, or left out"
+        )
+    metadata: Any = options.get("metadata", ())
+    if not isinstance(metadata, (list, tuple)) or not all(
+        isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in metadata
+    ):
+        raise TypeError(f"metadata is {metadata!r:.80}; it must be a list of (key, value) pairs")

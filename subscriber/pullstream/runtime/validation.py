@@ -49,6 +49,38 @@ def require_positive(name: str, value: int) -> int:
     return value
 
 
+def require_text(name: str, value: str, form: str = "a str") -> str:
+    """Return the value if it is a str that UTF-8 can encode, as in every request.
+
+    Args:
+        name: Name of the argument, for the error.
+        value: The user's value.
+        form: What the value must be, for the error.
+
+    Raises:
+        TypeError: The value has another type.
+        ValueError: UTF-8 cannot encode the value.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r:.80}; it must be {form}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} is {value!r:.80}, which is not valid UTF-8 ({error})") from None
+    return value
+
+
+def require_patience(name: str, seconds: float | None) -> float | None:
+    """Return the seconds if they are not negative, or None for no limit.
+
+    Raises:
+        TypeError, ValueError: The value has another type, or is negative.
+    """
+    if seconds is not None and require_number(name, seconds) < 0:
+        raise ValueError(f"{name} is {seconds}; it must not be negative")
+    return seconds
+
+
 def require_timeout(name: str, seconds: float | None) -> float | None:
     """Return the seconds if they are above 0, or None for no limit.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -38,6 +38,7 @@ def here() -> Iterator[Stage]:
         ({"scheduler": 3}, TypeError, "scheduler is 3; it must derive from Scheduler"),
         ({"max_workers": 2, "scheduler": ThreadScheduler()}, ValueError, "either scheduler"),
         ({"subscription": 5}, TypeError, "subscription is 5; it must be the full name"),
+        ({"subscription": "s\udcff"}, ValueError, "subscription is .*, which is not valid UTF-8"),
     ],
 )
 def test_wrong_arguments_are_refused_and_start_nothing(
@@ -83,3 +84,34 @@ def test_a_scheduler_that_was_used_before_is_refused(
     future = here.client.subscribe(SUBSCRIPTION, Message.ack, scheduler=used)
     assert "each subscription needs its own" in str(future.exception(PATIENCE))
     assert here.free() == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda c: c.fetch("s\udcff"), ValueError, "subscription is .* not valid UTF-8"),
+        (lambda c: c.fetch(b"s"), TypeError, "subscription is b's'; it must be the full name"),
+        (lambda c: c.follow("t\udcff", print), ValueError, "topic is .* not valid UTF-8"),
+        (lambda c: c.watch({"t\udcff": 0}, print), ValueError, r"^topics: .*udcff"),
+        (lambda c: c.feeds.append("t", "text"), TypeError, "records is 'text'; it must be a list"),
+        (lambda c: c.feeds.append("t", None), TypeError, "records is None; it must be a list"),
+        (lambda c: c.feeds.append("t", ["\udcff"]), ValueError, "record is .* not valid UTF-8"),
+        (lambda c: c.feeds.append("t\udcff", [b"x"]), ValueError, "topic: .* does not fit"),
+        (lambda c: c.feeds.read("t", wait="1"), TypeError, "wait is '1'; it must be a number"),
+        (lambda c: c.feeds.read("t", filter=5), TypeError, "filter is 5; it must be a str"),
+        (lambda c: c.get_subscription(subscription="\udcff"), ValueError, "subscription: .* does"),
+        (lambda c: c.get_subscription(subscription="s", timeout="5"), TypeError, "timeout is '5'"),
+        (lambda c: c.get_subscription(subscription="s", retry=3), TypeError, "retry is 3; it must"),
+        (lambda c: c.get_subscription(subscription="s", metadata=3), TypeError, "metadata is 3"),
+        (lambda c: c.listen().close("5"), TypeError, "timeout is '5'; it must be a number"),
+        (lambda c: c.close("5"), TypeError, "timeout is '5'; it must be a number"),
+        (lambda c: c.close(-1), ValueError, "timeout is -1; it must not be negative"),
+    ],
+)
+def test_every_method_names_the_wrong_argument(
+    here: Stage, call: Callable[[SubscriberClient], object], error: type[Exception], text: str
+) -> None:
+    """Python's own error would name a detail of the SDK."""
+    with pytest.raises(error, match=text) as raised:
+        call(here.client)
+    assert type(raised.value) is error

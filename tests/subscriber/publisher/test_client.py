@@ -321,6 +321,40 @@ def test_a_failed_key_is_paused_until_it_is_resumed(
     assert [b"2"] not in server.requests
 
 
+# ---- wrong arguments -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", [None, b"topic", 5, ["topic"], {}, "t\udcff"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda publisher, topic: publisher.publish(topic, b"x"),
+        lambda publisher, topic: publisher.publish(topic, b"x", a="1"),
+        lambda publisher, topic: publisher.publish_many(topic, [b"x"]),
+        lambda publisher, topic: publisher.resume_publish(topic, "k"),
+    ],
+)
+def test_a_wrong_topic_is_named(
+    connect: Connect,
+    server: PublishServer,
+    topic: Any,
+    call: Callable[[PublisherClient, Any], object],
+) -> None:
+    """Nothing is published, and the client works on."""
+    publisher = connect(publisher_options=PublisherOptions(enable_message_ordering=True))
+    with pytest.raises((TypeError, ValueError), match=r"^topic is .*(the full name|UTF-8)"):
+        call(publisher, topic)
+    assert publisher.publish(TOPIC, b"y").result(10)
+    assert server.requests == [[b"y"]]
+
+
+@pytest.mark.parametrize("messages", [None, 5, b"data", "text"])
+def test_messages_that_are_no_list_are_named(connect: Connect, messages: Any) -> None:
+    """Bytes are not a list of numbers."""
+    with pytest.raises(TypeError, match=r"^messages is .*; it must be a list of messages"):
+        connect().publish_many(TOPIC, messages)
+
+
 # ---- limits of a message -----------------------------------------------------------------------
 
 

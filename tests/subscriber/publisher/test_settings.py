@@ -134,3 +134,14 @@ def test_other_retries_and_timeouts_are_refused() -> None:
         policy_of(DEFAULT, 0, POLICY)
     with pytest.raises(TypeError, match="timeout is 'x'; it must be a number"):
         policy_of(DEFAULT, "x", POLICY)
+
+
+@pytest.mark.parametrize("value", [None, 5, "abcd", (1,) * 99])
+def test_settings_of_another_type_are_named(value: Any) -> None:
+    """The error names the argument and the class."""
+    with pytest.raises(TypeError, match=r"^batch_settings is .*; it must be a BatchSettings"):
+        checked_batch_settings(value)
+    with pytest.raises(TypeError, match=r"^publisher_options is .*; it must be a PublisherOptions"):
+        checked_options(value)
+    with pytest.raises(TypeError, match=r"^flow_control is .*; it must be a PublishFlowControl"):
+        checked_options(PublisherOptions(flow_control=value))

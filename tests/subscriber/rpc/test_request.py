@@ -110,3 +110,21 @@ def test_every_rpc_has_its_resource_in_field_one(method: str) -> None:
         *("snapshot", "subscription", "topic"),
     }
     assert routing_header(BY_METHOD[method].request())[1].startswith(field.name)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"name": "\udcff"}, r"^name: '\\udcff' does not fit \("),
+        ({"labels": {"a": "\udcff"}}, r"^labels: \{'a': '\\udcff'\} does not fit \("),
+        (
+            {"push_config": {"push_endpoint": "\udcff"}},
+            r"^push_config.push_endpoint: '\\udcff' does",
+        ),
+    ],
+)
+def test_a_text_that_utf_8_cannot_encode_is_named(fields: dict[str, Any], text: str) -> None:
+    """The type of protobuf's error, UnicodeEncodeError, cannot be made from a text."""
+    with pytest.raises(ValueError, match=text) as raised:
+        make_message(pubsub.Subscription, fields)
+    assert type(raised.value) is ValueError
