@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pullstream.exceptions import PullTimeout
+from pullstream.rpc.access_tokens import TokenUnavailable
+from pullstream.rpc.rpcs import Repetition
 from pullstream.rpc.sansio import Sleep, Steps, UnaryCall
 from pullstream.runtime.retry_clock import Backoff
 from pullstream.runtime.validation import require_number, require_text
@@ -216,23 +218,31 @@ class Fetch:
             max_messages=min(self._wanted.max_messages - self._count, MOST_ASKED),
             return_immediately=immediately,
         )
-        call = UnaryCall("Pull", request, timeout, lingers=not immediately)
-        if not immediately:
-            self._lingering = call
-            # After the line above. Then a `cancel` on another thread either sees the call, or this
-            # check sees the flag of `cancel`.
-            if self._cancelled:
-                call.withdraw()
-        try:
-            yield call
-            self._answered = True
-        except DeadlineExceeded:
-            # The time of this call is up. The clock decides whether another call follows.
-            pass
-        finally:
-            self._keep(call.response)
-        response: pubsub.PullResponse | None = call.response
-        return response
+        repetition = Repetition(self._deadline)
+        while True:
+            call = UnaryCall("Pull", request, min(timeout, self._left), lingers=not immediately)
+            if not immediately:
+                self._lingering = call
+                # After the line above. Then a `cancel` on another thread either sees the call, or
+                # this check sees the flag of `cancel`.
+                if self._cancelled:
+                    call.withdraw()
+            try:
+                yield call
+                self._answered = True
+            except DeadlineExceeded:
+                # The time of this call is up. The clock decides whether another call follows.
+                pass
+            except TokenUnavailable:
+                again = repetition.next_attempt(self._clock.monotonic())
+                if again is None:
+                    raise
+                yield Sleep(again)
+                continue
+            finally:
+                self._keep(call.response)
+            response: pubsub.PullResponse | None = call.response
+            return response
 
     def _keep(self, response: pubsub.PullResponse | None) -> None:
         if response is None or not response.received_messages:

@@ -9,13 +9,12 @@ from google.protobuf.message import Message
 from .rpcs import (
     DEFAULT_RETRY,
     DEFAULT_TIMEOUT,
-    REPEATED_ERRORS,
     DefaultRetry,
     Metadata,
     Repetition,
     Retry,
     Rpcs,
-    is_repeatable,
+    repeated_errors,
 )
 from .sansio import Sleep, Steps, UnaryCall, run_async
 
@@ -57,10 +56,11 @@ async def call_async(
 
     def attempts() -> Steps[Any]:
         repetition = Repetition(deadline)
+        repeated = repeated_errors(method, request, metadata)
         while True:
             try:
                 return (yield from attempt())
-            except REPEATED_ERRORS:
+            except repeated:
                 due = repetition.next_attempt(clock.monotonic())
                 if due is None:
                     raise
@@ -70,6 +70,5 @@ async def call_async(
         return await run_async(attempt(), rpcs, clock)
 
     if retry is DEFAULT_RETRY:
-        steps = attempts() if is_repeatable(method, request) else attempt()
-        return await run_async(steps, rpcs, clock)
+        return await run_async(attempts(), rpcs, clock)
     return await (attempt_once() if retry is None else retry(attempt_once)())

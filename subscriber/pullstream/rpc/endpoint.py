@@ -19,6 +19,8 @@ import grpc
 
 from pullstream_protocol.errors import Unauthenticated
 
+from .access_tokens import AccessTokens
+
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials
 
@@ -465,4 +467,4 @@ def _call_credentials(credentials: Credentials | None) -> grpc.CallCredentials:
     # google-auth declares itself typed, but these two have no annotations.
     scoped = with_scopes_if_required(credentials, SCOPES)  # type: ignore[no-untyped-call]
     plugin = AuthMetadataPlugin(scoped, Request())  # type: ignore[no-untyped-call]
-    return grpc.metadata_call_credentials(plugin)
+    return grpc.metadata_call_credentials(AccessTokens(plugin))

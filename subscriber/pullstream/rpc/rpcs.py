@@ -26,7 +26,6 @@ from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.errors import (
     Aborted,
     RpcError,
-    Unauthenticated,
     Unavailable,
     Unimplemented,
     from_rpc_error,
@@ -34,6 +33,7 @@ from pullstream_protocol.errors import (
 from pullstream_protocol.rpcs import BY_METHOD, IDEMPOTENCY_KEY
 
 from .abandoned_channels import abandon, has_its_thread
+from .access_tokens import TokenUnavailable, token_error
 from .calls import PendingCall
 from .request import routing_header
 
@@ -44,8 +44,8 @@ Metadata = Sequence[tuple[str, "str | bytes"]]
 
 DEFAULT_TIMEOUT = 60.0
 
-# The errors after which a call may be repeated.
-REPEATED_ERRORS = (Unavailable, Aborted)
+# The errors after which a call is repeated, if a second execution is harmless.
+_REPEATED_ERRORS = (Unavailable, Aborted)
 
 # Seconds: the pause before the second attempt, and the longest pause before later ones.
 _FIRST_BACKOFF = 0.1
@@ -57,10 +57,6 @@ _LEAST_TRY = 0.1
 
 # Time limit of a call that `begin_or_wait` waits for, in seconds.
 _WAITED_CALL_TIMEOUT = 5.0
-
-# The text of gRPC's error when it could not get a token. gRPC reports UNAVAILABLE, although
-# google-auth has already repeated everything that can be repeated.
-_NO_TOKEN = "Getting metadata from plugin failed"
 
 
 class Retry(Protocol):
@@ -198,17 +194,21 @@ class Rpcs:
                 return stub(request, timeout=left, metadata=headers)
 
         if retry is DEFAULT_RETRY:
-            repeatable = is_repeatable(method, request, metadata)
-            return self._persist(attempt, deadline) if repeatable else attempt()
+            return self._persist(attempt, deadline, repeated_errors(method, request, metadata))
         return attempt() if retry is None else retry(attempt)()
 
-    def _persist(self, attempt: Callable[[], Any], deadline: float | None) -> Any:
+    def _persist(
+        self,
+        attempt: Callable[[], Any],
+        deadline: float | None,
+        repeated: tuple[type[RpcError], ...],
+    ) -> Any:
         """Repeat the call until it succeeds, fails for good, or has no time for another attempt."""
         repetition = Repetition(deadline)
         while True:
             try:
                 return attempt()
-            except REPEATED_ERRORS:
+            except repeated:
                 due = repetition.next_attempt(self.clock.monotonic())
                 if due is None:
                     raise
@@ -252,8 +252,8 @@ def errors_of(method: str) -> Iterator[None]:
 def to_error(error: grpc.RpcError, method: str = "") -> RpcError:
     """Return the exception for a failed call of `method`.
 
-    If no token could be obtained, it is Unauthenticated. If another server does not have a call of
-    pullstream's broker, the text of Unimplemented says so.
+    If there was no access token for the call, see `token_error`. If another server does not have a
+    call of pullstream's broker, the text of Unimplemented says so.
     """
     converted = from_rpc_error(error)
     if isinstance(converted, Unimplemented) and _is_ours(method):
@@ -261,9 +261,7 @@ def to_error(error: grpc.RpcError, method: str = "") -> RpcError:
             f"this server has no {method}, which is a call of pullstream's broker "
             f"(the server said: {converted.message})"
         )
-    if isinstance(converted, Unavailable) and converted.message.startswith(_NO_TOKEN):
-        return Unauthenticated(converted.message)
-    return converted
+    return token_error(converted)
 
 
 def _is_ours(method: str) -> bool:
@@ -276,6 +274,14 @@ def is_repeatable(method: str, request: Message, metadata: Metadata = ()) -> boo
     reads = method.startswith(("Get", "List", "Read", "Test"))
     has_key = any(key == IDEMPOTENCY_KEY for key, _ in metadata)
     return reads or has_key or bool(getattr(request, "idempotency_key", ""))
+
+
+def repeated_errors(
+    method: str, request: Message, metadata: Metadata = ()
+) -> tuple[type[RpcError], ...]:
+    """Return the errors after which the call is repeated."""
+    # Without a token the call was not sent, so its repetition is the first execution.
+    return _REPEATED_ERRORS if is_repeatable(method, request, metadata) else (TokenUnavailable,)
 
 
 def wait_until(clock: Clock, due: float) -> None:

@@ -17,9 +17,10 @@ from pullstream.ack_future import AckFuture
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus, forked
 from pullstream.message import Disposition, Message, Outcome, ack_ids_of, has_begun
 from pullstream.rpc.calls import PendingCall
+from pullstream.rpc.rpcs import to_error
 from pullstream.runtime.process import in_forked_child
 from pullstream_protocol.clock import Clock
-from pullstream_protocol.errors import RpcError, Unknown, from_rpc_error
+from pullstream_protocol.errors import RpcError, Unknown
 from pullstream_protocol.inbox import Inbox
 
 from .ack_lease_keepalive import KEEP_FOR
@@ -487,5 +488,5 @@ def _error_of(call: PendingCall) -> RpcError | None:
     except grpc.FutureCancelledError:
         return Unknown("the call was cancelled")
     if isinstance(error, grpc.RpcError):
-        return from_rpc_error(error)
+        return to_error(error)
     return None if error is None else Unknown(str(error))

@@ -21,9 +21,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
-from google.auth.credentials import AnonymousCredentials
+from google.auth.credentials import AnonymousCredentials, Credentials
+from google.auth.exceptions import RefreshError, TransportError
 
-from pullstream import AsyncSubscriberClient, ChannelMessage, Message, SubscriberClient
+from pullstream import (
+    AsyncPublisherClient,
+    AsyncSubscriberClient,
+    ChannelMessage,
+    Message,
+    PublisherClient,
+    SubscriberClient,
+)
 from pullstream.feeds import Frame, Records
 from pullstream.topics import TopicAdminClient
 from pullstream_emulator import Emulator
@@ -223,6 +231,197 @@ def test_missing_default_credentials_are_said_when_the_client_is_made(
     monkeypatch.delenv("PUBSUB_EMULATOR_HOST", raising=False)
     with pytest.raises(Unauthenticated, match=r"none.json.* set PUBSUB_EMULATOR_HOST=host:port"):
         TopicAdminClient()
+
+
+# ---- a token that cannot be had -----------------------------------------------------------------
+
+
+def caused(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+# google-auth declares itself typed, but its errors have no annotations.
+transport_error: Callable[..., Exception] = TransportError
+refresh_error: Callable[..., Exception] = RefreshError
+
+PASSING = {
+    "transport": transport_error("the token server cannot be reached"),
+    # As google-auth reports a metadata server of Compute Engine or GKE that does not answer.
+    "metadata server": caused(refresh_error("no answer"), transport_error("no answer")),
+    "retryable": refresh_error("the token server is overloaded", retryable=True),
+}
+LASTING = {
+    "invalid grant": refresh_error("invalid_grant: the account is gone"),
+    "wrong scope": refresh_error("invalid_scope: not a scope"),
+    "another error": ValueError("the key cannot be parsed"),
+}
+
+
+class OutOfOrder(Credentials):
+    """Credentials that give a token after some failed attempts."""
+
+    def __init__(self, error: Exception, failures: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._error = error
+        self.failures = failures
+
+    def refresh(self, request: object) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise self._error
+        self.token = TOKEN
+
+
+Work = Callable[[dict[str, Any]], object]
+
+
+def publish_one(connection: dict[str, Any]) -> object:
+    with PublisherClient(**connection) as publisher:
+        return publisher.publish(TOPIC, b"x").result(PATIENCE)
+
+
+def publish_one_async(connection: dict[str, Any]) -> object:
+    async def main() -> object:
+        async with AsyncPublisherClient(**connection) as publisher:
+            return await publisher.publish(TOPIC, b"x")
+
+    return asyncio.run(main())
+
+
+def create_one(connection: dict[str, Any]) -> object:
+    with TopicAdminClient(**connection) as client:
+        return client.create_topic(name=f"{TOPIC}-2")
+
+
+def get_one(connection: dict[str, Any]) -> object:
+    with TopicAdminClient(**connection) as client:
+        return client.get_topic(topic=TOPIC)
+
+
+def fetch_one(connection: dict[str, Any]) -> object:
+    with SubscriberClient(**connection) as client:
+        return client.fetch(SUBSCRIPTION, timeout=PATIENCE, no_wait=True)
+
+
+def fetch_one_async(connection: dict[str, Any]) -> object:
+    async def main() -> object:
+        async with AsyncSubscriberClient(**connection) as client:
+            return await client.fetch(SUBSCRIPTION, timeout=PATIENCE, no_wait=True)
+
+    return asyncio.run(main())
+
+
+def subscribe_to_one(connection: dict[str, Any]) -> object:
+    with SubscriberClient(**connection) as client:
+        future = client.subscribe(SUBSCRIPTION, lambda message: future.cancel())
+        return future.result(PATIENCE)
+
+
+def watch_one(connection: dict[str, Any]) -> object:
+    with SubscriberClient(**connection) as client:
+        future = client.watch({TOPIC: 0}, lambda frame: future.cancel())
+        return future.result(PATIENCE)
+
+
+def follow_one(connection: dict[str, Any]) -> object:
+    with SubscriberClient(**connection) as client:
+        future = client.follow(TOPIC, lambda record: future.cancel())
+        return future.result(PATIENCE)
+
+
+def listen_to_one(connection: dict[str, Any]) -> object:
+    over = threading.Event()
+    failures: list[object] = []
+
+    def failed(*failure: object) -> None:
+        failures.append(failure)
+        over.set()
+
+    with SubscriberClient(**connection) as client:
+        client.listen().subscribe(
+            TOPIC,
+            None,
+            on_message=lambda _: None,
+            on_done=lambda _: over.set(),
+            on_failure=failed,
+        )
+        assert over.wait(PATIENCE)
+    if failures:
+        raise Unauthenticated(str(failures))
+    return None
+
+
+ALL_WORK = [
+    publish_one,
+    publish_one_async,
+    create_one,
+    get_one,
+    fetch_one,
+    fetch_one_async,
+    subscribe_to_one,
+    watch_one,
+    follow_one,
+    listen_to_one,
+]
+
+
+@pytest.fixture
+def stocked(broker: Emulator, roots: grpc.ChannelCredentials) -> Callable[[Any], dict[str, Any]]:
+    """Return the arguments of a client with such credentials, at a broker with one message."""
+
+    def connection(credentials: Any) -> dict[str, Any]:
+        return {
+            "endpoint": broker.endpoint,
+            "channel_credentials": roots,
+            "credentials": credentials,
+        }
+
+    ready = connection(OutOfOrder(ValueError(), 0))
+    with TopicAdminClient(**ready) as topics, SubscriberClient(**ready) as client:
+        topics.create_topic(name=TOPIC)
+        client.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
+        client.feeds.put(TOPIC)
+        topics.publish(TOPIC, [{"data": b"x"}])
+    return connection
+
+
+@pytest.mark.parametrize("work", ALL_WORK)
+def test_a_token_server_that_fails_for_a_while_delays_every_call(
+    stocked: Callable[[Any], dict[str, Any]], work: Work
+) -> None:
+    """No call was sent without a token, so each may be repeated."""
+    credentials = OutOfOrder(PASSING["metadata server"], 1)
+    work(stocked(credentials))
+    assert credentials.failures == 0
+
+
+@pytest.mark.parametrize("error", PASSING.values(), ids=PASSING)
+def test_errors_of_the_token_server_that_can_pass_are_retried(
+    stocked: Callable[[Any], dict[str, Any]], error: Exception
+) -> None:
+    """google-auth says which these are."""
+    assert publish_one(stocked(OutOfOrder(error, 1)))
+
+
+@pytest.mark.parametrize("work", ALL_WORK)
+def test_credentials_that_never_get_a_token_end_every_call_at_once(
+    stocked: Callable[[Any], dict[str, Any]], work: Work
+) -> None:
+    """The error has the reason."""
+    credentials = OutOfOrder(LASTING["invalid grant"], 1000)
+    with pytest.raises(Unauthenticated, match=r"no access token: RefreshError: invalid_grant"):
+        work(stocked(credentials))
+    assert credentials.failures > 990
+
+
+@pytest.mark.parametrize("error", LASTING.values(), ids=LASTING)
+def test_errors_of_the_credentials_that_last_are_not_retried(
+    stocked: Callable[[Any], dict[str, Any]], error: Exception
+) -> None:
+    """Such as a revoked grant, a wrong scope, and a broken key."""
+    with pytest.raises(Unauthenticated, match=str(error)):
+        publish_one(stocked(OutOfOrder(error, 1000)))
 
 
 # ---- tokens of a broker on this machine, without TLS ---------------------------------------------
