@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grpc
 
-from pullstream_protocol.errors import STATUS_DETAILS_KEY, RpcError, rich_status
+from pullstream_protocol.errors import RpcError, status_of
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 
@@ -23,9 +23,7 @@ class FailedCall(grpc.RpcError, grpc.Call):
     @classmethod
     def of(cls, error: RpcError) -> FailedCall:
         """Return the call that one of our servers fails with `error`."""
-        rich = rich_status(error)
-        trailers = () if rich is None else ((STATUS_DETAILS_KEY, rich),)
-        return cls(error.grpc_status_code, error.message, trailers)
+        return cls(*status_of(error))
 
     def code(self) -> grpc.StatusCode:
         return self._code

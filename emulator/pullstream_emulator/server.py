@@ -28,7 +28,7 @@ from .monitoring.health import Health, HealthHandlers
 from .monitoring.loop_delay import LoopDelay
 from .push.delivery import PushDelivery
 from .rest.server import Rest, RestServer
-from .services.handlers import generic_handlers
+from .services.handlers import UnknownMethods, generic_handlers
 from .services.reflection import ReflectionHandlers
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ class Server:
                 ),
                 HealthHandlers(self._health),
                 ReflectionHandlers(),
+                UnknownMethods(),
             )
         )
         try:

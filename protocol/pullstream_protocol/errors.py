@@ -6,7 +6,7 @@
 
 Each class of a status code is a subclass of google-api-core's class of that code. So code for the
 official client, such as `except google.api_core.exceptions.NotFound`, also catches these errors.
-The broker raises them, its gRPC layer converts them to a status (`rich_status`), and the SDK
+The broker raises them, its gRPC layer converts them to a status (`status_of`), and the SDK
 converts a status back to an error (`from_rpc_error`).
 """
 
@@ -16,12 +16,25 @@ from collections.abc import Iterable, Mapping
 
 import grpc
 from google.api_core import exceptions as api
-from google.protobuf.any_pb2 import Any
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 ERROR_DOMAIN = "pubsub.googleapis.com"
 STATUS_DETAILS_KEY = "grpc-status-details-bin"
+
+# Most bytes of headers that every client accepts in a response. gRPC's C core, and so Python, has
+# this limit by default, and reports a response above it without details.
+MAX_HEADER_BYTES = 8 * 1024
+
+# Bytes of the headers beside the text and the details of a status: `:status`, `content-type`,
+# `grpc-status`, encodings, and all names. HTTP/2 counts 32 bytes more for each header.
+_OTHER_HEADER_BYTES = 400
+
+# Longest text of a status, in characters and in bytes on the wire. It quotes the caller's values.
+MAX_TEXT = 600
+MAX_TEXT_BYTES = 1800
+
+Trailers = tuple[tuple[str, bytes], ...]
 
 
 class PullstreamError(Exception):
@@ -156,23 +169,69 @@ BY_CODE: dict[grpc.StatusCode, type[RpcError]] = {
 }  # fmt: skip
 
 
-def rich_status(error: RpcError) -> bytes | None:
-    """Return the `grpc-status-details-bin` trailer of `error`, or None if it has no details.
+def status_of(error: RpcError) -> tuple[grpc.StatusCode, str, Trailers]:
+    """Return code, text and trailers with which a server ends a call: the arguments of `abort`.
 
-    The trailer has the code and message of the RPC's status, because the official Python client
-    discards details that have another status.
+    Every status has details, even if the error has no reason: with exactly-once delivery, Google's
+    Python client takes an error without details for a success. Details that do not fit into
+    MAX_HEADER_BYTES are left out (see `fits`), and a long text is cut.
     """
-    if not error.reason:
-        return None
-    detail = Any()
-    detail.Pack(
-        error_details_pb2.ErrorInfo(
-            reason=error.reason, domain=error.domain, metadata=dict(error.metadata or {})
-        )
-    )
+    text = _shortened(error.message)
+    details = rich_status(error, text)
+    if not _fit(text, details):
+        details = rich_status(type(error)(text))
+    return error.grpc_status_code, text, ((STATUS_DETAILS_KEY, details),)
+
+
+def fits(error: RpcError) -> bool:
+    """Return whether clients accept a response with all details of `error`."""
+    text = _shortened(error.message)
+    return _fit(text, rich_status(error, text))
+
+
+def _fit(text: str, details: bytes) -> bool:
+    # Binary headers are sent in base64 without padding.
+    size = _percent_encoded_size(text) + -(-len(details) * 4 // 3)
+    return size <= MAX_HEADER_BYTES - _OTHER_HEADER_BYTES
+
+
+def _percent_encoded_size(text: str) -> int:
+    """Return the size of a status's text on the wire, in bytes."""
+    encoded = text.encode()
+    return len(encoded) + 2 * sum(not 0x20 <= byte <= 0x7E or byte == 0x25 for byte in encoded)
+
+
+def _shortened(text: str) -> str:
+    """Return the text of a status, cut to the length that may be sent in a header."""
+    # A text from JSON may have surrogates, which UTF-8 cannot encode.
+    text = text.encode(errors="replace").decode()
+    if len(text) <= MAX_TEXT and _percent_encoded_size(text) <= MAX_TEXT_BYTES:
+        return text
+    text = text[:MAX_TEXT]
+    while _percent_encoded_size(text) > MAX_TEXT_BYTES:
+        text = text[: len(text) * 9 // 10]
+    return text + "..."
+
+
+def rich_status(error: RpcError, text: str | None = None) -> bytes:
+    """Return the `grpc-status-details-bin` trailer of `error`.
+
+    The trailer has the code and text of the RPC's status, because the official Python client
+    discards details that have another status.
+
+    Args:
+        error: The error.
+        text: The text of the status; None means the message of `error`.
+    """
     status = status_pb2.Status(
-        code=error.grpc_status_code.value[0], message=error.message, details=[detail]
+        code=error.grpc_status_code.value[0], message=error.message if text is None else text
     )
+    if error.reason:
+        status.details.add().Pack(
+            error_details_pb2.ErrorInfo(
+                reason=error.reason, domain=error.domain, metadata=dict(error.metadata or {})
+            )
+        )
     encoded: bytes = status.SerializeToString()
     return encoded
 

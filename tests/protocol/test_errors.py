@@ -1,5 +1,8 @@
 """Errors are the same on both sides of the wire, and Google's clients understand them."""
 
+import base64
+from urllib.parse import quote
+
 import grpc
 import pytest
 from google.api_core import exceptions as google
@@ -10,6 +13,8 @@ from pullstream_protocol import errors
 from tests.failed_call import FailedCall
 
 FAILURE_CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
+# The ASCII characters that gRPC does not encode in the text of a status.
+PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 ACK_FAILURES = {"ack-1": "PERMANENT_FAILURE_INVALID_ACK_ID", "ack-2": "TRANSIENT_FAILURE_BUSY"}
 
 
@@ -44,13 +49,37 @@ def test_googles_client_reads_our_details() -> None:
     assert received.metadata == ACK_FAILURES
 
 
-def test_an_error_without_a_reason_has_no_details() -> None:
-    """The trailer is not sent at all."""
-    assert errors.rich_status(errors.NotFound("gone")) is None
+def test_an_error_without_a_reason_has_a_status_without_details() -> None:
+    """Google's Python client takes an error without this trailer for a success."""
     received = errors.from_rpc_error(FailedCall.of(errors.NotFound("gone")))
     assert (type(received), received.message) == (errors.NotFound, "gone")
     assert not received.reason
     assert not received.metadata
+    sent = status_pb2.Status.FromString(errors.rich_status(errors.NotFound("gone")))
+    assert sent == status_pb2.Status(code=5, message="gone")
+
+
+@pytest.mark.parametrize("character", ["x", "%", "\n", "ä", "漢", "😀", "\ud800"])
+@pytest.mark.parametrize("named", [0, 20, 200])
+def test_trailers_never_exceed_8_kib(character: str, named: int) -> None:
+    """A long text is cut, and details that do not fit are left out. The status is always whole."""
+    metadata = {f"ack-{number}": "TRANSIENT_FAILURE_INVALID_ACK_ID" for number in range(named)}
+    error = errors.InvalidArgument(character * 5_000, reason="ACK_FAILED", metadata=metadata)
+    code, text, trailers = errors.status_of(error)
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    ((key, details),) = trailers
+    sent = status_pb2.Status.FromString(details)
+    assert (sent.code, sent.message) == (3, text)
+    size = len(quote(text, safe=PLAIN)) + len(base64.b64encode(details)) + len(key)
+    assert size <= 8 * 1024 - 300
+    assert errors.error_info(trailers).metadata == ({} if named == 200 else metadata)
+    assert errors.fits(error) == (named < 200)
+
+
+def test_a_short_text_is_sent_whole() -> None:
+    """The usual case."""
+    _, text, _ = errors.status_of(errors.NotFound("x" * 600))
+    assert text == "x" * 600
 
 
 def test_details_of_proxies_do_not_hide_ours() -> None:

@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from pullstream_protocol.errors import RpcError
+from pullstream_protocol.errors import RpcError, status_of
 
 from .access import Access, Principal
 from .current_principal import called_by
@@ -61,7 +61,7 @@ def _authorization(details: grpc.HandlerCallDetails) -> str | None:
 
 def _refusing(error: RpcError) -> Handler:
     async def refuse(_requests: object, context: Context) -> NoReturn:
-        await context.abort(error.grpc_status_code, error.message)
+        await context.abort(*status_of(error))
 
     # Always a stream handler: it need not wait for a request.
     return grpc.stream_stream_rpc_method_handler(refuse)
@@ -87,7 +87,7 @@ def _checking(handler: Handler, principal: Principal) -> Handler:
             try:
                 principal.check(*projects_of(request))
             except RpcError as error:
-                await context.abort(error.grpc_status_code, error.message)
+                await context.abort(*status_of(error))
         return await behaviour(request, context)
 
     if handler.unary_stream is not None:

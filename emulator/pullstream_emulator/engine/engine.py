@@ -10,7 +10,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .delivery.acked_ids import subscription_of
 from .delivery.delivery_state import Consumer, Delivery
-from .delivery.subscription import MAX_PER_RESPONSE, Subscription
+from .delivery.subscription import MAX_PER_RESPONSE, Decide, Subscription
 from .due_queue import Now, TimedTask, Timetable
 from .log import Log
 from .observer import Observer
@@ -160,26 +160,29 @@ class Engine:
         """
         return subscription.take(consumer, self._monotonic(), limit)
 
-    def refusals(self, name: str, ack_ids: Sequence[str], *, acknowledging: bool) -> dict[str, str]:
-        """Return the ack IDs that would be refused now, with their failure codes (see ack_ids).
+    def acknowledge(
+        self, name: str, ack_ids: Sequence[str], decide: Decide | None = None
+    ) -> dict[str, str]:
+        """Acknowledge messages. Return the refused ack IDs with failure codes (see ack_ids).
 
         Args:
             name: The subscription.
-            ack_ids: The ack IDs to check.
-            acknowledging: True for an acknowledgement, False for a change of the ack deadline.
+            ack_ids: The ack IDs of the leases.
+            decide: See `Subscription.acknowledge`.
         """
-        subscription = self.registry.subscription(name)
-        return subscription.refusals(ack_ids, acknowledging=acknowledging)
-
-    def acknowledge(self, name: str, ack_ids: Sequence[str]) -> dict[str, str]:
-        """Acknowledge messages. Return the refused ack IDs with failure codes (see ack_ids)."""
         subscription = self.registry.subscription(name)
         now = self.registry.now()
         subscription.touch(now)
-        return subscription.acknowledge(_some(ack_ids), now)
+        return subscription.acknowledge(_some(ack_ids), now, decide)
 
     def modify_ack_deadline(
-        self, name: str, ack_ids: Sequence[str], seconds: int, *, unseen: bool = False
+        self,
+        name: str,
+        ack_ids: Sequence[str],
+        seconds: int,
+        decide: Decide | None = None,
+        *,
+        unseen: bool = False,
     ) -> dict[str, str]:
         """Extend leases or end them. Return the refused ack IDs with failure codes (see ack_ids).
 
@@ -187,13 +190,16 @@ class Engine:
             name: The subscription.
             ack_ids: The ack IDs of the leases.
             seconds: The new ack deadline, from now; 0 ends the leases.
+            decide: See `Subscription.acknowledge`.
             unseen: See `Subscription.modify_ack_deadline`.
         """
         subscription = self.registry.subscription(name)
         resource_settings.check_ack_deadline(seconds, minimum=0)
         now = self.registry.now()
         subscription.touch(now)
-        refused = subscription.modify_ack_deadline(_some(ack_ids), seconds, now, unseen=unseen)
+        refused = subscription.modify_ack_deadline(
+            _some(ack_ids), seconds, now, decide, unseen=unseen
+        )
         subscription.forward_dead_letters(self._publish_dead_letters)
         return refused
 

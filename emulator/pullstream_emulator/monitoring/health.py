@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from pullstream_protocol.errors import RpcError
+from pullstream_protocol.errors import NotFound, RpcError, Unavailable, status_of
 from pullstream_protocol.rpcs import RPCS
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class HealthHandlers(grpc.GenericRpcHandler):
 
     async def _check(self, request: Any, context: Any) -> Any:
         if request.service not in _KNOWN:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"unknown service {request.service!r}")
+            await context.abort(*status_of(NotFound(f"unknown service {request.service!r}")))
         return self._status(request.service)
 
     async def _watch(self, request: Any, context: Any) -> None:
@@ -113,5 +113,5 @@ class HealthHandlers(grpc.GenericRpcHandler):
                 await context.write(status)
                 sent = status
             if stopping:
-                await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
+                await context.abort(*status_of(Unavailable(STOPPING)))
             await self._health.wait(_LOOK_EVERY)

@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pullstream.emulator")
 
-# Longest text of a status, in characters. It is sent in a header and quotes the caller's values.
-# Clients refuse more than 8 KiB of headers, with an error that makes them retry the call.
-MAX_TEXT = 600
-
 GrpcContext = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -42,10 +38,24 @@ def generic_handlers(
     *services: RpcService, faults: Faults, storage: Storage | None = None
 ) -> list[grpc.GenericRpcHandler]:
     """Return one handler for each service in the table of RPCs, for a gRPC server."""
-    return [
-        grpc.method_handlers_generic_handler(service, handlers)
-        for service, handlers in method_handlers(*services, faults=faults, storage=storage).items()
-    ]
+    tables = method_handlers(*services, faults=faults, storage=storage)
+    return [grpc.method_handlers_generic_handler(name, table) for name, table in tables.items()]
+
+
+class UnknownMethods(grpc.GenericRpcHandler):
+    """Refuses every method with UNIMPLEMENTED. It must be the last handler of a server.
+
+    gRPC's own refusal has no details, see `status_of`.
+    """
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
+        """Return a handler that refuses the call; it need not wait for a request."""
+        error = errors.Unimplemented(f"The method {details.method} is unknown.")
+
+        async def refuse(_requests: object, context: GrpcContext) -> NoReturn:
+            await context.abort(*errors.status_of(error))
+
+        return grpc.stream_stream_rpc_method_handler(refuse)
 
 
 def method_handlers(
@@ -196,9 +206,4 @@ async def _end(context: GrpcContext, rpc: Rpc, error: Exception) -> NoReturn:
         # A bug in the broker: the caller gets a short text, and the log gets the traceback.
         _log.error("%s failed inside the broker", rpc.method, exc_info=error)
         error = errors.Internal(f"{rpc.method} failed inside the broker.")
-    details = errors.rich_status(error)
-    trailer = ((errors.STATUS_DETAILS_KEY, details),) if details else ()
-    text = error.message
-    if len(text) > MAX_TEXT:
-        text = text[:MAX_TEXT] + "..."
-    await context.abort(error.grpc_status_code, text, trailer)
+    await context.abort(*errors.status_of(error))

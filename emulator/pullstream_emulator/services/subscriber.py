@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from google.protobuf.empty_pb2 import Empty
 
@@ -18,6 +18,7 @@ from pullstream_protocol.rpcs import SUBSCRIBER, UNSEEN
 
 from .context import Context, client_name
 from .delivery import add_deliveries
+from .refused_ack_ids import verdict
 from .reply_first import ReplyFirst
 from .rpc_methods import RpcMethod, StreamMethod, UnaryMethod, WritingMethod, metadata_of
 from .streaming_pull import StreamingPull
@@ -26,15 +27,6 @@ from .streaming_pull import StreamingPull
 MAX_PULL_WAIT = 90.0
 
 MAX_ACK_REQUEST_BYTES = 512 * 1024
-
-# Most ack IDs that an error can name. They are sent in a trailer, and clients refuse more than 8
-# KiB of headers.
-MAX_LISTED = 100
-
-INVALID_ACK_IDS = (
-    "Some acknowledgement ids in the request were invalid. This could be because the "
-    "acknowledgement ids have expired or the acknowledgement ids were malformed."
-)
 
 
 class SubscriberService:
@@ -93,51 +85,22 @@ class SubscriberService:
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Empty:
         """Acknowledge messages; with exactly-once delivery, report refused ack IDs as an error."""
         _check_size(request)
-        name, ack_ids = request.subscription, list(request.ack_ids)
-        self._check_listable(name, ack_ids, acknowledging=True)
-        self._refuse(name, self._engine.acknowledge(name, ack_ids))
-        return Empty()
+        ack_ids = list(request.ack_ids)
+        refusal = _Refusal(ack_ids, is_nack=False)
+        self._engine.acknowledge(request.subscription, ack_ids, refusal.decide)
+        return refusal.answer()
 
     def modify_ack_deadline(
         self, request: pubsub.ModifyAckDeadlineRequest, *, metadata: Mapping[str, str | bytes]
     ) -> Empty:
         """Extend leases, or nack with 0 seconds; report refused ack IDs as `acknowledge` does."""
         _check_size(request)
-        name, ack_ids = request.subscription, list(request.ack_ids)
-        self._check_listable(name, ack_ids, acknowledging=False)
-        refused = self._engine.modify_ack_deadline(
-            name, ack_ids, request.ack_deadline_seconds, unseen=UNSEEN in metadata
+        ack_ids, seconds = list(request.ack_ids), request.ack_deadline_seconds
+        refusal = _Refusal(ack_ids, is_nack=seconds == 0)
+        self._engine.modify_ack_deadline(
+            request.subscription, ack_ids, seconds, refusal.decide, unseen=UNSEEN in metadata
         )
-        self._refuse(name, refused)
-        return Empty()
-
-    def _check_listable(self, name: str, ack_ids: list[str], *, acknowledging: bool) -> None:
-        """Refuse a request with more invalid ack IDs than an error can name, before any effect.
-
-        Otherwise the caller could not know which of its ack IDs took effect.
-        """
-        if len(ack_ids) <= MAX_LISTED or not self._is_exactly_once(name):
-            return
-        refused = len(self._engine.refusals(name, ack_ids, acknowledging=acknowledging))
-        if refused > MAX_LISTED:
-            raise errors.InvalidArgument(
-                f"{refused} of the {len(ack_ids)} acknowledgement ids in the request were invalid. "
-                f"More than {MAX_LISTED} cannot be listed, so the request had no effect."
-            )
-
-    def _refuse(self, name: str, refused: dict[str, str]) -> None:
-        """Raise InvalidArgument for refused ack IDs, with exactly-once delivery only.
-
-        The status is the same if some ack IDs may be tried again. After UNAVAILABLE, official
-        clients would repeat the whole request, although the other ack IDs are already acknowledged.
-        """
-        if refused and self._is_exactly_once(name):
-            raise errors.InvalidArgument(
-                INVALID_ACK_IDS, reason="EXACTLY_ONCE_ACKID_FAILURE", metadata=refused
-            )
-
-    def _is_exactly_once(self, name: str) -> bool:
-        return self._engine.get_subscription(name).enable_exactly_once_delivery
+        return refusal.answer()
 
     async def streaming_pull(self, context: Context) -> None:
         """Deliver messages on a stream until the client or the subscription ends it."""
@@ -206,6 +169,31 @@ class SubscriberService:
             return taken
         finally:
             timer.cancel()
+
+
+class _Refusal:
+    """The error of a request, if some of its ack IDs are refused.
+
+    Args:
+        ack_ids: The ack IDs of the request.
+        is_nack: Whether the request ends leases.
+    """
+
+    def __init__(self, ack_ids: Sequence[str], *, is_nack: bool) -> None:
+        self._ack_ids = ack_ids
+        self._is_nack = is_nack
+        self._error: errors.RpcError | None = None
+
+    def decide(self, refused: Mapping[str, str]) -> bool:
+        """Choose the error for these refused ack IDs; return whether the others take effect."""
+        self._error, takes_effect = verdict(self._ack_ids, refused, is_nack=self._is_nack)
+        return takes_effect
+
+    def answer(self) -> Empty:
+        """Return the response, or raise the error."""
+        if self._error is not None:
+            raise self._error
+        return Empty()
 
 
 def _check_size(request: pubsub.AcknowledgeRequest | pubsub.ModifyAckDeadlineRequest) -> None:

@@ -16,7 +16,7 @@ import grpc.aio
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message
 
-from pullstream_protocol.errors import RpcError
+from pullstream_protocol.errors import RpcError, status_of
 from pullstream_protocol.long_poll import LongPollCall, longest_wait
 from pullstream_protocol.messages import channels_pb2 as channels
 from pullstream_protocol.messages import encoded_pb2 as encoded
@@ -35,14 +35,14 @@ def aio_handlers(core: SharedChannelCore) -> grpc.GenericRpcHandler:
         try:
             return await long_poll(core, request, context)
         except RpcError as error:
-            await context.abort(error.grpc_status_code, error.message)
+            await context.abort(*status_of(error))
 
     def answering(method: Callable[[Any], Message]) -> Callable[[Any, AioContext], Any]:
         async def answer(request: Message, context: AioContext) -> Message:
             try:
                 return method(request)
             except RpcError as error:
-                await context.abort(error.grpc_status_code, error.message)
+                await context.abort(*status_of(error))
 
         return answer
 

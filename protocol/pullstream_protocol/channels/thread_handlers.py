@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeAlias
 import grpc
 from google.protobuf.message import Message
 
-from pullstream_protocol.errors import RpcError
+from pullstream_protocol.errors import RpcError, status_of
 from pullstream_protocol.grpc_internals import can_park
 from pullstream_protocol.long_poll import longest_wait
 from pullstream_protocol.messages import channels_pb2 as channels
@@ -111,5 +111,7 @@ class _PollHandler:
 
 
 def _abort(context: grpc.ServicerContext, error: RpcError) -> NoReturn:
-    context.abort(error.grpc_status_code, error.message)
+    code, text, trailers = status_of(error)
+    context.set_trailing_metadata(trailers)
+    context.abort(code, text)
     raise AssertionError("abort raises")

@@ -82,7 +82,7 @@ def test_a_shutdown_while_a_status_is_sent_is_reported() -> None:
             written.append(response.status)
             health.stop()
 
-        async def abort(self, code: grpc.StatusCode, details: str) -> None:
+        async def abort(self, code: grpc.StatusCode, details: str, _: Any) -> None:
             raise Ended(code)
 
     details = SimpleNamespace(method="/grpc.health.v1.Health/Watch")

@@ -75,7 +75,7 @@ class Server:
         threading.Thread(target=self._listen, args=(requests,), daemon=True).start()
         while (step := steps.get()) is not None:
             if isinstance(step, RpcError):
-                context.set_trailing_metadata(((STATUS_DETAILS_KEY, rich_status(step) or b""),))
+                context.set_trailing_metadata(((STATUS_DETAILS_KEY, rich_status(step)),))
                 context.abort(step.grpc_status_code, step.message)
             yield step
 

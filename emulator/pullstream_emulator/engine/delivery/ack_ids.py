@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 from pullstream_protocol.errors import InvalidArgument
 
-# Codes of google.pubsub.v1 for an ack ID that an exactly-once subscription refuses.
+# Codes of google.pubsub.v1 for an ack ID in an error of an exactly-once subscription.
 INVALID = "PERMANENT_FAILURE_INVALID_ACK_ID"
 UNORDERED = "TRANSIENT_FAILURE_UNORDERED_ACK_ID"
+# The client must repeat the request for this ack ID.
+TRANSIENT = "TRANSIENT_FAILURE_INVALID_ACK_ID"
 
 # Most hexadecimal digits of the number in an ack ID.
 MAX_NUMBER_LENGTH = 16

@@ -7,7 +7,8 @@ nack, by the end of its lease, or because its consumer left. docs/engine.md has 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from pullstream_emulator.engine.due_queue import Now, Timed
 from pullstream_emulator.engine.log import Log
@@ -27,6 +28,10 @@ from .unacked import Retention, Unacked
 
 # Most messages in one response, the same as in the real service.
 MAX_PER_RESPONSE = 1000
+
+# Called with the refused ack IDs of a request and their failure codes. Returns whether the other
+# ack IDs take effect.
+Decide: TypeAlias = Callable[[Mapping[str, str]], bool]
 
 
 class Subscription:
@@ -176,7 +181,7 @@ class Subscription:
         """Raise InvalidArgument if an ack ID cannot be from this subscription."""
         self.leases.check_ack_ids(ack_ids)
 
-    def refusals(self, ack_ids: Iterable[str], *, acknowledging: bool) -> dict[str, str]:
+    def _refusals(self, ack_ids: Iterable[str], *, acknowledging: bool) -> dict[str, str]:
         """Return the failure codes of the ack IDs that cannot be acknowledged, or extended, now."""
         in_order = acknowledging and self.terms.exactly_once
         refused = self.leases.refusals(ack_ids, in_order=in_order)
@@ -186,11 +191,19 @@ class Subscription:
                 del refused[ack_id]
         return refused
 
-    def acknowledge(self, ack_ids: Sequence[str], moment: Now) -> dict[str, str]:
+    def acknowledge(
+        self, ack_ids: Sequence[str], moment: Now, decide: Decide | None = None
+    ) -> dict[str, str]:
         """Acknowledge leased messages. Return the refused ack IDs with their failure codes.
 
         With exactly-once delivery, an ID that was acknowledged within the last ten minutes is not
         refused.
+
+        Args:
+            ack_ids: The ack IDs of the leases.
+            moment: The present time.
+            decide: With exactly-once delivery, called before any effect if some ack IDs are
+                refused. None: the others take effect.
 
         Raises:
             InvalidArgument: An ID does not belong to this subscription. Nothing is acknowledged.
@@ -198,7 +211,9 @@ class Subscription:
         leases, exactly_once = self.leases, self.terms.exactly_once
         now = moment.monotonic
         leases.check_ack_ids(ack_ids)
-        refused = self.refusals(ack_ids, acknowledging=True) if exactly_once else {}
+        refused = self._refusals(ack_ids, acknowledging=True) if exactly_once else {}
+        if refused and decide is not None and not decide(refused):
+            return refused
         acked: list[Delivery] = []
         finished: list[Delivery] = []
         # An ID that occurs twice in one request is not stale the second time.
@@ -207,7 +222,7 @@ class Subscription:
                 continue
             delivery = leases.pop(ack_id)
             if delivery is None and exactly_once:
-                # A repeated acknowledgement, see `refusals`.
+                # A repeated acknowledgement, see `_refusals`.
                 continue
             if delivery is None:
                 # The late acknowledgement avoids a duplicate. Messages with a key are never found
@@ -234,7 +249,13 @@ class Subscription:
         return refused
 
     def modify_ack_deadline(
-        self, ack_ids: Sequence[str], seconds: int, now: Now, *, unseen: bool = False
+        self,
+        ack_ids: Sequence[str],
+        seconds: int,
+        now: Now,
+        decide: Decide | None = None,
+        *,
+        unseen: bool = False,
     ) -> dict[str, str]:
         """Set the ack deadline of leases. A deadline of 0 returns the messages (a nack).
 
@@ -242,6 +263,7 @@ class Subscription:
             ack_ids: The ack IDs of the leases.
             seconds: The new ack deadline, from now.
             now: The present time.
+            decide: See `acknowledge`.
             unseen: Whether no callback has seen the messages. With 0 seconds, such a return counts
                 no delivery attempt.
 
@@ -252,7 +274,9 @@ class Subscription:
             InvalidArgument: An ID does not belong to this subscription. Nothing is changed.
         """
         self.leases.check_ack_ids(ack_ids)
-        refused = self.refusals(ack_ids, acknowledging=False)
+        refused = self._refusals(ack_ids, acknowledging=False)
+        if refused and self.terms.exactly_once and decide is not None and not decide(refused):
+            return refused
         live = [ack_id for ack_id in dict.fromkeys(ack_ids) if ack_id not in refused]
         if seconds == 0:
             self._end(live, ReturnReason.GIVEN_BACK if unseen else ReturnReason.NACK, now)

@@ -15,6 +15,7 @@ from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.wire import Wire
 
 INVALID = "PERMANENT_FAILURE_INVALID_ACK_ID"
+TRANSIENT = "TRANSIENT_FAILURE_INVALID_ACK_ID"
 SOME_INVALID = (
     "Some acknowledgement ids in the request were invalid. This could be because the "
     "acknowledgement ids have expired or the acknowledgement ids were malformed."
@@ -59,7 +60,7 @@ def test_an_acknowledged_message_is_gone(wire: Wire, emulator: Emulator) -> None
 def test_exactly_once_names_each_id_that_did_not_count(
     wire: Wire, clock: ManualClock, how: str
 ) -> None:
-    """The good IDs of the request are acknowledged. The failed ones are in the ErrorInfo."""
+    """The good IDs are acknowledged, and named as failures to repeat: their repeat succeeds."""
     wire.create(enable_exactly_once_delivery=True)
     (bad,) = publish_and_pull(wire, 1)
     if how == "nacked":
@@ -78,7 +79,8 @@ def test_exactly_once_names_each_id_that_did_not_count(
         assert error.message == SOME_INVALID
         assert error.reason == "EXACTLY_ONCE_ACKID_FAILURE"
         assert error.domain == "pubsub.googleapis.com"
-        assert dict(error.metadata) == {bad: INVALID}
+        valid = {good: TRANSIENT} if good else {}
+        assert dict(error.metadata) == {bad: INVALID, **valid}
     if good:
         # It was acknowledged together with the bad one, and can be repeated.
         wire.acknowledge(good)
@@ -111,7 +113,8 @@ def test_exactly_once_an_id_of_an_ended_lease_stays_refused(wire: Wire, clock: M
     clock.advance(10)
     (renewed,) = (message.ack_id for message in wire.pull())
     wire.acknowledge(renewed)
-    assert dict(failure(wire, acknowledge(renewed, expired)).metadata) == {expired: INVALID}
+    error = failure(wire, acknowledge(renewed, expired))
+    assert dict(error.metadata) == {renewed: TRANSIENT, expired: INVALID}
 
 
 def test_the_details_agree_with_the_status(wire: Wire) -> None:
@@ -130,21 +133,21 @@ def test_more_stale_ids_than_an_answer_can_name_have_no_effect(
 ) -> None:
     """Clients refuse longer headers, and would repeat the request for minutes."""
     wire.create(enable_exactly_once_delivery=True)
-    stale = publish_and_pull(wire, 101)
+    stale = publish_and_pull(wire, 150)
     wire.modify(0, *stale)
-    wire.acknowledge(*(message.ack_id for message in wire.pull(101)))
+    wire.acknowledge(*(message.ack_id for message in wire.pull(150)))
     (good,) = publish_and_pull(wire, 1)
     for call in (acknowledge(good, *stale), modify(0, good, *stale)):
         error = failure(wire, call)
         assert isinstance(error, errors.InvalidArgument)
         assert error.message == (
-            "101 of the 102 acknowledgement ids in the request were invalid. More than 100 cannot "
-            "be listed, so the request had no effect."
+            "150 of the 151 acknowledgement ids in the request were invalid. An error cannot list "
+            "all of them, so the request had no effect."
         )
     assert emulator.backlog(SUBSCRIPTION) == 1
     assert wire.pull(wait=False) == []
-    error = failure(wire, acknowledge(good, *stale[1:]))
-    assert dict(error.metadata) == dict.fromkeys(stale[1:], INVALID)
+    error = failure(wire, acknowledge(good, *stale[:90]))
+    assert dict(error.metadata) == {good: TRANSIENT, **dict.fromkeys(stale[:90], INVALID)}
     assert emulator.backlog(SUBSCRIPTION) == 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pullstream_emulator.engine.delivery.ack_ids import INVALID, UNORDERED
+from pullstream_emulator.engine.delivery.ack_ids import INVALID, TRANSIENT, UNORDERED
 from pullstream_protocol import errors
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, Broker, Got
@@ -133,7 +133,10 @@ def test_a_deadline_cannot_be_set_for_an_expired_id() -> None:
 
 
 def test_the_status_tells_of_each_id(wire: Wire) -> None:
-    """An ErrorInfo has each kind of failure. The other IDs are acknowledged."""
+    """An ErrorInfo names every ID. The valid ones are acknowledged, and their repeat succeeds.
+
+    Official clients count an ID that such an error does not name as failed.
+    """
     wire.create(enable_exactly_once_delivery=True, enable_message_ordering=True)
     wire.publish("1", "2", "3", key="k")
     wire.publish("free", "returned")
@@ -145,8 +148,13 @@ def test_the_status_tells_of_each_id(wire: Wire) -> None:
     error = errors.from_rpc_error(wire.start("Acknowledge", request).exception())
     assert isinstance(error, errors.InvalidArgument)
     assert error.reason == REASON
-    assert error.metadata == {by_data["returned"]: INVALID, by_data["3"]: UNORDERED}
-    wire.acknowledge(by_data["free"])
+    assert error.metadata == {
+        by_data["returned"]: INVALID,
+        by_data["3"]: UNORDERED,
+        by_data["1"]: TRANSIENT,
+        by_data["free"]: TRANSIENT,
+    }
+    wire.acknowledge(by_data["1"], by_data["free"])
 
 
 def test_a_stream_confirms_each_id(wire: Wire) -> None:
