@@ -32,6 +32,9 @@ class _Decision(Enum):
     HOLD_BACK = "hold back"
 
 
+_FAILED = (Disposition.NACK, Disposition.DROP, Disposition.LOST)
+
+
 class _FirstDelivery:
     """The delivery of a key that the callback handles."""
 
@@ -48,7 +51,7 @@ class _FirstDelivery:
 
     @property
     def has_failed(self) -> bool:
-        return not self.running and self.message.settled in (Disposition.NACK, Disposition.DROP)
+        return not self.running and self.message.settled in _FAILED
 
 
 class Dedupe:

@@ -25,24 +25,35 @@ class AcknowledgeStatus(Enum):
 
 
 class AcknowledgeError(PullstreamError, GoogleAPICallError):
-    """The server did not accept an ack, a nack or a deadline change.
+    """The server has not confirmed an ack, a nack or a deadline change.
 
     Attributes:
         error_code: The AcknowledgeStatus.
         info: A description, or None.
+        may_have_succeeded: Whether the request may have taken effect: it was sent, and the server
+            has not answered, or has answered only a later attempt. If False, it was not sent, or
+            the server refused it.
     """
 
-    def __init__(self, error_code: AcknowledgeStatus, info: str | None = None) -> None:
+    def __init__(
+        self,
+        error_code: AcknowledgeStatus,
+        info: str | None = None,
+        *,
+        may_have_succeeded: bool = False,
+    ) -> None:
         """Create the error.
 
         Args:
             error_code: The AcknowledgeStatus.
             info: A description. Default: None.
+            may_have_succeeded: Whether the request may have taken effect. Default: False.
         """
         # The constructor in google-api-core has no annotations.
         super().__init__(info or error_code.name)  # type: ignore[no-untyped-call]
         self.error_code = error_code
         self.info = info
+        self.may_have_succeeded = may_have_succeeded
 
     def __str__(self) -> str:
         return f"{self.error_code.name}: {self.info}" if self.info else self.error_code.name

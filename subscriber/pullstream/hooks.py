@@ -92,7 +92,9 @@ class Hooks:
         """
 
     def lease_lost(self, subscription: str, messages: Sequence[Message], why: LeaseLoss) -> None:
-        """Called when messages have lost their lease. The server will redeliver them.
+        """Called when messages have lost their lease.
+
+        The server redelivers them, unless it accepts a late acknowledgement.
 
         Args:
             subscription: Full name of the subscription.
@@ -123,7 +125,10 @@ class Hooks:
         """
 
     def refused(self, subscription: str, failures: Mapping[str, AcknowledgeError]) -> None:
-        """Called when the server has finally refused acks, nacks or deadline changes.
+        """Called for acks, nacks and deadline changes that the server has not confirmed.
+
+        It has finally refused them, or has not answered in time, or the subscription has ended
+        before the answer. `AcknowledgeError.may_have_succeeded` tells which may have taken effect.
 
         Args:
             subscription: Full name of the subscription.

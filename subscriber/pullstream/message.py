@@ -29,6 +29,9 @@ class Disposition(Enum):
     NACK = "nack"
     EXTEND = "extend"
     DROP = "drop"
+    # Made by the SDK: the lease was given up, or is over. No callback begins. A callback that has
+    # begun may still settle the message, and the server decides.
+    LOST = "lost"
     # Made by the SDK: the message goes back to the server, and the user's code has not tried to
     # handle it.
     RETURN = "return"
@@ -42,10 +45,11 @@ Outcome = tuple[Disposition, "Message", int, "AckFuture | None"]
 Reject = Callable[["Message", str, "str | None"], str]
 
 # Looking up a member in its Enum class costs more than the rest of `ack`.
-_ACK, _NACK, _DROP, _RETURN = (
+_ACK, _NACK, _DROP, _LOST, _RETURN = (
     Disposition.ACK,
     Disposition.NACK,
     Disposition.DROP,
+    Disposition.LOST,
     Disposition.RETURN,
 )
 
@@ -134,10 +138,12 @@ class Message:
 
     # Set when a callback begins. `mark_unseen` deletes it again.
     begun: bool
+    _counted_late: bool
     _is_tracked: bool
 
     __slots__ = (
         "_at",
+        "_counted_late",
         "_is_tracked",
         "_key",
         "batch",
@@ -157,8 +163,8 @@ class Message:
         self._key: str | None = None
         # For the SDK itself: the response it came in; the first decision; whether it counts as
         # outstanding (set by LeaseTable); whether its failure was handled (set by MessagesOnHold).
-        # `begun` and `_is_tracked` are not set here, because each assignment adds to the cost of a
-        # message: see `has_begun` and `ack_is_tracked`.
+        # `begun`, `_counted_late` and `_is_tracked` are not set here, because each assignment adds
+        # to the cost of a message: see `has_begun`, `count_late` and `ack_is_tracked`.
         self.batch: ResponseBatch = batch
         self.settled: Disposition | None = None
         self.leased: bool = True
@@ -282,7 +288,7 @@ class Message:
                 policy, and `dead_letter_topic` is missing.
             RpcError: A call to the server failed.
         """
-        if self.settled is not None:
+        if self.settled is not None and self.settled is not _LOST:
             raise ValueError(
                 f"message {self.message_id} is settled ({self.settled.value}); reject it instead "
                 "of settling it"
@@ -392,6 +398,19 @@ def ack_is_tracked(message: Message) -> bool:
     return hasattr(message, "_is_tracked")
 
 
+def count_late(messages: Iterable[Message]) -> int:
+    """Return how many messages are settled for the first time after they lost their lease.
+
+    For the thread that counts outcomes: each message counts in one call only.
+    """
+    count = 0
+    for message in messages:
+        if message.settled is _LOST and not hasattr(message, "_counted_late"):
+            message._counted_late = True
+            count += 1
+    return count
+
+
 def mark_unseen(messages: Iterable[Message]) -> None:
     """Record that a callback took these messages and did not try to handle them."""
     for message in messages:
@@ -460,6 +479,8 @@ class MessageBatch(list[Message]):
             if message.settled is None:
                 message.settled = _ACK
                 unsettled.append(message)
+            elif message.settled is _LOST:
+                unsettled.append(message)
         # A user may build a list from messages of several subscriptions.
         for sink, messages in groupby(unsettled, attrgetter("batch.sink")):
             sink.ack_all(list(messages))
@@ -474,5 +495,5 @@ class MessageBatch(list[Message]):
             ValueError: `delay` is not between 0 and 600.
         """
         for message in self:
-            if message.settled is None:
+            if message.settled is None or message.settled is _LOST:
                 message.nack(delay)

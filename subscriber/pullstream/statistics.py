@@ -45,7 +45,8 @@ class Statistics:
         extended: Counter of lease extensions.
         expired: Counter of lost leases: the SDK gave the message up after `max_lease_duration`, or
             the server reported that the lease is over.
-        failed: Counter of acks, nacks and deadline changes that the server did not accept.
+        failed: Counter of acks, nacks and deadline changes that the server refused, or had not
+            confirmed when their time or the subscription was over.
         callback_errors: Counter of callbacks that raised.
         reopened: Counter of streams opened after the first one.
         leased: Number of outstanding messages. Includes `held`, `waiting` and `running`.

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
+
+from pullstream.client import SubscriberClient
+from pullstream.exceptions import AcknowledgeError
+from pullstream.fetch.settle_call import settle
+from pullstream.rpc.sansio import run
+from pullstream.rpc.unary_client import rpcs_of
+from pullstream.streaming.ack_requests import Purpose
+from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from . import completion
 from .context import CliContext, context_options, pass_session
 
-# Ids in one request. Google's server accepts requests of up to 512 KiB.
-_AT_ONCE = 1000
+# How long requests are repeated while the server does not answer, in seconds.
+_PATIENCE = 5.0
+
+# Number of ids in an error.
+_LISTED = 10
 
 
 @click.command("ack")
@@ -24,11 +35,7 @@ def ack(session: CliContext, subscription: str, ack_ids: tuple[str, ...]) -> Non
 
     Without ids, they are read from the lines of stdin.
     """
-    name, groups = session.full_name("subscriptions", subscription), _groups(ack_ids)
-    client = session.subscriber()
-    for group in groups:
-        client.acknowledge(subscription=name, ack_ids=group)
-        session.output.done(name, "acknowledged", len(group))
+    _settle_all(session, subscription, Purpose.ACK, ack_ids, "acknowledged")
 
 
 @click.command("nack")
@@ -41,20 +48,57 @@ def nack(session: CliContext, subscription: str, ack_ids: tuple[str, ...]) -> No
 
     Without ids, they are read from the lines of stdin.
     """
-    name, groups = session.full_name("subscriptions", subscription), _groups(ack_ids)
-    client = session.subscriber()
-    for group in groups:
-        client.modify_ack_deadline(subscription=name, ack_ids=group, ack_deadline_seconds=0)
-        session.output.done(name, "nacked", len(group))
+    _settle_all(session, subscription, Purpose.NACK, ack_ids, "nacked")
 
 
-def _groups(ack_ids: Sequence[str]) -> list[list[str]]:
-    """Return the ids of the arguments, or of stdin, in groups for one request each.
+def settle_ids(
+    client: SubscriberClient, subscription: str, purpose: Purpose, ack_ids: Sequence[str]
+) -> dict[str, AcknowledgeError]:
+    """Acknowledge or nack messages, and return those that the server has not confirmed.
+
+    Args:
+        client: The client.
+        subscription: Full name.
+        purpose: ACK or NACK.
+        ack_ids: The deliveries.
+    """
+    steps = settle(subscription, purpose, ack_ids, SYSTEM_CLOCK, patience=_PATIENCE)
+    return run(steps, rpcs_of(client), SYSTEM_CLOCK)
+
+
+def raise_failures(failed: Mapping[str, AcknowledgeError], asked: int, what: str) -> None:
+    """Raise an error that lists the ids that were not settled, if there are any.
+
+    Args:
+        failed: The ids that the server has not confirmed, with the error of each.
+        asked: Number of all ids.
+        what: What was asked for, such as "acknowledged".
 
     Raises:
-        UsageError: There are no ids.
+        RpcError: The server refused all of them with one status.
+        ClickException: The server has not confirmed some of them.
     """
+    causes = {id(error.__cause__): error.__cause__ for error in failed.values()}
+    if len(failed) == asked and len(causes) == 1:
+        (cause,) = causes.values()
+        if cause is not None:
+            raise cause
+    if failed:
+        listed = [f"{ack_id}: {error}" for ack_id, error in list(failed.items())[:_LISTED]]
+        more = [f"and {len(failed) - _LISTED} more"] if len(failed) > _LISTED else []
+        text = f"{len(failed)} of {asked} messages are not confirmed as {what}"
+        raise click.ClickException("\n".join((f"{text}:", *listed, *more)))
+
+
+def _settle_all(
+    session: CliContext, subscription: str, purpose: Purpose, ack_ids: Sequence[str], what: str
+) -> None:
     found = list(ack_ids) or [line.strip() for line in sys.stdin if line.strip()]
     if not found:
         raise click.UsageError("There are no ack ids: give them as arguments or on stdin.")
-    return [found[start : start + _AT_ONCE] for start in range(0, len(found), _AT_ONCE)]
+    name = session.full_name("subscriptions", subscription)
+    failed = settle_ids(session.subscriber(), name, purpose, found)
+    settled = sum(ack_id not in failed for ack_id in found)
+    if settled:
+        session.output.done(name, what, settled)
+    raise_failures(failed, len(set(found)), what)

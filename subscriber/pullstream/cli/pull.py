@@ -8,11 +8,13 @@ from datetime import timezone
 import click
 
 from pullstream.client import SubscriberClient
+from pullstream.streaming.ack_requests import Purpose
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import DeadlineExceeded
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from . import completion
+from .acknowledge import raise_failures, settle_ids
 from .context import CliContext, context_options, pass_session
 from .fetch import NOT_ACKNOWLEDGED
 from .output import message_record
@@ -61,7 +63,8 @@ def pull(session: CliContext, subscription: str, max_messages: int, ack: bool, w
         output.flush()
         if ack:
             ack_ids = [received.ack_id for received in response.received_messages]
-            client.acknowledge(subscription=name, ack_ids=ack_ids)
+            failed = settle_ids(client, name, Purpose.ACK, ack_ids)
+            raise_failures(failed, len(ack_ids), "acknowledged")
     if nothing:
         output.remark("no messages")
     elif not ack:

@@ -89,7 +89,8 @@ class FetchedDispositions:
         try:
             self._settler().put_tracked(outcome)
         except SubscriberClosed as error:
-            future.set_exception(AcknowledgeError(AcknowledgeStatus.OTHER, str(error)))
+            info = f"not sent: {error}"
+            future.set_exception(AcknowledgeError(AcknowledgeStatus.OTHER, info))
 
     def pending(self) -> list[AckFuture]:
         """Return the futures of the acks and nacks since the last call."""
@@ -244,4 +245,7 @@ class BackgroundSettler(RunningFuture):
         """Do nothing: futures have the results."""
 
     def ack_ids_refused(self, request: AckRequest, failed: Mapping[str, AcknowledgeError]) -> None:
+        """Do nothing: futures have the results, and the dispatcher logs them."""
+
+    def outcomes_abandoned(self, errors: Mapping[str, AcknowledgeError]) -> None:
         """Do nothing: futures have the results, and the dispatcher logs them."""

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pullstream.ack_future import AckFuture
-from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
+from pullstream.exceptions import AcknowledgeError
 from pullstream.message import Disposition, Message, Reject, ResponseBatch, ack_ids_of
 from pullstream.rpc.rpcs import Rpcs
 from pullstream.rpc.sansio import Steps, run, run_async
-from pullstream.streaming.ack_requests import Purpose
+from pullstream.streaming.ack_requests import Purpose, unconfirmed
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.errors import PullstreamError
 
@@ -240,8 +240,7 @@ def _check(futures: Sequence[AckFuture], exc: BaseException | None) -> None:
         return
     for future in futures:
         if not future.done():
-            info = f"the server has not answered within {PATIENCE:.0f} s"
-            raise AcknowledgeError(AcknowledgeStatus.OTHER, info)
+            raise unconfirmed(f"the server has not answered within {PATIENCE:.0f} s")
         error = future.exception()
         if error is not None:
             raise error
@@ -253,7 +252,8 @@ def _refused(
     first = next(iter(failed.values()))
     action = f"could not be settled ({disposition.value})"
     info = f"{len(failed)} of {asked} messages {action}: {first.info}"
-    return AcknowledgeError(first.error_code, info)
+    in_doubt = any(error.may_have_succeeded for error in failed.values())
+    return AcknowledgeError(first.error_code, info, may_have_succeeded=in_doubt)
 
 
 def _seconds(name: str, seconds: float) -> int:

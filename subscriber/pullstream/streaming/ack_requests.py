@@ -89,7 +89,8 @@ class AckRequest:
         out_of_turn: Whether it retries acknowledgements that were refused as too early
             (OrderedAckRetry).
         sent_at: When it was last sent, on the outbox's clock.
-        answer_was_lost: Whether the server may have executed an earlier attempt.
+        may_have_succeeded: Whether an earlier attempt may have taken effect: it was sent, and the
+            server has neither confirmed nor refused each of its ids.
         backoff: The pauses between attempts.
     """
 
@@ -100,7 +101,7 @@ class AckRequest:
     number: int = 0
     out_of_turn: bool = False
     sent_at: float = 0.0
-    answer_was_lost: bool = False
+    may_have_succeeded: bool = False
     backoff: Backoff = field(default_factory=new_backoff)
 
     @property
@@ -148,26 +149,32 @@ class AckResult:
 
     Attributes:
         succeeded: Accepted by the server.
-        retry: Failed with a transient error.
+        retry: Failed with a transient error. It is unknown whether the request took effect.
+        unnamed: Not named by an error that names others. It is unknown whether the request took
+            effect for them.
         too_early: Refused because of ordering; to retry after the earlier messages of their keys.
         split: The server refused the whole request, possibly because of one id or of its size; to
             retry in smaller requests.
         failed: Failed permanently, with the error of each.
+        names_ids: Whether the server judged single ids, and not the call as a whole.
     """
 
     succeeded: list[str] = field(default_factory=list)
     retry: list[str] = field(default_factory=list)
+    unnamed: list[str] = field(default_factory=list)
     too_early: list[str] = field(default_factory=list)
     split: list[str] = field(default_factory=list)
     failed: dict[str, AcknowledgeError] = field(default_factory=dict)
+    names_ids: bool = False
 
 
 def read_ack_result(ack_ids: Sequence[str], error: RpcError | None) -> AckResult:
     """Sort the ids of a request by the result of its call.
 
-    With exactly-once delivery the server names the failed ids in an ErrorInfo, and has applied the
-    others. Without an ErrorInfo the status counts for all ids: a status other than OK never counts
-    as success.
+    Only OK is a success. With exactly-once delivery the server names failed ids in an ErrorInfo.
+    Servers differ about the ids that it does not name: some have applied the request for them, and
+    some have not. So these ids are sent again, without the refused ones, until the server answers
+    for them. Without an ErrorInfo the status counts for all ids.
 
     Args:
         ack_ids: The ids of the request.
@@ -184,15 +191,37 @@ def read_ack_result(ack_ids: Sequence[str], error: RpcError | None) -> AckResult
     if code is grpc.StatusCode.INVALID_ARGUMENT and len(ack_ids) > 1:
         return AckResult(split=list(ack_ids))
     status = _STATUS_OF_CODE.get(code, AcknowledgeStatus.OTHER)
-    return AckResult(failed={i: AcknowledgeError(status, error.message) for i in ack_ids})
+    answer = AckResult(failed={i: AcknowledgeError(status, error.message) for i in ack_ids})
+    for failure in answer.failed.values():
+        failure.__cause__ = error
+    return answer
+
+
+def unconfirmed(info: str) -> AcknowledgeError:
+    """Return the error for an id that was sent and that the server has not answered for."""
+    return AcknowledgeError(
+        AcknowledgeStatus.OTHER, f"{info}; it may have succeeded", may_have_succeeded=True
+    )
+
+
+def after_doubt(error: AcknowledgeError) -> AcknowledgeError:
+    """Return the error for an id whose last attempt failed and an earlier one may have succeeded.
+
+    Example: the server acknowledged a message, its answer was lost, and it then refused the second
+    attempt, because the ack id is used up.
+    """
+    info = f"{error.info}; an earlier attempt, which was not answered, may have succeeded"
+    doubtful = AcknowledgeError(error.error_code, info, may_have_succeeded=True)
+    doubtful.__cause__ = error.__cause__
+    return doubtful
 
 
 def _by_id(ack_ids: Sequence[str], named: dict[str, str]) -> AckResult:
-    answer = AckResult()
+    answer = AckResult(names_ids=True)
     for ack_id in ack_ids:
         problem = named.get(ack_id)
         if problem is None:
-            answer.succeeded.append(ack_id)
+            answer.unnamed.append(ack_id)
         elif problem == _UNORDERED:
             answer.too_early.append(ack_id)
         elif problem.startswith(_TRANSIENT_PREFIX):

@@ -19,7 +19,7 @@ from .messages_on_hold import MessagesOnHold
 
 _log = logging.getLogger("pullstream.subscriber")
 
-_FAILED = (Disposition.NACK, Disposition.DROP)
+_FAILED = (Disposition.NACK, Disposition.DROP, Disposition.LOST)
 
 
 class CallbackListener(Protocol):

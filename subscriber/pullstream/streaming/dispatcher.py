@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import grpc
 
-from pullstream.ack_future import AckFuture
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus, forked
 from pullstream.message import Disposition, Message, Outcome, ack_ids_of, has_begun
 from pullstream.rpc.calls import PendingCall
@@ -25,7 +24,7 @@ from pullstream_protocol.inbox import Inbox
 
 from .ack_lease_keepalive import KEEP_FOR
 from .ack_requests import ALL_LANES, AckRequest, AckResult, Lane, Purpose
-from .outbox import MAX_IDS, Outbox, resolve
+from .outbox import MAX_IDS, Outbox
 
 _log = logging.getLogger("pullstream.dispatcher")
 
@@ -109,6 +108,9 @@ class DispatchListener(Protocol):
 
     def ack_ids_refused(self, request: AckRequest, failed: Mapping[str, AcknowledgeError]) -> None:
         """Handle ack ids that the server refused permanently, with the error of each."""
+
+    def outcomes_abandoned(self, errors: Mapping[str, AcknowledgeError]) -> None:
+        """Handle outcomes without a confirmation at the end, with the error of each ack id."""
 
 
 class Linger:
@@ -243,7 +245,7 @@ class Dispatcher:
         if self._inbox.offer(outcome):
             self._hurry.set()
         elif future is not None:
-            info = "the subscription is shut down; nothing was sent to the server"
+            info = "not sent: the subscription is shut down"
             future.set_exception(AcknowledgeError(AcknowledgeStatus.OTHER, info))
 
     def extend_leases(self, ack_ids: list[str], seconds: int) -> None:
@@ -291,7 +293,6 @@ class Dispatcher:
             self._handle(self._next_events(), self._take_acks())
             self._take_answers()
             self._send_requests()
-        self._cancel_calls()
         self._handle(self._inbox.close(), self._take_acks())
         self._abandon()
 
@@ -356,20 +357,11 @@ class Dispatcher:
                     purpose = Purpose.NACK if has_begun(message) else Purpose.RETURN
                 self._outbox.add_ack_ids(purpose, (message.ack_id,), seconds)
             if future is not None:
-                self._track(purpose, message, future, seconds)
+                self._outbox.track_future(purpose, message.ack_id, future, seconds)
         if acked:
             self._outbox.add_ack_ids(Purpose.ACK, ack_ids_of(acked))
         if acked or nacked or dropped or returned:
             self._listener.mark_settled(acked, nacked, dropped, returned)
-
-    def _track(self, purpose: Purpose, message: Message, future: AckFuture, seconds: int) -> None:
-        if message.settled is Disposition.DROP:
-            # The lease was given up earlier. The server may still accept this outcome. But it
-            # knows, or will notice, that the lease has ended, and redelivers the message.
-            info = "the lease was given up earlier; the message will be redelivered"
-            resolve(future, AcknowledgeError(AcknowledgeStatus.INVALID_ACK_ID, info))
-        else:
-            self._outbox.track_future(purpose, message.ack_id, future, seconds)
 
     def _open_lanes(self) -> Collection[Lane]:
         """Return the lanes in which a call may begin before another one is answered."""
@@ -425,15 +417,21 @@ class Dispatcher:
         if answer.failed:
             self.failures += len(answer.failed)
             errors = list(answer.failed.values())
-            if request.purpose in (Purpose.LEASE, Purpose.RETURN):
-                # The lease of a returned message may have ended already. The listener reports a
-                # lease that was lost before its extension.
+            if request.purpose in (Purpose.LEASE, Purpose.RETURN, Purpose.NACK):
+                # The lease of a returned message may have ended already, and that of a nacked one
+                # by an earlier attempt. The listener reports a lease that was lost before its
+                # extension.
                 over = AcknowledgeStatus.INVALID_ACK_ID
-                errors = [error for error in errors if error.error_code is not over]
+                errors = [
+                    error
+                    for error in errors
+                    if error.error_code is not over
+                    or (request.purpose is Purpose.NACK and not error.may_have_succeeded)
+                ]
             if errors:
                 outcome = "may be delivered again"
-                if request.is_ack and request.answer_was_lost:
-                    outcome = "may be acknowledged: the answer to an earlier attempt was lost"
+                if request.is_ack and any(error.may_have_succeeded for error in errors):
+                    outcome = "may be acknowledged"
                 _log.warning(
                     "could not %s %d messages, which %s: %s",
                     "acknowledge" if request.is_ack else "change the deadline of",
@@ -449,22 +447,23 @@ class Dispatcher:
     def _abort(self) -> None:
         self._phase = _Phase.ABORTED
 
-    def _cancel_calls(self) -> None:
-        unanswered = 0
-        for request, call in self._in_flight.values():
-            call.cancel()
-            if request.purpose is not Purpose.KEEPALIVE:
-                unanswered += len(request.ack_ids)
-        self._in_flight.clear()
-        if unanswered:
-            self.failures += unanswered
-            _log.warning("shut down before the server confirmed %d messages", unanswered)
-
     def _abandon(self) -> None:
-        unsent = self._outbox.abandon("the subscription was shut down before the server answered")
-        if unsent:
-            self.failures += unsent
+        self._take_answers()
+        in_flight = [request for request, _ in self._in_flight.values()]
+        for _, call in self._in_flight.values():
+            call.cancel()
+        self._in_flight.clear()
+        errors = self._outbox.abandon(in_flight, "the subscription was shut down")
+        if not errors:
+            return
+        self.failures += len(errors)
+        sent = sum(error.may_have_succeeded for error in errors.values())
+        if sent:
+            _log.warning("shut down before the server confirmed %d messages", sent)
+        if sent < len(errors):
+            unsent = len(errors) - sent
             _log.warning("shut down before the outcomes of %d messages were sent", unsent)
+        self._listener.outcomes_abandoned(errors)
 
 
 class _ForkedList(list[Any]):

@@ -16,6 +16,7 @@ from pullstream.message import (
     Message,
     ResponseBatch,
     ack_ids_of,
+    count_late,
     give_back,
     has_begun,
     return_dropped,
@@ -346,19 +347,24 @@ class InFlight:
             self._hooks.tell("settled", acked, nacked)
         if returned:
             self._count_returned(returned)
+        late_acks = count_late(acked)
         handled = self.leaser.remove_handled(acked)
         failed = self.leaser.remove_leases(nacked)
         others = self.leaser.remove_leases((*dropped, *returned))
         # A message counts once, even if it is acknowledged several times.
-        self.counters.acked += handled.messages
-        self.counters.nacked += failed.messages
+        self.counters.acked += handled.messages + late_acks
+        self.counters.nacked += failed.messages + count_late(nacked)
         self._gauge.release_load(
             handled.messages + failed.messages + others.messages,
             handled.size + failed.size + others.size,
         )
         self.callbacks.messages_settled(acked, nacked, dropped)
-        if handled.messages < len(acked):
-            _warn_of_late_acks(acked)
+        if late_acks:
+            _log.warning(
+                "%d messages were acknowledged after their lease was given up: "
+                "they may be delivered again",
+                late_acks,
+            )
 
     def _count_returned(self, messages: list[Message]) -> None:
         self.counters.returned += len(messages)
@@ -403,6 +409,10 @@ class InFlight:
         if lost:
             self._leases_expired(lost)
 
+    def outcomes_abandoned(self, errors: Mapping[str, AcknowledgeError]) -> None:
+        """Tell the hooks which outcomes have no confirmation at the end."""
+        self._hooks.tell("refused", errors)
+
     # ---- leases --------------------------------------------------------------------------------
 
     def _extend(self, ack_ids: list[str], seconds: int) -> None:
@@ -441,9 +451,14 @@ class InFlight:
         for message in messages:
             # A callback that has not begun must not begin: the message no longer counts towards
             # flow control, and will be redelivered.
-            message.settled = message.settled or Disposition.DROP
+            message.settled = message.settled or Disposition.LOST
         self.callbacks.leases_lost(messages, comes_at)
-        _log.warning("lost the leases of %d messages (%s), to be redelivered", len(messages), why)
+        _log.warning(
+            "lost the leases of %d messages (%s): those that are not acknowledged before their "
+            "leases end are delivered again",
+            len(messages),
+            why,
+        )
         self._hooks.tell("lease_lost", messages, why)
 
     # ---- the order of keys (any thread) --------------------------------------------------------
@@ -518,13 +533,3 @@ class InFlight:
         ]
         give_back(unsettled)
         return len(unsettled)
-
-
-def _warn_of_late_acks(acked: list[Message]) -> None:
-    late = sum(message.settled is Disposition.DROP for message in acked)
-    if late:
-        _log.warning(
-            "%d messages were acknowledged after their lease was given up: "
-            "they may be delivered again",
-            late,
-        )

@@ -174,7 +174,7 @@ class MessagesOnHold:
                     if not message.failure_noted:
                         message.failure_noted = True
                         failed.fail(message)
-                        if message.settled is Disposition.DROP:
+                        if message.settled in (Disposition.DROP, Disposition.LOST):
                             actions.return_dropped.append(message)
                     for each in handled:
                         failed.handled(each, actions)

@@ -22,11 +22,13 @@ class _FirstSent:
         number: Number of the request.
         index: Position in the request.
         give_up_at: When to stop retrying.
+        may_have_succeeded: Whether an attempt may have taken effect.
     """
 
     number: int
     index: int
     give_up_at: float = field(compare=False)
+    may_have_succeeded: bool = field(default=False, compare=False)
 
 
 class OrderedAckRetry:
@@ -69,7 +71,13 @@ class OrderedAckRetry:
         return sorted(self._places, key=self._places.__getitem__)
 
     def add_refused(
-        self, ack_ids: Iterable[str], number: int, now: float, give_up_at: float
+        self,
+        ack_ids: Iterable[str],
+        number: int,
+        now: float,
+        give_up_at: float,
+        *,
+        may_have_succeeded: bool = False,
     ) -> int:
         """Add acknowledgements that the server refused as too early.
 
@@ -78,13 +86,15 @@ class OrderedAckRetry:
             number: Number of the request.
             now: The present time.
             give_up_at: When to stop retrying them.
+            may_have_succeeded: Whether an earlier attempt may have taken effect. Default: False.
 
         Returns:
             How many of them are new.
         """
         before = len(self._places)
         for index, ack_id in enumerate(ack_ids):
-            self._places.setdefault(ack_id, _FirstSent(number, index, give_up_at))
+            place = self._places.setdefault(ack_id, _FirstSent(number, index, give_up_at))
+            place.may_have_succeeded |= may_have_succeeded
         if not before:
             self._due = now + self._while_answered.next_pause()
         return len(self._places) - before
@@ -93,18 +103,28 @@ class OrderedAckRetry:
         """Note that a request with these ack ids is in flight."""
         self._under_way = ack_ids
 
-    def record_answer(self, now: float, stay: Iterable[str], *, is_away: bool) -> list[str]:
-        """Record the end of the request in flight.
+    @property
+    def in_doubt(self) -> set[str]:
+        """Ack ids for which an attempt may have taken effect."""
+        return {ack_id for ack_id, place in self._places.items() if place.may_have_succeeded}
+
+    def record_answer(
+        self, now: float, too_early: Iterable[str], in_doubt: Iterable[str], *, is_away: bool
+    ) -> list[str]:
+        """Record the end of the request in flight. Ids that are not in the arguments are removed.
 
         Args:
             now: The present time.
-            stay: Ack ids of the request that must be sent again. The others are removed.
+            too_early: Ack ids of the request that were refused as too early again.
+            in_doubt: Ack ids of the request that must be sent again for another reason.
             is_away: Whether the call failed as a whole.
 
         Returns:
             Ack ids that were removed because their time is over.
         """
-        staying = set(stay)
+        staying = {*too_early, *in_doubt}
+        for ack_id in in_doubt:
+            self._places[ack_id].may_have_succeeded = True
         gone = [ack_id for ack_id in self._under_way if ack_id not in staying]
         late = [ack_id for ack_id in staying if self._places[ack_id].give_up_at <= now]
         if gone:

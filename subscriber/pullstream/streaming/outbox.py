@@ -9,7 +9,7 @@ import heapq
 import itertools
 import logging
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pullstream.ack_future import AckFuture
@@ -24,10 +24,12 @@ from .ack_requests import (
     AckResult,
     Lane,
     Purpose,
+    after_doubt,
     lane_of,
     new_backoff,
     read_ack_result,
     retry_for,
+    unconfirmed,
 )
 from .ordered_ack_retry import OrderedAckRetry
 
@@ -39,6 +41,9 @@ MAX_REQUEST_BYTES = 450_000
 MAX_IDS = 2_500
 
 _ID_FRAMING = 4
+
+# The SDK makes the other requests for itself. Nobody misses their answers after a shutdown.
+_OUTCOMES = (Purpose.ACK, Purpose.USER, Purpose.NACK, Purpose.RETURN)
 
 
 class Outbox:
@@ -189,21 +194,28 @@ class Outbox:
             now: The present time.
 
         Returns:
-            The results by ack id. `failed` contains the permanent failures; `retry` and `split`
-            contain only ids that will be sent again.
+            The results by ack id. `failed` contains the permanent failures; `retry`, `unnamed` and
+            `split` contain only ids that will be sent again.
         """
         if request.purpose is Purpose.KEEPALIVE:
             return AckResult()
         answer = read_ack_result(request.ack_ids, error)
-        asked = len(request.ack_ids)
+        asked, in_doubt = len(request.ack_ids), self._in_doubt(request)
         if not request.is_ack:
             # Leases have no order.
             answer.retry += answer.too_early
             answer.too_early = []
+        if request.out_of_turn or not (answer.failed or answer.too_early):
+            # Without the pause of a retry, the same request would be repeated over and over.
+            again = {*answer.retry, *answer.unnamed}
+            answer.retry = [ack_id for ack_id in request.ack_ids if ack_id in again]
+            answer.unnamed = []
         if self._futures:
             for ack_id in answer.succeeded:
                 self._resolve(request, ack_id, None)
-        self._split(request, answer.split, now)
+        self._split(request, answer.split, in_doubt, now)
+        for ack_id in in_doubt.intersection(answer.failed):
+            answer.failed[ack_id] = after_doubt(answer.failed[ack_id])
         if request.out_of_turn:
             staying = self._stay_out_of_turn(answer, error, now)
         else:
@@ -214,12 +226,21 @@ class Outbox:
             self.unanswered -= asked - staying - len(answer.split)
         return answer
 
-    def _split(self, request: AckRequest, ack_ids: list[str], now: float) -> None:
+    def _in_doubt(self, request: AckRequest) -> set[str]:
+        """Return the ids of a request for which an earlier attempt may have taken effect."""
+        if request.out_of_turn:
+            return self._out_of_turn.in_doubt.intersection(request.ack_ids)
+        return set(request.ack_ids) if request.may_have_succeeded else set()
+
+    def _split(
+        self, request: AckRequest, ack_ids: list[str], in_doubt: set[str], now: float
+    ) -> None:
         if not ack_ids:
             return
         half = len(ack_ids) // 2
         for part in (ack_ids[:half], ack_ids[half:]):
             smaller = replace(request, ack_ids=part, backoff=new_backoff(), out_of_turn=False)
+            smaller.may_have_succeeded = not in_doubt.isdisjoint(part)
             if request.out_of_turn:
                 smaller.give_up_at = now + ACK_RETRY_FOR
             self._send_at(now, smaller)
@@ -228,67 +249,110 @@ class Outbox:
         self, request: AckRequest, answer: AckResult, error: RpcError | None, now: float
     ) -> int:
         """Schedule retries, and return how many ids will be sent again."""
+        was_in_doubt = request.may_have_succeeded
+        if answer.unnamed and now < request.give_up_at:
+            # At once, because the server has answered, and the new request is smaller.
+            smaller = replace(request, ack_ids=answer.unnamed, may_have_succeeded=True)
+            smaller.backoff = new_backoff()
+            self._send_at(now, smaller)
+        elif answer.unnamed:
+            self._give_up(answer, answer.unnamed, error)
         if answer.retry:
             again = now + request.backoff.next_pause()
             if again < request.give_up_at:
-                # If some ids succeeded or failed, the server answered for each id.
-                request.answer_was_lost |= not (answer.succeeded or answer.failed)
+                request.may_have_succeeded = True
                 request.ack_ids = answer.retry
                 self._send_at(again, request)
             else:
-                _time_is_over(answer, answer.retry, error)
-                answer.retry = []
+                self._give_up(answer, answer.retry, error)
         if not answer.retry:
             self._keepalive.untrack(request)
-        staying = len(answer.retry)
+        staying = len(answer.retry) + len(answer.unnamed)
         if answer.too_early:
             staying += self._out_of_turn.add_refused(
-                answer.too_early, request.number, now, request.give_up_at
+                answer.too_early,
+                request.number,
+                now,
+                request.give_up_at,
+                may_have_succeeded=was_in_doubt,
             )
             self._keepalive.track_added(self._out_of_turn, now)
         return staying
 
+    def _give_up(self, answer: AckResult, ack_ids: list[str], error: RpcError | None) -> None:
+        """Let ids of an answer fail, and empty their list, because their time is over."""
+        failure = unconfirmed(f"not answered in time: {error}")
+        answer.failed.update(dict.fromkeys(ack_ids, failure))
+        ack_ids.clear()
+
     def _stay_out_of_turn(self, answer: AckResult, error: RpcError | None, now: float) -> int:
         again = answer.retry + answer.too_early
-        late = self._out_of_turn.record_answer(now, again, is_away=bool(answer.retry))
-        _time_is_over(answer, late, error)
+        is_away = bool(answer.retry) and not answer.names_ids
+        refused = set(answer.too_early) - self._out_of_turn.in_doubt
+        late = self._out_of_turn.record_answer(now, answer.too_early, answer.retry, is_away=is_away)
+        info = f"refused until its time was up: {error}"
+        for ack_id in late:
+            answer.failed[ack_id] = (
+                AcknowledgeError(AcknowledgeStatus.OTHER, info)
+                if ack_id in refused
+                else unconfirmed(f"not answered in time: {error}")
+            )
         if not self._out_of_turn:
             self._keepalive.untrack(self._out_of_turn)
         return len(again) - len(late)
 
     def record_failure(self, request: AckRequest, info: str) -> AckResult:
         """Record that a call could not begin, and that no other call can: resolve futures."""
-        failure = AcknowledgeError(AcknowledgeStatus.OTHER, info)
-        answer = AckResult(failed=dict.fromkeys(request.ack_ids, failure))
+        unsent = AcknowledgeError(AcknowledgeStatus.OTHER, f"not sent: {info}")
+        answer = AckResult(failed=dict.fromkeys(request.ack_ids, unsent))
+        for ack_id in self._in_doubt(request):
+            answer.failed[ack_id] = after_doubt(unsent)
         if request.out_of_turn:
-            self._out_of_turn.record_answer(request.sent_at, (), is_away=True)
+            self._out_of_turn.record_answer(request.sent_at, (), (), is_away=True)
         else:
             self._keepalive.untrack(request)
-        for ack_id in answer.failed:
+        for ack_id, failure in answer.failed.items():
             self._resolve(request, ack_id, failure)
         if request.is_ack:
             self.unanswered -= len(request.ack_ids)
         return answer
 
-    def abandon(self, info: str) -> int:
-        """Stop sending, and return how many outcomes were not sent or not confirmed."""
-        unsent = sum(
-            len(ack_ids)
-            for (purpose, _), ack_ids in self._pending.items()
-            if purpose is not Purpose.KEEPALIVE
-        )
-        unsent += self._out_of_turn.unsent
+    def abandon(self, in_flight: Iterable[AckRequest], why: str) -> dict[str, AcknowledgeError]:
+        """Stop sending, and resolve all futures.
+
+        Args:
+            in_flight: The requests whose calls have no answer.
+            why: The reason, for the errors.
+
+        Returns:
+            Acks, nacks and deadline changes that the server has not confirmed, each with its error,
+            which says whether it was sent.
+        """
+        unsent = AcknowledgeError(AcknowledgeStatus.OTHER, f"not sent: {why}")
+        refused = AcknowledgeError(AcknowledgeStatus.OTHER, f"refused for now, and then {why}")
+        unanswered = unconfirmed(f"sent, but {why} before the server confirmed it")
+        waiting = [request for retries in self._retries.values() for _, _, request in retries]
+        in_doubt = [*in_flight, *(request for request in waiting if request.may_have_succeeded)]
+        out_of_turn = AckRequest(Purpose.ACK, self._out_of_turn.ack_ids, math.inf)
+        doubtful_out_of_turn = AckRequest(Purpose.ACK, list(self._out_of_turn.in_doubt), math.inf)
+        # An id may have several requests. Then the last error here counts.
+        errors: dict[tuple[Purpose, int, str], AcknowledgeError] = {}
+        for (purpose, seconds), ack_ids in self._pending.items():
+            errors.update(dict.fromkeys(((purpose, seconds, i) for i in ack_ids), unsent))
+        for request in (*waiting, out_of_turn):
+            errors.update(dict.fromkeys(_kinds(request), refused))
+        for request in (*in_doubt, doubtful_out_of_turn):
+            errors.update(dict.fromkeys(_kinds(request), unanswered))
         self._out_of_turn.clear()
         self._pending.clear()
         self._keepalive.clear()
         for retries in self._retries.values():
-            unsent += sum(len(request.ack_ids) for _, _, request in retries)
             retries.clear()
         futures, self._futures = self._futures, {}
-        for waiting in futures.values():
-            for future in waiting:
-                resolve(future, AcknowledgeError(AcknowledgeStatus.OTHER, info))
-        return unsent
+        for kind, of_kind in futures.items():
+            for future in of_kind:
+                resolve(future, errors.get(kind, unsent))
+        return {i: error for (purpose, _, i), error in errors.items() if purpose in _OUTCOMES}
 
     def _send_at(self, when: float, request: AckRequest) -> None:
         heapq.heappush(self._retries[request.lane], (when, next(self._numbers), request))
@@ -298,10 +362,9 @@ class Outbox:
             resolve(future, failure)
 
 
-def _time_is_over(answer: AckResult, ack_ids: Iterable[str], error: RpcError | None) -> None:
-    info = f"not answered in time; the last attempt ended with: {error}"
-    for ack_id in ack_ids:
-        answer.failed[ack_id] = AcknowledgeError(AcknowledgeStatus.OTHER, info)
+def _kinds(request: AckRequest) -> Iterator[tuple[Purpose, int, str]]:
+    """Yield the keys of the futures that wait for a request."""
+    return ((request.purpose, request.seconds, ack_id) for ack_id in request.ack_ids)
 
 
 def resolve(future: AckFuture, failure: AcknowledgeError | None) -> None:

@@ -160,10 +160,9 @@ def wait_until_given_up(events: Events, data: bytes) -> None:
 def test_after_max_lease_duration_a_message_is_given_up_and_told(
     here: Stage, key: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A message is given up after max_lease_duration and reported.
+    """The hook gets the message, and flow control no longer counts it.
 
-    The server gets it back when the last lease ends, the hook gets the message, and neither kind of
-    late acknowledgement counts as a success.
+    The server has the lease until it ends. So it accepts an acknowledgement in this time.
     """
     events, log = Events(), Log(keep)
     manager = here.manage(log, hooks=(events,), max_lease_duration=100)
@@ -176,12 +175,35 @@ def test_after_max_lease_duration_a_message_is_given_up_and_told(
         wait_until_given_up(events, b"a")
     assert manager.future.statistics().expired == 1
     assert manager.future.statistics().leased == 0
-    late = message.ack_with_response().exception(PATIENCE)
-    assert isinstance(late, AcknowledgeError)
-    assert late.error_code is AcknowledgeStatus.INVALID_ACK_ID
+    assert message.ack_with_response().result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert here.backlog == 0
     assert "max_lease_duration" in caplog.text
+    assert (manager.future.statistics().acked, manager.future.statistics().failed) == (1, 0)
     here.advance(12, extending=False)
-    eventually(lambda: len(log.messages) == 2 or here.backlog == 0)
+    assert len(log.messages) == 1
+
+
+def test_an_ack_after_the_lease_has_ended_gets_the_servers_answer() -> None:
+    """With exactly-once delivery it is a refusal, otherwise OK, as for the official client."""
+    for exactly_once in (True, False):
+        with stage(ManualClock(), enable_exactly_once_delivery=exactly_once) as here:
+            events, log = Events(), Log(keep)
+            manager = here.manage(log, hooks=(events,), max_lease_duration=100)
+            here.publish(b"a")
+            (message,) = log.wait_for(1)
+            here.advance(98)
+            here.advance(64, extending=False)
+            wait_until_given_up(events, b"a")
+            log.wait_for(2)
+            future = message.ack_with_response()
+            if exactly_once:
+                error = future.exception(PATIENCE)
+                assert isinstance(error, AcknowledgeError)
+                assert error.error_code is AcknowledgeStatus.INVALID_ACK_ID
+                assert not error.may_have_succeeded
+            else:
+                assert future.result(PATIENCE) is AcknowledgeStatus.SUCCESS
+            assert manager.future.statistics().failed == exactly_once
 
 
 def test_a_late_plain_ack_is_logged(here: Stage, caplog: pytest.LogCaptureFixture) -> None:

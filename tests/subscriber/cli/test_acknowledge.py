@@ -43,3 +43,45 @@ def test_ids_are_needed(command: str) -> None:
     result = pullstream(command, "billing", "--project", "p")
     assert result.code == 2
     assert "There are no ack ids" in result.stderr
+
+
+def pull_with_one_nacked_before() -> tuple[str, list[str]]:
+    """Pull three messages with exactly-once delivery, and nack the first."""
+    pullstream("topics", "create", "orders")
+    options = ("--topic", "orders", "--enable-exactly-once-delivery")
+    pullstream("subscriptions", "create", "billing", *options)
+    pullstream("publish", "orders", "a", "b", "c")
+    old, *others = [each["ackId"] for each in pullstream("pull", "billing", "--json").objects]
+    pullstream("nack", "billing", old)
+    return old, others
+
+
+def test_acks_that_the_server_refuses_are_listed_and_the_others_count(
+    pubsub_emulator: Emulator,
+) -> None:
+    """With exactly-once delivery, an id is valid until its lease ends."""
+    old, others = pull_with_one_nacked_before()
+    result = pullstream("ack", "billing", old, *others)
+    assert result.code == 1
+    assert result.lines == [f"{SUBSCRIPTION} acknowledged: 2"]
+    assert "1 of 3 messages are not confirmed as acknowledged" in result.stderr
+    assert f"{old}: INVALID_ACK_ID" in result.stderr
+    assert pubsub_emulator.backlog(SUBSCRIPTION) == 1
+
+
+def test_a_nack_is_counted_or_said_to_be_open(pubsub_emulator: Emulator) -> None:
+    """A server may apply a nack, not name it in its answer, and refuse it the second time."""
+    old, others = pull_with_one_nacked_before()
+    result = pullstream("nack", "billing", old, *others)
+    assert result.code == 1
+    counted = result.lines == [f"{SUBSCRIPTION} nacked: 2"]
+    assert counted or result.stderr.count("may have succeeded") == 2
+    assert len(pullstream("pull", "billing", "--json").objects) == 3
+
+
+def test_an_error_for_all_ids_is_the_servers_error(pubsub_emulator: Emulator) -> None:
+    """Here the subscription does not exist."""
+    result = pullstream("ack", "missing", "x", "y", "--project", "test-project")
+    assert result.code == 1
+    assert "NOT_FOUND" in result.stderr
+    assert "2 messages" not in result.stderr

@@ -201,7 +201,7 @@ def test_a_verdict_after_the_end_is_no_success(
         a.ack_with_response().result(PATIENCE)
     with caplog.at_level(logging.WARNING, "pullstream.fetch"):
         b.ack()
-    assert "ack of b: OTHER: this client is closed" in caplog.text
+    assert "ack of b: OTHER: not sent: this client is closed" in caplog.text
     with pytest.raises(SubscriberClosed):
         messages.ack()
 

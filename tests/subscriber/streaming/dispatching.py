@@ -54,6 +54,7 @@ class Rig:
             queue.SimpleQueue()
         )
         self.refused: queue.SimpleQueue[tuple[AckRequest, list[str]]] = queue.SimpleQueue()
+        self.abandoned: queue.SimpleQueue[Mapping[str, AcknowledgeError]] = queue.SimpleQueue()
         # (ids of nacks, the seconds of their delay).
         self.nacks: queue.SimpleQueue[tuple[list[str], int]] = queue.SimpleQueue()
         self.dispatcher = Dispatcher(self.clock, send=self._send, listener=self, max_messages=1)
@@ -84,6 +85,9 @@ class Rig:
 
     def ack_ids_refused(self, request: AckRequest, failed: Mapping[str, AcknowledgeError]) -> None:
         self.refused.put((request, list(failed)))
+
+    def outcomes_abandoned(self, errors: Mapping[str, AcknowledgeError]) -> None:
+        self.abandoned.put(errors)
 
     # ---- test methods ----------------------------------------------------------------------------
 

@@ -63,12 +63,13 @@ def test_a_request_refused_as_invalid_is_split() -> None:
 
 
 @pytest.mark.parametrize("code", BY_CODE)
-def test_where_the_server_names_ids_only_those_have_failed(code: grpc.StatusCode) -> None:
-    """With exactly-once delivery the server applies the other ids, whatever the status."""
+def test_where_the_server_names_ids_the_others_have_no_answer(code: grpc.StatusCode) -> None:
+    """Some servers have applied the request for the other ids, and some have not."""
     named = {"bad": PERMANENT, "busy": TRANSIENT, "odd": "PERMANENT_FAILURE_SOMETHING"}
     error = BY_CODE[code]("some text", reason="R", metadata=named)
     answer = read_ack_result(["good", "bad", "busy", "odd", "fine"], error)
-    assert (answer.succeeded, answer.retry, answer.split) == (["good", "fine"], ["busy"], [])
+    assert (answer.unnamed, answer.retry) == (["good", "fine"], ["busy"])
+    assert answer.succeeded == answer.split == answer.too_early == []
     assert {ack_id: (e.error_code, e.info) for ack_id, e in answer.failed.items()} == {
         "bad": (AcknowledgeStatus.INVALID_ACK_ID, PERMANENT),
         "odd": (AcknowledgeStatus.OTHER, "PERMANENT_FAILURE_SOMETHING"),
@@ -93,10 +94,11 @@ def test_details_that_name_no_id_of_the_request_do_not_make_it_a_success() -> No
 def test_every_id_has_exactly_one_outcome(
     ack_ids: list[str], code: grpc.StatusCode, named: dict[str, str]
 ) -> None:
-    """An id succeeds only if the answer names failed ids, and not this one."""
+    """No id succeeds by an error."""
     error: RpcError = BY_CODE[code]("some text", reason="R", metadata=named)
     answer = read_ack_result(ack_ids, error)
-    outcomes = [*answer.succeeded, *answer.retry, *answer.split, *answer.failed]
+    outcomes = [*answer.unnamed, *answer.retry, *answer.split, *answer.failed]
     assert sorted(outcomes) == sorted(ack_ids)
-    assert named.keys().isdisjoint(answer.succeeded)
-    assert not answer.succeeded or not named.keys().isdisjoint(ack_ids)
+    assert answer.succeeded == []
+    assert named.keys().isdisjoint(answer.unnamed)
+    assert not answer.unnamed or not named.keys().isdisjoint(ack_ids)

@@ -11,7 +11,7 @@ import pytest
 
 from pullstream.ack_future import AckFuture
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
-from pullstream.message import Disposition, Message, give_back
+from pullstream.message import Disposition, Message, MessageBatch, give_back
 from pullstream.streaming import dispatcher as dispatcher_module
 from pullstream.streaming.ack_lease_keepalive import KEEP_FOR
 from pullstream.streaming.ack_requests import Purpose
@@ -218,7 +218,9 @@ def test_after_a_lost_answer_nobody_speaks_of_a_redelivery(
     assert isinstance(error, AcknowledgeError)
     rig.settle()
     assert ("may be delivered again" in caplog.text) != is_lost
-    assert ("the answer to an earlier attempt was lost" in caplog.text) == is_lost
+    assert ("may be acknowledged" in caplog.text) == is_lost
+    assert error.may_have_succeeded == is_lost
+    assert ("an earlier attempt" in str(error)) == is_lost
 
 
 def test_what_is_given_back_is_not_nacked(rig: Rig) -> None:
@@ -269,7 +271,10 @@ def test_each_call_that_ends_is_reported_with_how_long_it_took(rig: Rig) -> None
 
 
 def test_a_receipt_is_answered_for_each_id(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    """Refused receipts are not logged as failures, because the listener drops those messages."""
+    """Refused receipts are not logged as failures, because the listener drops those messages.
+
+    An id that the error does not name has no answer yet, and is asked for again.
+    """
     rig.dispatcher.send_receipts(["ours", "over", "busy"], 60)
     call = rig.server.next_call()
     assert (call.request.seconds, call.request.is_receipt) == (60, True)
@@ -277,9 +282,13 @@ def test_a_receipt_is_answered_for_each_id(rig: Rig, caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING):
         call.answer(FailedCall.of(FailedPrecondition("no", reason="R", metadata=named)))
         confirmed, refused = rig.receipts.get(timeout=PATIENCE)
-    assert confirmed == ["ours"]
+    assert confirmed == []
     assert refused["over"].error_code is AcknowledgeStatus.INVALID_ACK_ID
     assert list(refused) == ["over"]
+    again = rig.server.next_call()
+    assert again.request.ack_ids == ["ours"]
+    again.answer()
+    assert rig.receipts.get(timeout=PATIENCE) == (["ours"], {})
     rig.clock.advance(1)
     rig.server.next_call().answer()
     assert rig.receipts.get(timeout=PATIENCE) == (["busy"], {})
@@ -295,21 +304,58 @@ def test_a_receipt_that_nobody_can_be_asked_for_is_refused() -> None:
     rig.dispatcher.stop(PATIENCE)
 
 
-@pytest.mark.parametrize("decide", [Message.ack_with_response, Message.nack_with_response])
-def test_what_is_decided_after_the_lease_was_given_up_is_sent_and_not_called_a_success(
-    rig: Rig, decide: Callable[[Message], AckFuture]
+LATE_DECISIONS: list[Callable[[Message], AckFuture]] = [
+    Message.ack_with_response,
+    Message.nack_with_response,
+    lambda message: message.modify_ack_deadline_with_response(30),
+]
+
+
+@pytest.mark.parametrize("decide", LATE_DECISIONS, ids=["ack", "nack", "deadline"])
+@pytest.mark.parametrize("lost", [Disposition.LOST, Disposition.DROP])
+def test_what_is_decided_after_the_lease_was_given_up_gets_the_servers_answer(
+    rig: Rig, decide: Callable[[Message], AckFuture], lost: Disposition
 ) -> None:
-    """The server may still take it, but the lease is over or will soon be."""
-    late = rig.message("late")
-    late.settled = Disposition.DROP
-    future = decide(late)
-    call = rig.server.next_call()
-    assert call.request.ack_ids == ["late"]
-    error = future.exception(PATIENCE)
-    assert isinstance(error, AcknowledgeError)
-    assert error.error_code is AcknowledgeStatus.INVALID_ACK_ID
-    call.answer()
-    rig.settle()
+    """The server may still accept it, because its lease ends later."""
+    for refusal in (None, "PERMANENT_FAILURE_INVALID_ACK_ID"):
+        late = rig.message("late")
+        late.settled = lost
+        future = decide(late)
+        call = rig.server.next_call()
+        assert call.request.ack_ids == ["late"]
+        assert not future.done()
+        if refusal is None:
+            call.answer()
+            assert future.result(PATIENCE) is AcknowledgeStatus.SUCCESS
+        else:
+            named = {"late": refusal}
+            call.answer_with(FailedPrecondition("over", reason="R", metadata=named))
+            error = future.exception(PATIENCE)
+            assert isinstance(error, AcknowledgeError)
+            assert error.error_code is AcknowledgeStatus.INVALID_ACK_ID
+            assert not error.may_have_succeeded
+
+
+def test_a_message_that_lost_its_lease_can_be_rejected(rig: Rig) -> None:
+    """The callback has not settled it, and the server may accept the acknowledgement."""
+    lost, dropped = rig.message("lost"), rig.message("dropped")
+    lost.settled = Disposition.LOST
+    lost.batch.reject = dropped.batch.reject = lambda message, reason, topic: f"copy, {reason}"
+    assert lost.reject("bad") == "copy, bad"
+    assert rig.server.next_call().request.ack_ids == ["lost"]
+    dropped.drop()
+    with pytest.raises(ValueError, match="is settled"):
+        dropped.reject("bad")
+
+
+def test_a_batch_is_also_settled_for_messages_that_lost_their_lease(rig: Rig) -> None:
+    """As for a single message, the server decides."""
+    for settle, disposition in ((MessageBatch.ack, "acked"), (MessageBatch.nack, "nacked")):
+        lost, settled = rig.message("lost"), rig.message("settled")
+        lost.settled, settled.settled = Disposition.LOST, Disposition.DROP
+        settle(MessageBatch([lost, settled]))
+        assert rig.server.next_call().request.ack_ids == ["lost"]
+        assert getattr(rig.finished.get(timeout=PATIENCE), disposition) == ("lost",)
 
 
 # ---- acknowledgements have their own path --------------------------------------------------------

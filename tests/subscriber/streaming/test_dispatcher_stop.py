@@ -56,7 +56,7 @@ def test_an_acknowledgement_at_the_last_moment_is_not_forgotten() -> None:
 def test_stop_gives_up_calls_that_hang_and_resolves_every_future(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Ids in flight, waiting for a retry, or not sent are resolved, and their number is logged."""
+    """Each error says whether the request was sent and may have succeeded, and so does the log."""
     rig = Rig()
     retried = rig.message("retried").ack_with_response()
     rig.server.next_call().answer(FailedCall(grpc.StatusCode.UNAVAILABLE))
@@ -68,13 +68,46 @@ def test_stop_gives_up_calls_that_hang_and_resolves_every_future(
     futures.append(rig.message("not sent").ack_with_response())
     with caplog.at_level(logging.WARNING):
         rig.dispatcher.stop(timeout=0.0)
-    for future in futures:
-        error = future.exception(timeout=0)
+    errors = [future.exception(timeout=0) for future in futures]
+    for error in errors:
         assert isinstance(error, AcknowledgeError)
         assert error.error_code is AcknowledgeStatus.OTHER
+        assert error.may_have_succeeded == (error is not errors[-1])
+        assert ("it may have succeeded" in str(error)) == error.may_have_succeeded
+    assert "not sent" in str(errors[-1])
     assert all(call.cancelled for call in hanging)
     assert not rig.dispatcher._thread.is_alive()
-    assert "outcomes of 2 messages" in caplog.text
+    assert "before the server confirmed 11 messages" in caplog.text
+    assert "outcomes of 1 messages" in caplog.text
+    assert rig.dispatcher.failures == 12
+    abandoned = rig.abandoned.get(timeout=PATIENCE)
+    assert set(abandoned.values()) == set(errors)
+
+
+def test_an_answer_that_came_before_the_end_counts() -> None:
+    """`stop` gives up only requests without an answer."""
+    rig = Rig()
+    blocked, release = threading.Event(), threading.Event()
+
+    def block(future: object) -> None:
+        blocked.set()
+        release.wait(PATIENCE)
+
+    first = rig.message("first").ack_with_response()
+    first.add_done_callback(block)
+    call = rig.server.next_call()
+    second = rig.message("second").ack_with_response()
+    other = rig.server.next_call()
+    call.answer()
+    assert blocked.wait(PATIENCE)
+    with ThreadPoolExecutor(1) as pool:
+        stopping = pool.submit(rig.dispatcher.stop, 0.0)
+        eventually(lambda: rig.dispatcher._inbox._queue.qsize() == 2)
+        other.answer()
+        release.set()
+        stopping.result(PATIENCE)
+    assert second.result(PATIENCE) is AcknowledgeStatus.SUCCESS
+    assert rig.dispatcher.failures == 0
 
 
 def test_stop_does_not_wait_for_a_channel_that_is_closed(caplog: pytest.LogCaptureFixture) -> None:
@@ -97,7 +130,8 @@ def test_outcomes_after_stop_are_refused_and_say_so() -> None:
     late.ack()
     error = late.ack_with_response().exception(timeout=0)
     assert isinstance(error, AcknowledgeError)
-    assert "nothing was sent to the server" in str(error)
+    assert "not sent" in str(error)
+    assert not error.may_have_succeeded
 
 
 def test_outcomes_that_race_with_stop_all_resolve() -> None:

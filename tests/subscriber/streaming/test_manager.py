@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from pullstream.ack_future import AckFuture
-from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
+from pullstream.exceptions import AcknowledgeStatus
 from pullstream.message import Message
 from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream_protocol.errors import Unavailable
@@ -162,12 +162,18 @@ def test_held_messages_that_are_given_up_are_returned() -> None:
         assert running.acknowledged(3) == ["1/again", "2/again", "3/again"]
 
 
-def test_a_late_acknowledgement_is_sent_and_not_called_a_success(
+def test_a_late_acknowledgement_gets_the_servers_answer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The server may still take it, and one warning covers all such acks of one moment."""
+    """The server may still accept it, and the statistics count it once."""
     futures: list[AckFuture] = []
-    gate = Gate(lambda message: futures.append(message.ack_with_response()))
+    messages: list[Message] = []
+
+    def acknowledge(message: Message) -> None:
+        messages.append(message)
+        futures.append(message.ack_with_response())
+
+    gate = Gate(acknowledge)
     with managed(gate, max_lease_duration=100) as running:
         running.stream.deliver("a")
         gate.wait_for()
@@ -179,9 +185,12 @@ def test_a_late_acknowledgement_is_sent_and_not_called_a_success(
             assert running.acknowledged(1) == ["a"]
             eventually(lambda: bool(futures) and futures[0].done())
             eventually(lambda: bool(caplog.records))
-        error = futures[0].exception(timeout=0)
-        assert isinstance(error, AcknowledgeError)
-        assert error.error_code is AcknowledgeStatus.INVALID_ACK_ID
+        assert futures[0].result(timeout=0) is AcknowledgeStatus.SUCCESS
+        assert running.future.statistics().acked == 1
+        assert running.future.statistics().failed == 0
+        messages[0].ack()
+        assert running.acknowledged(1) == ["a"]
+        assert running.future.statistics().acked == 1
         # An ack of a message that was given up does not release it a second time.
         assert running.future.statistics().leased == 0
     assert [record.message for record in caplog.records] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -15,6 +16,7 @@ from pullstream.streaming.ack_lease_keepalive import KEEP_AFTER, KEEP_FOR
 from pullstream.streaming.ack_requests import (
     ACK_RETRY_FOR,
     NACK_RETRY_FOR,
+    TRANSIENT_CODES,
     AckRequest,
     AckResult,
     Lane,
@@ -355,7 +357,7 @@ def test_what_is_too_early_for_too_long_is_given_up_and_its_lease_kept_until_the
     assert young is not None
     assert not young.done()
     assert outbox.unanswered == 1
-    assert outbox.abandon("over") == 1
+    assert list(outbox.abandon([], "it is over")) == ["young"]
     assert outbox.is_empty
 
 
@@ -399,6 +401,10 @@ def test_only_the_ids_that_failed_for_now_are_tried_again() -> None:
     named = {"busy": "TRANSIENT_FAILURE_X", "bad": "PERMANENT_FAILURE_INVALID_ACK_ID"}
     error = errors.FailedPrecondition("no", reason="R", metadata=named)
     answer = outbox.record_answer(request, error, 0.0)
+    assert not futures["good"].done()
+    (unnamed,) = everything(outbox)
+    assert unnamed.ack_ids == ["good"]
+    outbox.record_answer(unnamed, None, 0.0)
     assert futures["good"].result(timeout=0) is AcknowledgeStatus.SUCCESS
     assert error_of(futures["bad"]).error_code is AcknowledgeStatus.INVALID_ACK_ID
     assert list(answer.failed) == ["bad"]
@@ -435,12 +441,15 @@ def test_acknowledgements_without_an_answer_are_counted() -> None:
     named = {"busy": "TRANSIENT_FAILURE_X", "bad": "PERMANENT_FAILURE_INVALID_ACK_ID"}
     outbox.record_answer(acks, errors.FailedPrecondition("no", reason="R", metadata=named), 0.0)
     outbox.record_answer(extension, None, 0.0)
+    assert outbox.unanswered == 2
+    (unnamed,) = everything(outbox)
+    outbox.record_answer(unnamed, None, 0.0)
     assert outbox.unanswered == 1
     (again,) = everything(outbox, 1.0)
     outbox.record_failure(again, "closed")
     assert outbox.unanswered == 0
     outbox.add_ack_ids(Purpose.ACK, ["late"])
-    outbox.abandon("the end")
+    outbox.abandon([], "it is over")
     assert outbox.unanswered == 1
 
 
@@ -479,22 +488,63 @@ def test_a_call_that_cannot_be_begun_fails_at_once() -> None:
     answer = outbox.record_failure(request, "the channel is closed")
     assert list(answer.failed) == ["a"]
     assert outbox.is_empty
-    assert error_of(future).info == "the channel is closed"
+    assert error_of(future).info == "not sent: the channel is closed"
+    assert not error_of(future).may_have_succeeded
 
 
-def test_abandoning_resolves_every_future_and_counts_what_was_not_sent() -> None:
-    """Requests that wait, are in flight, or wait for a retry are counted."""
+def test_a_retry_that_cannot_be_begun_says_that_the_first_attempt_may_have_succeeded() -> None:
+    outbox = Outbox()
+    future = tracked(outbox, Purpose.ACK, "a")
+    (request,) = everything(outbox)
+    outbox.record_answer(request, UNAVAILABLE, 0.0)
+    (again,) = everything(outbox, 1.0)
+    outbox.record_failure(again, "the channel is closed")
+    assert error_of(future).may_have_succeeded
+    assert "not sent: the channel is closed; an earlier attempt" in str(error_of(future))
+
+
+def test_abandoning_resolves_every_future_and_says_whether_it_was_sent() -> None:
+    """Requests that wait for a retry or an answer may have succeeded. The others were not sent."""
     outbox = Outbox()
     retried = tracked(outbox, Purpose.ACK, "retried")
     (request,) = everything(outbox)
     outbox.record_answer(request, UNAVAILABLE, 0.0)
-    under_way = tracked(outbox, Purpose.ACK, "under way")
-    everything(outbox)
+    in_flight = tracked(outbox, Purpose.ACK, "in flight")
+    sent = everything(outbox)
+    early = tracked(outbox, Purpose.ACK, "early")
+    (refused,) = everything(outbox)
+    outbox.record_answer(refused, too_early("early"), 0.0)
     waiting = tracked(outbox, Purpose.USER, "waiting")
-    assert outbox.abandon("shut down") == 2
-    assert {error_of(f).info for f in (retried, under_way, waiting)} == {"shut down"}
+    outbox.add_ack_ids(Purpose.LEASE, ["of the SDK"], 60)
+    failed = outbox.abandon(sent, "the end came")
+    assert failed.keys() == {"retried", "in flight", "early", "waiting"}
+    for future in (retried, in_flight):
+        assert error_of(future).may_have_succeeded
+        assert "sent, but the end came" in str(error_of(future))
+    assert "refused for now" in str(error_of(early))
+    assert error_of(waiting).info == "not sent: the end came"
+    assert not any(error_of(future).may_have_succeeded for future in (early, waiting))
     assert outbox.is_empty
     assert outbox.next_request(1000.0) is None
+
+
+@pytest.mark.parametrize("purpose", [Purpose.ACK, Purpose.NACK, Purpose.USER])
+def test_a_refusal_after_an_answer_that_did_not_name_the_id_leaves_it_open(
+    purpose: Purpose,
+) -> None:
+    """The first request may have taken effect. Then the server refuses the second one."""
+    outbox = Outbox()
+    future = tracked(outbox, purpose, "a")
+    tracked(outbox, purpose, "b")
+    (request,) = everything(outbox)
+    refused = {"b": "PERMANENT_FAILURE_INVALID_ACK_ID"}
+    outbox.record_answer(request, errors.InvalidArgument("b", reason="R", metadata=refused), 0.0)
+    (again,) = everything(outbox)
+    assert again.ack_ids == ["a"]
+    refused = {"a": "PERMANENT_FAILURE_INVALID_ACK_ID"}
+    outbox.record_answer(again, errors.InvalidArgument("a", reason="R", metadata=refused), 0.0)
+    assert error_of(future).error_code is AcknowledgeStatus.INVALID_ACK_ID
+    assert error_of(future).may_have_succeeded
 
 
 def test_a_done_callback_that_exits_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
@@ -513,42 +563,85 @@ def test_a_done_callback_that_exits_does_no_harm(caplog: pytest.LogCaptureFixtur
     assert len(caplog.records) == 1
 
 
+# The verdicts that an error may have for an id, and whether the request may have taken effect.
+UNNAMED = "TRANSIENT_FAILURE_INVALID_ACK_ID"
+VERDICTS = {
+    "PERMANENT_FAILURE_INVALID_ACK_ID": False,
+    "PERMANENT_FAILURE_OTHER": False,
+    "TRANSIENT_FAILURE_UNORDERED_ACK_ID": False,
+    UNNAMED: True,
+    "": False,
+}
+
+
+class HostileServer:
+    """Applies requests for any of their ids, and answers in any form that a server may use.
+
+    It tells no lies: OK means that all ids took effect, and a refusal that this attempt had no
+    effect. All other answers leave it open.
+    """
+
+    def __init__(self, data: st.DataObject) -> None:
+        self._data = data
+        self.applied: set[tuple[Purpose, str]] = set()
+
+    def answer(self, request: AckRequest) -> errors.RpcError | None:
+        kind = self._data.draw(st.sampled_from([None, *errors.BY_CODE.values()]))
+        if kind is None:
+            self.applied.update((request.purpose, ack_id) for ack_id in request.ack_ids)
+            return None
+        verdicts = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(list(VERDICTS)))
+        named = self._data.draw(verdicts)
+        if named.keys().isdisjoint(request.ack_ids):
+            is_open = kind.grpc_status_code in TRANSIENT_CODES
+            self._apply(request, request.ack_ids if is_open else ())
+        else:
+            self._apply(request, [i for i in request.ack_ids if VERDICTS[named.get(i, UNNAMED)]])
+        return kind("no", reason="R", metadata=named)
+
+    def _apply(self, request: AckRequest, ack_ids: Sequence[str]) -> None:
+        """Let the request take effect for some of these ids."""
+        for ack_id in ack_ids:
+            if self._data.draw(st.booleans()):
+                self.applied.add((request.purpose, ack_id))
+
+
 @given(st.data())
-def test_every_future_resolves_and_success_is_only_what_the_server_said(
+def test_every_future_resolves_and_says_nothing_that_the_server_did_not_say(
     data: st.DataObject,
 ) -> None:
-    """This holds for any dispositions and answers, in any order, with an end at any moment."""
-    outbox, now = Outbox(), 0.0
-    applied: set[tuple[Purpose, int, str]] = set()
-    under_way: list[AckRequest] = []
-    futures: list[tuple[Purpose, int, str, AckFuture]] = []
-    answers = st.sampled_from([None, *errors.BY_CODE.values()])
-    for _ in range(data.draw(st.integers(0, 30))):
-        action = data.draw(st.sampled_from(["add", "send", "answer", "wait"]))
+    """This holds for any dispositions and forms of answers, in any order, and an end at any time.
+
+    Success means that it took effect. An error that excludes a success means that it did not.
+    """
+    outbox, server, now = Outbox(), HostileServer(data), 0.0
+    sent: set[tuple[Purpose, str]] = set()
+    in_flight: list[AckRequest] = []
+    futures: dict[tuple[Purpose, str], AckFuture] = {}
+    for _ in range(data.draw(st.integers(0, 40))):
+        action = data.draw(st.sampled_from(["add", "send", "answer", "answer", "wait"]))
         if action == "add":
-            purpose, seconds = data.draw(
-                st.sampled_from([(Purpose.ACK, 0), (Purpose.USER, 0), (Purpose.USER, 30)])
-            )
-            ack_id = data.draw(st.sampled_from("abc"))
-            future = tracked(outbox, purpose, ack_id, seconds)
-            futures.append((purpose, seconds, ack_id, future))
+            purpose = data.draw(st.sampled_from([Purpose.ACK, Purpose.NACK]))
+            for ack_id in sorted(data.draw(st.sets(st.sampled_from("abcd"), min_size=1))):
+                if (purpose, ack_id) not in futures:
+                    futures[purpose, ack_id] = tracked(outbox, purpose, ack_id)
         elif action == "send":
-            under_way += everything(outbox, now)
+            in_flight += everything(outbox, now)
+            sent.update((request.purpose, i) for request in in_flight for i in request.ack_ids)
         elif action == "wait":
             now += data.draw(st.sampled_from([0.1, 10.0, 700.0]))
-        elif under_way:
-            request = under_way.pop(data.draw(st.integers(0, len(under_way) - 1)))
-            kind = data.draw(answers)
-            named = data.draw(
-                st.dictionaries(st.sampled_from("abc"), st.sampled_from(["TRANSIENT_", "X"]))
-            )
-            error = None if kind is None else kind("no", reason="R", metadata=named)
-            known = not named.keys().isdisjoint(request.ack_ids)
-            for ack_id in request.ack_ids:
-                if error is None or (known and ack_id not in named):
-                    applied.add((request.purpose, request.seconds, ack_id))
-            outbox.record_answer(request, error, now)
-    outbox.abandon("the end")
-    for purpose, seconds, ack_id, future in futures:
-        assert future.done()
-        assert future.exception() is not None or (purpose, seconds, ack_id) in applied
+        elif in_flight:
+            request = in_flight.pop(data.draw(st.integers(0, len(in_flight) - 1)))
+            outbox.record_answer(request, server.answer(request), now)
+    for request in in_flight:
+        server.answer(request)
+    outbox.abandon(in_flight, "the end came")
+    for kind, future in futures.items():
+        failure = future.exception(timeout=0)
+        if failure is None:
+            assert kind in server.applied
+            continue
+        assert isinstance(failure, AcknowledgeError)
+        assert failure.may_have_succeeded == ("may have succeeded" in str(failure))
+        assert failure.may_have_succeeded or kind not in server.applied
+        assert ("not sent" in str(failure)) == (kind not in sent)

@@ -152,4 +152,4 @@ def test_an_unanswered_acknowledgement_does_not_hold_up_the_shutdown(
     running.stream.deliver("a")
     eventually(lambda: bool(futures))
     running.stop()
-    assert "before the server answered" in str(futures[0].exception(timeout=0))
+    assert "sent, but the subscription was shut down" in str(futures[0].exception(timeout=0))
