@@ -47,6 +47,11 @@ class RpcError(PullstreamError, api.GoogleAPICallError):
     `message` describes the error; `grpc_status_code` is the status. `reason` and `metadata` have
     the contents of the `google.rpc.ErrorInfo` that came with it, if any. With exactly-once
     delivery, `metadata` maps each ack ID to its failure code.
+
+    Attributes:
+        may_have_succeeded: Whether the server may have carried out the call all the same: this
+            attempt or an earlier one was sent and had no definite answer. Always False for calls
+            that only read.
     """
 
     grpc_status_code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
@@ -61,6 +66,23 @@ class RpcError(PullstreamError, api.GoogleAPICallError):
             )
         # google-api-core's constructor has no annotations.
         super().__init__(message, error_info=info)  # type: ignore[no-untyped-call]
+        self.may_have_succeeded: bool = False
+
+    def __str__(self) -> str:
+        # Google's classes have no number for some codes, and would write "None".
+        return self.message if self.code is None else f"{self.code} {self.message}"
+
+    def restate(self, message: str) -> None:
+        """Replace the text."""
+        self.message: str = message
+        self.args = (message,)
+
+
+def restated(error: RpcError, message: str) -> RpcError:
+    """Return a copy of an error with another text."""
+    copy = type(error)(message, reason=error.reason or "", metadata=error.metadata)
+    copy.may_have_succeeded = error.may_have_succeeded
+    return copy
 
 
 class Cancelled(RpcError, api.Cancelled):

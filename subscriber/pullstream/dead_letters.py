@@ -17,6 +17,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import IDEMPOTENCY_KEY
 
 from .message import Message
+from .publisher.exceptions import confirmed_ids
 from .rpc.rpcs import Rpcs
 
 
@@ -51,6 +52,7 @@ class DeadLetters:
         Raises:
             ValueError: The subscription has no dead-letter policy, and `topic` is missing.
             RpcError: A call failed.
+            PublishError: The server's answer has no message ID.
         """
         source = dead_letters.source_attributes(
             subscription, message.delivery_attempt or 1, message.publish_time
@@ -70,8 +72,7 @@ class DeadLetters:
         response = self._rpcs.call(
             "Publish", request, metadata=((IDEMPOTENCY_KEY, uuid.uuid4().hex),)
         )
-        message_id: str = response.message_ids[0]
-        return message_id
+        return confirmed_ids(response, 1, request.topic)[0]
 
     def _topic_of(self, subscription: str) -> str:
         with self._lock:

@@ -1,6 +1,7 @@
 """Errors are the same on both sides of the wire, and Google's clients understand them."""
 
 import base64
+import re
 from urllib.parse import quote
 
 import grpc
@@ -118,3 +119,11 @@ def test_an_error_that_is_no_call_is_unknown() -> None:
     """In a few places grpc raises its bare base class."""
     error = errors.from_rpc_error(grpc.RpcError("out of the blue"))
     assert (type(error), error.message) == (errors.Unknown, "out of the blue")
+
+
+@pytest.mark.parametrize("kind", errors.BY_CODE.values())
+def test_the_text_of_an_error_begins_with_its_number_if_it_has_one(
+    kind: type[errors.RpcError],
+) -> None:
+    """Google's classes have none for UNKNOWN and DATA_LOSS."""
+    assert re.fullmatch(r"([1-5]\d\d )?the text", str(kind("the text")))

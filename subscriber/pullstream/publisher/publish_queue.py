@@ -12,7 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from pullstream.rpc.attempts import Attempts
 from pullstream.runtime.retry_clock import RetryClock
+from pullstream_protocol.errors import RpcError
 
 from .encoding import encode_topic
 from .exceptions import PublishToPausedOrderingKeyException
@@ -94,6 +96,7 @@ class Batch:
     """
 
     __slots__ = (
+        "_failures",
         "_retries",
         "answers_due",
         "attempts",
@@ -127,6 +130,13 @@ class Batch:
         self.answers_due: int = 0
         self.taken_at: float = 0.0
         self._retries: RetryClock | None = None
+        self._failures: Attempts | None = None
+
+    def attempt_failed(self, error: BaseException) -> None:
+        """Add to the error of an attempt whether an earlier one may have succeeded."""
+        if isinstance(error, RpcError):
+            self._failures = self._failures or Attempts()
+            self._failures.failed(error)
 
     def next_attempt(self, error: BaseException, now: float) -> float | None:
         """Return the time of a retry after an error, or None to give up."""
@@ -402,6 +412,7 @@ class PublishQueue:
             the key. They are removed.
         """
         batch.answers_due -= 1
+        batch.attempt_failed(error)
         if batch.answers_due:
             return None
         sequencer = batch.sequencer

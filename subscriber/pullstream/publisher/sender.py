@@ -38,8 +38,8 @@ from .encoding import cut
 from .exceptions import (
     FlowControlLimitError,
     PublisherClosed,
-    PublishError,
     PublishToPausedOrderingKeyException,
+    confirmed_ids,
 )
 from .flow_control import PublishGauge
 from .outcome import (
@@ -385,18 +385,15 @@ class PublishSender:
         try:
             error = call.exception()
             if error is None:
-                message_ids = list(_response_of(call.result()).message_ids)
+                message_ids = confirmed_ids(
+                    _response_of(call.result()), len(batch.entries), batch.sequencer.topic
+                )
             elif isinstance(error, grpc.RpcError):
                 error = to_error(error, "Publish")
         except grpc.FutureCancelledError:
             error = Cancelled("the client cancelled the call")
         except Exception as unexpected:
             error = unexpected
-        if error is None and len(message_ids) != len(batch.entries):
-            error = PublishError(
-                f"the server returned {len(message_ids)} message IDs for {len(batch.entries)} "
-                f"messages to {batch.sequencer.topic}"
-            )
         self._end(batch, message_ids, error, self._clock.monotonic() - began)
 
     def _end(

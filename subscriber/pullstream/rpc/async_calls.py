@@ -6,6 +6,9 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from pullstream_protocol.errors import RpcError
+
+from .attempts import Attempts
 from .rpcs import (
     DEFAULT_RETRY,
     DEFAULT_TIMEOUT,
@@ -14,6 +17,7 @@ from .rpcs import (
     Repetition,
     Retry,
     Rpcs,
+    is_read,
     repeated_errors,
 )
 from .sansio import Sleep, Steps, UnaryCall, run_async
@@ -47,11 +51,17 @@ async def call_async(
     """
     clock = rpcs.clock
     deadline = None if timeout is None else clock.monotonic() + timeout
+    known = None if is_read(method) else Attempts()
 
     def attempt() -> Steps[Any]:
         left = None if deadline is None else max(deadline - clock.monotonic(), 0.0)
         call = UnaryCall(method, request, left, metadata=metadata)
-        yield call
+        try:
+            yield call
+        except RpcError as error:
+            if known is not None:
+                known.failed(error)
+            raise
         return call.response
 
     def attempts() -> Steps[Any]:

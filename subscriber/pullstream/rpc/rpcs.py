@@ -34,6 +34,7 @@ from pullstream_protocol.rpcs import BY_METHOD, IDEMPOTENCY_KEY
 
 from .abandoned_channels import abandon, has_its_thread
 from .access_tokens import TokenUnavailable, token_error
+from .attempts import Attempts
 from .calls import PendingCall
 from .request import routing_header
 
@@ -187,10 +188,11 @@ class Rpcs:
         headers = (*metadata, routing_header(request))
         clock = self.clock
         deadline = None if timeout is None else clock.monotonic() + timeout
+        attempts = None if is_read(method) else Attempts()
 
         def attempt() -> Any:
             left = None if deadline is None else max(deadline - clock.monotonic(), 0.0)
-            with errors_of(method), BARRIER.waiting():
+            with errors_of(method, attempts), BARRIER.waiting():
                 return stub(request, timeout=left, metadata=headers)
 
         if retry is DEFAULT_RETRY:
@@ -234,8 +236,12 @@ class Repetition:
 
 
 @contextmanager
-def errors_of(method: str) -> Iterator[None]:
+def errors_of(method: str, attempts: Attempts | None = None) -> Iterator[None]:
     """Convert the errors of gRPC inside this context, which surrounds a call of `method`.
+
+    Args:
+        method: Name of the RPC.
+        attempts: The attempts of the call, one of which this is.
 
     Raises:
         RpcError: See `to_error`.
@@ -244,7 +250,10 @@ def errors_of(method: str) -> Iterator[None]:
     try:
         yield
     except grpc.RpcError as error:
-        raise to_error(error, method) from error
+        converted = to_error(error, method)
+        if attempts is not None:
+            attempts.failed(converted)
+        raise converted from error
     except ValueError as error:
         raise SubscriberClosed(f"{method}: {error}") from error
 
@@ -269,11 +278,15 @@ def _is_ours(method: str) -> bool:
     return method in BY_METHOD and BY_METHOD[method].path.startswith("/pullstream.")
 
 
+def is_read(method: str) -> bool:
+    """Return whether the call changes nothing."""
+    return method.startswith(("Get", "List", "Read", "Test"))
+
+
 def is_repeatable(method: str, request: Message, metadata: Metadata = ()) -> bool:
     """Return whether a second execution of the call is harmless."""
-    reads = method.startswith(("Get", "List", "Read", "Test"))
     has_key = any(key == IDEMPOTENCY_KEY for key, _ in metadata)
-    return reads or has_key or bool(getattr(request, "idempotency_key", ""))
+    return is_read(method) or has_key or bool(getattr(request, "idempotency_key", ""))
 
 
 def repeated_errors(

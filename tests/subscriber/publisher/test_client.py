@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.api_core.retry import Retry
 from google.cloud import pubsub_v1
 from google.pubsub_v1 import types as official_types
 
@@ -30,13 +31,23 @@ from pullstream import (
     PublishHedging,
     PublishToPausedOrderingKeyException,
     SubscriberClient,
+    TopicAdminClient,
 )
 from pullstream.publisher import sender
 from pullstream.publisher.sender import TELEMETRY_HEADER
+from pullstream.publisher.settings import is_transient
 from pullstream.runtime.process import Latch
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import SYSTEM_CLOCK
-from pullstream_protocol.errors import InvalidArgument, NotFound, Unavailable
+from pullstream_protocol.errors import (
+    Aborted,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    ResourceExhausted,
+    RpcError,
+    Unavailable,
+)
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import IDEMPOTENCY_KEY
 
@@ -259,15 +270,104 @@ def test_an_attempt_has_the_timeout(connect: Connect, server: PublishServer) -> 
     assert 15 < second < 20.5
 
 
-def test_a_response_with_too_few_ids_is_an_error(
-    connect: Connect, server: PublishServer, monkeypatch: pytest.MonkeyPatch
+# Retries without long pauses.
+QUICK = PublisherOptions(
+    retry=Retry(initial=0.01, maximum=0.01, timeout=30, predicate=is_transient)
+)
+
+
+@pytest.mark.parametrize(
+    ("ids", "text"),
+    [
+        (["1"], "1 message IDs for 2 messages"),
+        ([], "0 message IDs for 2 messages"),
+        (["1", "2", "3"], "3 message IDs for 2 messages"),
+        (["1", "1"], "message IDs that are empty or repeated for 2 messages"),
+        (["1", ""], "message IDs that are empty or repeated for 2 messages"),
+        (["", ""], "message IDs that are empty or repeated for 2 messages"),
+    ],
+)
+@pytest.mark.parametrize(
+    "publish",
+    [
+        lambda client: [client.publish(TOPIC, b"x") for _ in range(2)][1].result(10),
+        lambda client: client.publish_many(TOPIC, [b"x", b"y"]).result(10),
+        lambda client: TopicAdminClient.publish(client, TOPIC, [{"data": b"x"}, {"data": b"y"}]),
+    ],
+    ids=["publish", "publish_many", "TopicAdminClient.publish"],
+)
+def test_a_response_with_invalid_ids_is_an_error(
+    connect: Connect,
+    server: PublishServer,
+    monkeypatch: pytest.MonkeyPatch,
+    ids: list[str],
+    text: str,
+    publish: Callable[[Any], object],
 ) -> None:
-    """A future succeeds only with the server's ID."""
-    monkeypatch.setattr(server, "_answer", lambda _: pubsub.PublishResponse(message_ids=["1"]))
+    """A message is confirmed only with its own ID. It may be stored all the same."""
+    monkeypatch.setattr(server, "_answer", lambda _: pubsub.PublishResponse(message_ids=ids))
     publisher = connect(BatchSettings(max_messages=2))
-    futures = [publisher.publish(TOPIC, b"x") for _ in range(2)]
-    with pytest.raises(PublishError, match="the server returned 1 message IDs for 2 messages"):
-        futures[0].result(10)
+    with pytest.raises(PublishError, match=f"the server returned {text}") as raised:
+        publish(publisher)
+    assert raised.value.may_have_succeeded
+    assert not str(raised.value).startswith("None")
+
+
+def test_an_error_says_that_an_earlier_attempt_may_have_succeeded(
+    connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its reply was lost. The last error alone would mean that nothing is stored."""
+    server.fail = [Unavailable("Socket closed"), Unavailable("again"), NotFound("gone")]
+    publisher = connect(publisher_options=QUICK)
+    text = r"gone \(an earlier attempt may have succeeded; it ended with: 503 Socket closed\)"
+    with pytest.raises(NotFound, match=text) as raised:
+        publisher.publish(TOPIC, b"x").result(10)
+    assert raised.value.may_have_succeeded
+    assert "an earlier attempt may have succeeded" in caplog.text
+    server.fail = [Unavailable("Socket closed"), PermissionDenied("no")]
+    with pytest.raises(PublishError, match="an earlier attempt may have succeeded") as of_many:
+        publisher.publish_many(TOPIC, [b"x"]).result(10)
+    assert of_many.value.may_have_succeeded
+
+
+@pytest.mark.parametrize(
+    "attempts",
+    [
+        [NotFound("gone")],
+        [ResourceExhausted("quota"), NotFound("gone")],
+        [Aborted("race"), ResourceExhausted("quota"), PermissionDenied("no")],
+    ],
+)
+def test_an_error_after_refused_attempts_means_that_nothing_is_stored(
+    connect: Connect, server: PublishServer, attempts: list[Exception]
+) -> None:
+    """The server has answered each attempt."""
+    server.fail = [*attempts]
+    error = connect(publisher_options=QUICK).publish(TOPIC, b"x").exception(10)
+    assert isinstance(error, RpcError)
+    assert type(error) is type(attempts[-1])
+    assert not error.may_have_succeeded
+    assert "earlier" not in str(error)
+
+
+def test_an_error_without_any_connection_means_that_nothing_is_stored() -> None:
+    """Nothing was sent in any attempt."""
+    options = PublisherOptions(retry=Retry(initial=0.01, maximum=0.01, timeout=0.1))
+    with PublisherClient((), options, endpoint="127.0.0.1:1") as publisher:
+        error = publisher.publish(TOPIC, b"x").exception(10)
+    assert isinstance(error, Unavailable)
+    assert not error.may_have_succeeded
+    assert "earlier" not in str(error)
+
+
+def test_an_error_without_an_answer_may_be_a_success(
+    connect: Connect, server: PublishServer
+) -> None:
+    """The last attempt itself leaves it open."""
+    server.fail = [Unavailable("Socket closed")]
+    error = connect().publish(TOPIC, b"x", retry=None).exception(10)
+    assert isinstance(error, Unavailable)
+    assert error.may_have_succeeded
 
 
 def test_a_lost_reply_causes_no_duplicate_on_our_broker(emulator: Emulator) -> None:

@@ -129,3 +129,15 @@ def test_a_closed_channel_is_a_closed_client() -> None:
         pass
     with pytest.raises(SubscriberClosed, match="GetTopic"):
         call(rpcs, "GetTopic", GET)
+
+
+def test_an_error_says_that_an_earlier_attempt_may_have_succeeded() -> None:
+    """As of a blocking call."""
+    server = ScriptedServer(Failing(errors.Unavailable("Socket closed"), errors.NotFound("none")))
+    request = feeds.AppendRequest(topic="projects/p/topics/t", idempotency_key="k")
+    with (
+        rpcs_to(server, ImpatientClock()) as rpcs,
+        pytest.raises(errors.NotFound, match="an earlier attempt may have") as raised,
+    ):
+        call(rpcs, "Append", request)
+    assert raised.value.may_have_succeeded

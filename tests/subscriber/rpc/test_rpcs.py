@@ -8,12 +8,14 @@ from contextlib import contextmanager
 import grpc
 import pytest
 from google.api_core import exceptions as google
+from google.api_core.exceptions import RetryError
 from google.api_core.retry import Retry
 
 from pullstream.exceptions import ForkedProcess
 from pullstream.rpc.rpcs import Rpcs
 from pullstream_protocol import errors
 from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.scripted_server import Call, ScriptedServer
 
@@ -183,3 +185,70 @@ def test_a_channel_from_before_a_fork_is_not_used(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(os, "getpid", lambda: here + 1)
         with pytest.raises(ForkedProcess, match=f"made in process {here} .* make a new client"):
             rpcs.stub("Pull")
+
+
+def test_an_error_says_that_an_earlier_attempt_may_have_succeeded() -> None:
+    """The topic is gone because the first attempt deleted it."""
+    server = ScriptedServer(Failing(errors.Unavailable("Socket closed"), errors.NotFound("none")))
+    retry = Retry(initial=0.001, maximum=0.001)
+    text = r"none \(an earlier attempt may have succeeded; it ended with: 503 Socket closed\)"
+    with (
+        rpcs_to(server, ImpatientClock()) as rpcs,
+        pytest.raises(errors.NotFound, match=text) as raised,
+    ):
+        rpcs.call("DeleteTopic", DELETE, retry=retry)
+    assert raised.value.may_have_succeeded
+
+
+def test_a_retried_seek_says_that_an_earlier_attempt_may_have_succeeded() -> None:
+    """google-api-core's own error of a retry that gave up has the text, too."""
+    server = ScriptedServer(always_unavailable)
+    request = pubsub.SeekRequest(subscription="projects/p/subscriptions/s")
+    retry = Retry(initial=0.001, maximum=0.001, timeout=0.05)
+    with (
+        rpcs_to(server, ImpatientClock()) as rpcs,
+        pytest.raises(RetryError, match="an earlier attempt may have succeeded"),
+    ):
+        rpcs.call("Seek", request, retry=retry)
+
+
+@pytest.mark.parametrize(
+    ("method", "failures"),
+    [
+        ("DeleteTopic", [errors.NotFound("none")]),
+        ("DeleteTopic", [errors.ResourceExhausted("quota"), errors.NotFound("none")]),
+        ("GetTopic", [errors.Unavailable("down"), errors.NotFound("none")]),
+    ],
+)
+def test_an_error_of_refused_attempts_or_of_a_read_has_no_doubt(
+    method: str, failures: list[errors.RpcError]
+) -> None:
+    """The server has refused every attempt, or a success would have changed nothing."""
+    server = ScriptedServer(Failing(*failures))
+    retry = Retry(initial=0.001, predicate=lambda error: not isinstance(error, errors.NotFound))
+    request = DELETE if method == "DeleteTopic" else GET
+    with rpcs_to(server, ImpatientClock()) as rpcs, pytest.raises(errors.NotFound) as raised:
+        rpcs.call(method, request, retry=retry)
+    assert not raised.value.may_have_succeeded
+    assert raised.value.message == "none"
+
+
+def test_a_call_that_was_not_sent_has_no_doubt() -> None:
+    """There was no connection."""
+    with (
+        grpc.insecure_channel("127.0.0.1:1") as channel,
+        pytest.raises(errors.Unavailable) as raised,
+    ):
+        Rpcs(channel).call("DeleteTopic", DELETE)
+    assert not raised.value.may_have_succeeded
+
+
+def test_an_append_says_that_an_earlier_attempt_may_have_succeeded() -> None:
+    """It is repeated by default, because it has an idempotency key."""
+    server = ScriptedServer(Failing(errors.Unavailable("Socket closed"), errors.NotFound("none")))
+    request = feeds.AppendRequest(topic="projects/p/topics/t", idempotency_key="k")
+    with (
+        rpcs_to(server, ImpatientClock()) as rpcs,
+        pytest.raises(errors.NotFound, match="an earlier attempt may have succeeded"),
+    ):
+        rpcs.call("Append", request)

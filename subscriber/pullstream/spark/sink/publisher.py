@@ -13,7 +13,7 @@ from pullstream.publisher.sender import PublishSender
 from pullstream.publisher.settings import BatchSettings, PublisherOptions, PublishPolicy
 from pullstream.rpc.endpoint import ServerAccess, open_channel, security_of
 from pullstream.rpc.rpcs import Rpcs
-from pullstream_protocol.errors import RpcError
+from pullstream_protocol.errors import RpcError, restated
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -128,7 +128,8 @@ class _FirstFailure(PublisherHooks):
         messages, error = self._first
         if not isinstance(error, RpcError):
             raise error
-        raise type(error)(
+        raise restated(
+            error,
             f"{error.message} (publishing {messages} messages to {topic}; {published} messages of "
-            "the same partition were published before)"
+            "the same partition were published before)",
         ) from error

@@ -43,7 +43,8 @@ def numbered(count: int, keys: int = 0) -> Iterator[pubsub.PubsubMessage]:
 
 
 def confirmed(call: Call) -> pubsub.PublishResponse:
-    return pubsub.PublishResponse(message_ids=["1"] * len(call.request.messages))
+    ids = [str(number) for number in range(len(call.request.messages))]
+    return pubsub.PublishResponse(message_ids=ids)
 
 
 def encoded(messages: Iterable[pubsub.PubsubMessage], rows: int = 1000) -> Iterator[Encoded]:
@@ -176,3 +177,19 @@ def test_retries_end(retry_for: float, least_calls: int) -> None:
     ):
         publisher.publish(encoded(numbered(1)))
     assert least_calls <= len(server.calls) <= 5
+
+
+def test_the_error_of_a_task_says_that_an_earlier_attempt_may_have_succeeded() -> None:
+    """It keeps the type, the reason and this statement of the request's error."""
+    failures: list[Exception] = [Unavailable("Socket closed"), NotFound("gone", reason="R")]
+
+    def answer(call: Call) -> None:
+        raise failures.pop(0)
+
+    with (
+        ScriptedServer(answer) as server,
+        SinkPublisher(TOPIC, access_of(endpoint=server.endpoint)) as publisher,
+        pytest.raises(NotFound, match=r"may have succeeded.*publishing 1 messages to") as raised,
+    ):
+        publisher.publish(encoded(numbered(1)))
+    assert raised.value.may_have_succeeded
