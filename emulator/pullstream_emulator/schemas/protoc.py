@@ -15,7 +15,7 @@ from pathlib import Path
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-from pullstream_protocol.errors import FailedPrecondition
+from pullstream_protocol.errors import FailedPrecondition, Unavailable
 
 from .definition import BadDefinition
 
@@ -29,6 +29,7 @@ def compile_source(definition: str) -> FileDescriptorProto:
     Raises:
         BadDefinition: The file does not compile. The error has the compiler's text.
         FailedPrecondition: The compiler is not installed.
+        Unavailable: The compiler has not finished within `PATIENCE` seconds.
     """
     if importlib.util.find_spec("grpc_tools") is None:
         raise FailedPrecondition(
@@ -54,7 +55,12 @@ def _compiled(definition: str) -> bytes:
                 command, capture_output=True, text=True, timeout=PATIENCE, check=False
             )
         except subprocess.TimeoutExpired:
-            raise BadDefinition(f"compiling it takes more than {PATIENCE:.0f} s") from None
+            # The machine may be busy, so this says nothing about the definition. Clients repeat
+            # calls that end with UNAVAILABLE.
+            raise Unavailable(
+                f"The Protocol Buffers compiler needed more than {PATIENCE:.0f} s for this "
+                "definition. Try again when the machine is less busy."
+            ) from None
         if done.returncode != 0 or not compiled.exists():
             raise BadDefinition(_first_complaint(done.stderr, str(source)))
         return compiled.read_bytes()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+from contextlib import closing
 
+import grpc
 import pytest
 
+from pullstream_emulator import Emulator
 from pullstream_emulator.schemas import protoc
-from pullstream_emulator.schemas.definition import BadDefinition
 from pullstream_emulator.schemas.protobuf import ProtobufDefinition
-from pullstream_protocol.errors import FailedPrecondition
+from pullstream_protocol.errors import FailedPrecondition, Unavailable
+from pullstream_protocol.messages import schema_pb2 as schema
+from tests.emulator.broker import PROJECT
+from tests.emulator.wire import Wire
 
 
 def test_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,8 +24,30 @@ def test_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         ProtobufDefinition.from_source("message M {}")
 
 
-def test_a_compiler_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is killed, and its definition is refused."""
-    monkeypatch.setattr(protoc, "PATIENCE", 1e-6)
-    with pytest.raises(BadDefinition, match="compiling it takes more than"):
-        ProtobufDefinition.from_source("message M {}")
+def test_a_compiler_that_does_not_end_in_time_is_unavailable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Clients repeat the call. The definition is accepted when the machine is less busy."""
+    definition = "syntax = 'proto3'; message Late { string id = 1; }"
+    with monkeypatch.context() as busy:
+        busy.setattr(protoc, "PATIENCE", 1e-6)
+        with pytest.raises(Unavailable, match=r"needed more than 0 s for this .* Try again"):
+            ProtobufDefinition.from_source(definition)
+    assert ProtobufDefinition.from_source(definition)
+
+
+def test_a_schema_is_unavailable_while_its_compiler_is_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    definition = schema.Schema(
+        type=schema.Schema.PROTOCOL_BUFFER,
+        definition="syntax = 'proto3'; message LateToo { string id = 1; }",
+    )
+    request = schema.CreateSchemaRequest(parent=PROJECT, schema=definition, schema_id="late")
+    with Emulator() as emulator, closing(Wire(emulator.endpoint)) as wire:
+        with monkeypatch.context() as busy:
+            busy.setattr(protoc, "PATIENCE", 1e-6)
+            with pytest.raises(grpc.RpcError) as refused:
+                wire.call("CreateSchema", request)
+        assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert wire.call("CreateSchema", request).name == f"{PROJECT}/schemas/late"
