@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Literal
+from typing import Literal, TextIO
+
+from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
+from pullstream_protocol.due_thread import DueThread
+from pullstream_protocol.printable import printable
 
 LogFormat = Literal["text", "json"]
 
@@ -17,6 +25,25 @@ FORMATS: tuple[LogFormat, ...] = ("text", "json")
 FIELDS = "pullstream_fields"
 
 _LOGGER = "pullstream"
+
+# Seconds between two lines of one place in a library's code, and the most characters of its text.
+LIBRARY_INTERVAL = 1.0
+MAX_LIBRARY_TEXT = 300
+
+
+class TextFormatter(logging.Formatter):
+    """Formats each record as one line, so that no text of a client can forge another record.
+
+    The lines of a traceback are indented.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, and the lines of a traceback."""
+        line = f"{record.levelname} {printable(record.getMessage())}"
+        if record.exc_info:
+            traceback = self.formatException(record.exc_info).split("\n")
+            line = "\n  ".join((line, *map(printable, traceback)))
+        return line
 
 
 class JsonFormatter(logging.Formatter):
@@ -37,6 +64,115 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(content)
 
 
+@dataclass
+class _Place:
+    """A place in a library that has logged.
+
+    Attributes:
+        next_line_at: Time of the clock from which the place may write another line.
+        suppressed: Records since the last line.
+        record: The last record.
+    """
+
+    next_line_at: float
+    suppressed: int
+    record: logging.LogRecord
+
+
+class LogHandler(logging.StreamHandler[TextIO]):
+    """Writes the records of the broker, and few of the libraries'.
+
+    Any client can make a library log, for example by a header that is not UTF-8 or by a connection
+    that breaks. Therefore each place in a library's code writes at most one line per second,
+    shortened, and then a line with the number of suppressed records. Tracebacks of libraries are
+    written at level DEBUG only.
+
+    Any thread may call `handle`. The handler's lock guards the places. The thread `pullstream-log`,
+    which starts with the first suppressed record, writes the numbers.
+
+    Args:
+        stream: Where to write.
+        clock: Measures the second.
+    """
+
+    def __init__(self, stream: TextIO, clock: Clock = SYSTEM_CLOCK) -> None:
+        super().__init__(stream)
+        self._clock = clock
+        self._places: dict[tuple[str, str, int], _Place] = {}
+        self._reporter: DueThread | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or count it."""
+        if record.name.partition(".")[0] == _LOGGER:
+            super().emit(record)
+            return
+        now = self._clock.monotonic()
+        place = self._places.get(key := (record.name, record.pathname, record.lineno))
+        if place is not None and now < place.next_line_at:
+            place.suppressed += 1
+            place.record = record
+            if place.suppressed == 1:
+                self._wake_reporter()
+            return
+        self._places[key] = _Place(now + LIBRARY_INTERVAL, 0, record)
+        super().emit(_shortened(record))
+
+    def close(self) -> None:
+        """Write the numbers of suppressed records, and close the handler."""
+        self._report(math.inf)
+        super().close()
+
+    def _wake_reporter(self) -> None:
+        if self._reporter is None:
+            self._reporter = DueThread(
+                self._clock, self._next_report, self._report_due, name="pullstream-log"
+            )
+            self._reporter.start()
+        self._reporter.wake()
+
+    def _next_report(self) -> float | None:
+        with self._guard():
+            return min(
+                (p.next_line_at for p in self._places.values() if p.suppressed), default=None
+            )
+
+    def _report_due(self) -> None:
+        self._report(self._clock.monotonic())
+
+    def _report(self, now: float) -> None:
+        with self._guard():
+            for place in self._places.values():
+                if place.suppressed and place.next_line_at <= now:
+                    last, count = place.record, place.suppressed
+                    place.suppressed = 0
+                    place.next_line_at = now + LIBRARY_INTERVAL
+                    text = f"{count} more of: {last.getMessage()}"
+                    super().emit(_shortened(last, text))
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+
+def _shortened(record: logging.LogRecord, text: str = "") -> logging.LogRecord:
+    """Return a record of a library with a short text in one line."""
+    text = printable(text or record.getMessage(), MAX_LIBRARY_TEXT)
+    error = None
+    if record.exc_info and record.exc_info[0] is not None:
+        if logging.getLogger(_LOGGER).isEnabledFor(logging.DEBUG):
+            error = record.exc_info
+        else:
+            problem = printable(str(record.exc_info[1]), MAX_LIBRARY_TEXT)
+            text = f"{text} ({record.exc_info[0].__name__}: {problem})"
+    shortened = logging.makeLogRecord(record.__dict__)
+    shortened.msg, shortened.args, shortened.exc_info = text, None, error
+    return shortened
+
+
 def configure(level: str, form: LogFormat) -> None:
     """Write the log to standard error. Other libraries log warnings and errors only.
 
@@ -44,11 +180,8 @@ def configure(level: str, form: LogFormat) -> None:
         level: One of LEVELS: the lowest level of the broker's records.
         form: The form of the lines.
     """
-    handler = logging.StreamHandler(sys.stderr)
-    if form == "json":
-        handler.setFormatter(JsonFormatter())
-    else:
-        handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    handler = LogHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], level=max(logging.WARNING, _number(level)), force=True)
     logging.getLogger(_LOGGER).setLevel(_number(level))
 

@@ -38,6 +38,13 @@ if TYPE_CHECKING:
 MAX_RECEIVE_BYTES = 20 * 1024 * 1024
 MAX_PORT = 65535
 
+# Most calls of one connection that are open at the same time. Google's service allows 100.
+MAX_STREAMS_PER_CONNECTION = 500
+
+# Most bytes of the metadata of a call, as HTTP/2 counts them. By default gRPC refuses calls with
+# more at random, up to twice as many.
+MAX_METADATA_BYTES = 8 * 1024
+
 # Default time for a client to send a preface, a request's head or its body, in seconds.
 DEFAULT_RECEIVE_TIMEOUT = 60.0
 
@@ -56,6 +63,12 @@ _OPTIONS = (
     # that are not yet being served above this number; its default is 1,000.
     ("grpc.server.max_pending_requests", 20_000),
     ("grpc.server.max_pending_requests_hard_limit", 20_000),
+    # A client waits with further calls. Without a limit one connection that begins calls and resets
+    # them at once fills the queue of calls that are not yet served, and other clients wait for it
+    # (CVE-2023-44487). gRPC counts a reset call until it has left this queue.
+    ("grpc.max_concurrent_streams", MAX_STREAMS_PER_CONNECTION),
+    ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
 )
 
 

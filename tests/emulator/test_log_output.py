@@ -1,0 +1,236 @@
+"""The broker's log: one line per record, and few lines that strangers can cause."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.log_output import JsonFormatter, LogHandler, TextFormatter
+from pullstream_emulator.server import MAX_METADATA_BYTES, MAX_STREAMS_PER_CONNECTION
+from pullstream_protocol.clock import ManualClock
+from tests.emulator.wire import PATIENCE
+
+
+class Log:
+    """A log whose time is a test's clock."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.stream = io.StringIO()
+        self.handler = LogHandler(self.stream, self.clock)
+        self.handler.setFormatter(TextFormatter())
+
+    def write(
+        self, text: str, *, place: int = 1, logger: str = "library", error: bool = False
+    ) -> None:
+        error_info = sys.exc_info() if error else None
+        self.handler.handle(
+            logging.LogRecord(logger, logging.ERROR, "file.py", place, "%s", (text,), error_info)
+        )
+
+    def wait_for_lines(self, count: int) -> None:
+        """Wait for the thread that writes the numbers of suppressed records."""
+        for _ in range(1000):
+            if len(self.lines) >= count:
+                return
+            threading.Event().wait(0.01)
+        raise AssertionError(f"there are not {count} lines: {self.lines}")
+
+    @property
+    def lines(self) -> list[str]:
+        return self.stream.getvalue().splitlines()
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    log = Log()
+    yield log
+    log.handler.close()
+
+
+def test_a_place_in_a_library_writes_one_line_per_second(log: Log) -> None:
+    for second in range(3):
+        for number in range(100):
+            log.write(f"{second} {number}")
+        log.clock.advance(1)
+        log.wait_for_lines(second + 2)
+    assert log.lines == [
+        "ERROR 0 0",
+        "ERROR 99 more of: 0 99",
+        "ERROR 100 more of: 1 99",
+        "ERROR 100 more of: 2 99",
+    ]
+
+
+def test_a_place_writes_again_after_a_quiet_second(log: Log) -> None:
+    log.write("a")
+    log.clock.advance(1)
+    log.write("b")
+    assert log.lines == ["ERROR a", "ERROR b"]
+
+
+def test_each_place_has_its_own_line(log: Log) -> None:
+    for place in range(3):
+        log.write("a", place=place)
+    assert len(log.lines) == 3
+
+
+def test_records_of_the_broker_are_never_suppressed(log: Log) -> None:
+    for number in range(10):
+        log.write(str(number), logger="pullstream.emulator")
+    assert len(log.lines) == 10
+
+
+def test_the_end_of_the_log_reports_what_was_suppressed(log: Log) -> None:
+    log.write("a")
+    log.write("b")
+    log.handler.close()
+    assert log.lines == ["ERROR a", "ERROR 1 more of: b"]
+
+
+def test_a_text_of_a_library_is_shortened_and_in_one_line(log: Log) -> None:
+    log.write("a\nERROR forged\x1b[2J" + "x" * 10_000)
+    (line,) = log.lines
+    assert line.startswith(r"ERROR a\nERROR forged\x1b[2Jxxx")
+    assert len(line) < 400
+
+
+def test_a_traceback_of_a_library_is_written_at_level_debug_only(log: Log) -> None:
+    try:
+        raise ValueError("bad\nvalue")
+    except ValueError:
+        log.write("failed", error=True)
+        assert log.lines == [r"ERROR failed (ValueError: bad\nvalue)"]
+        logger = logging.getLogger("pullstream")
+        level = logger.level
+        logger.setLevel(logging.DEBUG)
+        try:
+            log.clock.advance(1)
+            log.write("failed", error=True)
+        finally:
+            logger.setLevel(level)
+    assert log.lines[1:3] == ["ERROR failed", "  Traceback (most recent call last):"]
+
+
+def test_a_record_of_the_broker_is_one_line(log: Log) -> None:
+    log.write("topic a\nERROR forged", logger="pullstream.emulator")
+    assert log.lines == [r"ERROR topic a\nERROR forged"]
+
+
+def test_the_lines_of_a_traceback_are_indented(log: Log) -> None:
+    """A text of an exception that has lines cannot forge a record."""
+    try:
+        raise ValueError("bad\nERROR forged")
+    except ValueError:
+        log.write("failed", logger="pullstream.emulator", error=True)
+    assert log.lines[0] == "ERROR failed"
+    assert all(line.startswith("  ") for line in log.lines[1:])
+
+
+def test_json_has_the_same_limits(log: Log) -> None:
+    log.handler.setFormatter(JsonFormatter())
+    for _ in range(3):
+        log.write("x" * 10_000)
+    log.handler.close()
+    first, last = map(json.loads, log.lines)
+    assert len(first["message"]) == 300
+    assert last["message"].startswith("2 more of: xxx")
+
+
+# ---- HTTP/2 of a stranger ------------------------------------------------------------------------
+
+DATA, HEADERS, SETTINGS = 0, 1, 4
+MAX_CONCURRENT_STREAMS, MAX_HEADER_LIST_SIZE = 3, 6
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return (
+        struct.pack(">I", len(payload))[1:]
+        + bytes((kind, flags))
+        + struct.pack(">I", stream)
+        + payload
+    )
+
+
+def field(name: bytes, value: bytes) -> bytes:
+    return b"\x00" + bytes((len(name),)) + name + bytes((len(value),)) + value
+
+
+def request(stream: int, *headers: tuple[bytes, bytes]) -> bytes:
+    """Return a call with an empty message: `:method POST`, `:scheme http`, and literal fields."""
+    fields = [
+        (b":path", b"/google.pubsub.v1.Publisher/ListTopics"),
+        (b":authority", b"broker"),
+        (b"content-type", b"application/grpc"),
+        (b"te", b"trailers"),
+        *headers,
+    ]
+    head = frame(HEADERS, 4, stream, b"\x83\x86" + b"".join(field(*each) for each in fields))
+    return head + frame(DATA, 1, stream, bytes(5))
+
+
+def connected(emulator: Emulator) -> socket.socket:
+    host, _, port = emulator.endpoint.rpartition(":")
+    connection = socket.create_connection((host, int(port)), timeout=PATIENCE)
+    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0))
+    return connection
+
+
+def exactly(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        data += (more := connection.recv(count - len(data)))
+        assert more, "the broker has closed the connection"
+    return data
+
+
+def next_frame(connection: socket.socket) -> tuple[int, int, bytes]:
+    """Return kind, flags and payload of the next frame."""
+    head = exactly(connection, 9)
+    return head[3], head[4], exactly(connection, int.from_bytes(head[:3], "big"))
+
+
+def test_headers_that_are_not_utf_8_cannot_fill_the_log() -> None:
+    """The library gRPC logs each such header with a traceback."""
+    stream = io.StringIO()
+    handler = LogHandler(stream)
+    handler.setFormatter(TextFormatter())
+    logger = logging.getLogger("grpc")
+    logger.addHandler(handler)
+    logger.propagate = False
+    headers = [(b"k%d" % number, b"\xff\xfe%d" % number) for number in range(100)]
+    try:
+        with Emulator() as emulator, connected(emulator) as connection:
+            for number in range(10):
+                connection.sendall(request(2 * number + 1, *headers))
+            ended = 0
+            while ended < 10:
+                kind, flags, _ = next_frame(connection)
+                ended += kind == HEADERS and flags & 1
+    finally:
+        logger.propagate = True
+        logger.removeHandler(handler)
+        handler.close()
+    lines = stream.getvalue().splitlines()
+    # gRPC logs 1,000 headers, from a few places.
+    assert 1 <= len(lines) <= 20
+    assert sum(int(line.split()[1]) for line in lines if " more of: " in line) > 900
+    assert all(line.startswith("ERROR ") and len(line) < 700 for line in lines)
+
+
+def test_a_connection_has_limits_of_streams_and_metadata() -> None:
+    with Emulator() as emulator, connected(emulator) as connection:
+        kind, _, payload = next_frame(connection)
+        assert kind == SETTINGS
+        settings = dict(struct.iter_unpack(">HI", payload))
+    assert settings[MAX_CONCURRENT_STREAMS] == MAX_STREAMS_PER_CONNECTION
+    assert settings[MAX_HEADER_LIST_SIZE] == MAX_METADATA_BYTES
