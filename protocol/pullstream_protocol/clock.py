@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import BuiltinFunctionType
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 Waker = Callable[[], None]
 
@@ -65,24 +65,78 @@ class AdvancingClock(Clock, Protocol):
 
 def _read(function: Callable[[], float]) -> float:
     """Call a function of the time module, through additional frames if it has been replaced."""
-    is_replaced = not isinstance(function, BuiltinFunctionType)
-    return _through(_FRAMES_SEEN_BY_FREEZEGUN if is_replaced else 0, function)
+    return _through(0 if _is_real(function) else _FRAMES_SEEN_BY_FREEZEGUN, function)
+
+
+def _is_real(function: Callable[[], float]) -> bool:
+    return isinstance(function, BuiltinFunctionType)
 
 
 def _through(frames: int, function: Callable[[], float]) -> float:
     return function() if frames == 0 else _through(frames - 1, function)
 
 
+class _Timeline:
+    """Monotonic time that goes on without a jump when freezegun begins and ends. Thread-safe.
+
+    The values of freezegun's `time.monotonic` are seconds since the epoch, about a million times
+    the real ones. A deadline from one of the two would never come, or would be long over, on the
+    other. So each change of the function continues at the last known value.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # The function that was read last, and what is added to its values. One attribute, so that a
+        # reader sees both of the same moment. The function is an element, because freezegun
+        # replaces real functions in modules.
+        self._source: tuple[Callable[[], float] | None, float] = None, 0.0
+        # The newest time while the source is not real time.
+        self._last = 0.0
+
+    def read(self) -> float:
+        """Return the seconds; never less than before."""
+        function = time.monotonic
+        source, offset = self._source
+        if function is source and _is_real(function):
+            return function() + offset
+        with self._lock:
+            return self._read_other()
+
+    def _read_other(self) -> float:
+        """Read a function that has replaced another one, or time that a test may move back."""
+        function = time.monotonic
+        source, offset = self._source
+        now = _read(function)
+        if source is None:
+            self._last = now
+        elif _is_real(source):
+            # The time of the change, as nobody has read the clock between the two.
+            self._last = source() + offset
+        if function is not source or now + offset < self._last:
+            offset = self._last - now
+        self._last = now + offset
+        self._source = function, offset
+        return self._last
+
+
+_TIMELINE: Final = _Timeline()
+
+
 class SystemClock:
-    """Real time, or freezegun's time when a test has frozen it."""
+    """Real time, or freezegun's time when a test has frozen it.
+
+    Monotonic time stands still while freezegun is active, except for its `tick` and `move_to`, and
+    goes on from there when it ends. So a deadline of the time before, or of frozen time, keeps its
+    distance.
+    """
 
     def now(self) -> float:
         """Return the seconds since the epoch; freezegun's, on every thread, if it is active."""
         return _read(time.time)
 
     def monotonic(self) -> float:
-        """Return `time.monotonic()`; freezegun's, on every thread, if it is active."""
-        return _read(time.monotonic)
+        """Return seconds from an arbitrary start, which freezegun stops and moves."""
+        return _TIMELINE.read()
 
     def timeout(self, deadline: float | None) -> float | None:
         """Return the seconds to the deadline, at most MAX_WAIT because freezegun may move time."""

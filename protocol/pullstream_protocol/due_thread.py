@@ -21,7 +21,7 @@ class DueThread:
     events. A moment that comes earlier than the one for which the thread waits needs a `wake`.
 
     Guarantees: after each wake-up, event and jump of the clock, `act` is called at least once.
-    After `stop`, nothing begins any more. An error does not end the thread:
+    After `stop`, nothing begins any more. An error, also SystemExit, does not end the thread:
     `threading.excepthook` reports it, like any error of a thread, and the thread acts again at the
     next wake-up, or after PAUSE_AFTER_ERROR. The thread is a daemon, so that a program that forgets
     to stop it can exit.
@@ -94,7 +94,8 @@ class DueThread:
     def _succeeds(self, work: Callable[[], None]) -> bool:
         try:
             work()
-        except Exception:
+        except BaseException:
+            # This includes SystemExit: one piece of work must not stop the later ones.
             threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), self._thread)))
             return False
         return True

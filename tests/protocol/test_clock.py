@@ -70,6 +70,32 @@ def test_the_system_clock_goes_on_when_nothing_is_frozen() -> None:
     assert SYSTEM_CLOCK.monotonic() > before
 
 
+def test_a_deadline_keeps_its_distance_when_time_is_frozen_and_released() -> None:
+    """The values of frozen and of real monotonic time differ by more than a billion seconds."""
+    clock = SystemClock()
+    before = clock.monotonic()
+    with freeze_time(START) as frozen:
+        started = clock.monotonic()
+        assert 0 <= started - before < 60
+        assert clock.monotonic() == started
+        frozen.tick(timedelta(seconds=5))
+        deadline = clock.monotonic() + 1
+        assert deadline - started == pytest.approx(6)
+    assert 0 <= clock.monotonic() - (deadline - 1) < 60
+
+
+def test_monotonic_time_does_not_go_back_when_frozen_time_does() -> None:
+    clock = SystemClock()
+    with freeze_time(START) as frozen:
+        before = clock.monotonic()
+        frozen.move_to("1990-01-01")
+        assert clock.monotonic() == pytest.approx(before)
+        frozen.tick(timedelta(seconds=3))
+        assert clock.monotonic() == pytest.approx(before + 3)
+    with freeze_time("1980-01-01"):
+        assert clock.monotonic() >= before + 3
+
+
 def test_waits_on_the_system_clock_are_short() -> None:
     """So a deadline is noticed soon after frozen time was moved past it."""
     clock = SystemClock()

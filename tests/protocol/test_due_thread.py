@@ -105,18 +105,25 @@ def test_an_error_is_reported_and_ends_nothing(
             assert error.thread.name == NAME
 
 
+@pytest.mark.parametrize("error", [IndexError, SystemExit, KeyboardInterrupt, GeneratorExit])
 def test_an_event_that_fails_takes_no_other_with_it(
-    reported: "queue.SimpleQueue[threading.ExceptHookArgs]",
+    reported: "queue.SimpleQueue[threading.ExceptHookArgs]", error: type[BaseException]
 ) -> None:
-    """The other events run, and the thread acts."""
+    """The other events run, and the thread acts, also after `sys.exit()`."""
+
+    def fail() -> None:
+        raise error
+
     ran: list[str] = []
     due = Due()
-    due.thread.post(lambda: [][0])
+    due.thread.post(fail)
     due.thread.post(lambda: ran.append("second"))
     with running(due):
         due.next_act()
+        due.thread.wake()
+        due.next_act()
     assert ran == ["second"]
-    assert reported.get(timeout=PATIENCE).exc_type is IndexError
+    assert reported.get(timeout=PATIENCE).exc_type is error
 
 
 def test_work_that_fails_and_stays_due_is_tried_again_after_a_pause(

@@ -281,7 +281,8 @@ class FollowRunner:
         if self._on_event is not None:
             try:
                 self._on_event(event)
-            except Exception:
+            except BaseException:
+                # This includes SystemExit: only the handler can end the follower.
                 _log.exception("on_event raised an error for %r; the follower continues", event)
         elif isinstance(event, Gap):
             # Without `on_event`, the log is the only place to report the loss.

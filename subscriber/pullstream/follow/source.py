@@ -180,6 +180,10 @@ class LiveStream:
             # If the error is permanent, the next read fails with it.
             _log.info("the stream of %s failed: %s", self._topic, _told(error))
             cause = "stream lost"
+        except BaseException:
+            # A defect: without this event, the follower would wait for the stream for ever.
+            _log.exception("the stream of %s failed", self._topic)
+            cause = "stream lost"
         self._call.cancel()
         self._listener.lost(self._number, cause)
 

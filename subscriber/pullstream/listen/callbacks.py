@@ -22,18 +22,25 @@ class CallbackThread:
 
     Only the listener's thread puts, and only this thread takes. A message is skipped if its
     subscription has ended before its turn. If a callback raises an error, the error is logged and
-    the next callback runs.
+    the next callback runs. SystemExit and KeyboardInterrupt end the listener: no more messages are
+    passed on, and the callbacks that report the end still run.
 
     Args:
         on_event: Called with each Reset and Dropped. None: they are logged.
         on_room: Called when there is room again after there was none.
+        on_exit: Called with a SystemExit or another exception that ends the listener.
     """
 
     def __init__(
-        self, on_event: Callable[[ListenEvent], object] | None, on_room: Callable[[], None]
+        self,
+        on_event: Callable[[ListenEvent], object] | None,
+        on_room: Callable[[], None],
+        on_exit: Callable[[BaseException], None],
     ) -> None:
         self._on_event = on_event
         self._on_room = on_room
+        self._on_exit = on_exit
+        self._is_over = False
         # Each entry has the events of one response. None ends the thread.
         self._waiting: queue.SimpleQueue[Sequence[Notice] | None] = queue.SimpleQueue()
         self._was_full = False
@@ -77,6 +84,10 @@ class CallbackThread:
                     self._tell(notice)
                 except Exception:
                     _log.exception("a callback of a listener raised an error")
+                except BaseException as error:
+                    _log.exception("a callback of a listener raised; the listener ends")
+                    self._is_over = True
+                    self._on_exit(error)
             # Otherwise the last message would stay in memory until the next one comes.
             del notices, notice
             if self._was_full:
@@ -85,7 +96,7 @@ class CallbackThread:
 
     def _tell(self, notice: Notice) -> None:
         if isinstance(notice, Arrived):
-            if notice.interest.is_wanted:
+            if notice.interest.is_wanted and not self._is_over:
                 notice.interest.on_message(ChannelMessage(notice.item))
         elif isinstance(notice, Failed):
             if notice.interest.on_failure is not None:

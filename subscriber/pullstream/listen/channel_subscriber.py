@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pullstream.futures import RunningFuture, ShutdownMode
 from pullstream.rpc.rpcs import Rpcs
-from pullstream.runtime.validation import require_patience
+from pullstream.runtime.validation import require_patience, require_text
 from pullstream.streaming.callbacks import is_coroutine_function
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 
@@ -27,7 +27,9 @@ class ChannelSubscriber(RunningFuture):
     slow, the subscriber does not poll, and new messages wait at the publisher, up to the
     publisher's limit.
 
-    The object is also a future: `result()` blocks until it is closed and then returns True.
+    The object is also a future: `result()` blocks until it is closed and then returns True. If a
+    callback raises SystemExit or KeyboardInterrupt, the listener ends, and `result()` raises it.
+    When the listener ends because of an error, `on_failure` of every subscription is called.
 
     Any thread may call any method.
     """
@@ -74,6 +76,7 @@ class ChannelSubscriber(RunningFuture):
 
         Raises:
             TypeError: An argument has the wrong type.
+            ValueError: The channel or the key has characters that UTF-8 cannot encode.
             SubscriberClosed: The listener is closed.
             ForkedProcess: The listener was created in the parent process, before a fork.
         """
@@ -128,7 +131,7 @@ class ChannelSubscriber(RunningFuture):
         """Return whether the current thread is a thread of the listener."""
         return self._session_thread.runs_here()
 
-    def _ended(self, fault: Exception | None) -> None:
+    def _ended(self, fault: BaseException | None) -> None:
         if fault is None:
             self.set_result(True)
         else:
@@ -148,6 +151,9 @@ def _check(
         raise TypeError(f"channel is {channel!r}; it must be a channel name, a non-empty str")
     if key is not None and not isinstance(key, str):
         raise TypeError(f"key is {key!r}; it must be a str, or None for the whole channel")
+    # The listener encodes them later, together with those of other subscriptions.
+    require_text("channel", channel)
+    require_text("key", key or "")
     if not _is_plain(on_message):
         raise TypeError(
             f"on_message is {on_message!r}; it must be a plain function that takes one message"

@@ -6,7 +6,13 @@ import logging
 from collections.abc import Callable
 
 from pullstream.runtime.outage_reporter import OutageReporter
-from pullstream_protocol.errors import Aborted, Cancelled, PullstreamError, RpcError
+from pullstream_protocol.errors import (
+    Aborted,
+    Cancelled,
+    Internal,
+    PullstreamError,
+    RpcError,
+)
 from pullstream_protocol.messages import channels_pb2 as channels
 
 from .commands import Command, CommandBatch, CommandQueue
@@ -93,14 +99,25 @@ class ListenSession:
         self._queue.add(Command(interest, subscribe=False))
         return True
 
-    def close(self) -> list[Notice]:
-        """End all subscriptions; unanswered ones are reported as cancelled."""
-        for interest in list(self._interests.values()):
+    def close(self, fault: BaseException | None = None) -> list[Notice]:
+        """End all subscriptions; unanswered ones are reported as cancelled.
+
+        Args:
+            fault: The error that ended the listener. All subscriptions are then reported as failed.
+                None: the user closed it.
+        """
+        ended = list(self._interests.values())
+        for interest in ended:
             self._forget(interest)
         self._queue.clear()
-        return self._left_unanswered(
-            Cancelled("the listener was closed before the publisher had answered")
-        )
+        if fault is None:
+            return self._left_unanswered(
+                Cancelled("the listener was closed before the publisher had answered")
+            )
+        error = Internal(f"the listener has ended because of {fault!r}")
+        error.__cause__ = fault
+        notices = self._left_unanswered(error)
+        return [*notices, *(Failed(interest, error) for interest in ended)]
 
     def _forget(self, interest: ChannelSubscription) -> None:
         interest.is_wanted = False

@@ -51,8 +51,8 @@ class SessionThread:
         settings: The user's settings.
         clock: The source of time.
         on_event: See CallbackThread.
-        on_end: Called last. Its argument is the error if a defect of the listener ended it, else
-            None.
+        on_end: Called last. Its argument is the error that ended the listener, if a callback raised
+            SystemExit or the listener has a defect, else None.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class SessionThread:
         clock: Clock,
         *,
         on_event: Callable[[ListenEvent], object] | None,
-        on_end: Callable[[Exception | None], None],
+        on_end: Callable[[BaseException | None], None],
     ) -> None:
         self._rpcs = rpcs
         self._settings = settings
@@ -71,12 +71,15 @@ class SessionThread:
         self._lock = threading.Lock()
         self._session_thread = ListenSession(settings, new_id=lambda: str(uuid.uuid4()))
         self._closing = False
+        self._fault: BaseException | None = None
         self._deadline = math.inf
         # The running calls. They are kept because grpcio cancels a call whose future is collected.
         self._poll: tuple[object, Any] | None = None
         self._batch: tuple[CommandBatch, Any] | None = None
         self._inbox: Inbox[Callable[[], list[Notice]]] = Inbox(clock)
-        self._callbacks = CallbackThread(on_event, on_room=self._inbox.wake)
+        self._callbacks = CallbackThread(
+            on_event, on_room=self._inbox.wake, on_exit=self._end_because_of
+        )
         # A daemon thread, because the client stops it when the program exits.
         self._thread = threading.Thread(target=self._run, name="pullstream-listen", daemon=True)
         start_or_undo(self._thread, self._callbacks.stop)
@@ -126,19 +129,23 @@ class SessionThread:
     # ---- the thread ----------------------------------------------------------------------------
 
     def _run(self) -> None:
-        fault = None
         try:
-            while not self._closing:
+            while not (self._closing or self._fault):
                 self._send()
                 self._take_answers()
-        except Exception as error:
+        except BaseException as error:
             # The future reports the error, too.
             _log.exception("a listener has failed because of an internal error")
-            fault = error
+            self._fault = error
         try:
             self._end()
         finally:
-            self._on_end(fault)
+            self._on_end(self._fault)
+
+    def _end_because_of(self, fault: BaseException) -> None:
+        """End the listener with an error. The callback thread calls it."""
+        self._fault = self._fault or fault
+        self._inbox.wake()
 
     def _take_answers(self) -> None:
         """Wait until a response arrives or a request is due; process the responses."""
@@ -206,7 +213,7 @@ class SessionThread:
     def _end(self) -> None:
         with self._lock:
             self._closing = True
-            notices = self._session_thread.close()
+            notices = self._session_thread.close(self._fault)
             is_known, subscriber_id = (
                 self._session_thread.is_known,
                 self._session_thread.subscriber_id,
@@ -224,8 +231,9 @@ class SessionThread:
 
     def _say_goodbye(self, subscriber_id: str) -> None:
         request = channels.UnregisterRequest(subscriber_id=subscriber_id)
+        left = max(self._deadline - self._clock.monotonic(), 0.0)
         try:
-            self._rpcs.stub("Unregister")(request, timeout=_UNREGISTER_TIMEOUT)
+            self._rpcs.stub("Unregister")(request, timeout=min(left, _UNREGISTER_TIMEOUT))
         except (grpc.RpcError, ValueError):
             # The publisher drops the session later, because the subscriber is silent.
             return

@@ -12,7 +12,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pullstream.exceptions import forked
-from pullstream.runtime.process import Latch, no_result_yet, use_state_lock
+from pullstream.runtime.process import (
+    Latch,
+    no_result_yet,
+    run_done_callback,
+    use_state_lock,
+)
 
 from .exceptions import PublishError
 
@@ -126,7 +131,7 @@ class Outcome:
             if not self.resolved:
                 self._callbacks.append((future, callback))
                 return
-        run_callback(future, callback)
+        run_done_callback(callback, future)
 
     def add_watcher(self, watcher: Callable[[], Callbacks]) -> bool:
         """Call `watcher`, which must be short, when the outcome is resolved.
@@ -176,14 +181,6 @@ def _wake(waiters: Iterable[asyncio.Future[None]]) -> None:
             waiter.set_result(None)
 
 
-def run_callback(future: OutcomeFuture[Any], callback: DoneCallback) -> None:
-    """Run a done callback of a future. Its error is logged."""
-    try:
-        callback(future)
-    except Exception:
-        _log.exception("done callback %r of a publish future raised", callback)
-
-
 def failed_outcome(error: BaseException) -> Outcome:
     """Return the outcome of messages that are not sent."""
     outcome = Outcome()
@@ -192,9 +189,15 @@ def failed_outcome(error: BaseException) -> Outcome:
 
 
 def run_callbacks(callbacks: Callbacks) -> None:
-    """Run the done callbacks of an outcome in their order."""
-    for future, callback in callbacks:
-        run_callback(future, callback)
+    """Run the done callbacks of an outcome in their order. Their errors are logged."""
+    unbegun = iter(callbacks)
+    try:
+        for future, callback in unbegun:
+            run_done_callback(callback, future)
+    finally:
+        # Some are left if Ctrl-C interrupts the main thread.
+        for future, callback in unbegun:
+            run_done_callback(callback, future)
 
 
 class OutcomeFuture(Future[T], Generic[T]):

@@ -24,6 +24,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from pullstream_protocol.clock import SYSTEM_CLOCK
@@ -166,7 +167,17 @@ class InterruptibleFuture(Future[T]):
         use_state_lock(self)
         self._end = Latch()
         # The first done callback, so that the waiters do not wait for those of the user.
-        self.add_done_callback(_set_latch)
+        super().add_done_callback(_set_latch)
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """Call `fn(future)` when there is a result, or now if there is one.
+
+        An error of `fn`, also SystemExit, is logged, and does not stop the other callbacks.
+
+        Args:
+            fn: A function of the future. It must be short: the thread that runs it has other work.
+        """
+        super().add_done_callback(partial(run_done_callback, fn))
 
     def wait_until_done(self, timeout: float | None = None) -> bool:
         """Wait for the end; return whether there is a result or an error.
@@ -211,6 +222,22 @@ class InterruptibleFuture(Future[T]):
         if not self.wait_until_done(timeout):
             raise no_result_yet()
         return self._exception
+
+
+def run_done_callback(fn: Callable[[Any], object], future: Future[Any]) -> None:
+    """Call `fn(future)`, and log its error.
+
+    Raises:
+        SystemExit, KeyboardInterrupt, GeneratorExit: `fn` raised it on the main thread, which the
+            program wants to end. It would only end another thread, with the work that it has left.
+    """
+    try:
+        fn(future)
+    except BaseException as error:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and not isinstance(error, Exception):
+            raise
+        _log.exception("done callback %r of a future raised", fn)
 
 
 def _set_latch(future: Future[Any]) -> None:

@@ -129,10 +129,16 @@ class CoroutineScheduler(Scheduler):
         loop = asyncio.new_event_loop()
 
         def run() -> None:
-            try:
-                loop.run_forever()
-            finally:
-                loop.close()
+            while True:
+                try:
+                    loop.run_forever()
+                except BaseException:
+                    # SystemExit of a task that a callback has created ends `run_forever`. The loop
+                    # has the other tasks.
+                    _log.exception("a task on the event loop of the callbacks raised")
+                else:
+                    break
+            loop.close()
 
         # Daemon: a callback that never returns must not keep the process from exiting.
         self._thread = threading.Thread(target=run, name="pullstream-asyncio", daemon=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +17,7 @@ from pullstream.listen.events import ListenEvent
 from pullstream.listen.settings import ListenSettings
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import Internal
 from tests.contract.channel_peers import ORDERS, Heard, Recorder, create_topics, statistics
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -59,6 +61,41 @@ def test_a_callback_that_raises_is_logged_and_the_next_one_runs(
     broker.publish(ORDERS, "2")
     eventually(lambda: heard == [b"1", b"2"])
     eventually(lambda: caplog.messages == ["a callback of a listener raised an error"] * 2)
+
+
+@pytest.mark.parametrize(
+    ("channel", "key", "name"), [(ORDERS, "f\udcff", "key"), ("f\udcff", None, "channel")]
+)
+def test_a_name_that_cannot_be_encoded_is_refused_and_the_listener_goes_on(
+    broker: Emulator, listener: ChannelSubscriber, channel: str, key: str | None, name: str
+) -> None:
+    """Python writes such names for files. The error names the argument."""
+    heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    listener.subscribe(ORDERS, "k", on_message=lambda message: heard.put(message.data))
+    with pytest.raises(ValueError, match=rf"{name} is 'f\\udcff', which is not valid UTF-8"):
+        listener.subscribe(channel, key, on_message=print)
+    wait_until_heard(broker)
+    broker.publish(ORDERS, "x", ordering_key="k")
+    assert heard.get(timeout=PATIENCE) == b"x"
+
+
+def test_a_listener_that_fails_reports_it_to_every_subscription(
+    client: SubscriberClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread fails because of a defect. The error has the cause."""
+    failures: queue.SimpleQueue[Exception] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+    defect = RuntimeError("defect")
+
+    def fail(*_: object, **__: object) -> None:
+        raise defect
+
+    monkeypatch.setattr(client._rpcs, "begin", fail)
+    listener = client.listen()
+    listener.subscribe(ORDERS, on_message=print, on_failure=failures.put, on_done=answers.put)
+    assert listener.exception(PATIENCE) is defect
+    assert failures.get(timeout=PATIENCE).__cause__ is defect
+    assert isinstance(answers.get(timeout=PATIENCE), Internal)
 
 
 def test_a_slow_callback_leaves_messages_with_the_publisher(

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
+from freezegun import freeze_time
 from google.api_core.retry import Retry
 from google.cloud import pubsub_v1
 from google.pubsub_v1 import types as official_types
@@ -596,6 +597,18 @@ def test_an_interrupted_publish_uses_no_room(
     first.result(10)
     assert publisher.publish(TOPIC, b"third").result(10)
     assert server.requests == [[b"first"], [b"third"]]
+
+
+def test_a_message_of_frozen_time_is_sent_when_the_freeze_ends(
+    connect: Connect, server: PublishServer
+) -> None:
+    """Nobody waits for the future, which would send the message at once."""
+    publisher = connect(BatchSettings(max_latency=0.05))
+    publisher.publish(TOPIC, b"before").result(10)
+    with freeze_time("2030-01-01"):
+        publisher.publish(TOPIC, b"frozen")
+    server.wait_for_calls(2)
+    assert server.requests == [[b"before"], [b"frozen"]]
 
 
 def test_a_failed_message_makes_room(connect: Connect, server: PublishServer) -> None:
