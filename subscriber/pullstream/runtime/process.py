@@ -33,7 +33,7 @@ from .thread_start import threads_are_refused
 
 T = TypeVar("T")
 
-_log = logging.getLogger("pullstream")
+_log = logging.getLogger("pullstream.process")
 
 # Seconds between two checks of a waiting thread. A signal may arrive after the main thread's last
 # check and before it sleeps. Such a signal does not wake the thread: Python notes it and runs its

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -32,8 +31,6 @@ from .ack_requests import (
     unconfirmed,
 )
 from .ordered_ack_retry import OrderedAckRetry
-
-_log = logging.getLogger("pullstream.outbox")
 
 # The server accepts requests of up to 512 KiB (https://cloud.google.com/pubsub/quotas). Ack ids may
 # be long.
@@ -368,15 +365,11 @@ def _kinds(request: AckRequest) -> Iterator[tuple[Purpose, int, str]]:
 
 
 def resolve(future: AckFuture, failure: AcknowledgeError | None) -> None:
-    """Resolve a future, and log any exception of the user's done callbacks."""
-    try:
-        if failure is None:
-            future.set_result(AcknowledgeStatus.SUCCESS)
-        else:
-            future.set_exception(failure)
-    except BaseException:
-        # This includes SystemExit: a done callback must not stop the calling thread.
-        _log.exception("a done callback of an acknowledgement raised")
+    """Resolve a future."""
+    if failure is None:
+        future.set_result(AcknowledgeStatus.SUCCESS)
+    else:
+        future.set_exception(failure)
 
 
 def _fitting(ack_ids: Sequence[str]) -> int:
