@@ -131,7 +131,11 @@ class Outcome:
             if not self.resolved:
                 self._callbacks.append((future, callback))
                 return
-        run_done_callback(callback, future)
+        # On the calling thread, which SystemExit may end.
+        try:
+            callback(future)
+        except Exception:
+            _log.exception("done callback %r of a publish future raised", callback)
 
     def add_watcher(self, watcher: Callable[[], Callbacks]) -> bool:
         """Call `watcher`, which must be short, when the outcome is resolved.
@@ -190,14 +194,8 @@ def failed_outcome(error: BaseException) -> Outcome:
 
 def run_callbacks(callbacks: Callbacks) -> None:
     """Run the done callbacks of an outcome in their order. Their errors are logged."""
-    unbegun = iter(callbacks)
-    try:
-        for future, callback in unbegun:
-            run_done_callback(callback, future)
-    finally:
-        # Some are left if Ctrl-C interrupts the main thread.
-        for future, callback in unbegun:
-            run_done_callback(callback, future)
+    for future, callback in callbacks:
+        run_done_callback(callback, future)
 
 
 class OutcomeFuture(Future[T], Generic[T]):

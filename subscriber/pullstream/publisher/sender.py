@@ -514,7 +514,7 @@ class PublishSender:
             thread = DueThread(self._clock, self._next_due, self._act, name="pullstream-publisher")
             thread.start()
             self._thread = thread
-            at_exit(self)
+            at_exit(self, PublishSender._begin_exit, PublishSender._finish_exit)
 
     def _wake_for(self, due: float) -> None:
         """Make the thread act at this time. Under the lock."""
@@ -615,7 +615,7 @@ class PublishSender:
             call.cancel()
         self._end_threads()
 
-    def begin_exit(self, timeout: float) -> None:
+    def _begin_exit(self, timeout: float) -> None:
         """Accept no more messages, and send the open batches without waiting.
 
         The thread of the sender sends them, because a call may have to be waited for if the exiting
@@ -626,7 +626,7 @@ class PublishSender:
         if self._thread is not None:
             self._thread.post(self._flush)
 
-    def finish_exit(self, timeout: float) -> None:
+    def _finish_exit(self, timeout: float) -> None:
         """Wait until each message has a result; see `close`."""
         self.close(round(timeout, 1))
 

@@ -62,7 +62,7 @@ class BackgroundClient(BaseClient):
             future.wait_for_end(None if due is None else due - SYSTEM_CLOCK.monotonic())
         super().close()
 
-    def begin_exit(self, timeout: float) -> None:
+    def _begin_exit(self, timeout: float) -> None:
         """Begin to return all messages that are held, and to send the last acknowledgements."""
         if os.getpid() != self._process:
             return
@@ -74,7 +74,7 @@ class BackgroundClient(BaseClient):
         for future in running:
             future.begin_close(share(), "nack")
 
-    def finish_exit(self, timeout: float) -> None:
+    def _finish_exit(self, timeout: float) -> None:
         """Wait until all messages are returned, and close the connection."""
         self.close(timeout, "nack")
 
@@ -97,7 +97,7 @@ class BackgroundClient(BaseClient):
             # stop it.
             future = start()
             self._running.add(future)
-        at_exit(self)
+        at_exit(self, BackgroundClient._begin_exit, BackgroundClient._finish_exit)
         future.add_done_callback(self._forget)
         return future
 

@@ -25,7 +25,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
@@ -177,7 +177,8 @@ class InterruptibleFuture(Future[T]):
         Args:
             fn: A function of the future. It must be short: the thread that runs it has other work.
         """
-        super().add_done_callback(partial(run_done_callback, fn))
+        # After the end, the calling thread runs it, which SystemExit may end.
+        super().add_done_callback(fn if self.done() else partial(run_done_callback, fn))
 
     def wait_until_done(self, timeout: float | None = None) -> bool:
         """Wait for the end; return whether there is a result or an error.
@@ -225,18 +226,13 @@ class InterruptibleFuture(Future[T]):
 
 
 def run_done_callback(fn: Callable[[Any], object], future: Future[Any]) -> None:
-    """Call `fn(future)`, and log its error.
+    """Call `fn(future)` on the thread that has set the result, and log its error.
 
-    Raises:
-        SystemExit, KeyboardInterrupt, GeneratorExit: `fn` raised it on the main thread, which the
-            program wants to end. It would only end another thread, with the work that it has left.
+    This includes SystemExit, which would end the thread with the work that it has for others.
     """
     try:
         fn(future)
-    except BaseException as error:
-        is_main = threading.current_thread() is threading.main_thread()
-        if is_main and not isinstance(error, Exception):
-            raise
+    except BaseException:
         _log.exception("done callback %r of a future raised", fn)
 
 
@@ -294,23 +290,28 @@ if hasattr(os, "register_at_fork"):
 # ---- the end of the program --------------------------------------------------------------------
 
 
-class Ending(Protocol):
-    """A client that must end before the program does."""
-
-    def begin_exit(self, timeout: float) -> None:
-        """Begin to end within `timeout` seconds. Wait only if no thread can be started."""
-
-    def finish_exit(self, timeout: float) -> None:
-        """Wait for the end for up to `timeout` seconds, and release everything."""
-
-
-_endings: weakref.WeakSet[Ending] = weakref.WeakSet()
+# How to begin the end of an object, and how to finish it. An object that is collected is forgotten.
+_endings: weakref.WeakKeyDictionary[
+    Any, tuple[Callable[[Any, float], object], Callable[[Any, float], object]]
+] = weakref.WeakKeyDictionary()
 _exit_deadline: float | None = None
 
 
-def at_exit(ending: Ending) -> None:
-    """End `ending` when the program ends, unless it has been collected by then."""
-    _endings.add(ending)
+def at_exit(
+    owner: Owner,
+    begin: Callable[[Owner, float], object],
+    finish: Callable[[Owner, float], object],
+) -> None:
+    """End an object when the program ends, at the same time as the others.
+
+    Args:
+        owner: A client, or a part of one. It is not kept alive.
+        begin: Called first, as `begin(owner, timeout)`: begins to end within `timeout` seconds.
+            Waits only if no thread can be started.
+        finish: Called as `finish(owner, timeout)` after all have begun: waits for the end for up to
+            `timeout` seconds, and releases everything.
+    """
+    _endings[owner] = begin, finish
 
 
 def left_at_exit(timeout: float) -> float:
@@ -347,7 +348,7 @@ def shares(left: Callable[[], float], steps: int) -> Callable[[], float]:
 def _end_all() -> None:
     """End all clients, at the same time, within EXIT_TIMEOUT seconds."""
     global _exit_deadline
-    endings = list(_endings)
+    endings = list(_endings.items())
     if not endings:
         return
     _exit_deadline = SYSTEM_CLOCK.monotonic() + EXIT_TIMEOUT
@@ -356,14 +357,14 @@ def _end_all() -> None:
         return max(left_at_exit(EXIT_TIMEOUT) - SHUTDOWN_MARGIN, 0.0)
 
     share = shares(left, len(endings))
-    for ending in endings:
-        _attempt(ending.begin_exit, share())
-    for ending in endings:
-        _attempt(ending.finish_exit, left())
+    for owner, (begin, _) in endings:
+        _attempt(begin, owner, share())
+    for owner, (_, finish) in endings:
+        _attempt(finish, owner, left())
 
 
-def _attempt(step: Callable[[float], None], timeout: float) -> None:
+def _attempt(step: Callable[[Any, float], object], owner: Any, timeout: float) -> None:
     try:
-        step(timeout)
+        step(owner, timeout)
     except Exception:
         _log.exception("a client failed to end; the others follow")

@@ -128,10 +128,10 @@ def test_a_callback_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> N
     seen: list[int] = []
     future.add_done_callback(lambda _: seen[1])
     future.add_done_callback(lambda _: seen.append(1))
-    with caplog.at_level(logging.ERROR, "pullstream.publisher"):
+    with caplog.at_level(logging.ERROR, "pullstream.process"):
         resolve(outcome, "5")
     assert seen == [1]
-    assert "of a publish future raised" in caplog.text
+    assert "of a future raised" in caplog.text
 
 
 def test_futures_are_awaited() -> None:
