@@ -6,7 +6,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Two simultaneous installs would break .venv.
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test versions coverage check docs dist browser pictures bench soak damage upstream protos clean
+.PHONY: help demo demo-spark test versions coverage check docs dist browser pictures bench soak clients damage upstream protos clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +75,9 @@ soak: .venv/dev.stamp ## ten minutes on a broker with faults (ARGS="--seconds 60
 	@$(BIN)/python -m tests.soak.run $(ARGS)
 	@$(BIN)/python -m tests.soak.publish $(ARGS)
 	@$(BIN)/python -m tests.soak.spark $(SPARK_ARGS)
+
+clients: .venv/dev.stamp ## run Google's clients in Go, Java, Node and Python on this broker and on Google's (ARGS="--only 'go/*'")
+	@$(BIN)/python -m tests.clients.run $(ARGS)
 
 damage: .venv/dev.stamp ## damage a data directory in 2,550 ways: none may go unnoticed (ARGS="--seed 7")
 	@$(BIN)/python -m tests.soak.damage $(ARGS)

@@ -1,0 +1,120 @@
+"""The figures of a run, and the verdict: without a client, a broker, or a tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from .events import Event, Figures, Truth, figures
+from .report import GOOGLE, OURS, Run, spread
+from .scenarios import SCENARIOS, floors
+
+
+def measured(
+    *lines: str,
+    left: Iterable[int] = (),
+    stale: Iterable[int] = (),
+    answer: str = "ack",
+    exactly_once: bool = True,
+) -> Figures:
+    """Return the figures for four messages of two keys: 0 and 2, 1 and 3."""
+    return figures(
+        [Event.parse(line) for line in lines],
+        Truth(frozenset(left), stale=frozenset(stale)),
+        messages=4,
+        keys=2,
+        answer=answer,
+        exactly_once=exactly_once,
+        ordered=True,
+        end=9.0,
+    )
+
+
+def of_each(*numbers: int) -> list[str]:
+    """Return the lines of some messages that are delivered and acknowledged."""
+    return [
+        line.format(number=number)
+        for number in numbers
+        for line in (
+            "1.0 delivered {number} id",
+            "1.1 ack {number}",
+            "1.2 ack-result {number} SUCCESS",
+        )
+    ]
+
+
+def test_a_run_without_a_fault_has_no_figure_but_its_time() -> None:
+    found = measured(*of_each(0, 1, 2, 3))
+    assert {name for name, value in found.items() if value} == {"seconds"}
+    assert found["seconds"] == 1.2
+
+
+def test_a_message_that_was_taken_and_only_failed_is_a_false_failure() -> None:
+    lines = [*of_each(0, 1, 2), "2.0 ack 3", "2.1 ack-result 3 OTHER"]
+    assert measured(*lines)["false_failures"] == 1
+    # Its failure is true when the message is still there, or when a later attempt succeeded.
+    assert measured(*lines, left=[3])["false_failures"] == 0
+    assert measured(*lines, *of_each(3))["false_failures"] == 0
+    assert measured(*lines, *of_each(3))["failed"] == 1
+
+
+def test_a_success_is_false_when_the_message_is_still_there_or_comes_again() -> None:
+    assert measured(*of_each(0, 1, 2, 3), left=[2])["false_successes"] == 1
+    assert measured(*of_each(0, 1, 2, 3), "2.0 delivered 1 id")["false_successes"] == 1
+
+
+def test_a_nack_of_an_ended_lease_that_succeeds_is_a_false_success() -> None:
+    lines = ["1.0 nack 0", "1.1 nack-result 0 SUCCESS", "1.0 nack 1", "1.1 nack-result 1 OTHER"]
+    found = measured(*lines, answer="nack", stale=[0], left=range(4))
+    assert found["false_successes"] == 1
+    assert found["false_failures"] == 1
+
+
+def test_without_exactly_once_delivery_results_say_nothing() -> None:
+    found = measured(*of_each(0, 1, 2, 3), left=[1], exactly_once=False)
+    assert "false_successes" not in found
+    assert found["left"] == 1
+
+
+def test_an_ack_without_a_result_is_counted() -> None:
+    assert measured(*of_each(0, 1, 2), "1.0 ack 3")["unresolved"] == 1
+    assert measured(*of_each(0, 1, 2))["unhandled"] == 1
+
+
+def test_only_first_deliveries_of_a_key_count_for_the_order() -> None:
+    """2 comes before 0, of the same key. The second delivery of 1 comes after 3."""
+    order = (2, 1, 0, 3, 1)
+    assert measured(*(f"1.0 delivered {number} id" for number in order))["out_of_order"] == 1
+
+
+def test_a_pause_lasts_until_the_end_if_messages_are_left() -> None:
+    lines = ["1.0 delivered 0 id", "3.0 delivered 1 id"]
+    assert measured(*lines)["pause"] == 2.0
+    assert measured(*lines, left=[2])["pause"] == 6.0
+
+
+def test_dropped_messages_are_counted() -> None:
+    assert measured("1.0 dropped -1", "2.0 dropped -1")["dropped"] == 2
+
+
+@pytest.mark.parametrize(
+    ("broker", "pause", "missed"),
+    [
+        (OURS, 3.5, ["go/nacks: 3.5 longest pause between deliveries, in seconds, at most 3"]),
+        (OURS, 3.0, []),
+        (GOOGLE, 3.5, []),
+    ],
+)
+def test_only_our_broker_can_miss_a_floor(broker: str, pause: float, missed: list[str]) -> None:
+    assert Run("nacks", "go", broker, 0, {"pause": pause}).missed() == missed
+
+
+def test_each_scenario_has_a_floor_for_each_client() -> None:
+    assert all(floors(client, each) for client in ("go", "node") for each in SCENARIOS.values())
+
+
+def test_a_spread_is_one_number_if_all_turns_agree() -> None:
+    assert spread([2.0, 2.0]) == "2"
+    assert spread([3.0, 1.0, 2.25]) == "1 / 2.2 / 3"
+    assert spread([]) == "-"
