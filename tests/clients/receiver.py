@@ -35,6 +35,7 @@ import threading
 import time
 from typing import Any
 
+from google.api_core.exceptions import GoogleAPICallError
 from google.cloud import pubsub_v1
 from google.cloud.pubsub_v1.subscriber.exceptions import AcknowledgeError
 
@@ -119,7 +120,11 @@ def main() -> None:
             receiver.answer()
         else:
             future.cancel()
-    future.result()
+    try:
+        future.result()
+    except GoogleAPICallError as error:
+        # The subscription was deleted.
+        print(error, file=sys.stderr)
     receiver.wait_for_results()
 
 

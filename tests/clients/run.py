@@ -19,9 +19,10 @@ from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
+from google.api_core.exceptions import GoogleAPICallError
 from rich.console import Console
 
-from tests.bench.servers import Broker, missing, served
+from tests.bench.servers import Broker, NotStarted, missing, served
 
 from .programs import BUILD, PROGRAMS, CannotBuild
 from .report import GOOGLE, OURS, Run, table
@@ -108,8 +109,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with busy(chosen.busy):
         for place, (turn, client, name, broker) in enumerate(plan, 1):
             log = BUILD / f"{client}-{name}-{broker}-{turn}.log"
-            with served(BROKERS[broker]) as server:
-                figures = run(commands[client], SCENARIOS[name], server.endpoint, log)
+            try:
+                with served(BROKERS[broker]) as server:
+                    figures = run(commands[client], SCENARIOS[name], server.endpoint, log)
+            except (GoogleAPICallError, NotStarted, OSError) as error:
+                console.print(f"{client}/{name} was not measured: {error!r}", markup=False)
+                figures = {"not_ended": 1}
             runs.append(Run(name, client, broker, chosen.busy, figures))
             shown = ", ".join(f"{key} {value:.4g}" for key, value in figures.items() if value)
             console.print(f"{place}/{len(plan)} {broker} {client}/{name}: {shown}", markup=False)
