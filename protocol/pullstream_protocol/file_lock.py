@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -35,6 +36,10 @@ else:
 
 _held: set[int] = set()
 
+# A link in place of a file that a program writes could lead to any file of its user. Windows has no
+# such flag.
+NO_LINK: int = getattr(os, "O_NOFOLLOW", 0)
+
 
 class FileLock:
     """Holds a lock on a file until `release`. The file is used for nothing else.
@@ -47,13 +52,13 @@ class FileLock:
 
     Raises:
         BlockingIOError: Another FileLock holds it, and `wait` is False.
-        OSError: The file cannot be created.
+        OSError: The file cannot be created, or is a symbolic link.
     """
 
     def __init__(self, path: Path, *, wait: bool = False) -> None:
         # The file is never removed. Otherwise two processes could each hold a lock, on two files
         # that have had the same name.
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._descriptor = _opened(path)
         try:
             _take(self._descriptor, wait=wait)
             os.ftruncate(self._descriptor, 0)
@@ -67,6 +72,19 @@ class FileLock:
         """Release the lock. Call it once, in the process that holds the lock."""
         _held.discard(self._descriptor)
         os.close(self._descriptor)
+
+
+def _opened(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP and path.is_symlink():
+            raise OSError(
+                errno.ELOOP,
+                f"the lock file {path.name} must not be a symbolic link; remove it",
+                str(path),
+            ) from error
+        raise
 
 
 def holder_of(path: Path) -> int | None:

@@ -44,6 +44,19 @@ def test_a_lock_has_one_holder(tmp_path: Path) -> None:
     assert elsewhere(path) == "free"
 
 
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="this system has no O_NOFOLLOW")
+def test_a_lock_file_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    """The target of the link is not changed."""
+    target = tmp_path / "other"
+    target.write_text("content")
+    for name, leads_to in (("a.lock", target), ("b.lock", tmp_path / "nothing")):
+        (tmp_path / name).symlink_to(leads_to)
+        with pytest.raises(OSError, match="must not be a symbolic link"):
+            FileLock(tmp_path / name)
+    assert target.read_text() == "content"
+    assert not (tmp_path / "nothing").exists()
+
+
 def test_a_lock_can_be_waited_for(tmp_path: Path) -> None:
     """The wait ends when the holder releases it, and the lock has one holder again."""
     path = tmp_path / "a.lock"

@@ -54,7 +54,7 @@ class Backup:
             try:
                 for left in inside.glob(f"{_PREFIX}*"):
                     # A broker was killed while it made a copy.
-                    shutil.rmtree(left)
+                    _remove(left)
                 with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=inside) as folder:
                     copy = Path(folder) / "copy"
                     await self._storage.copy_to(copy)
@@ -63,6 +63,14 @@ class Backup:
                     return await _send(request, archive)
             except (StorageError, OSError) as error:
                 raise Unavailable(f"The data directory cannot be copied: {error}.") from error
+
+
+def _remove(left: Path) -> None:
+    """Remove a folder, or a file or a link that has its name."""
+    if left.is_dir() and not left.is_symlink():
+        shutil.rmtree(left)
+    else:
+        left.unlink()
 
 
 def _pack(folder: Path, archive: Path) -> None:

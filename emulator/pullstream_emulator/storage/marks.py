@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pullstream_protocol.clock import Clock, SystemClock
+from pullstream_protocol.file_lock import NO_LINK
 
 MARK_NAME = "pullstream.mark"
 
@@ -97,7 +98,7 @@ class MarkFile:
     """
 
     def __init__(self, directory: Path, *, clock: Clock | None = None) -> None:
-        flags = os.O_RDWR | getattr(os, "O_BINARY", 0)
+        flags = os.O_RDWR | NO_LINK | getattr(os, "O_BINARY", 0)
         self._descriptor = os.open(directory / MARK_NAME, flags)
         self._clock = clock or SystemClock()
         self._is_synced = True
@@ -112,7 +113,9 @@ class MarkFile:
         """
         new = directory / f"{MARK_NAME}.new"
         slot = mark.encode().ljust(_SLOT_BYTES, b"\0")
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        # A link in its place would make the broker write elsewhere.
+        new.unlink(missing_ok=True)
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(slot * 2)
             file.flush()
             os.fsync(file.fileno())

@@ -45,6 +45,22 @@ def test_several_clients_get_a_copy_each(tmp_path: Path) -> None:
         eventually(lambda: not list(tmp_path.glob(".backup-*")))
 
 
+def test_a_link_or_a_file_in_place_of_an_old_copy_is_removed(tmp_path: Path) -> None:
+    """The target of the link stays."""
+    target = tmp_path / "elsewhere"
+    target.mkdir()
+    (target / "file").write_bytes(b"x")
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    (data_dir / ".backup-link").symlink_to(target)
+    (data_dir / ".backup-dangling").symlink_to(tmp_path / "nothing")
+    (data_dir / ".backup-file").write_bytes(b"x")
+    with Emulator(rest=True, data_dir=data_dir) as emulator:
+        assert fetch(emulator)[0] == 200
+        eventually(lambda: not list(data_dir.glob(".backup-*")))
+    assert (target / "file").exists()
+
+
 def test_a_copy_needs_the_whole_broker(tmp_path: Path) -> None:
     """It contains all projects."""
     access = Access({"all": Principal("root"), "ci": Principal("ci", frozenset({"test"}))})

@@ -512,3 +512,20 @@ def test_damage_of_an_earlier_version_is_refused(directory: Path) -> None:
         f"{directory} is damaged: a row of the table topics has a wrong checksum. It has the "
         "format of an earlier version, which cannot be recovered: restore it from a backup"
     )
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="this system has no O_NOFOLLOW")
+@pytest.mark.parametrize("name", [LOCK_NAME, f"{MARK_NAME}.new"])
+def test_a_link_in_place_of_a_file_of_the_broker_is_not_followed(tmp_path: Path, name: str) -> None:
+    """The broker refuses the lock file, and replaces a file that it writes."""
+    target = tmp_path / "other"
+    target.write_text("content")
+    directory = tmp_path / "data"
+    directory.mkdir()
+    (directory / name).symlink_to(target)
+    if name == LOCK_NAME:
+        with pytest.raises(StorageError, match=f"{name} must not be a symbolic link; remove it"):
+            Database(directory)
+    else:
+        Database(directory).close()
+    assert target.read_text() == "content"
