@@ -87,6 +87,11 @@ class PublishGauge:
         return False
 
     @property
+    def waiting(self) -> int:
+        """Number of messages that wait for room."""
+        return len(self._waiting)
+
+    @property
     def is_occupied(self) -> bool:
         """Whether a message is counted or waits for room."""
         return bool(self._messages or self._waiting)

@@ -37,6 +37,10 @@ def _nothing() -> None:
     """Do nothing."""
 
 
+def _no_reason() -> str:
+    return "the result is not there yet"
+
+
 class Outcome:
     """The result of one request, which the futures of all its messages share. Thread-safe.
 
@@ -44,6 +48,7 @@ class Outcome:
 
     Attributes:
         hurry: Called when a caller waits for the outcome.
+        waits_for: Returns what the unresolved outcome waits for, as a clause.
         resolved: Whether there is a result. It never changes back.
         message_ids: The message IDs, in the order of the messages. Empty after an error.
         error: The error, or None.
@@ -60,10 +65,12 @@ class Outcome:
         "hurry",
         "message_ids",
         "resolved",
+        "waits_for",
     )
 
     def __init__(self) -> None:
         self.hurry: Callable[[], object] = _nothing
+        self.waits_for: Callable[[], str] = _no_reason
         self.resolved: bool = False
         self.message_ids: Sequence[str] = ()
         self.error: BaseException | None = None
@@ -103,7 +110,7 @@ class Outcome:
         for watcher in self._watchers:
             callbacks += watcher()
         self._futures, self._waiters, self._callbacks, self._watchers = [], {}, [], []
-        self.hurry = _nothing
+        self.hurry, self.waits_for = _nothing, _no_reason
         return callbacks
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -256,14 +263,11 @@ class OutcomeFuture(Future[T], Generic[T]):
             timeout: Seconds to wait. None (default): no limit.
 
         Raises:
-            TimeoutError: There is no answer yet.
+            TimeoutError: There is no answer yet. The text says what the message waits for.
             Exception: The error of the request.
         """
-        outcome = self._outcome
-        if not outcome.resolved:
-            outcome.hurry()
-            if not outcome.wait(timeout):
-                raise no_result_yet()
+        if not self._outcome.resolved:
+            self._wait(timeout)
         error = self._error()
         if error is not None:
             raise error
@@ -278,12 +282,15 @@ class OutcomeFuture(Future[T], Generic[T]):
         Raises:
             TimeoutError: There is no answer yet.
         """
-        outcome = self._outcome
-        if not outcome.resolved:
-            outcome.hurry()
-            if not outcome.wait(timeout):
-                raise no_result_yet()
+        if not self._outcome.resolved:
+            self._wait(timeout)
         return self._error()
+
+    def _wait(self, timeout: float | None) -> None:
+        outcome = self._outcome
+        outcome.hurry()
+        if not outcome.wait(timeout):
+            raise no_result_yet(f"not confirmed after {timeout} s: {outcome.waits_for()}")
 
     def done(self) -> bool:
         """Return whether there is a result or an error."""
@@ -368,6 +375,7 @@ class PublishFuture(OutcomeFuture[str]):
         Returns:
             The done callbacks to run now, if this future is resolved already.
         """
+        outcome.waits_for = self._outcome.waits_for
 
         def resolve() -> Callbacks:
             error = self._error()
@@ -399,6 +407,7 @@ class PublishManyFuture(OutcomeFuture[list[str]]):
         self._failure: BaseException | None = None
         self._outcome = Outcome()
         self._outcome.hurry = self._hurry
+        self._outcome.waits_for = self._waits_for
         self._count_lock = threading.Lock()
         self._unresolved = 1
         for outcome, _ in requests:
@@ -411,6 +420,13 @@ class PublishManyFuture(OutcomeFuture[list[str]]):
     def _hurry(self) -> None:
         for outcome, _ in self._requests:
             outcome.hurry()
+
+    def _waits_for(self) -> str:
+        waiting = [one for one in self._requests if not one[0].resolved]
+        if not waiting:
+            return _no_reason()
+        messages = sum(len(positions) for _, positions in waiting)
+        return f"{messages} of {self._total} messages wait: {waiting[0][0].waits_for()}"
 
     def _one_resolved(self) -> Callbacks:
         with self._count_lock:

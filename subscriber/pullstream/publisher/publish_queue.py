@@ -138,6 +138,13 @@ class Batch:
             self._failures = self._failures or Attempts()
             self._failures.failed(error)
 
+    def gives_up_at(self, now: float) -> float:
+        """Return the time of the last attempt if all fail. `math.inf`: there is no limit."""
+        if self._retries is not None:
+            return self._retries.gives_up_at
+        limit = self.policy.give_up_after
+        return math.inf if limit is None else now + limit
+
     def next_attempt(self, error: BaseException, now: float) -> float | None:
         """Return the time of a retry after an error, or None to give up."""
         policy = self.policy
@@ -199,6 +206,7 @@ class PublishQueue:
         settings: When a batch is full, and when it is due.
         hurry: Called when a caller waits for the outcome of a batch.
         hedging: Settings of hedging, or None.
+        waits_for: Returns what a batch waits for, for the error of a caller that waits too long.
 
     Attributes:
         messages: Number of messages without a result.
@@ -213,12 +221,14 @@ class PublishQueue:
         settings: BatchSettings,
         hurry: Callable[[Batch], object],
         hedging: PublishHedging | None = None,
+        waits_for: Callable[[Batch], str] = lambda batch: "",
     ) -> None:
         self.messages: int = 0
         self.batches: set[Batch] = set()
         self.sendable: bool = False
         self._max_bytes, self._max_latency, self._max_messages = settings
         self._hurry = hurry
+        self._waits_for = waits_for
         # Without a key by the topic, with one by the topic and the key.
         self.sequencers: dict[str | tuple[str, str], Sequencer] = {}
         self._unkeyed = _Window()
@@ -294,6 +304,7 @@ class PublishQueue:
     def _new_batch(self, sequencer: Sequencer, policy: PublishPolicy, due: float) -> Batch:
         batch = Batch(sequencer, policy, due, next(self._numbers))
         batch.outcome.hurry = partial(self._hurry, batch)
+        batch.outcome.waits_for = partial(self._waits_for, batch)
         self.batches.add(batch)
         return batch
 
@@ -309,6 +320,10 @@ class PublishQueue:
         for batch in self.batches:
             if batch.sequencer.open is batch:
                 self._want(batch)
+
+    def gives_up_at(self, now: float) -> float:
+        """Return when the last message is given up if all attempts fail from now on."""
+        return max((batch.gives_up_at(now) for batch in self.batches), default=now)
 
     def expire(self, now: float) -> None:
         """Send the open batches that are due."""

@@ -42,6 +42,7 @@ from .exceptions import (
     confirmed_ids,
 )
 from .flow_control import PublishGauge
+from .outage import PublishOutage, time_limit
 from .outcome import (
     Callbacks,
     Outcome,
@@ -108,7 +109,8 @@ class PublishSender:
         self._lock = threading.Lock()
         # Of the threads that wait until every accepted message has a result.
         self._until_resolved: list[Latch] = []
-        self._queue = PublishQueue(settings, self._hurry, options.hedging)
+        self._queue = PublishQueue(settings, self._hurry, options.hedging, self._waits_for)
+        self._outage = PublishOutage()
         # With the number of a batch: its idempotency key.
         self._name = uuid.uuid4().hex
         # The wall-clock time at 0 on the monotonic clock.
@@ -119,6 +121,9 @@ class PublishSender:
         self._stopped = False
         # Whether messages without room have a future, instead of a `publish` that waits.
         self._defers = False
+        # Whether a thread waits for the end, and when it gives up.
+        self._is_closing = False
+        self._ends_at = math.inf
         # The error of the accepted messages that `close` gave up.
         self._abandoned: PublisherClosed | None = None
         self._closed = False
@@ -167,6 +172,7 @@ class PublishSender:
         self, topic: str, key: str, entry: bytes, policy: PublishPolicy
     ) -> PublishFuture:
         deferred = Outcome()
+        deferred.waits_for = self._waits_for_room
 
         def add() -> None:
             try:
@@ -350,16 +356,21 @@ class PublishSender:
             # A closed channel, or metadata that gRPC refuses.
             self._end(batch, (), error, 0.0)
             return
+        began = self._clock.monotonic()
         with self._lock:
             is_needed = batch in self._queue.batches
             if is_needed:
                 # gRPC cancels a call without references.
                 self._calls.setdefault(batch, []).append(call)
+                self._outage.sent(began)
+                due = self._outage.report_due
+                if due is not None:
+                    self._wake_for(due)
         if not is_needed:
             # Another request for the batch succeeded in the meantime, or `close` gave it up.
             call.cancel()
             return
-        call.add_done_callback(partial(self._ended, batch, self._clock.monotonic()))
+        call.add_done_callback(partial(self._ended, batch, began))
 
     def _metadata(self, batch: Batch, attempt: int) -> Metadata:
         topic = batch.sequencer.topic
@@ -407,6 +418,7 @@ class PublishSender:
         now = self._clock.monotonic()
         queue, counts = self._queue, self._counts
         failed: list[Batch] | None = None
+        is_over = False
         with self._lock:
             if batch not in queue.batches:
                 # Another request for the same batch was first, or `close`.
@@ -421,9 +433,15 @@ class PublishSender:
                 counts["failed"] += sum(len(one.entries) for one in failed or ())
                 counts["retries"] += failed is None and not batch.answers_due
             needless = [] if batch.answers_due and error else self._calls.pop(batch, [])
+            if error is None or not batch.policy.is_retried(error):
+                is_over = self._outage.answered(now, others_wait=bool(self._calls))
+            else:
+                self._outage.failed(error)
             due = queue.next_due() if error else None
             if due is not None:
                 self._wake_for(due)
+        if is_over:
+            _log.info("the server answers again")
         self._hooks.call(
             "request_done", batch.sequencer.topic, len(batch.entries), batch.size, seconds, error
         )
@@ -503,6 +521,35 @@ class PublishSender:
         if is_sendable:
             self._send_ready()
 
+    def _waits_for(self, batch: Batch) -> str:
+        with self._lock:
+            return self._outage.reason_of(batch, self._clock.monotonic())
+
+    def _waits_for_room(self) -> str:
+        with self._lock:
+            state = self._outage.state(self._clock.monotonic())
+        return f"the limits of flow control leave no room for the message: {state}"
+
+    def _warn_of_wait(self) -> None:
+        """Log what the messages wait for and for how long, if the server fails at present."""
+        with self._lock:
+            warning = self._warning() if self._outage.is_known else ""
+        if warning:
+            _log.warning(warning)
+
+    def _warning(self) -> str:
+        """Return what the messages wait for and for how long, or "". Under the lock."""
+        now = self._clock.monotonic()
+        messages = self._queue.messages + (self._gauge.waiting if self._gauge else 0)
+        if not messages:
+            return ""
+        left = min(self._queue.gives_up_at(now), self._ends_at) - now
+        who = "the end of the publisher waits for them" if self._is_closing else "they are retried"
+        return (
+            f"{self._outage.state(now)}; {messages:,} messages are not confirmed, and {who} "
+            f"{time_limit(left)}"
+        )
+
     def _flush(self) -> None:
         with self._lock:
             self._queue.flush()
@@ -524,7 +571,8 @@ class PublishSender:
 
     def _next_due(self) -> float | None:
         with self._lock:
-            due = self._queue.next_due()
+            dues = (self._queue.next_due(), self._outage.report_due)
+            due = min((one for one in dues if one is not None), default=None)
             self._wakes_at = math.inf if due is None else due
             return due
 
@@ -532,6 +580,9 @@ class PublishSender:
         now = self._clock.monotonic()
         with self._lock:
             self._queue.expire(now)
+            warning = self._warning() if self._outage.must_report(now) else ""
+        if warning:
+            _log.warning(warning)
         self._send_ready()
         while self._is_hedged:
             with self._lock:
@@ -571,6 +622,7 @@ class PublishSender:
             self._check_usable()
             self._stopped = True
         self._flush()
+        self._warn_of_wait()
 
     def close(self, timeout: float | None = None) -> None:
         """Send all messages, and wait until each has a result. Idempotent.
@@ -584,8 +636,11 @@ class PublishSender:
         if os.getpid() != self._process:
             return
         with self._lock:
-            self._stopped = True
+            self._stopped = self._is_closing = True
+            if timeout is not None:
+                self._ends_at = min(self._ends_at, self._clock.monotonic() + timeout)
         self._flush()
+        self._warn_of_wait()
         self._wait_until_resolved(timeout)
         with self._lock:
             waiting = self._gauge.abandon() if self._gauge else []

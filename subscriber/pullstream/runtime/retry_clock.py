@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 
@@ -60,6 +61,13 @@ class RetryClock:
         self._backoff = Backoff(first, longest, factor)
         self._give_up_after = give_up_after
         self._failing_since = failing_since
+
+    @property
+    def gives_up_at(self) -> float:
+        """The time of the last attempt after a failure. `math.inf`: there is no limit."""
+        if self._failing_since is None or self._give_up_after is None:
+            return math.inf
+        return self._failing_since + self._give_up_after
 
     def succeeded(self) -> None:
         """Record a success. The next failure is the first one."""

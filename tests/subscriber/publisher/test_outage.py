@@ -1,0 +1,232 @@
+"""What the unconfirmed messages of a publisher wait for: warnings, and the texts of errors."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+import grpc
+import pytest
+
+from pullstream import (
+    AsyncPublisherClient,
+    BatchSettings,
+    LimitExceededBehavior,
+    PublisherClient,
+    PublisherOptions,
+    PublishFlowControl,
+)
+from pullstream.exceptions import TimeoutError
+from pullstream.hooks import PublisherHooks
+from pullstream.publisher.encoding import encode_data
+from pullstream.publisher.outage import PublishOutage
+from pullstream.publisher.sender import PublishSender
+from pullstream.publisher.settings import PublishPolicy
+from pullstream.rpc.rpcs import Rpcs
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import NotFound, ResourceExhausted, Unavailable
+
+from .conftest import TOPIC, PublishServer
+
+Connect = Callable[..., PublisherClient]
+PATIENCE = 10
+NOBODY = "127.0.0.1:1"
+
+
+# ---- the state of the server -------------------------------------------------------------------
+
+
+def test_an_outage_is_reported_once_after_three_seconds() -> None:
+    """It begins with the first request that has no answer."""
+    outage = PublishOutage()
+    assert outage.report_due is None
+    outage.sent(100.0)
+    outage.sent(102.0)
+    assert outage.report_due == 103.0
+    assert not outage.must_report(102.9)
+    assert outage.must_report(103.0)
+    assert outage.report_due is None
+    assert not outage.must_report(110.0)
+    assert outage.answered(111.0, others_wait=False)
+    assert outage.report_due is None
+    outage.sent(112.0)
+    assert not outage.answered(113.0, others_wait=True)
+    assert outage.report_due == 116.0
+
+
+def test_the_state_says_how_the_server_fails() -> None:
+    """It is silent, cannot be reached, or refuses the requests."""
+    outage = PublishOutage()
+    outage.sent(0.0)
+    assert outage.state(5.0) == "the server has not answered for 5 s"
+    outage.failed(Unavailable("no route"))
+    assert outage.state(5.0) == "the server has been unreachable for 5 s (503 no route)"
+    outage.failed(ResourceExhausted("quota"))
+    assert outage.state(6.0) == "the server has refused requests for 6 s (429 quota)"
+
+
+# ---- the warning -------------------------------------------------------------------------------
+
+
+class Warnings(logging.Handler):
+    """Collects the texts of log records, and lets a test wait for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.came = threading.Semaphore(0)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+        self.came.release()
+
+    def next(self) -> str:
+        assert self.came.acquire(timeout=PATIENCE), "nothing was logged"
+        return self.texts[-1]
+
+
+@pytest.fixture
+def warnings() -> Iterator[Warnings]:
+    handler = Warnings()
+    log = logging.getLogger("pullstream.publisher")
+    log.addHandler(handler)
+    yield handler
+    log.removeHandler(handler)
+
+
+class Attempts(PublisherHooks):
+    """Lets a test wait for the end of an attempt."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Semaphore(0)
+
+    def request_done(
+        self, topic: str, messages: int, size: int, seconds: float, error: BaseException | None
+    ) -> None:
+        self.ended.release()
+
+
+def test_a_server_that_cannot_be_reached_is_reported(warnings: Warnings) -> None:
+    """With the number of messages and the time for which they are retried."""
+    clock, attempts = ManualClock(), Attempts()
+    with grpc.insecure_channel(NOBODY) as channel:
+        sender = PublishSender(
+            Rpcs(channel, clock), BatchSettings(max_messages=1), PublisherOptions(), (attempts,)
+        )
+        publish = sender.publishing_method(may_block=True)
+        future = publish(TOPIC, "", encode_data(b"x"), PublishPolicy(first_pause=60))
+        assert attempts.ended.acquire(timeout=PATIENCE)
+        assert warnings.texts == []
+        clock.advance(3)
+        text = warnings.next()
+        assert text.startswith("the server has been unreachable for 3 s (503 failed to connect")
+        assert text.endswith("; 1 messages are not confirmed, and they are retried for up to 597 s")
+        with pytest.raises(
+            TimeoutError, match=r"^not confirmed after 0 s: the server has been unr"
+        ):
+            future.result(0)
+        closing = threading.Thread(target=sender.close, args=(100,))
+        closing.start()
+        assert "the end of the publisher waits for them for up to 100 s" in warnings.next()
+        clock.advance(100)
+        closing.join(PATIENCE)
+        assert not closing.is_alive()
+
+
+def test_a_server_that_does_not_answer_is_reported(
+    server: PublishServer, warnings: Warnings
+) -> None:
+    """Its answer ends the outage."""
+    clock = ManualClock()
+    server.gate.clear()
+    with grpc.insecure_channel(server.endpoint) as channel:
+        sender = PublishSender(
+            Rpcs(channel, clock), BatchSettings(max_messages=1), PublisherOptions()
+        )
+        publish = sender.publishing_method(may_block=True)
+        future = publish(TOPIC, "", encode_data(b"x"), PublishPolicy())
+        server.wait_for_calls(1)
+        clock.advance(3)
+        assert warnings.next().startswith("the server has not answered for 3 s; 1 messages are not")
+        with pytest.raises(TimeoutError, match="the server has not answered for 3 s; the request"):
+            future.exception(0)
+        server.gate.set()
+        assert future.result(PATIENCE) == "1"
+        sender.close(PATIENCE)
+
+
+def test_an_answer_in_time_is_not_reported(server: PublishServer, warnings: Warnings) -> None:
+    """Neither is a refusal, which is an answer."""
+    clock = ManualClock()
+    server.fail = [None, NotFound("none")]
+    with grpc.insecure_channel(server.endpoint) as channel:
+        sender = PublishSender(
+            Rpcs(channel, clock), BatchSettings(max_messages=1), PublisherOptions()
+        )
+        publish = sender.publishing_method(may_block=True)
+        assert publish(TOPIC, "", encode_data(b"x"), PublishPolicy()).result(PATIENCE)
+        assert publish(TOPIC, "", encode_data(b"x"), PublishPolicy()).exception(PATIENCE)
+        clock.advance(60)
+        sender.close(PATIENCE)
+    assert [text for text in warnings.texts if "the server has" in text] == []
+
+
+def test_stop_says_what_it_leaves_behind(warnings: Warnings) -> None:
+    """It does not wait, so the text has the time of the retries."""
+    attempts = Attempts()
+    publisher = PublisherClient(BatchSettings(max_messages=1), endpoint=NOBODY, hooks=attempts)
+    publisher.publish(TOPIC, b"x")
+    assert attempts.ended.acquire(timeout=PATIENCE)
+    publisher.stop()
+    assert "1 messages are not confirmed, and they are retried for up to" in warnings.next()
+    publisher.close(0.01)
+
+
+# ---- the error of a wait -----------------------------------------------------------------------
+
+
+def test_the_error_of_a_wait_names_an_open_batch(connect: Connect) -> None:
+    """Nobody has waited before, so the batch is still open when the future is asked."""
+    publisher = connect(BatchSettings(max_latency=60))
+    publisher.publish(TOPIC, b"x")
+    waits_for = publisher.publish(TOPIC, b"x")._outcome.waits_for
+    assert "the batch is open, and is sent " in waits_for()
+
+
+def test_the_error_of_a_wait_names_the_earlier_message_of_the_key(
+    connect: Connect, server: PublishServer
+) -> None:
+    """The later message of the key was not sent."""
+    server.gate.clear()
+    options = PublisherOptions(enable_message_ordering=True)
+    publisher = connect(BatchSettings(max_messages=1), options)
+    publisher.publish(TOPIC, b"first", "k")
+    server.wait_for_calls(1)
+    with pytest.raises(TimeoutError, match="an earlier message of the ordering key is not confirm"):
+        publisher.publish(TOPIC, b"second", "k").result(0.01)
+
+
+def test_the_error_of_a_wait_for_many_has_their_number(
+    connect: Connect, server: PublishServer
+) -> None:
+    """The confirmed ones do not count."""
+    server.gate.clear()
+    future = connect().publish_many(TOPIC, [b"x"] * 1500)
+    with pytest.raises(TimeoutError, match="1500 of 1500 messages wait: the server has not answer"):
+        future.result(0.01)
+
+
+def test_the_error_of_a_wait_names_flow_control(server: PublishServer) -> None:
+    """The message is accepted, and waits for room."""
+    server.gate.clear()
+    limits = PublishFlowControl(1, 1_000_000, LimitExceededBehavior.BLOCK)
+    publisher = AsyncPublisherClient(
+        publisher_options=PublisherOptions(flow_control=limits), endpoint=server.endpoint
+    )
+    first, second = publisher.publish(TOPIC, b"x"), publisher.publish(TOPIC, b"y")
+    with pytest.raises(TimeoutError, match="the limits of flow control leave no room for the mess"):
+        second.result(0.01)
+    server.gate.set()
+    assert (first.result(PATIENCE), second.result(PATIENCE)) == ("1", "2")
+    publisher.admin.close(PATIENCE)
