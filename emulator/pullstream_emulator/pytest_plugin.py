@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
+import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from .config import ConfigSource
     from .testing import Emulator
 
-# A project id has at most 30 characters; the rest is left for the number that makes it unique.
-_SLUG_LENGTH = 24
-
-_numbers = itertools.count(1)
+# A project id has at most 30 characters: a part of the test's name, a hyphen, and random digits. The
+# digits make it unique in all runs and processes that share a broker.
+_NAME_LENGTH = 17
+_RANDOM_DIGITS = 12
 
 
 @pytest.fixture(scope="session")
@@ -84,9 +84,13 @@ def pubsub_shared_emulator(
 
 @pytest.fixture
 def pubsub_project(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The id of a project that no other test uses; PUBSUB_PROJECT_ID is set to it."""
-    slug = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:_SLUG_LENGTH].strip("-")
-    project = f"{slug}-{next(_numbers)}"
+    """The id of a project that no other test uses; PUBSUB_PROJECT_ID is set to it.
+
+    It is unique on a broker that several test runs or processes share.
+    """
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).lstrip("-0123456789")
+    name = words[:_NAME_LENGTH].rstrip("-") or "test"
+    project = f"{name}-{uuid.uuid4().hex[:_RANDOM_DIGITS]}"
     monkeypatch.setenv("PUBSUB_PROJECT_ID", project)
     return project
 

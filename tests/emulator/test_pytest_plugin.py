@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -128,3 +129,31 @@ def test_the_fixtures_keep_their_promises(suite: Path) -> None:
         check=False,
     )
     assert "12 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+TESTS_WITH_PROJECTS = """
+import re
+import pytest
+
+@pytest.mark.parametrize("case", ["first", "second", "\u00e4", "1"])
+def test_names_that_begin_alike_have_projects_of_their_own(case, pubsub_project):
+    assert re.fullmatch("[a-z][a-z0-9-]{4,28}[a-z0-9]", pubsub_project)
+    print("PROJECT", pubsub_project)
+
+def test_1(pubsub_project):
+    assert re.fullmatch("test-1-[0-9a-f]+", pubsub_project)
+"""
+
+
+def test_projects_are_unique_in_every_run_and_process(tmp_path: Path) -> None:
+    """Runs that share a broker, and processes of pytest-xdist, do not meet in a project."""
+    (tmp_path / "test_1.py").write_text(TESTS_WITH_PROJECTS, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", "-p", "no:asyncio"]
+    runs = [
+        subprocess.Popen([*command, "test_1.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    outputs = [run.communicate(timeout=60)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], outputs
+    projects = re.findall(r"PROJECT (\S+)", "".join(outputs))
+    assert len(projects) == len(set(projects)) == 8

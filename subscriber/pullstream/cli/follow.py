@@ -153,7 +153,12 @@ def _store(
         raise click.UsageError("--name needs --checkpoint: it names a position in that file.")
     if cursor is not None:
         return ServerCursor(session.full_name("cursors", cursor))
-    return None if checkpoint is None else CheckpointFile(checkpoint, name)
+    if checkpoint is None:
+        return None
+    try:
+        return CheckpointFile(checkpoint, name)
+    except ValueError as error:
+        raise click.UsageError(f"--checkpoint: {error}.") from error
 
 
 def _told(event: Event) -> tuple[dict[str, Any], str]:

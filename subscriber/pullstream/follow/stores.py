@@ -57,6 +57,18 @@ class CheckpointFile:
     path: str | os.PathLike[str]
     name: str = ""
 
+    def __post_init__(self) -> None:
+        """Refuse the paths that SQLite takes for a database without a file.
+
+        Raises:
+            ValueError: The path is empty or `:memory:`.
+        """
+        if os.fspath(self.path) in ("", ":memory:"):
+            raise ValueError(
+                f"the checkpoint {os.fspath(self.path)!r} would save nothing: SQLite keeps such a "
+                "database in memory. Give the path of a file, or checkpoint=None to save nothing"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class ServerCursor:

@@ -118,6 +118,8 @@ def test_a_topic_that_does_not_exist() -> None:
     [
         (["--checkpoint", "a", "--cursor", "b"], "not both"),
         (["--name", "a"], "--checkpoint"),
+        (["--checkpoint", ":memory:"], "would save nothing"),
+        (["--checkpoint", ""], "would save nothing"),
         (["--after", "soon"], "tail"),
         (["--after", "9" * 20], "it must be between 0 and"),
         (["--after", "9" * 5000], "--after"),

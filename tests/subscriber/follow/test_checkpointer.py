@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pullstream import SubscriberClient
 from pullstream.follow import Checkpoint, CheckpointError, CheckpointFile
 from pullstream.follow.checkpointer import Checkpointer
 from pullstream.follow.file_store import FileStore
@@ -170,3 +171,14 @@ def test_a_file_has_room_for_every_epoch(tmp_path: Path) -> None:
         file.close()
         assert file.open("topic") == checkpoint
         file.close()
+
+
+@pytest.mark.parametrize("path", ["", ":memory:", Path(":memory:")])
+def test_a_checkpoint_that_would_save_nothing_is_refused(path: str | Path) -> None:
+    """SQLite keeps a database of such a name in memory."""
+    with pytest.raises(ValueError, match="would save nothing"):
+        CheckpointFile(path)
+    client = SubscriberClient(endpoint="localhost:1")
+    with pytest.raises(ValueError, match="would save nothing"):
+        client.follow("projects/p/topics/t", print, checkpoint=path)
+    client.close()
