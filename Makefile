@@ -53,7 +53,7 @@ docs: .venv/dev.stamp ## build the documentation site in build/site; warnings ar
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
 	@echo "build/site/index.html"
 
-dist: .venv/dev,release.stamp ## build and check the source distribution and the wheel, and run the wheel's broker
+dist: .venv/release.stamp ## build and check the source distribution and the wheel, and run the wheel's broker
 	@rm -rf dist build/wheel-venv
 	@$(BIN)/python -m build --quiet
 	@$(BIN)/python -m twine check --strict dist/*

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from .config import ConfigSource
     from .testing import Emulator
 
-# A project id has at most 30 characters: a part of the test's name, a hyphen, and random digits. The
-# digits make it unique in all runs and processes that share a broker.
+# A project id has at most 30 characters: a part of the test's name, a hyphen, and random digits,
+# which make it unique in all runs and processes that share a broker.
 _NAME_LENGTH = 17
 _RANDOM_DIGITS = 12
 
