@@ -46,9 +46,18 @@ let status = null;
 let current = null;
 let started = null;
 
+/** A part of an address; one that is not encoded correctly stays as it is, and names nothing. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function route() {
   const [path, parameters] = location.hash.replace(/^#\/?/, "").split("?");
-  const parts = path.split("/").map(decodeURIComponent);
+  const parts = path.split("/").map(decoded);
   return { parts, parameters: new URLSearchParams(parameters || "") };
 }
 

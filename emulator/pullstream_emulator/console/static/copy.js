@@ -1,7 +1,7 @@
 // Commands and programs that do what the console did, and a test of what happened.
 
 import { hasToken, origin } from "./api.js";
-import { asText, projectOf, shortName, toBytes } from "./dom.js";
+import { asText, projectOf, shortName, SHOWN_AT_ONCE, toBytes } from "./dom.js";
 
 // The same limit as in the broker's rest/message_json.py.
 const SHOWN_BYTES = 4096;
@@ -17,6 +17,13 @@ function pythonBytes(data) {
     return `\\x${byte.toString(16).padStart(2, "0")}`;
   }).join("");
   return `b"${text}"`;
+}
+
+const isLong = (message) => message.data?.length > SHOWN_AT_ONCE;
+
+/** A Python expression for the data of a message. Long data stay in base64. */
+function pythonData(message) {
+  return isLong(message) ? `b64decode(${python(message.data)})` : pythonBytes(toBytes(message.data));
 }
 
 function curl(method, path, body) {
@@ -44,20 +51,20 @@ export function publishTexts(topic, message, copies = 1) {
     gcloud.push(`--attribute ${shell(Object.entries(attributes).map(([name, value]) => `${name}=${value}`).join(","))}`);
   }
   if (key) gcloud.push(`--ordering-key ${shell(key)}`);
-  const given = [`data=${pythonBytes(data)}`];
+  const given = [];
   if (Object.keys(attributes).length) given.push(`attributes=${JSON.stringify(attributes)}`);
   if (key) given.push(`ordering_key=${python(key)}`);
-  const program = `from pullstream import TopicAdminClient
+  const program = () => `${isLong(message) ? "from base64 import b64decode\n\n" : ""}from pullstream import TopicAdminClient
 
 with TopicAdminClient(endpoint=${python(HOST)}) as client:
-    message = dict(${given.join(", ")})
+    message = dict(${[`data=${pythonData(message)}`, ...given].join(", ")})
     message_ids = client.publish(${python(topic)}, [message]${copies > 1 ? ` * ${copies}` : ""})
     print(message_ids)
 `;
-  const body = { messages: Array(copies > 1 ? copies : 1).fill(one) };
+  const messages = Array(copies > 1 && copies <= 3 ? copies : 1).fill(one);
   return [
-    { label: "curl", text: curl("POST", `v1/${topic}:publish`, copies > 3 ? { messages: [one] } : body) },
-    { label: "gcloud", text: text === null ? "gcloud cannot publish binary data." : gcloud.join(" \\\n    ") },
+    { label: "curl", text: () => curl("POST", `v1/${topic}:publish`, { messages }) },
+    { label: "gcloud", text: () => (text === null ? "gcloud cannot publish binary data." : gcloud.join(" \\\n    ")) },
     { label: "Python", text: program },
   ];
 }
@@ -67,9 +74,9 @@ export function pullTexts(subscription) {
   const name = shortName(subscription);
   const project = projectOf(subscription);
   return [
-    { label: "curl", text: curl("POST", `v1/${subscription}:pull`, { maxMessages: 10 }) },
-    { label: "gcloud", text: `${GCLOUD} pubsub subscriptions pull ${name} --project ${project} --limit 10 --auto-ack` },
-    { label: "Python", text: `from pullstream import SubscriberClient
+    { label: "curl", text: () => curl("POST", `v1/${subscription}:pull`, { maxMessages: 10 }) },
+    { label: "gcloud", text: () => `${GCLOUD} pubsub subscriptions pull ${name} --project ${project} --limit 10 --auto-ack` },
+    { label: "Python", text: () => `from pullstream import SubscriberClient
 
 
 def callback(message):
@@ -81,7 +88,7 @@ with SubscriberClient(endpoint=${python(HOST)}) as client:
     future = client.subscribe(${python(subscription)}, callback)
     future.result()  # until Ctrl-C
 ` },
-    { label: "shell", text: `PUBSUB_EMULATOR_HOST=${HOST} pullstream subscribe ${name} --project ${project}` },
+    { label: "shell", text: () => `PUBSUB_EMULATOR_HOST=${HOST} pullstream subscribe ${name} --project ${project}` },
   ];
 }
 
@@ -92,14 +99,13 @@ with SubscriberClient(endpoint=${python(HOST)}) as client:
  */
 export function assertionTexts(topic, message, events) {
   // Lists of events show the beginning of long data.
-  const data = toBytes(message.data);
-  const shown = data.slice(0, SHOWN_BYTES);
+  const shown = toBytes(message.data, SHOWN_BYTES);
   const name = shortName(topic).replace(/\W+/g, "_").toLowerCase();
   const steps = events.filter((event) => event.kind !== "deadline-change" && event.kind !== "push");
   const expected = steps.map((event) => `        (${python(event.kind)}, ${python(event.resource)}, ${event.attempt}),`).join("\n");
   const attributes = JSON.stringify(message.attributes || {});
   const key = python(message.orderingKey || "");
-  const remote = `"""What happened to a message of ${shortName(topic)}. Run it with pytest while the broker runs."""
+  const remote = () => `"""What happened to a message of ${shortName(topic)}. Run it with pytest while the broker runs."""
 
 import json
 import os
@@ -132,8 +138,8 @@ def test_a_message_of_${name}():
 ${expected}
     ] in lives.values()
 `;
-  const fixture = `"""What happens to a message of ${shortName(topic)}. The fixture comes with pullstream[emulator]."""
-
+  const fixture = () => `"""What happens to a message of ${shortName(topic)}. The fixture comes with pullstream[emulator]."""
+${isLong(message) ? "\nfrom base64 import b64decode\n" : ""}
 
 def test_a_message_of_${name}(pubsub_emulator):
     # Run your program here. It finds the broker by PUBSUB_EMULATOR_HOST.
@@ -142,7 +148,7 @@ def test_a_message_of_${name}(pubsub_emulator):
     (published,) = [
         event
         for event in pubsub_emulator.history.publishes(${python(topic)})
-        if event.data == ${pythonBytes(data)}
+        if event.data == ${pythonData(message)}
     ]
     life = pubsub_emulator.message(published.message_id, ${python(topic)})
     assert [

@@ -1,7 +1,7 @@
 // Dialogs, notices, and buttons that run an action.
 
 import { isReadOnly } from "./api.js";
-import { fill, h, setText } from "./dom.js";
+import { count, fill, h, setText, SHOWN_AT_ONCE } from "./dom.js";
 
 const notice = document.getElementById("notice");
 let timer = 0;
@@ -85,16 +85,21 @@ export function confirmToken(problem) {
   });
 }
 
-/** A button that shows texts to copy: [{label, text}]. `texts` is called when it is pressed. */
+/**
+ * A button that shows texts to copy: [{label, text}], where `text` is a function. `texts` is called
+ * when the button is pressed, and `text` when its label is chosen. The dialog shows the beginning of a
+ * long text, and copies all of it.
+ */
 export function copyButton(label, texts) {
   return h("button", { type: "button", class: "quiet", onclick: async () => {
     const choices = await texts();
     const code = h("pre", { class: "code", tabindex: "0" });
     const tabs = h("div", { class: "tabs", role: "group", "aria-label": "Form" });
-    let chosen = choices[0];
+    let chosen = "";
     const choose = (choice) => {
-      chosen = choice;
-      setText(code, choice.text);
+      chosen = choice.text();
+      const further = chosen.length - SHOWN_AT_ONCE;
+      setText(code, further > 0 ? `${chosen.slice(0, SHOWN_AT_ONCE)}\n… ${count(further)} more characters` : chosen);
       for (const tab of tabs.children) tab.setAttribute("aria-pressed", String(tab.textContent === choice.label));
     };
     const copied = h("span", { role: "status" });
@@ -105,9 +110,9 @@ export function copyButton(label, texts) {
         copied,
         h("button", { type: "submit" }, "Close"),
         h("button", { type: "button", class: "primary", onclick: async () => {
-          setText(copied, (await copyText(chosen.text, code)) ? "Copied." : "Press Ctrl-C to copy.");
+          setText(copied, (await copyText(chosen, code)) ? "Copied." : "Press Ctrl-C to copy.");
         } }, "Copy")));
-    choose(chosen);
+    choose(choices[0]);
     open(dialog);
   } }, label);
 }
@@ -118,6 +123,7 @@ async function copyText(text, element) {
     return true;
   } catch {
     // Without HTTPS a browser allows this on localhost only.
+    setText(element, text);
     const range = document.createRange();
     range.selectNodeContents(element);
     getSelection().removeAllRanges();

@@ -77,8 +77,16 @@ export function clock(time) {
 
 // ---- data ------------------------------------------------------------------------------------
 
-export function toBytes(base64) {
-  return Uint8Array.from(atob(base64 || ""), (char) => char.charCodeAt(0));
+// Most bytes or characters of a message that a page shows at once. A browser needs seconds to lay out
+// megabytes of text.
+export const SHOWN_AT_ONCE = 64 * 1024;
+
+/** The bytes of a text in base64, or its first ones. */
+export function toBytes(base64, most = Infinity) {
+  const binary = atob((base64 || "").slice(0, Math.ceil(most / 3) * 4));
+  const data = new Uint8Array(Math.min(binary.length, most));
+  for (let place = 0; place < data.length; place++) data[place] = binary.charCodeAt(place);
+  return data;
 }
 
 export function toBase64(text) {
@@ -87,26 +95,40 @@ export function toBase64(text) {
   return btoa(binary);
 }
 
-/** The text of bytes in UTF-8 without control characters; null if they are something else. */
-export function asText(data) {
+/**
+ * The text of bytes in UTF-8 without control characters; null if they are something else. The bytes
+ * may be the beginning of longer data, and end within a character.
+ */
+export function asText(data, isBeginning = false) {
   try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(data);
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(data, { stream: isBeginning });
     return /[\u0000-\u0008\u000e-\u001f]/.test(text) ? null : text;
   } catch {
     return null;
   }
 }
 
-/** JSON text with one member per line; numbers stay as they are written. Null if it is not JSON. */
-export function prettyJson(text) {
-  try {
-    JSON.parse(text);
-  } catch {
-    return null;
+const JSON_TOKENS = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
+const JSON_VALUE = /^(?:[{}[\],:]|"[^]*"|true|false|null|-?\d[\d.eE+-]*)$/;
+
+/**
+ * JSON text with one member per line; numbers stay as they are written. Null if it is not JSON. Of the
+ * beginning of a longer text, the last token may be missing.
+ */
+export function prettyJson(text, isBeginning = false) {
+  const tokens = text.match(JSON_TOKENS) || [];
+  if (isBeginning) {
+    tokens.pop();
+    if (!/^\s*[{[]/.test(text) || !tokens.every((token) => JSON_VALUE.test(token))) return null;
+  } else {
+    try {
+      JSON.parse(text);
+    } catch {
+      return null;
+    }
   }
   let indent = "";
   let shown = "";
-  const tokens = text.match(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g);
   tokens.forEach((token, place) => {
     const isEmpty = /[{[]/.test(tokens[place - 1]) && /[}\]]/.test(token);
     if (/^[}\]]$/.test(token)) {

@@ -1,7 +1,7 @@
 // One message: payload, attributes, and the timeline of its life.
 
 import { get } from "./api.js";
-import { asHex, asText, bytes, clock, duration, fill, h, prettyJson, setText, shortName, toBytes } from "./dom.js";
+import { asHex, asText, bytes, clock, duration, fill, h, prettyJson, setText, shortName, SHOWN_AT_ONCE, toBytes } from "./dom.js";
 import { copyButton } from "./dialogs.js";
 import { assertionTexts, publishTexts } from "./copy.js";
 import { describe, TONES } from "./event_table.js";
@@ -63,24 +63,50 @@ function draw(list, events) {
   }));
 }
 
-/** The payload in each form that it has; the most readable one first. */
+/** The payload in each form that it has; the most readable one first, and first its beginning. */
 function payload(life) {
-  const data = toBytes(life.message.data);
-  const forms = [];
-  const text = asText(data);
-  const json = text === null ? null : prettyJson(text);
-  // Data in JSON is shown as it is: a browser would round its large numbers.
-  if (json !== null) forms.push(["JSON", json]);
-  else if (life.decoded !== undefined) forms.push(["by its schema", JSON.stringify(life.decoded, null, 2)]);
-  if (text !== null) forms.push(["text", text]);
-  forms.push(["hex", asHex(data)]);
+  const { data, dataBytes } = life.message;
+  if (!dataBytes) return h("p", { class: "empty" }, "no data");
+  const forms = formsOf(life);
   const code = h("pre", { class: "code", tabindex: "0" });
   const tabs = h("div", { class: "tabs", role: "group", "aria-label": "Form of the data" });
-  const choose = (name, content) => {
-    setText(code, content);
-    for (const tab of tabs.children) tab.setAttribute("aria-pressed", String(tab.textContent === name));
+  const note = h("span", { class: "note" });
+  let chosen = Object.keys(forms)[0];
+  let limit = SHOWN_AT_ONCE;
+  const show = () => {
+    // A form is computed when it is chosen, because each of them takes time.
+    setText(code, forms[chosen](toBytes(data, limit), limit));
+    for (const tab of tabs.children) tab.setAttribute("aria-pressed", String(tab.textContent === chosen));
+    setText(note, `The first ${bytes(Math.min(limit, dataBytes))} of ${bytes(dataBytes)}. `);
+    rest.hidden = limit >= dataBytes;
   };
-  fill(tabs, forms.map(([name, content]) => h("button", { type: "button", onclick: () => choose(name, content) }, name)));
-  choose(...forms[0]);
-  return h("div", null, tabs, data.length ? code : h("p", { class: "empty" }, "no data"));
+  const rest = h("p", null, note, h("button", { type: "button", class: "quiet", onclick: () => {
+    limit += SHOWN_AT_ONCE;
+    show();
+  } }, "More"));
+  fill(tabs, Object.keys(forms).map((name) => h("button", { type: "button", onclick: () => {
+    chosen = name;
+    show();
+  } }, name)));
+  show();
+  return h("div", null, tabs, code, rest);
+}
+
+/** The forms of a payload by name: functions of its first bytes, and of how many characters to show. */
+function formsOf(life) {
+  const { data, dataBytes } = life.message;
+  const start = toBytes(data, SHOWN_AT_ONCE);
+  const text = asText(start, start.length < dataBytes);
+  const isText = text !== null;
+  const forms = {};
+  const asJson = (some) => {
+    const isBeginning = some.length < dataBytes;
+    return prettyJson(asText(some, isBeginning) ?? "", isBeginning);
+  };
+  // Data in JSON is shown as it is: a browser would round its large numbers.
+  if (isText && asJson(start) !== null) forms.JSON = (some) => asJson(some) ?? "The data is not JSON.";
+  else if (life.decoded !== undefined) forms["by its schema"] = (_, limit) => JSON.stringify(life.decoded, null, 2).slice(0, limit);
+  if (isText) forms.text = (some) => new TextDecoder().decode(some);
+  forms.hex = asHex;
+  return forms;
 }

@@ -1,7 +1,7 @@
 // The form that publishes messages to a topic.
 
 import { isReadOnly, post } from "./api.js";
-import { asText, fill, h, projectOf, toBase64, toBytes } from "./dom.js";
+import { asText, bytes, fill, h, projectOf, SHOWN_AT_ONCE, toBase64, toBytes } from "./dom.js";
 import { actionForm, copyButton, notify } from "./dialogs.js";
 import { publishTexts } from "./copy.js";
 import { OF_BROKER } from "./event_table.js";
@@ -39,10 +39,12 @@ export function publishForm(ctx, topic, settings) {
 
   /** Fill the form with an earlier message. */
   function use(earlier) {
-    const bytes = toBytes(earlier.data);
-    const text = asText(bytes);
+    const start = toBytes(earlier.data, SHOWN_AT_ONCE);
+    const isWhole = start.length === earlier.dataBytes;
+    const text = isWhole ? asText(start) : null;
+    // What cannot be edited here is published as it is.
     binary = text === null ? earlier.data : null;
-    data.value = text ?? `(${bytes.length} bytes of binary data)`;
+    data.value = text ?? `(${bytes(earlier.dataBytes)} of data, published as it is)`;
     data.readOnly = text === null;
     key.value = earlier.orderingKey || "";
     fill(attributes);
