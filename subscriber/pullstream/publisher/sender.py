@@ -237,10 +237,14 @@ class PublishSender:
     ) -> PublishFuture:
         """Add a message that flow control has counted, and which is therefore accepted."""
         try:
-            return self._add(topic, key, entry, policy, is_accepted=True)
+            future = self._add(topic, key, entry, policy, is_accepted=True)
         except BaseException:
             self._leave_gauge(1, len(entry))
             raise
+        if self._stopped:
+            # The `close` has sent the other open batches, and waits for this one.
+            self._flush()
+        return future
 
     def _add(
         self,
@@ -275,8 +279,6 @@ class PublishSender:
                 future = PublishFuture(batch.outcome, len(batch.entries) - 1)
                 if batch.due < self._wakes_at:
                     self._wake_for(batch.due)
-                if self._stopped:
-                    queue.flush()
             is_sendable = queue.sendable
         if is_sendable:
             self._send_ready()
