@@ -72,7 +72,16 @@ PUBLIC_NAMES = {
     "pullstream_emulator": {"Emulator"},
 }
 # Modules that are not meant to be imported with *, so they need no __all__.
-NAMES_IN_MODULES = {"pullstream_protocol.clock": {"Clock", "ManualClock", "SystemClock"}}
+NAMES_IN_MODULES = {
+    "pullstream.futures": {"Future", "StreamingPullFuture"},
+    "pullstream.publisher.client": {"Client"},
+    "pullstream.publisher.exceptions": {"PublishError", "TimeoutError"},
+    "pullstream.publisher.futures": {"Future"},
+    "pullstream.subscriber": {"Client", "client", "exceptions", "futures", "message", "types"},
+    "pullstream.subscriber.client": {"Client"},
+    "pullstream.subscriber.exceptions": {"AcknowledgeError", "TimeoutError"},
+    "pullstream_protocol.clock": {"Clock", "ManualClock", "SystemClock"},
+}
 
 # Modules that a subscribing program does not need, or that are slow to import.
 UNWANTED = [

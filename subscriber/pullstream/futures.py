@@ -6,6 +6,9 @@ import asyncio
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
+
+# The base class of all futures, under its name in the official client's `pubsub_v1.futures`.
+from concurrent.futures import Future as Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 

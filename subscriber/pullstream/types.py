@@ -4,11 +4,12 @@ The messages are plain protobuf classes. The official client wraps its messages;
 describes the differences.
 """
 
-from google.protobuf import duration_pb2, field_mask_pb2, timestamp_pb2
+from google.protobuf import duration_pb2, empty_pb2, field_mask_pb2, timestamp_pb2
 
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import iam_pb2 as iam
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.messages import schema_pb2 as schemas
 
 from . import flow_control
 from .publisher import settings
@@ -21,6 +22,7 @@ PublishFlowControl = settings.PublishFlowControl
 PublisherOptions = settings.PublisherOptions
 
 Duration = duration_pb2.Duration
+Empty = empty_pb2.Empty
 FieldMask = field_mask_pb2.FieldMask
 Timestamp = timestamp_pb2.Timestamp
 
@@ -38,6 +40,25 @@ Policy = iam.Policy
 SetIamPolicyRequest = iam.SetIamPolicyRequest
 TestIamPermissionsRequest = iam.TestIamPermissionsRequest
 TestIamPermissionsResponse = iam.TestIamPermissionsResponse
+
+CommitSchemaRequest = schemas.CommitSchemaRequest
+CompiledProtoSchema = schemas.CompiledProtoSchema
+CreateSchemaRequest = schemas.CreateSchemaRequest
+DeleteSchemaRequest = schemas.DeleteSchemaRequest
+DeleteSchemaRevisionRequest = schemas.DeleteSchemaRevisionRequest
+Encoding = schemas.Encoding
+GetSchemaRequest = schemas.GetSchemaRequest
+ListSchemaRevisionsRequest = schemas.ListSchemaRevisionsRequest
+ListSchemaRevisionsResponse = schemas.ListSchemaRevisionsResponse
+ListSchemasRequest = schemas.ListSchemasRequest
+ListSchemasResponse = schemas.ListSchemasResponse
+RollbackSchemaRequest = schemas.RollbackSchemaRequest
+Schema = schemas.Schema
+SchemaView = schemas.SchemaView
+ValidateMessageRequest = schemas.ValidateMessageRequest
+ValidateMessageResponse = schemas.ValidateMessageResponse
+ValidateSchemaRequest = schemas.ValidateSchemaRequest
+ValidateSchemaResponse = schemas.ValidateSchemaResponse
 
 AIInference = pubsub.AIInference
 AcknowledgeRequest = pubsub.AcknowledgeRequest

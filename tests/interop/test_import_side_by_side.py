@@ -1,5 +1,6 @@
 """Our messages and Google's client work in one process, in either order of import."""
 
+import importlib
 import subprocess
 import sys
 
@@ -43,3 +44,23 @@ def test_our_messages_import_without_a_warning() -> None:
     """The generated modules are older than the installed protobuf and cause no warning."""
     result = run(OURS)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("official", "ours"),
+    [
+        ("google.cloud.pubsub", "pullstream"),
+        ("google.pubsub_v1.types", "pullstream.types"),
+        ("google.cloud.pubsub_v1.publisher", "pullstream.publisher"),
+        ("google.cloud.pubsub_v1.publisher.exceptions", "pullstream.publisher.exceptions"),
+        ("google.cloud.pubsub_v1.subscriber", "pullstream.subscriber"),
+        ("google.cloud.pubsub_v1.subscriber.exceptions", "pullstream.subscriber.exceptions"),
+    ],
+)
+def test_a_module_has_all_names_of_the_official_one(official: str, ours: str) -> None:
+    """Also the messages of schemas, which `pubsub_v1.types` lacks."""
+    names = set(importlib.import_module(official).__all__)
+    # A type alias of the generated clients.
+    names -= {"TimeoutType"}
+    module = importlib.import_module(ours)
+    assert sorted(name for name in names if not hasattr(module, name)) == []

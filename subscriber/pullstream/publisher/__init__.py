@@ -3,7 +3,7 @@
 from . import exceptions as exceptions
 from . import futures as futures
 from .async_client import AsyncPublisherClient
-from .client import PublisherClient
+from .client import Client, PublisherClient
 from .exceptions import (
     FlowControlLimitError,
     MessageTooLargeError,
@@ -19,9 +19,6 @@ from .settings import (
     PublishFlowControl,
     PublishHedging,
 )
-
-# The official client's name.
-Client = PublisherClient
 
 __all__ = [
     "AsyncPublisherClient",

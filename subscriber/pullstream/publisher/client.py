@@ -324,6 +324,10 @@ class PublisherClient(TopicAdmin):
         return self._sender.stopped
 
 
+# The official client's name.
+Client = PublisherClient
+
+
 def _parts_of(
     message: Any, ordering_key: str, attributes: Mapping[str, str | bytes]
 ) -> tuple[bytes, str, Mapping[str, str | bytes]]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+# The error of `future.result(timeout=...)`, under its name in the official client.
+from concurrent.futures import TimeoutError as TimeoutError
+
 from google.api_core.exceptions import GoogleAPICallError
 
 from pullstream_protocol.errors import PullstreamError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -18,6 +18,21 @@ from .unary_client import UnaryClient
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
+
+
+class Transport:
+    """The connection of a client, under the name that the official clients have for it.
+
+    Args:
+        close: Closes the client.
+    """
+
+    def __init__(self, close: Callable[[], object]) -> None:
+        self._close = close
+
+    def close(self) -> None:
+        """Close the client; the same as its `close()`."""
+        self._close()
 
 
 class BaseClient(ConnectingClient, UnaryClient):
@@ -49,6 +64,11 @@ class BaseClient(ConnectingClient, UnaryClient):
     def target(self) -> str:
         """The server's address with its port. Empty if the client was given a channel."""
         return self._target
+
+    @property
+    def transport(self) -> Transport:
+        """The connection, which `transport.close()` closes, as for the official client."""
+        return Transport(self.close)
 
     @property
     def closed(self) -> bool:

@@ -4,8 +4,7 @@ The official samples annotate callbacks with `pubsub_v1.subscriber.message.Messa
 pullstream as pubsub_v1`, this package provides that name.
 """
 
-from pullstream.client import SubscriberClient as Client
+from . import client, exceptions, futures, message, scheduler, types
+from .client import Client
 
-from . import exceptions, futures, message, scheduler, types
-
-__all__ = ["Client", "exceptions", "futures", "message", "scheduler", "types"]
+__all__ = ["Client", "client", "exceptions", "futures", "message", "scheduler", "types"]

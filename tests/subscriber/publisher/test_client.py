@@ -489,6 +489,19 @@ def test_a_message_that_the_broker_refuses_fails_alone(
     assert [message.data for message in emulator.messages(TOPIC)] == [b"first", b"second"]
 
 
+def test_the_transport_closes_the_client(connect: Connect, server: PublishServer) -> None:
+    """Programs for the official client close its connection in this way."""
+    publisher = connect(BatchSettings(max_latency=FOR_EVER))
+    future = publisher.publish(TOPIC, b"x")
+    publisher.transport.close()
+    assert future.result(0) == "1"
+    with pytest.raises(PublisherClosed):
+        publisher.publish(TOPIC, b"x")
+    subscriber = SubscriberClient(endpoint=server.endpoint)
+    subscriber.transport.close()
+    assert subscriber.closed
+
+
 # ---- flow control ------------------------------------------------------------------------------
 
 
