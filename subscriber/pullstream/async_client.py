@@ -29,9 +29,9 @@ from .message_stream import MessageStream
 from .rpc.connecting_client import ConnectingClient
 from .rpc.endpoint import ConnectionArguments
 from .rpc.unary_client import rpcs_of
+from .runtime.callback_kinds import is_coroutine_function
 from .runtime.thread_start import run_on_new_thread
 from .scheduling.coroutines import CoroutineScheduler
-from .streaming.callbacks import is_coroutine_function
 from .streaming.settings import ReleaseAfter
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from .rpc.calls import PendingCall, StreamCall, begin
 from .rpc.channel_pool import ChannelPool, SharedChannel
 from .rpc.request import routing_header
 from .rpc.rpcs import DEFAULT_TIMEOUT, Rpcs, begin_or_wait
+from .runtime.callback_kinds import is_coroutine_function
 from .runtime.validation import require_int, require_number, require_text, require_timeout
 from .scheduling.coroutines import CoroutineScheduler
 from .scheduling.scheduler import Scheduler, ThreadScheduler
-from .streaming.callbacks import is_coroutine_function
 from .streaming.manager import StreamingPullManager
 from .streaming.settings import Batching, ReleaseAfter, StreamingSettings
 from .streaming.stream import StreamEnded
@@ -231,14 +231,20 @@ def _scheduler_for(
         raise TypeError(f"scheduler is {scheduler!r}; it must derive from Scheduler")
     if scheduler is not None and max_workers is not None:
         raise ValueError("pass either scheduler or max_workers: a scheduler has its own size")
-    if not is_coroutine_function(callback):
-        return scheduler or ThreadScheduler(max_workers=max_workers)
-    if isinstance(scheduler, ThreadScheduler):
+    if is_coroutine_function(callback):
+        if scheduler is not None and not isinstance(scheduler, CoroutineScheduler):
+            raise TypeError(
+                f"callback is {callback!r}, an async def, which {scheduler!r} cannot run; leave "
+                "scheduler out, or pass a CoroutineScheduler"
+            )
+        return scheduler or CoroutineScheduler(max_tasks=max_workers)
+    if isinstance(scheduler, CoroutineScheduler):
         raise TypeError(
-            "callback is an async def, which a ThreadScheduler cannot run; "
-            "leave scheduler out, or pass a CoroutineScheduler"
+            f"callback is {callback!r}, a plain function, which would block the event loop of a "
+            "CoroutineScheduler; pass an async def (the function itself, not one that calls it), "
+            "or use SubscriberClient without a CoroutineScheduler"
         )
-    return scheduler or CoroutineScheduler(max_tasks=max_workers)
+    return scheduler or ThreadScheduler(max_workers=max_workers)
 
 
 # Seconds that the server may take to answer an ack or a nack, and the shortest such limit for a

@@ -12,8 +12,8 @@ from typing import Any, TypeVar, cast
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 
 from .message import Disposition, Message
+from .runtime.callback_kinds import is_coroutine_function
 from .runtime.validation import require_number, require_positive
-from .streaming.callbacks import is_coroutine_function
 
 KeyFunction = Callable[[Message], "Hashable | None"]
 Handler = TypeVar("Handler", bound=Callable[[Message], Any])

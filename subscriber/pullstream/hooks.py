@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
@@ -10,7 +11,9 @@ from pullstream_protocol.errors import RpcError
 
 from .exceptions import AcknowledgeError
 from .message import Message
+from .runtime.callback_kinds import is_coroutine_function, refuse_awaitable
 from .runtime.lifecycle import StateChange as StateChange
+from .runtime.repeated_errors import RepeatedErrors
 from .statistics import PublisherStatistics, Statistics
 
 _log = logging.getLogger("pullstream.hooks")
@@ -100,7 +103,8 @@ class Hooks:
             subscription: Full name of the subscription.
             messages: The messages without a lease.
             why: "max_lease_duration": the SDK gave the messages up at the user's limit. "expired":
-                the server reported that the lease is over (exactly-once delivery).
+                the server reported that the lease is over (exactly-once delivery), or it ended
+                while the process was stopped, before the callback began.
         """
 
     def request_done(
@@ -224,19 +228,27 @@ class HookCalls:
             for name, method in vars(base).items()
             if callable(method)
         }
+        self._errors = RepeatedErrors(_log)
+        for method in itertools.chain.from_iterable(self._listening.values()):
+            if is_coroutine_function(method):
+                raise TypeError(f"hook {method!r} is an async def; hooks must be plain functions")
 
     def listens_to(self, event: str) -> bool:
         """Return whether a hook overrides the method named `event`."""
         return bool(self._listening[event])
 
+    def report_errors(self) -> None:
+        """Log how many errors were counted and not logged, at the end."""
+        self._errors.report_rest()
+
     def call(self, event: str, *args: Any) -> None:
         """Call the method named `event` of every hook that overrides it."""
         for method in self._listening[event]:
             try:
-                method(*args)
-            except BaseException:
+                refuse_awaitable(method(*args), method)
+            except BaseException as error:
                 # Including SystemExit: the threads that call hooks have other work.
-                _log.exception("hook %r raised", method)
+                self._errors.report(error, f"hook {method!r} raised")
 
 
 class HookSet(HookCalls):

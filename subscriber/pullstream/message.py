@@ -89,11 +89,14 @@ class ResponseBatch:
             returns the new message ID. None: the owner of the messages cannot do that.
         may_be_stale: Whether the response may have been buffered for so long that its leases have
             ended.
+        lease_ends: Time on the monotonic clock at which the leases of unfinished messages are over,
+            unless they are extended until then. Infinite if it is not known.
     """
 
     __slots__ = (
         "ack",
         "bytes_each",
+        "lease_ends",
         "may_be_stale",
         "open",
         "received",
@@ -120,6 +123,7 @@ class ResponseBatch:
         )
         self.open: int = 0
         self.may_be_stale: bool = False
+        self.lease_ends: float = math.inf
         self.reject: Reject | None = None
 
     def messages(self) -> list[Message]:
@@ -427,6 +431,12 @@ def give_back(messages: Iterable[Message]) -> None:
         if message.settled is None:
             message.settled = _RETURN
             message.batch.sink.put((_RETURN, message, 0, None))
+
+
+def lose(message: Message) -> None:
+    """Drop an unsettled message whose lease is over; for the SDK itself."""
+    message.settled = _LOST
+    message.batch.sink.put((_DROP, message, 0, None))
 
 
 def return_dropped(messages: Iterable[Message]) -> None:

@@ -8,10 +8,12 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
+from pullstream_protocol.clock import SYSTEM_CLOCK
+
 from .client import SubscriberClient
 from .flow_control import FlowControl
 from .futures import StreamingPullFuture
-from .message import Message
+from .message import Message, lose
 from .runtime.loop_queue import LoopQueue
 from .scheduling.scheduler import Scheduler
 
@@ -72,8 +74,13 @@ class MessageStream:
                     # Raises the error that ended the subscription, unless the user ended it.
                     future.result()
                     return
-                if message.settled is None:
-                    yield message
+                if message.settled is not None:
+                    continue
+                if SYSTEM_CLOCK.monotonic() >= message.batch.lease_ends:
+                    # The loop was busy, or the process was stopped, while the message waited.
+                    lose(message)
+                    continue
+                yield message
         finally:
             future.cancel()
             while not future.done():

@@ -43,8 +43,8 @@ class Statistics:
         returned: Counter of messages that the SDK returned to the server, because no callback had
             seen them, or because the shutdown ended before their callback settled them.
         extended: Counter of lease extensions.
-        expired: Counter of lost leases: the SDK gave the message up after `max_lease_duration`, or
-            the server reported that the lease is over.
+        expired: Counter of lost leases: the SDK gave the message up after `max_lease_duration`, the
+            server reported that the lease is over, or it ended while the process was stopped.
         failed: Counter of acks, nacks and deadline changes that the server refused, or had not
             confirmed when their time or the subscription was over.
         callback_errors: Counter of callbacks that raised.

@@ -18,7 +18,14 @@ from pullstream import (
     SubscriberClosed,
     types,
 )
-from pullstream.follow import CloseReason, FellBehind, Follower, FollowState, Record
+from pullstream.follow import (
+    CheckpointError,
+    CloseReason,
+    FellBehind,
+    Follower,
+    FollowState,
+    Record,
+)
 from pullstream.follow.runner import FollowRunner
 from pullstream.follow.settings import FollowSettings, Rules
 from pullstream.follow.source import Source
@@ -353,6 +360,27 @@ def test_a_coroutine_may_close_what_it_is_run_by(here: Followed, what: str) -> N
     here.append(3)
     asyncio.run(main())
     assert seen == [1]
+
+
+async def save_later(value: object) -> None:
+    """Do nothing."""
+
+
+def test_a_coroutine_that_a_handler_returns_ends_the_follower(here: Followed) -> None:
+    """Nothing would run it, so the record, or its checkpoint, would be lost."""
+    here.append(1)
+    checkpoint: dict[str, Any] = {"checkpoint": lambda checkpoint: save_later(checkpoint)}
+    with SubscriberClient(endpoint=here.emulator.endpoint) as client:
+        follower = client.follow(TOPIC, lambda record: save_later(record))
+        with pytest.raises(TypeError, match="pass the async def itself"):
+            follower.result(PATIENCE)
+        follower = client.follow(TOPIC, here.diary.handle, checkpoint_every=1, **checkpoint)
+        with pytest.raises(CheckpointError, match="pass the async def itself"):
+            follower.result(PATIENCE)
+        for wrong in ({"checkpoint": save_later}, {"on_event": save_later}):
+            refused: dict[str, Any] = wrong
+            with pytest.raises(TypeError, match="plain function"):
+                client.follow(TOPIC, here.diary.handle, **refused)
 
 
 def test_coroutines_follow_on_their_event_loop(here: Followed) -> None:

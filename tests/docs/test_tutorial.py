@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.emulator.program import running
+from tests.subscriber.streaming.fakes import eventually
 
 TEXT = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^`(\w+\.py)`:\n\n```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
@@ -21,6 +24,18 @@ COMMANDS = [
     for line in block.splitlines()
     if line.startswith("$ pullstream") and line != "$ pullstream emulator"
 ]
+
+
+def wait_until_nothing_waits(environment: dict[str, str]) -> None:
+    """Wait until the second order is in the dead-letter topic."""
+    program = [sys.executable, "-m", "pullstream", "subscriptions", "describe", "billing", "--json"]
+
+    def is_empty() -> bool:
+        shown = subprocess.run(program, env=environment, check=True, capture_output=True)
+        backlog: int = json.loads(shown.stdout)["backlog"]
+        return backlog == 0
+
+    eventually(is_empty)
 
 
 @pytest.fixture
@@ -44,7 +59,10 @@ def test_the_tests_pass(folder: Path) -> None:
 
 
 def test_the_commands_and_the_program_work(folder: Path) -> None:
-    """The program bills the first order."""
+    """The program bills the first order, and Ctrl-C ends it without a traceback.
+
+    The second order fails five times, and its traceback is printed once.
+    """
     with running() as (_, endpoint):
         environment = {
             **os.environ,
@@ -62,12 +80,18 @@ def test_the_commands_and_the_program_work(folder: Path) -> None:
             cwd=folder,
             env=environment,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
         )
         try:
             assert consumer.stdout is not None
             assert consumer.stdout.readline() == "billed order 1\n"
+            wait_until_nothing_waits(environment)
+            consumer.send_signal(signal.SIGINT)
+            _, printed = consumer.communicate(timeout=30)
         finally:
             consumer.kill()
-            consumer.communicate()
+            consumer.wait()
+    assert consumer.returncode == 0
+    assert printed.count("Traceback") == 1
+    assert "no price for unknown (with the traceback above, 4 times" in printed

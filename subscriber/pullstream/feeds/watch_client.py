@@ -10,7 +10,7 @@ import grpc
 
 from pullstream.rpc.background_client import BackgroundClient
 from pullstream.rpc.request import make_message
-from pullstream.streaming.callbacks import is_coroutine_function
+from pullstream.runtime.callback_kinds import is_coroutine_function
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from .position import Start, position_of

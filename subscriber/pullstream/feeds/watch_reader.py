@@ -11,6 +11,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from pullstream.rpc.rpcs import to_error
+from pullstream.runtime.callback_kinds import refuse_awaitable
 from pullstream.runtime.lifecycle import Lifecycle, SubscriptionState
 from pullstream.runtime.outage_reporter import OutageReporter
 from pullstream.runtime.thread_start import start_or_undo
@@ -188,7 +189,7 @@ class WatchReader:
 
     def _handle(self, frame: Frame) -> None:
         try:
-            self._on_frame(frame)
+            refuse_awaitable(self._on_frame(frame), self._on_frame)
         except NotTaken:
             raise
         except BaseException:

@@ -8,8 +8,8 @@ from typing import TypedDict
 from pullstream.feeds.position import Start, position_of
 from pullstream.rpc.background_client import BackgroundClient
 from pullstream.rpc.rpcs import Rpcs
+from pullstream.runtime.callback_kinds import is_coroutine_function
 from pullstream.runtime.validation import require_number, require_text, require_timeout
-from pullstream.streaming.callbacks import is_coroutine_function
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from .events import Checkpoint
@@ -114,8 +114,8 @@ class FollowingClient(BackgroundClient):
                 f"handler is {handler!r}; it must be a plain function that takes one record "
                 "(for coroutines, use AsyncSubscriberClient.follow)"
             )
-        if on_event is not None and not callable(on_event):
-            raise TypeError(f"on_event is {on_event!r}; it must be a function that takes one event")
+        if on_event is not None and (not callable(on_event) or is_coroutine_function(on_event)):
+            raise TypeError(f"on_event is {on_event!r}; it must be a plain function of one event")
         for name, text in (("filter", filter), ("exclude_node", exclude_node)):
             require_text(name, text)
         _check_range("checkpoint_every", checkpoint_every, 1)
@@ -168,9 +168,9 @@ def _store_of(checkpoint: Checkpoints, rpcs: Rpcs) -> CheckpointStore:
         return CursorStore(rpcs, checkpoint.name)
     if isinstance(checkpoint, CheckpointStore):
         return checkpoint
-    if callable(checkpoint):
+    if callable(checkpoint) and not is_coroutine_function(checkpoint):
         return CallbackStore(checkpoint)
     raise TypeError(
         f"checkpoint is {checkpoint!r}; it must be a path, a CheckpointFile, a ServerCursor, a "
-        "CheckpointStore, a function or None"
+        "CheckpointStore, a plain function or None"
     )

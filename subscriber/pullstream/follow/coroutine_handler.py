@@ -8,6 +8,8 @@ from concurrent.futures import wait
 from contextvars import ContextVar
 from typing import Any
 
+from pullstream.runtime.callback_kinds import refuse_awaitable
+
 from .record import Record
 
 # While a follower waits for its handler, it checks at this interval that the event loop is still
@@ -59,4 +61,4 @@ class CoroutineHandler:
 
     async def _handle(self, record: Record) -> None:
         _running.set(self)
-        await self._handler(record)
+        refuse_awaitable(await self._handler(record), self._handler)

@@ -9,7 +9,9 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
+from pullstream.runtime.callback_kinds import refuse_awaitable
 from pullstream.runtime.outage_reporter import OutageReporter
+from pullstream.runtime.repeated_errors import RepeatedErrors
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.errors import NotFound, RpcError
 
@@ -84,6 +86,7 @@ class FollowRunner:
         # Set when something has happened that the follower's thread may be waiting for.
         self._changed = threading.Event()
         self._outage = OutageReporter(_log)
+        self._errors = RepeatedErrors(_log)
         self._handled = self._gaps = 0
         self.future: Follower = Follower(self)
         # A daemon thread, because a program may exit without closing its followers.
@@ -255,7 +258,7 @@ class FollowRunner:
             if is_stopping():
                 return
             try:
-                handler(record)
+                refuse_awaitable(handler(record), handler)
             except BaseException as error:
                 # Continuing would lose the record, or handle the same record again and again.
                 _log.exception(
@@ -280,10 +283,11 @@ class FollowRunner:
         self._gaps += isinstance(event, Gap)
         if self._on_event is not None:
             try:
-                self._on_event(event)
-            except BaseException:
+                refuse_awaitable(self._on_event(event), self._on_event)
+            except BaseException as error:
                 # This includes SystemExit: only the handler can end the follower.
-                _log.exception("on_event raised an error for %r; the follower continues", event)
+                text = f"on_event raised an error for {event!r}; the follower continues"
+                self._errors.report(error, text)
         elif isinstance(event, Gap):
             # Without `on_event`, the log is the only place to report the loss.
             _log.warning("records were lost: %s", event)

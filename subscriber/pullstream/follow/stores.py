@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from pullstream.rpc.rpcs import Rpcs
+from pullstream.runtime.callback_kinds import refuse_awaitable
 from pullstream_protocol.errors import FailedPrecondition, NotFound, PullstreamError
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
@@ -112,7 +113,7 @@ class CallbackStore(NoStore):
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Call the user's function with the position."""
-        self._callback(checkpoint)
+        refuse_awaitable(self._callback(checkpoint), self._callback)
 
 
 class CursorStore:

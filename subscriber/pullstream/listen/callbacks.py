@@ -7,6 +7,9 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 
+from pullstream.runtime.callback_kinds import refuse_awaitable
+from pullstream.runtime.repeated_errors import RepeatedErrors
+
 from .events import ChannelMessage, ListenEvent
 from .subscription import Answered, Arrived, Failed, Notice
 
@@ -44,6 +47,7 @@ class CallbackThread:
         # Each entry has the events of one response. None ends the thread.
         self._waiting: queue.SimpleQueue[Sequence[Notice] | None] = queue.SimpleQueue()
         self._was_full = False
+        self._errors = RepeatedErrors(_log)
         # A daemon thread: a callback that never returns must not prevent the program from exiting.
         self._thread = threading.Thread(
             target=self._run, name="pullstream-listen-callbacks", daemon=True
@@ -82,8 +86,8 @@ class CallbackThread:
             for notice in notices:
                 try:
                     self._tell(notice)
-                except Exception:
-                    _log.exception("a callback of a listener raised an error")
+                except Exception as error:
+                    self._errors.report(error, "a callback of a listener raised an error")
                 except BaseException as error:
                     _log.exception("a callback of a listener raised; the listener ends")
                     self._is_over = True
@@ -93,14 +97,17 @@ class CallbackThread:
             if self._was_full:
                 self._was_full = False
                 self._on_room()
+        self._errors.report_rest()
 
     def _tell(self, notice: Notice) -> None:
         if isinstance(notice, Arrived):
             if notice.interest.is_wanted and not self._is_over:
-                notice.interest.on_message(ChannelMessage(notice.item))
+                on_message = notice.interest.on_message
+                refuse_awaitable(on_message(ChannelMessage(notice.item)), on_message)
         elif isinstance(notice, Failed):
-            if notice.interest.on_failure is not None:
-                notice.interest.on_failure(notice.error)
+            on_failure = notice.interest.on_failure
+            if on_failure is not None:
+                refuse_awaitable(on_failure(notice.error), on_failure)
             else:
                 interest = notice.interest
                 _log.error(
@@ -108,9 +115,10 @@ class CallbackThread:
                     *(interest.channel, interest.key, notice.error),
                 )
         elif isinstance(notice, Answered):
-            if notice.interest.on_done is not None:
-                notice.interest.on_done(notice.error)
+            on_done = notice.interest.on_done
+            if on_done is not None:
+                refuse_awaitable(on_done(notice.error), on_done)
         elif self._on_event is not None:
-            self._on_event(notice)
+            refuse_awaitable(self._on_event(notice), self._on_event)
         else:
             _log.warning("messages were lost: %s", notice)

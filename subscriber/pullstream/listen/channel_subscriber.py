@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from pullstream.futures import RunningFuture, ShutdownMode
 from pullstream.rpc.rpcs import Rpcs
+from pullstream.runtime.callback_kinds import is_coroutine_function
 from pullstream.runtime.validation import require_patience, require_text
-from pullstream.streaming.callbacks import is_coroutine_function
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 
 from .events import ListenEvent

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pullstream.rpc.background_client import BackgroundClient
+from pullstream.runtime.callback_kinds import is_coroutine_function
 from pullstream.runtime.validation import require_timeout
-from pullstream.streaming.callbacks import is_coroutine_function
 
 from .channel_subscriber import ChannelSubscriber
 from .events import ListenEvent

@@ -12,19 +12,21 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pullstream.exceptions import forked
+from pullstream.runtime.callback_kinds import refuse_awaitable, require_plain
 from pullstream.runtime.process import (
     Latch,
     no_result_yet,
     run_done_callback,
     use_state_lock,
 )
+from pullstream.runtime.repeated_errors import RepeatedErrors
 
 from .exceptions import PublishError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_log = logging.getLogger("pullstream.publisher")
+_errors = RepeatedErrors(logging.getLogger("pullstream.publisher"))
 
 T = TypeVar("T")
 
@@ -140,9 +142,9 @@ class Outcome:
                 return
         # On the calling thread, which SystemExit may end.
         try:
-            callback(future)
-        except Exception:
-            _log.exception("done callback %r of a publish future raised", callback)
+            refuse_awaitable(callback(future), callback)
+        except Exception as error:
+            _errors.report(error, f"done callback {callback!r} of a publish future raised")
 
     def add_watcher(self, watcher: Callable[[], Callbacks]) -> bool:
         """Call `watcher`, which must be short, when the outcome is resolved.
@@ -312,7 +314,11 @@ class OutcomeFuture(Future[T], Generic[T]):
         """Call `fn(future)` when there is a result, on a thread of the client for callbacks.
 
         If there is a result already, `fn` runs on the calling thread. An error of `fn` is logged.
+
+        Raises:
+            TypeError: `fn` is an `async def`, which nothing would await.
         """
+        require_plain("fn", fn)
         self._outcome.add_callback(self, fn)
 
     def __await__(self) -> Generator[Any, None, T]:

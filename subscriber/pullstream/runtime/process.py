@@ -29,11 +29,14 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
+from .callback_kinds import plain, refuse_awaitable
+from .repeated_errors import RepeatedErrors
 from .thread_start import threads_are_refused
 
 T = TypeVar("T")
 
 _log = logging.getLogger("pullstream.process")
+_errors = RepeatedErrors(_log)
 
 # Seconds between two checks of a waiting thread. A signal may arrive after the main thread's last
 # check and before it sleeps. Such a signal does not wake the thread: Python notes it and runs its
@@ -176,9 +179,13 @@ class InterruptibleFuture(Future[T]):
 
         Args:
             fn: A function of the future. It must be short: the thread that runs it has other work.
+
+        Raises:
+            TypeError: `fn` is an `async def`, which nothing would await.
         """
         # After the end, the calling thread runs it, which SystemExit may end.
-        super().add_done_callback(fn if self.done() else partial(run_done_callback, fn))
+        call = plain("fn", fn)
+        super().add_done_callback(call if self.done() else partial(run_done_callback, fn))
 
     def wait_until_done(self, timeout: float | None = None) -> bool:
         """Wait for the end; return whether there is a result or an error.
@@ -231,9 +238,9 @@ def run_done_callback(fn: Callable[[Any], object], future: Future[Any]) -> None:
     This includes SystemExit, which would end the thread with the work that it has for others.
     """
     try:
-        fn(future)
-    except BaseException:
-        _log.exception("done callback %r of a future raised", fn)
+        refuse_awaitable(fn(future), fn)
+    except BaseException as error:
+        _errors.report(error, f"done callback {fn!r} of a future raised")
 
 
 def _set_latch(future: Future[Any]) -> None:

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from pullstream.message import Message
+from pullstream.runtime.repeated_errors import RepeatedErrors
 from pullstream.runtime.thread_start import start_or_undo
 from pullstream.runtime.validation import require_positive
 
@@ -62,6 +63,7 @@ class CoroutineScheduler(Scheduler):
         self._tasks: dict[asyncio.Task[None], _CallbackRun] = {}
         self._closed = False
         self._quiet = threading.Event()
+        self._errors = RepeatedErrors(_log)
 
     def schedule(self, callback: Callable[..., Any], *args: Any) -> None:
         """Run the callback as a task; the first call starts the loop if none was given."""
@@ -158,8 +160,15 @@ class CoroutineScheduler(Scheduler):
             turn = _CallbackRun()
             # The task gets a copy of the context that it is created in.
             before = _turn.set(turn)
-            task = asyncio.get_running_loop().create_task(callback(*args))
-            _turn.reset(before)
+            try:
+                task = asyncio.get_running_loop().create_task(callback(*args))
+            except Exception as error:
+                # The SDK schedules coroutine functions only. Other work must not end the pump.
+                text = f"scheduled callback {callback!r} is not a coroutine function"
+                self._errors.report(error, text)
+                continue
+            finally:
+                _turn.reset(before)
             self._tasks[task] = turn
             task.add_done_callback(self._ended)
         if self._closed and not self._tasks:
@@ -171,5 +180,5 @@ class CoroutineScheduler(Scheduler):
         del self._tasks[task]
         if not task.cancelled() and (error := task.exception()) is not None:
             # The SDK's coroutines do not raise. An error of any other coroutine must be reported.
-            _log.error("scheduled coroutine raised", exc_info=error)
+            self._errors.report(error, "scheduled coroutine raised")
         self._pump()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any
 
+from pullstream.runtime.repeated_errors import RepeatedErrors
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .inline_run import ALWAYS, InlineCaller, InlineRun
@@ -78,6 +79,7 @@ class WorkerPool:
         # Whether a worker was woken and has not started to run. A race on this flag wakes one
         # worker too many.
         self._waking = False
+        self._errors = RepeatedErrors(_log)
         # Seconds that a callback takes: the average, and the last measurement. Races on them are
         # harmless.
         self._pace = _UNPROVEN
@@ -371,10 +373,10 @@ class WorkerPool:
                 began += perf_counter() - paused
             try:
                 callback(argument)
-            except BaseException:
+            except BaseException as error:
                 # The SDK's callbacks do not raise. Any other callback that raises must not end the
                 # worker.
-                _log.exception("scheduled callback %r raised", callback)
+                self._errors.report(error, f"scheduled callback {callback!r} raised")
         if taken:
             self._learn(perf_counter() - began, taken)
 

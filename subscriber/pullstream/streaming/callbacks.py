@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from pullstream.message import Disposition, Message, MessageBatch, mark_unseen
+from pullstream.message import Disposition, Message, MessageBatch, lose, mark_unseen
+from pullstream.runtime.callback_kinds import is_coroutine_function, refuse_awaitable
+from pullstream.runtime.repeated_errors import RepeatedErrors
 from pullstream.scheduling.scheduler import Scheduler
 from pullstream_protocol.clock import Clock
 
@@ -18,6 +19,15 @@ from .failed_key import Actions
 from .messages_on_hold import MessagesOnHold
 
 _log = logging.getLogger("pullstream.subscriber")
+
+# The consequence for a message whose callback raises after it was settled.
+_OUTCOMES = {
+    Disposition.ACK: "it had acknowledged",
+    Disposition.NACK: "it had nacked",
+    Disposition.DROP: "it had dropped",
+    Disposition.LOST: "had lost its lease",
+    Disposition.RETURN: "the shutdown had returned",
+}
 
 _FAILED = (Disposition.NACK, Disposition.DROP, Disposition.LOST)
 
@@ -92,6 +102,7 @@ class CallbackRunner:
         # A dict used as a set. `pop` removes a message and reports success to one thread only.
         self._ended_unsettled: dict[Message, bool] = {}
         self._errors_lock = threading.Lock()
+        self._reports = RepeatedErrors(_log, clock)
         self.errors = 0
         is_async = is_coroutine_function(callback)
         self._run_any = self._await_any if is_async else self._call_any
@@ -183,28 +194,40 @@ class CallbackRunner:
     # ---- one callback --------------------------------------------------------------------------
 
     def _call_any(self, message: Message) -> None:
+        if not self._may_begin(message):
+            return
+        try:
+            result = self._callback(message)
+            if result is not None:
+                refuse_awaitable(result, self._callback)
+        except BaseException as error:
+            # This includes SystemExit: a callback cannot end the subscription, only its own
+            # message.
+            self._raised(message, error)
+
+    async def _await_any(self, message: Message) -> None:
+        if not self._may_begin(message):
+            return
+        try:
+            refuse_awaitable(await self._callback(message), self._callback)
+        except BaseException as error:
+            # This includes cancellation: the task ends with its callback.
+            self._raised(message, error)
+
+    def _may_begin(self, message: Message) -> bool:
+        """Return whether the callback may begin.
+
+        It may not if the message was given up or returned while it waited for a worker, or if its
+        lease is over, because the process was stopped for so long. Then the message is delivered
+        again, and may be in another subscriber's callback now.
+        """
+        if message.settled is None and self._clock.monotonic() >= message.batch.lease_ends:
+            lose(message)
+            return False
         # Set before the check below: a thread that gives the message up first sets `settled`, and
         # then looks at `begun`.
         message.begun = True
-        if message.settled is not None:
-            # The message was given up or returned while it waited for a worker.
-            return
-        try:
-            self._callback(message)
-        except BaseException:
-            # This includes SystemExit: a callback cannot end the subscription, only its own
-            # message.
-            self._raised(message)
-
-    async def _await_any(self, message: Message) -> None:
-        message.begun = True
-        if message.settled is not None:
-            return
-        try:
-            await self._callback(message)
-        except BaseException:
-            # This includes cancellation: the task ends with its callback.
-            self._raised(message)
+        return message.settled is None
 
     def _call_in_order(self, message: Message) -> None:
         self._call_any(message)
@@ -214,15 +237,22 @@ class CallbackRunner:
         await self._await_any(message)
         self._ended(message)
 
-    def _raised(self, message: Message) -> None:
-        self._count_error()
-        _log.exception("callback raised for message %s, which is nacked", message.message_id)
-        if message.settled is None:
+    def _raised(self, message: Message, error: BaseException) -> None:
+        settled = message.settled
+        outcome = "is nacked" if settled is None else _OUTCOMES[settled]
+        text = f"callback raised for message {message.message_id}, which {outcome}"
+        self._count_error(error, text)
+        if settled is None:
             message.nack()
 
-    def _count_error(self) -> None:
+    def _count_error(self, error: BaseException, text: str) -> None:
         with self._errors_lock:
             self.errors += 1
+        self._reports.report(error, text)
+
+    def report_errors(self) -> None:
+        """Log how many errors were counted and not logged, at the end of the subscription."""
+        self._reports.report_rest()
 
     # ---- the turns of a key --------------------------------------------------------------------
 
@@ -330,9 +360,9 @@ class BatchRunner(CallbackRunner):
         unhandled: list[Message] = []
         if batch:
             try:
-                self._callback(batch)
-            except BaseException:
-                unhandled = self._list_raised(batch)
+                refuse_awaitable(self._callback(batch), self._callback)
+            except BaseException as error:
+                unhandled = self._list_raised(batch, error)
         self._list_ended(messages, batch, unhandled)
 
     async def _await_list(self, messages: list[Message]) -> None:
@@ -340,29 +370,25 @@ class BatchRunner(CallbackRunner):
         unhandled: list[Message] = []
         if batch:
             try:
-                await self._callback(batch)
-            except BaseException:
-                unhandled = self._list_raised(batch)
+                refuse_awaitable(await self._callback(batch), self._callback)
+            except BaseException as error:
+                unhandled = self._list_raised(batch, error)
         self._list_ended(messages, batch, unhandled)
 
     def _fill(self, messages: list[Message]) -> MessageBatch:
-        for message in messages:
-            message.begun = True
-        batch = MessageBatch([message for message in messages if message.settled is None])
+        batch = MessageBatch([message for message in messages if self._may_begin(message)])
         if self.keeps_order:
             for message in list(batch):
                 room = self._max_messages - len(batch)
                 if room > 0 and message.ordering_key:
                     behind = self._hold.take_behind(message, room)
-                    for each in behind:
-                        each.begun = True
-                    batch += behind
+                    batch += [each for each in behind if self._may_begin(each)]
         return batch
 
-    def _list_raised(self, batch: MessageBatch) -> list[Message]:
+    def _list_raised(self, batch: MessageBatch, error: BaseException) -> list[Message]:
         """Nack the unsettled messages; return those behind a failed message of their key."""
-        self._count_error()
-        _log.exception("callback raised for %d messages; unsettled ones are nacked", len(batch))
+        text = f"callback raised for {len(batch)} messages; unsettled ones are nacked"
+        self._count_error(error, text)
         failed_keys: set[str] = set()
         unhandled: list[Message] = []
         for message in batch:
@@ -400,10 +426,3 @@ class BatchRunner(CallbackRunner):
                 )
             # The messages of a key shared one turn.
             self._end_turn(of_key[-1], of_key[:-1])
-
-
-def is_coroutine_function(callback: object) -> bool:
-    """Return whether `callback` is an `async def`, or an object whose `__call__` is one."""
-    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
-        getattr(callback, "__call__", None)  # noqa: B004
-    )

@@ -359,6 +359,10 @@ class InFlight:
             handled.size + failed.size + others.size,
         )
         self.callbacks.messages_settled(acked, nacked, dropped)
+        over = [message for message in dropped if message.settled is Disposition.LOST]
+        if over:
+            self.counters.expired += len(over)
+            self._tell_lost(over, "expired")
         if late_acks:
             _log.warning(
                 "%d messages were acknowledged after their lease was given up: "
@@ -453,6 +457,9 @@ class InFlight:
             # flow control, and will be redelivered.
             message.settled = message.settled or Disposition.LOST
         self.callbacks.leases_lost(messages, comes_at)
+        self._tell_lost(messages, why)
+
+    def _tell_lost(self, messages: list[Message], why: LeaseLoss) -> None:
         _log.warning(
             "lost the leases of %d messages (%s): those that are not acknowledged before their "
             "leases end are delivered again",

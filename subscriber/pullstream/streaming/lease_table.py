@@ -138,6 +138,8 @@ class LeaseTable:
             The time when their leases are due.
         """
         batch.open = len(messages)
+        # The leases began when the response was received, or earlier.
+        batch.lease_ends = now + self.stream_deadline
         self._messages += batch.open
         wait = max(self._first_wait - age, 0.0)
         self._table.set(batch, messages, wait, now)
@@ -207,6 +209,9 @@ class LeaseTable:
                 work.given_up += unfinished
             else:
                 work.extend += ack_ids_of(unfinished)
+                if now < batch.lease_ends:
+                    # Otherwise the leases are over, and the extension comes too late.
+                    batch.lease_ends = now + work.seconds
                 self._table.set(batch, unfinished, min(work.seconds * EXTEND_AT, left), now)
         work.released = self.remove_leases(work.given_up)
         return work

@@ -14,6 +14,7 @@ from pullstream.futures import ShutdownMode, StreamingPullFuture
 from pullstream.hooks import HookSet
 from pullstream.message import Message
 from pullstream.rpc.calls import PendingCall, StreamCall
+from pullstream.runtime.callback_kinds import is_coroutine_function
 from pullstream.runtime.lifecycle import Lifecycle, StateChange, SubscriptionState
 from pullstream.scheduling.scheduler import Scheduler
 from pullstream.statistics import Statistics
@@ -90,7 +91,13 @@ class StreamingPullManager:
         self._streams_opened = 0
         self._hooks = HookSet(subscription, settings.hooks)
         # A hook may raise here, so this is done before any thread starts.
-        callback = self._hooks.wrap(callback)
+        wrapped = self._hooks.wrap(callback)
+        if is_coroutine_function(wrapped) != is_coroutine_function(callback):
+            raise TypeError(
+                f"the hooks wrapped {callback!r} as {wrapped!r}; `Hooks.wrap` must return an async "
+                "def for an async def, and a plain function for a plain one"
+            )
+        callback = wrapped
         self._lifecycle = Lifecycle(clock, self._state_changed)
         self._deadline = ShutdownDeadline(clock)
         self.future = StreamingPullFuture(self)
@@ -276,6 +283,7 @@ class StreamingPullManager:
 
     def _shut_down(self, error: Exception | None) -> None:
         self._shutdown.run()
+        self._in_flight.callbacks.report_errors()
         counted_returns = self._in_flight.counters.counted_returns
         if counted_returns:
             _log.warning(
@@ -286,6 +294,7 @@ class StreamingPullManager:
                 counted_returns,
             )
         self._lifecycle.move(SubscriptionState.CLOSED, error)
+        self._hooks.report_errors()
         if error is None:
             self.future.set_result(True)
         else:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pullstream.hooks import Callback
-from pullstream.streaming.callbacks import is_coroutine_function
+from pullstream.runtime.callback_kinds import is_coroutine_function
+from pullstream.runtime.repeated_errors import RepeatedErrors
 
-_log = logging.getLogger("pullstream.telemetry")
+_errors = RepeatedErrors(logging.getLogger("pullstream.telemetry"))
 
 # Called with the exception that the callback raised, or None.
 End = Callable[[BaseException | None], None]
@@ -61,6 +62,6 @@ def _finish(end: End | None, error: BaseException | None) -> None:
 def _safely(function: Callable[[Any], Result], argument: Any) -> Result | None:
     try:
         return function(argument)
-    except Exception:
-        _log.exception("telemetry of a callback failed; the callback is not affected")
+    except Exception as error:
+        _errors.report(error, "telemetry of a callback failed; the callback is not affected")
         return None

@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from pullstream import FlowControl, Message, Scheduler, SubscriberClient, ThreadScheduler
+from pullstream import (
+    CoroutineScheduler,
+    FlowControl,
+    Hooks,
+    Message,
+    Scheduler,
+    SubscriberClient,
+    ThreadScheduler,
+)
 from pullstream.exceptions import SubscriberClosed
 from pullstream_protocol.errors import InvalidArgument, NotFound
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE
 from tests.threads import started_since
+
+
+async def coroutine(message: object) -> None:
+    """Do nothing."""
+
+
+class Plain(Scheduler):
+    def schedule(self, callback: Callable[..., Any], *args: Any) -> None: ...
+
+    def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
+        return []
+
+
+class MakesPlain(Hooks):
+    def wrap(self, subscription: str, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda message: callback(message)
+
+
+class IsAsync(Hooks):
+    async def received(  # type: ignore[override]
+        self, subscription: str, messages: Sequence[Message]
+    ) -> None: ...
 
 
 @pytest.fixture
@@ -37,6 +67,11 @@ def here() -> Iterator[Stage]:
         ({"hooks": [print]}, TypeError, "it must be a Hooks object"),
         ({"scheduler": 3}, TypeError, "scheduler is 3; it must derive from Scheduler"),
         ({"max_workers": 2, "scheduler": ThreadScheduler()}, ValueError, "either scheduler"),
+        ({"scheduler": CoroutineScheduler()}, TypeError, "a plain function, which would block"),
+        ({"scheduler": ThreadScheduler(), "callback": coroutine}, TypeError, "an async def, which"),
+        ({"scheduler": Plain(), "callback": coroutine}, TypeError, "an async def, which"),
+        ({"hooks": MakesPlain(), "callback": coroutine}, TypeError, "the hooks wrapped"),
+        ({"hooks": IsAsync()}, TypeError, "is an async def; hooks must be plain functions"),
         ({"subscription": 5}, TypeError, "subscription is 5; it must be the full name"),
         ({"subscription": "s\udcff"}, ValueError, "subscription is .*, which is not valid UTF-8"),
     ],
@@ -49,6 +84,9 @@ def test_wrong_arguments_are_refused_and_start_nothing(
     given = {"subscription": SUBSCRIPTION, "callback": print, **arguments}
     with pytest.raises(error, match=text):
         here.client.subscribe(**given)
+    if "give_up_after" not in given:
+        with pytest.raises(error, match=text):
+            here.client.subscribe_batch(**given)
     assert started_since(before, named="pullstream") == set()
 
 

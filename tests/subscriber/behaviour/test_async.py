@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 
 import pytest
 
@@ -14,6 +15,7 @@ from pullstream import (
     AsyncSubscriberClient,
     CoroutineScheduler,
     FlowControl,
+    Hooks,
     Message,
     SubscriptionState,
 )
@@ -53,6 +55,25 @@ async def take(messages: AsyncGenerator[Message, None], count: int) -> list[Mess
 
 
 # ---- asynchronous callbacks --------------------------------------------------------------------
+
+
+class PlainCall:
+    def __call__(self, message: Message) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "callback", [keep, PlainCall(), functools.partial(keep), lambda message: anext(message)]
+)
+def test_a_plain_function_is_refused_before_it_stops_the_loop(
+    here: Stage, callback: Callable[[Message], None]
+) -> None:
+    """The error says what to pass. The official client has no such method."""
+
+    async def main(client: AsyncSubscriberClient) -> None:
+        with pytest.raises(TypeError, match=r"a plain function, .*; pass an async def"):
+            client.subscribe(SUBSCRIPTION, callback)  # type: ignore[arg-type]
+
+    run(main, here)
 
 
 @pytest.mark.parametrize("max_workers", [None, 3])
@@ -179,6 +200,41 @@ def test_a_stream_brings_every_message_and_its_acks_have_answers(here: Stage) ->
                 break
         assert seen == set(numbers(50))
         assert here.backlog == 0
+
+    run(main, here)
+
+
+class LeaseIsOver(Hooks):
+    """Ends the lease of the first message, as if the process had been stopped for a minute."""
+
+    def __init__(self) -> None:
+        self.lost: list[bytes] = []
+        self._is_first = True
+
+    def wrap(self, subscription: str, callback: Callable[[Message], None]) -> Callable[..., None]:
+        def late(message: Message) -> None:
+            if self._is_first:
+                message.batch.lease_ends = 0.0
+            self._is_first = False
+            callback(message)
+
+        return late
+
+    def lease_lost(self, subscription: str, messages: Sequence[Message], why: str) -> None:
+        self.lost += [message.data for message in messages]
+
+
+def test_a_stream_does_not_pass_on_a_message_whose_lease_is_over(here: Stage) -> None:
+    """It is delivered again, here as a message of a key at once."""
+    hooks = LeaseIsOver()
+
+    async def main(client: AsyncSubscriberClient) -> None:
+        here.publish(b"a", key="k")
+        messages = aiter(client.stream(SUBSCRIPTION, hooks=hooks))
+        (message,) = await take(messages, 1)
+        assert (message.data, hooks.lost) == (b"a", [b"a"])
+        message.ack()
+        await messages.aclose()
 
     run(main, here)
 

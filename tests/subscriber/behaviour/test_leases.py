@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
-from pullstream import AcknowledgeError, AcknowledgeStatus, Message
+from pullstream import AcknowledgeError, AcknowledgeStatus, Hooks, Message
 from pullstream_protocol.clock import ManualClock
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
@@ -18,6 +18,16 @@ from tests.subscriber.streaming.fakes import PATIENCE, eventually
 def here() -> Iterator[Stage]:
     with stage(ManualClock(), enable_message_ordering=True) as here:
         yield here
+
+
+class FirstDeliveries(Hooks):
+    """Notes the ack ids of the deliveries in their order."""
+
+    def __init__(self, ack_ids: list[str]) -> None:
+        self._ack_ids = ack_ids
+
+    def received(self, subscription: str, messages: Sequence[Message]) -> None:
+        self._ack_ids += [message.ack_id for message in messages]
 
 
 def finish(here: Stage, gate: Gate) -> None:
@@ -257,6 +267,32 @@ def test_a_given_up_message_that_waits_for_a_worker_does_not_run(here: Stage) ->
     eventually(lambda: events.received_count == 4)
     finish(here, gate)
     assert sorted(gate.data) == [b"runs", b"runs", b"waits"]
+
+
+@pytest.mark.parametrize("key", ["", "k"])
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_after_a_stop_of_the_process_no_callback_begins_on_a_lease_that_is_over(
+    exactly_once: bool, key: str
+) -> None:
+    """The message is delivered again, and begins once. The running callback continues."""
+    settings = {"enable_exactly_once_delivery": exactly_once, "enable_message_ordering": True}
+    with stage(ManualClock(), **settings) as here:
+        events, first = Events(), list[str]()
+        gate = Gate()
+        manager = here.manage(gate, workers=1, hooks=(events, FirstDeliveries(first)))
+        here.publish(b"runs")
+        gate.wait_for(1)
+        here.publish(b"waits", key=key)
+        eventually(lambda: events.received_count == 2)
+        assert isinstance(here.clock, ManualClock)
+        here.clock.advance(70)
+        gate.open(100)
+        eventually(lambda: b"waits" in gate.data)
+        begun = [message for message in gate.messages if message.data == b"waits"]
+        assert [message.ack_id for message in begun[:1]] != first[1:2]
+        assert (b"waits", "expired") in events.lost
+        eventually(lambda: here.backlog == 0)
+        assert manager.future.statistics().expired >= 1
 
 
 # ---- other ends of a lease, and leases of others -------------------------------------------------

@@ -67,6 +67,13 @@ def test_wrong_arguments_are_refused_at_once(
     assert not any(thread.name == "pullstream-watch" for thread in threading.enumerate())
 
 
+def test_a_coroutine_that_a_handler_returns_ends_the_watch(client: SubscriberClient) -> None:
+    """Nothing would run it, so the frame would be lost."""
+    watch = client.watch({NEWS: 0}, lambda frame: coroutine(frame))
+    with pytest.raises(TypeError, match="pass the async def itself"):
+        watch.result(PATIENCE)
+
+
 def test_what_only_the_broker_knows_to_be_wrong_is_the_result(client: SubscriberClient) -> None:
     """An example is an invalid token."""
     with pytest.raises(InvalidArgument, match="resume_token"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import queue
 import threading
@@ -60,7 +61,25 @@ def test_a_callback_that_raises_is_logged_and_the_next_one_runs(
     broker.publish(ORDERS, "1")
     broker.publish(ORDERS, "2")
     eventually(lambda: heard == [b"1", b"2"])
-    eventually(lambda: caplog.messages == ["a callback of a listener raised an error"] * 2)
+    listener.close()
+    first, second = caplog.records
+    assert first.message == "a callback of a listener raised an error"
+    assert first.exc_info is not None
+    assert "RuntimeError: not to my taste (with the traceback above, 1 times" in second.message
+
+
+def test_a_coroutine_that_a_callback_returns_is_logged_as_an_error(
+    broker: Emulator, listener: ChannelSubscriber, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing would run it."""
+    done = threading.Event()
+    listener.subscribe(
+        ORDERS, on_message=lambda message: a_coroutine(message), on_done=lambda _: done.set()
+    )
+    assert done.wait(PATIENCE)
+    broker.publish(ORDERS, "1")
+    eventually(lambda: len(caplog.records) == 1)
+    assert "pass the async def itself" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -266,6 +285,7 @@ async def a_coroutine(message: ChannelMessage) -> None:
         ({"on_message": None}, "on_message"),
         ({"on_message": a_coroutine}, "on_message"),
         ({"on_failure": 1}, "on_failure"),
+        ({"on_failure": functools.partial(a_coroutine)}, "on_failure"),
         ({"on_done": 1}, "on_done"),
     ],
 )

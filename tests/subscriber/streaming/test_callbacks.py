@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ import pytest
 from pullstream.flow_control import FlowControl
 from pullstream.message import Disposition, Message
 from pullstream.scheduling.scheduler import Scheduler
-from pullstream.streaming.callbacks import CallbackRunner, is_coroutine_function
+from pullstream.streaming.callbacks import CallbackRunner
 from pullstream.streaming.failed_key import FIRST_WAIT
 from pullstream.streaming.messages_on_hold import MessagesOnHold
 from pullstream_protocol.clock import ManualClock
@@ -98,6 +97,10 @@ class Rig:
         messages = [message(ack_id, key=key) for ack_id in ack_ids]
         self.runner.begin_callbacks(messages, in_order=in_order)
         return messages
+
+    def run_one(self) -> None:
+        self.receive("1", key="")
+        self.scheduler.run_next()
 
     def settle(self, one: Message, decide: Callable[[Message], object] = Message.ack) -> None:
         """Settle a message, and report it as the dispatcher does."""
@@ -255,18 +258,83 @@ def test_what_raises_after_its_verdict_keeps_it(caplog: pytest.LogCaptureFixture
     assert (rig.given_back, rig.scheduler.names) == ([], ["2"])
 
 
-def test_whatever_is_a_coroutine_function_is_taken_for_one() -> None:
-    """This includes objects with an async `__call__`, but no plain function."""
+async def handle_later(one: Message) -> None:
+    one.ack()
 
-    class Handler:
-        async def __call__(self, one: Message) -> None: ...
 
-        async def method(self, one: Message) -> None: ...
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_coroutine_that_a_callback_returns_counts_as_an_error(
+    is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing would run it. The message is nacked, and the log says what to do."""
 
-    assert is_coroutine_function(Handler())
-    assert is_coroutine_function(Handler().method)
-    assert is_coroutine_function(functools.partial(Handler.method, Handler()))
-    assert not is_coroutine_function(keep)
+    async def forgets_to_await(one: Message) -> Any:
+        return handle_later(one)
+
+    rig = Rig(forgets_to_await if is_async else lambda one: handle_later(one))
+    messages = rig.receive("1", "2", key="")
+    rig.scheduler.run_next()
+    rig.scheduler.run_next()
+    assert [one.settled for one in messages] == [Disposition.NACK] * 2
+    assert rig.runner.errors == 2
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert "callback raised for message" in record.message
+    assert record.exc_info is not None
+    assert "pass the async def itself" in str(record.exc_info[1])
+    rig.runner.report_errors()
+    assert "1 times" in caplog.messages[1]
+
+
+def test_the_log_says_what_happens_to_a_message_whose_callback_raises(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Only an unsettled message is nacked."""
+
+    def raise_after(settle: Callable[[Message], object]) -> Callable[[Message], None]:
+        def callback(one: Message) -> None:
+            settle(one)
+            raise ValueError("no")
+
+        return callback
+
+    def give_up(one: Message) -> None:
+        one.settled = Disposition.LOST
+
+    for settle, outcome in ((keep, "is nacked"), (Message.ack, "it had acknowledged")):
+        Rig(raise_after(settle)).run_one()
+        assert caplog.messages[-1].endswith(outcome)
+    Rig(raise_after(give_up)).run_one()
+    assert caplog.messages[-1].endswith("had lost its lease")
+
+
+# ---- leases that are over ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("key", ["", "k"])
+def test_a_callback_does_not_begin_on_a_lease_that_is_over(is_async: bool, key: str) -> None:
+    """The process was stopped for longer than the lease. The message is delivered again."""
+    begun: list[str] = []
+
+    def callback(one: Message) -> None:
+        begun.append(one.ack_id)
+
+    async def coroutine(one: Message) -> None:
+        callback(one)
+
+    rig = Rig(coroutine if is_async else callback)
+    (over,) = rig.receive("over", key=key)
+    (alive,) = rig.receive("alive", key="other")
+    over.batch.lease_ends = rig.clock.monotonic() + 60
+    alive.batch.lease_ends = rig.clock.monotonic() + 70
+    rig.clock.advance(60)
+    rig.scheduler.run_next()
+    rig.scheduler.run_next()
+    assert begun == ["alive"]
+    assert over.settled is Disposition.LOST
+    # The key waits for the redelivery. The return, which the server may refuse, shows when.
+    assert rig.given_back == (["over"] if key else [])
 
 
 # ---- the turns of a key --------------------------------------------------------------------------

@@ -38,6 +38,18 @@ def test_a_lease_is_extended_when_four_fifths_of_it_have_passed() -> None:
     assert table.due(56.0).extend == ["a"]
 
 
+def test_an_extension_moves_the_end_of_a_lease_but_does_not_revive_it() -> None:
+    """The process may be stopped when the extension is due."""
+    table = LeaseTable(NO_LIMIT)
+    extended, late = add(table, "extended"), add(table, "late", at=5.0)
+    assert (extended[0].batch.lease_ends, late[0].batch.lease_ends) == (60.0, 65.0)
+    assert table.due(48.0).extend == ["extended"]
+    assert extended[0].batch.lease_ends == 58.0
+    # A running callback may still be in time for a server that has not redelivered the message.
+    assert sorted(table.due(70.0).extend) == ["extended", "late"]
+    assert (extended[0].batch.lease_ends, late[0].batch.lease_ends) == (58.0, 65.0)
+
+
 def test_only_those_that_are_due_are_extended() -> None:
     """Each response has its own time, so no lease is extended more often than necessary."""
     table = table_with("a")

@@ -134,7 +134,8 @@ def test_broken_telemetry_is_logged_and_harms_nothing(
     assert {(record.name, record.levelno) for record in caplog.records} == {
         ("pullstream.telemetry", logging.ERROR)
     }
-    assert len(caplog.records) == 3
+    # The later errors of one place are counted.
+    assert len(caplog.records) == 1
 
 
 def test_a_wrapped_callback_bears_its_own_name() -> None:
