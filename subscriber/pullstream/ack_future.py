@@ -15,6 +15,10 @@ class AckFuture(InterruptibleFuture[AcknowledgeStatus]):
     callbacks must be short: the thread that runs them also processes the other acknowledgements.
     """
 
+    def _waits_for(self) -> str:
+        """Return that the server's answer is missing."""
+        return "the server has not confirmed the request yet; it is retried"
+
     def cancel(self) -> bool:
         """Return False: the request is on its way and cannot be cancelled."""
         return False

@@ -72,6 +72,10 @@ class RunningFuture(InterruptibleFuture[bool], ABC):
     def runs_here(self) -> bool:
         """Return whether the shutdown has to wait for the calling thread."""
 
+    def _waits_for(self) -> str:
+        """Return that the activity runs, and how it ends."""
+        return "the activity still runs; cancel() or close() ends it"
+
     def cancel(self) -> bool:
         """Begin the shutdown, and return True at once. `result()` returns when it is over."""
         self.begin_close()
@@ -230,6 +234,10 @@ class StreamingPullFuture(RunningFuture):
         The future is still `running()` until the shutdown is over.
         """
         return self._cancelled
+
+    def _waits_for(self) -> str:
+        """Return the state of the subscription, and how it ends."""
+        return f"the subscription is {self.state.value}; cancel() or close() ends it"
 
     @property
     def state(self) -> SubscriptionState:

@@ -385,3 +385,11 @@ def test_a_failed_acknowledgement_tells_its_status_and_why() -> None:
     assert str(error) == "PERMISSION_DENIED: not yours"
     assert str(AcknowledgeError(AcknowledgeStatus.OTHER)) == "OTHER"
     assert "AcknowledgeStatus.OTHER" in repr(AcknowledgeError(AcknowledgeStatus.OTHER, "x"))
+
+
+def test_the_error_of_a_wait_says_what_the_future_waits_for() -> None:
+    """A program that prints the error gets more than its name."""
+    with pytest.raises(futures.TimeoutError, match="no result after 0 s: the server has not conf"):
+        AckFuture().result(0)
+    with pytest.raises(futures.TimeoutError, match="no result after 0 s: the subscription is stre"):
+        Subscription().future.exception(0)

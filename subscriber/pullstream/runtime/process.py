@@ -187,6 +187,10 @@ class InterruptibleFuture(Future[T]):
         call = plain("fn", fn)
         super().add_done_callback(call if self.done() else partial(run_done_callback, fn))
 
+    def _waits_for(self) -> str:
+        """Return what the future waits for, as a clause for the error of a wait."""
+        return "it has not ended yet"
+
     def wait_until_done(self, timeout: float | None = None) -> bool:
         """Wait for the end; return whether there is a result or an error.
 
@@ -228,7 +232,7 @@ class InterruptibleFuture(Future[T]):
             TimeoutError: There is no result yet.
         """
         if not self.wait_until_done(timeout):
-            raise no_result_yet()
+            raise no_result_yet(f"no result after {timeout} s: {self._waits_for()}")
         return self._exception
 
 
