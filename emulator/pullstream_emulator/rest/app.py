@@ -27,6 +27,7 @@ from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import NotFound, RpcError, Unimplemented
 
 from . import backup, http_request
+from .dead_letters import DeadLetters
 from .events import Events
 from .foreign_pages import ForeignPages, is_preflight
 from .http_call import HttpCall, error_response
@@ -107,6 +108,7 @@ def application(
             *monitoring.routes(),
             *events.routes(),
             *SubscriptionState(broker, access).routes(),
+            *DeadLetters(broker, access).routes(),
         ],
         routes=[
             web.get(backup.PATH, backup.Backup(storage).answer),

@@ -439,34 +439,50 @@ def test_clients_and_their_flow_control_are_shown(
     expect(console.page.get_by_text("No client receives messages now.")).to_be_visible()
 
 
+FAILED, V1_FAILED = "projects/test/topics/failed", "/v1/projects/test/topics/failed"
+PARKED = "projects/test/subscriptions/parked"
+
+
 def test_dead_letters_have_reasons_and_are_sent_again(
     console: Console, emulator: Emulator, rest: RestClient, wire: Wire
 ) -> None:
-    """They can be edited before."""
-    rest.ok("PUT", "/v1/projects/test/topics/failed")
-    rest.create(
-        deadLetterPolicy={
-            "deadLetterTopic": "projects/test/topics/failed",
-            "maxDeliveryAttempts": 5,
-        }
-    )
-    emulator.publish(TOPIC, "poison", colour="red")
+    """The page shows the stored copies. Resending acknowledges them, so nothing comes twice."""
+    rest.ok("PUT", V1_FAILED)
+    rest.create(deadLetterPolicy={"deadLetterTopic": FAILED, "maxDeliveryAttempts": 5})
     page = console.open("dead-letters", "Dead letters")
-    expect(page.get_by_text("No message failed so often")).to_be_visible()
-    for _ in range(5):
-        wire.modify(0, *(received.ack_id for received in wire.pull()))
-    row = console.table("Dead letters, the newest first").locator("tbody tr")
-    expect(row).to_contain_text("nacked, attempt 5")
-    expect(row).to_contain_text("failed")
-    row.get_by_role("button", name="Resend").click()
-    expect(page.locator("#notice")).to_have_text("Message 1 was published again.")
-    assert emulator.messages(TOPIC)[-1].attributes["colour"] == "red"
+    expect(page.get_by_text("No dead letter is stored.")).to_be_visible()
+    expect(page.locator("main .error")).to_contain_text(f"{FAILED} has no subscription")
+    rest.ok("PUT", f"/v1/{PARKED}", {"topic": FAILED})
+    expect(page.locator("main .error")).to_be_hidden()
+    for data in ("poison", "bitter"):
+        emulator.publish(TOPIC, data, colour="red")
+        for _ in range(5):
+            wire.modify(0, *(received.ack_id for received in wire.pull()))
+    with SubscriberClient(endpoint=emulator.endpoint) as client:
+        emulator.publish(TOPIC, "rejected")
+        with client.fetch(SUBSCRIPTION, 1) as (message,):
+            message.reject("the price is missing")
+    rows = console.table("Dead letters, the oldest first").locator("tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(0)).to_contain_text("nacked, attempt 5")
+    expect(rows.nth(2)).to_contain_text("the price is missing")
+    rows.nth(0).get_by_role("link", name="Edit").click()
+    expect(page.get_by_label("Data", exact=True)).to_have_value("poison")
+    page.go_back()
+    rows.nth(0).get_by_role("button", name="Resend").click()
+    expect(page.locator("#notice")).to_contain_text("was published to orders as 4")
+    expect(rows).to_have_count(2)
+    assert emulator.messages(TOPIC)[-1].attributes == {"colour": "red"}
     page.get_by_role("button", name="Resend all").click()
     page.get_by_role("dialog").get_by_role("button", name="Resend").click()
-    expect(page.locator("#notice")).to_have_text("1 messages were published again.")
-    assert len(emulator.messages(TOPIC)) == 3
-    row.get_by_role("link", name="Edit").click()
-    expect(page.get_by_label("Data")).to_have_value("poison")
+    expect(page.locator("#notice")).to_contain_text("2 messages were published again")
+    expect(page.get_by_text("No dead letter is stored.")).to_be_visible()
+    assert emulator.backlog(PARKED) == 0
+    assert [message.data for message in emulator.messages(TOPIC)[3:]] == [
+        b"poison",
+        b"bitter",
+        b"rejected",
+    ]
 
 
 def test_pushes_are_logged_with_their_answers(console: Console, emulator: Emulator) -> None:
