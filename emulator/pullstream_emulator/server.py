@@ -51,6 +51,11 @@ DEFAULT_RECEIVE_TIMEOUT = 60.0
 # Time for active calls to end when the server stops, in seconds.
 STOP_GRACE = 1.0
 
+# The server pings a silent client after this many seconds, and ends its connection if there is no
+# answer within this many more. Until then, the messages that go to its streams reach nobody.
+PING_AFTER = 20.0
+PONG_WITHIN = 20.0
+
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
     ("grpc.max_send_message_length", -1),
@@ -59,6 +64,8 @@ _OPTIONS = (
     # Official clients ping every 30 s; without this the server treats their pings as an attack.
     ("grpc.http2.min_ping_interval_without_data_ms", 5000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # Pings of the server itself need no data in between.
+    ("grpc.http2.max_pings_without_data", 0),
     # After a broadcast, thousands of listeners poll again at the same moment. gRPC cancels calls
     # that are not yet being served above this number; its default is 1,000.
     ("grpc.server.max_pending_requests", 20_000),
@@ -70,6 +77,15 @@ _OPTIONS = (
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
 )
+
+
+def _keepalive() -> tuple[tuple[str, int], ...]:
+    return (
+        ("grpc.keepalive_time_ms", int(PING_AFTER * 1000)),
+        ("grpc.keepalive_timeout_ms", int(PONG_WITHIN * 1000)),
+        # gRPC waits for the longer of the two while the client sends nothing.
+        ("grpc.http2.ping_timeout_ms", int(PONG_WITHIN * 1000)),
+    )
 
 
 class Server:
@@ -139,7 +155,7 @@ class Server:
         # gRPC counts TLS, HTTP/2's preface and the first settings frame as the handshake.
         handshake = ("grpc.server_handshake_timeout_ms", math.ceil(self._receive_timeout * 1000))
         self._grpc = grpc.aio.server(
-            interceptors=self._interceptors, options=(*_OPTIONS, handshake)
+            interceptors=self._interceptors, options=(*_OPTIONS, *_keepalive(), handshake)
         )
         self._grpc.add_generic_rpc_handlers(
             (

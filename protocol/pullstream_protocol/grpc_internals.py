@@ -134,6 +134,20 @@ def _status(operation: Any) -> Status:
     return Status(operation.code(), text, operation.trailing_metadata())
 
 
+def close_unavailable(channel: grpc.Channel, why: str) -> None:
+    """Close a channel. Its calls end with UNAVAILABLE and this text, if that is possible.
+
+    gRPC ends them with CANCELLED, like calls that the user has cancelled.
+    """
+    plain: Any = channel
+    while type(plain) is not _PlainChannel and hasattr(plain, "_channel"):
+        # Interceptors wrap a channel.
+        plain = plain._channel
+    if cygrpc is not None and type(plain) is _PlainChannel:
+        plain._channel.close(cygrpc.StatusCode.unavailable, why)
+    channel.close()
+
+
 # ---- server --------------------------------------------------------------------------------------
 
 

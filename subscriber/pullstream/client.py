@@ -25,7 +25,7 @@ from .hooks import Hooks, hooks_of
 from .listen.client import ListeningClient
 from .message import Message, MessageBatch
 from .rpc.calls import PendingCall, StreamCall, begin
-from .rpc.channel_pool import ChannelPool, SharedChannel
+from .rpc.channel_pool import ChannelPool, SharedChannel, StreamChannel
 from .rpc.request import routing_header
 from .rpc.rpcs import DEFAULT_TIMEOUT, Rpcs, begin_or_wait
 from .runtime.callback_kinds import is_coroutine_function
@@ -264,9 +264,9 @@ class _SubscriptionCalls:
         self, rpcs: Rpcs, connections: ChannelPool | SharedChannel, subscription: str
     ) -> None:
         self._rpcs = rpcs
-        self._connections = connections
         self._lock = threading.Lock()
-        # The channel of the stream. None until the first stream.
+        self._stream_channel = StreamChannel(connections)
+        # The channel of the present stream.
         self._channel: grpc.Channel | None = None
         self._closed = False
         self._metadata = (routing_header(pubsub.AcknowledgeRequest(subscription=subscription)),)
@@ -276,9 +276,16 @@ class _SubscriptionCalls:
             if self._closed:
                 # The reader thread was delayed, and the shutdown did not wait for it.
                 raise StreamEnded
-            if self._channel is None:
-                self._channel = self._connections.open()
-        return begin(self._channel, first, self._metadata)
+            self._channel = channel = self._stream_channel.get()
+        return begin(channel, first, self._metadata)
+
+    def reconnect(self) -> None:
+        with self._lock:
+            channel = self._channel
+        if channel is not None:
+            self._stream_channel.replace(channel)
+        # The server may be just as silent on the other connection.
+        self._rpcs.check()
 
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> PendingCall:
         return begin_or_wait(
@@ -298,6 +305,4 @@ class _SubscriptionCalls:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            channel = self._channel
-        if channel is not None:
-            self._connections.close(channel)
+        self._stream_channel.close()

@@ -52,6 +52,9 @@ class NoServer:
     def close(self) -> None:
         """Do nothing, as there is no connection."""
 
+    def reconnect(self) -> None:
+        """Do nothing, as there is no connection."""
+
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Answered:
         request.SerializeToString()
         return Answered()

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-import grpc
-
 from pullstream.rpc.background_client import BackgroundClient
+from pullstream.rpc.channel_pool import StreamChannel
 from pullstream.rpc.request import make_message
 from pullstream.runtime.callback_kinds import is_coroutine_function
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from .position import Start, position_of
 from .resumable_watch import ResumableWatch
-from .watch_reader import FrameHandler, WatchFuture, WatchReader, frame_calls
+from .watch_reader import FrameCall, FrameHandler, WatchFuture, WatchReader, frame_calls
 
 MAX_TOPICS: Final = 256
 _LEAST_HEARTBEAT, _LONGEST_HEARTBEAT = 1.0, 60.0
@@ -28,7 +27,7 @@ _WINDOW_BYTES = 64 * 1024
 class WatchingClient(BackgroundClient):
     """Reads feeds over a stream."""
 
-    _watch_channel: grpc.Channel | None = None
+    _watch_channel: StreamChannel | None = None
 
     def watch(
         self,
@@ -102,19 +101,40 @@ class WatchingClient(BackgroundClient):
         session = ResumableWatch(make_message(feeds.WatchSpec, fields), resume_token)
 
         def start() -> WatchFuture:
-            begin = frame_calls(self._channel_for_watches())
-            watch = WatchReader(begin, session, on_frame, heartbeat=heartbeat)
+            calls = _WatchCalls(self._channel_for_watches())
+            watch = WatchReader(
+                calls.begin, session, on_frame, heartbeat=heartbeat, reconnect=calls.reconnect
+            )
             watch.start()
             return watch.future
 
         return self._keep(start)
 
-    def _channel_for_watches(self) -> grpc.Channel:
+    def _channel_for_watches(self) -> StreamChannel:
         """Return the channel for watches; called with the lock held.
 
         Watches have a separate connection, unless the caller passed a channel. On it, the unread
         data of a slow reader stays small and does not block other calls.
         """
         if self._watch_channel is None:
-            self._watch_channel = self._connections.open(_WINDOW_BYTES)
+            self._watch_channel = StreamChannel(self._connections, _WINDOW_BYTES)
         return self._watch_channel
+
+
+class _WatchCalls:
+    """The calls of one watch, for its reader.
+
+    Args:
+        connection: The channel of all watches.
+    """
+
+    def __init__(self, connection: StreamChannel) -> None:
+        self._connection = connection
+        self._channel = connection.get()
+
+    def begin(self, request: feeds.WatchRequest) -> FrameCall:
+        self._channel = self._connection.get()
+        return frame_calls(self._channel)(request)
+
+    def reconnect(self) -> None:
+        self._connection.replace(self._channel)

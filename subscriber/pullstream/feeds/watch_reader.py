@@ -102,6 +102,7 @@ class WatchReader:
         on_frame: The handler.
         heartbeat: The longest time between two frames of a healthy server, in seconds.
         clock: The source of time.
+        reconnect: Called when a stream is silent. `begin` should use another connection then.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class WatchReader:
         *,
         heartbeat: float,
         clock: Clock = SYSTEM_CLOCK,
+        reconnect: Callable[[], None] = lambda: None,
     ) -> None:
         self._begin = begin
         self._session = session
@@ -119,6 +121,7 @@ class WatchReader:
         self._clock = clock
         self._lifecycle = Lifecycle(clock, lambda change: None)
         self._silence = 2 * heartbeat
+        self._reconnect = reconnect
         # Guards `_call` and `_stopping`: `stop` either sees the current call and cancels it, or
         # sets `_stopping` before `_open` checks it.
         self._lock = threading.Lock()
@@ -259,4 +262,5 @@ class WatchReader:
             self._is_silent = self._call is not None
             call = self._call
         if call is not None:
+            self._reconnect()
             call.cancel()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pullstream.exceptions import PullTimeout
-from pullstream.rpc.access_tokens import TokenUnavailable
+from pullstream.rpc.local_errors import ConnectionReplaced, TokenUnavailable
 from pullstream.rpc.rpcs import Repetition
 from pullstream.rpc.sansio import Sleep, Steps, UnaryCall
 from pullstream.runtime.retry_clock import Backoff
@@ -37,11 +37,11 @@ Reason = Literal["filled", "timed_out", "drained"]
 MARGIN = 0.1
 
 # Longest wait of one call, in seconds. pullstream's broker answers then; a longer fetch calls
-# again.
-LONGEST_LINGER = 90.0
+# again. A call without an answer shows that the connection may be dead.
+LONGEST_LINGER = 20.0
 
 # Time limit for the answer to an immediate request if there is no other limit, in seconds.
-ANSWER_TIME = 60.0
+ANSWER_TIME = 20.0
 
 # gRPC rounds a transmitted deadline by up to this part of it. A server may therefore answer that
 # much earlier, and the time that is left then is too short for another call.
@@ -233,7 +233,8 @@ class Fetch:
             except DeadlineExceeded:
                 # The time of this call is up. The clock decides whether another call follows.
                 pass
-            except TokenUnavailable:
+            except (TokenUnavailable, ConnectionReplaced):
+                # Nothing was received. Messages of a lost answer are redelivered.
                 again = repetition.next_attempt(self._clock.monotonic())
                 if again is None:
                     raise

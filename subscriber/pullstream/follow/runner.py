@@ -229,6 +229,7 @@ class FollowRunner:
                 self._stream = LiveStream(number, self._settings.topic, self._source.stream, self)
             case LeaveStream():
                 self._leave_stream()
+                self._source.check()
             case Wait(until):
                 self._wait(until)
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+# A stream that is silent for this many seconds counts as dead. The server is asked for a sign twice
+# as often.
+STREAM_PATIENCE = 30.0
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -19,7 +23,7 @@ class Rules:
 
     live_buffer: int = 500
     live_bytes: int = 32 * 1024 * 1024
-    patience: float = 30.0
+    patience: float = field(default_factory=lambda: STREAM_PATIENCE)
     give_up_after: float | None = None
 
 

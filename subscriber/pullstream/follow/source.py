@@ -45,7 +45,6 @@ class Source:
     def __init__(self, rpcs: Rpcs, settings: FollowSettings) -> None:
         self._rpcs = rpcs
         self._settings = settings
-        self._begin_stream = frame_calls(rpcs.channel)
         self._lock = threading.Lock()
         self._call: Any = None
         self._cut = False
@@ -81,7 +80,11 @@ class Source:
             max_messages=min(max(settings.rules.live_buffer // _FRAMES_IN_BUFFER, 1), _MAX_FRAME),
             heartbeat=_duration(settings.rules.patience / 2),
         )
-        return self._begin_stream(feeds.WatchRequest(spec=spec))
+        return frame_calls(self._rpcs.channel)(feeds.WatchRequest(spec=spec))
+
+    def check(self) -> None:
+        """Find out whether the server still answers, because a stream was left."""
+        self._rpcs.check()
 
     def cut(self) -> None:
         """Cancel the current call and all later ones."""

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 
 from pullstream.exceptions import SubscriberClosed
-from pullstream.rpc.rpcs import Rpcs, to_error
+from pullstream.rpc.rpcs import Rpcs, earliest, to_error
 from pullstream.runtime.thread_start import start_or_undo
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import Cancelled, RpcError
@@ -151,7 +151,9 @@ class SessionThread:
         """Wait until a response arrives or a request is due; process the responses."""
         with self._lock:
             due = self._session_thread.next_due(may_poll=self._callbacks.has_room())
-        for event in self._inbox.take(due):
+        events = self._inbox.take(earliest(due, self._rpcs.next_check))
+        self._rpcs.check_if_due()
+        for event in events:
             with self._lock:
                 notices = event()
             self._callbacks.put(notices)

@@ -19,7 +19,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from pullstream.exceptions import forked
 from pullstream.hooks import HookCalls, PublisherHooks
 from pullstream.rpc.request import routing_header
-from pullstream.rpc.rpcs import Metadata, Rpcs, begin_or_wait, to_error
+from pullstream.rpc.rpcs import Metadata, Rpcs, begin_or_wait, earliest, to_error
 from pullstream.runtime.process import (
     CHECK_EVERY,
     Latch,
@@ -365,7 +365,7 @@ class PublishSender:
                 # gRPC cancels a call without references.
                 self._calls.setdefault(batch, []).append(call)
                 self._outage.sent(began)
-                due = self._outage.report_due
+                due = earliest(self._outage.report_due, self._rpcs.next_check)
                 if due is not None:
                     self._wake_for(due)
         if not is_needed:
@@ -573,8 +573,7 @@ class PublishSender:
 
     def _next_due(self) -> float | None:
         with self._lock:
-            dues = (self._queue.next_due(), self._outage.report_due)
-            due = min((one for one in dues if one is not None), default=None)
+            due = earliest(self._queue.next_due(), self._outage.report_due, self._rpcs.next_check)
             self._wakes_at = math.inf if due is None else due
             return due
 
@@ -585,6 +584,7 @@ class PublishSender:
             warning = self._warning() if self._outage.must_report(now) else ""
         if warning:
             _log.warning(warning)
+        self._rpcs.check_if_due()
         self._send_ready()
         while self._is_hedged:
             with self._lock:

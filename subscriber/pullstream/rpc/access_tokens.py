@@ -3,28 +3,20 @@
 gRPC ends a call with UNAVAILABLE if it gets no token for it, whatever the reason is. The reason
 decides whether the call may be repeated: a token server that cannot be reached may answer soon, a
 revoked grant is never valid again. `AccessTokens` knows the exception, so it writes the text of the
-error, and `token_error` reads this text from the status of the call.
+error, and `local_errors` reads this text from the status of the call.
 """
 
 from __future__ import annotations
 
 import grpc
 
-from pullstream_protocol.errors import RpcError, Unauthenticated, Unavailable
-
-# What `AccessTokens` writes in front of the exception's text.
-_FOR_GOOD = "the credentials give no access token: "
-_FOR_NOW = "the credentials give no access token at present: "
-
-
-class TokenUnavailable(Unavailable):
-    """There is no access token at present. The call was not sent, so every call may be repeated."""
+from .local_errors import NO_TOKEN, NO_TOKEN_NOW
 
 
 class AccessTokens(grpc.AuthMetadataPlugin):
     """Adds an access token to every call, as google-auth's plugin does.
 
-    gRPC calls it on a thread of its own for each call.
+    gRPC calls it for each call, on another thread than the caller.
 
     Args:
         plugin: google-auth's plugin.
@@ -40,7 +32,7 @@ class AccessTokens(grpc.AuthMetadataPlugin):
         try:
             self._plugin(context, callback)
         except Exception as error:
-            reason = _FOR_NOW if may_pass(error) else _FOR_GOOD
+            reason = NO_TOKEN_NOW if may_pass(error) else NO_TOKEN
             callback((), Exception(f"{reason}{type(error).__name__}: {error}"))
 
 
@@ -58,17 +50,3 @@ def may_pass(error: BaseException) -> bool:
             return True
         cause = cause.__cause__
     return False
-
-
-def token_error(error: RpcError) -> RpcError:
-    """Return the error of a call, or a more exact one if there was no access token for the call."""
-    if isinstance(error, Unavailable):
-        kinds: tuple[tuple[str, type[RpcError]], ...] = (
-            (_FOR_NOW, TokenUnavailable),
-            (_FOR_GOOD, Unauthenticated),
-        )
-        for text, kind in kinds:
-            _, found, reason = error.message.partition(text)
-            if found:
-                return kind(found + reason)
-    return error

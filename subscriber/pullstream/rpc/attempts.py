@@ -6,7 +6,7 @@ import grpc
 
 from pullstream_protocol.errors import RpcError
 
-from .access_tokens import TokenUnavailable
+from .local_errors import TokenUnavailable
 
 # Codes by which a server, or the network, leaves open whether the call was carried out. With the
 # others, the server has refused it.

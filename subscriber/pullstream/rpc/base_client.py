@@ -58,7 +58,8 @@ class BaseClient(ConnectingClient, UnaryClient):
             )
         else:
             self._connections = SharedChannel(channel)
-        UnaryClient.__init__(self, Rpcs(self._connections.open()))
+        connections = self._connections
+        UnaryClient.__init__(self, Rpcs(connections.open(), replace=connections.replace))
 
     @property
     def target(self) -> str:

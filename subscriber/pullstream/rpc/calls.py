@@ -22,7 +22,7 @@ from pullstream_protocol.grpc_internals import (
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import BY_METHOD
 
-from .access_tokens import token_error
+from .local_errors import local_error
 
 _METHOD = BY_METHOD["StreamingPull"]
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -103,7 +103,7 @@ class IteratedCall:
         try:
             response: bytes = next(self._call)
         except grpc.RpcError as error:
-            raise token_error(from_rpc_error(error)) from error
+            raise local_error(from_rpc_error(error)) from error
         return response
 
     def send(self, request: pubsub.StreamingPullRequest) -> None:
@@ -223,4 +223,4 @@ def _outcome(status: Status) -> Exception:
     code = _CODES.get(status.code, grpc.StatusCode.UNKNOWN)
     if code is grpc.StatusCode.OK:
         return StopIteration()
-    return token_error(from_status(code, status.details or code.name, status.trailing_metadata))
+    return local_error(from_status(code, status.details or code.name, status.trailing_metadata))

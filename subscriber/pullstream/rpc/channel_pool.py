@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import grpc
 
+from pullstream_protocol.grpc_internals import close_unavailable
+
 from .abandoned_channels import has_its_thread
 from .endpoint import WINDOW_BYTES, ServerAccess, open_channel
+from .local_errors import SILENT
 
 # Seconds that a close waits for a concurrent close in another thread. Limited, because a Ctrl-C in
 # the main thread inside gRPC may leave a lock of gRPC held, and the other thread then waits for
@@ -49,6 +52,33 @@ class ChannelPool:
             self._opened.add(channel)
         return channel
 
+    def replace(
+        self,
+        silent: grpc.Channel,
+        use: Callable[[grpc.Channel], object],
+        window_bytes: int = WINDOW_BYTES,
+    ) -> None:
+        """Open a channel for a silent one, whose calls end with ConnectionReplaced.
+
+        Has no effect if the silent channel was closed or is replaced already.
+
+        Args:
+            silent: The channel of a server that does not answer.
+            use: Called with the new channel before the calls on the silent one end.
+            window_bytes: As for `open_channel`.
+        """
+        with self._lock:
+            if silent not in self._opened:
+                return
+            self._opened.discard(silent)
+        use(self.open(window_bytes))
+        # Not on this thread, which may be the thread that ends the calls.
+        closing = threading.Thread(
+            target=close_unavailable, args=(silent, SILENT), name="pullstream-reconnect"
+        )
+        with suppress(RuntimeError):
+            closing.start()
+
     def close(self, channel: grpc.Channel) -> None:
         """Close a channel of this pool and end its calls. Idempotent."""
         with self._one_at_a_time():
@@ -85,8 +115,56 @@ class SharedChannel:
         """Return the user's channel."""
         return self._channel
 
+    def replace(
+        self,
+        silent: grpc.Channel,
+        use: Callable[[grpc.Channel], object],
+        window_bytes: int = WINDOW_BYTES,
+    ) -> None:
+        """Do nothing: only the user can replace the channel."""
+
     def close(self, channel: grpc.Channel) -> None:
         """Do nothing: the channel belongs to the user."""
 
     def close_all(self) -> None:
         """Do nothing: the channel belongs to the user."""
+
+
+class StreamChannel:
+    """The channel of one or more streams. It is opened for the first of them. Thread-safe.
+
+    Args:
+        connections: Opens and closes channels.
+        window_bytes: As for `open_channel`.
+    """
+
+    def __init__(
+        self, connections: ChannelPool | SharedChannel, window_bytes: int = WINDOW_BYTES
+    ) -> None:
+        self._connections = connections
+        self._window_bytes = window_bytes
+        self._lock = threading.Lock()
+        self._channel: grpc.Channel | None = None
+
+    def get(self) -> grpc.Channel:
+        """Return the present channel."""
+        with self._lock:
+            if self._channel is None:
+                self._channel = self._connections.open(self._window_bytes)
+            return self._channel
+
+    def replace(self, silent: grpc.Channel) -> None:
+        """Use a new channel from now on, unless a silent one is replaced already."""
+        with self._lock:
+            if self._channel is silent:
+                self._connections.replace(silent, self._use, self._window_bytes)
+
+    def _use(self, channel: grpc.Channel) -> None:
+        self._channel = channel
+
+    def close(self) -> None:
+        """Close the channel, if there is one."""
+        with self._lock:
+            channel = self._channel
+        if channel is not None:
+            self._connections.close(channel)

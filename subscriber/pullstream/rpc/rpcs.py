@@ -33,14 +33,16 @@ from pullstream_protocol.errors import (
 from pullstream_protocol.rpcs import BY_METHOD, IDEMPOTENCY_KEY
 
 from .abandoned_channels import abandon, has_its_thread
-from .access_tokens import TokenUnavailable, token_error
 from .attempts import Attempts
 from .calls import PendingCall
+from .connection import Connection
+from .local_errors import TokenUnavailable, local_error
 from .request import routing_header
 
 _log = logging.getLogger("pullstream.dispatcher")
 
 T = TypeVar("T")
+Replace = Callable[[grpc.Channel, Callable[[grpc.Channel], object]], None]
 Metadata = Sequence[tuple[str, "str | bytes"]]
 
 DEFAULT_TIMEOUT = 60.0
@@ -94,16 +96,57 @@ class CallOptions(TypedDict, total=False):
 
 
 class Rpcs:
-    """The RPCs of `pullstream_protocol.rpcs` on one channel. Thread-safe."""
+    """The RPCs of `pullstream_protocol.rpcs` on one channel. Thread-safe.
 
-    def __init__(self, channel: grpc.Channel, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.channel = channel
+    A channel whose server falls silent is replaced; see `Connection`.
+
+    Args:
+        channel: The channel.
+        clock: Measures time.
+        replace: Opens another channel for a silent one, as `ChannelPool.replace` does. None: the
+            channel is never replaced.
+    """
+
+    def __init__(
+        self,
+        channel: grpc.Channel,
+        clock: Clock = SYSTEM_CLOCK,
+        replace: Replace | None = None,
+    ) -> None:
         self.clock = clock
+        self._replace = replace
         self._process = os.getpid()
-        self._stubs: dict[tuple[str, bool], Any] = {}
+        self._connection = Connection(channel, clock, self._reconnect)
+
+    @property
+    def channel(self) -> grpc.Channel:
+        """The present channel."""
+        return self._connection.channel
+
+    @property
+    def next_check(self) -> float | None:
+        """When a thread that waits for calls should call `check_if_due`; None if no call waits."""
+        return None if self._replace is None else self._connection.next_check()
+
+    def check_if_due(self) -> None:
+        """Find out whether the server still answers, if calls have waited for it for long."""
+        if self._replace is not None:
+            self._connection.check_if_due()
+
+    def check(self) -> None:
+        """Find out whether the server still answers, because a stream to it has fallen silent."""
+        if self._replace is not None:
+            self._connection.check()
+
+    def _reconnect(self, silent: Connection) -> None:
+        def use(channel: grpc.Channel) -> None:
+            self._connection = Connection(channel, self.clock, self._reconnect)
+
+        if self._replace is not None:
+            self._replace(silent.channel, use)
 
     def stub(self, method: str, *, serialized: bool = False) -> Any:
-        """Return gRPC's callable for the unary `method`, such as `"Pull"`.
+        """Return the callable for the unary `method`, such as `"Pull"`, like gRPC's.
 
         It is created at the first use. Two threads at the same time may create two, which are
         equivalent.
@@ -117,15 +160,21 @@ class Rpcs:
         """
         if os.getpid() != self._process:
             raise forked(self._process)
-        stub = self._stubs.get((method, serialized))
+        connection = self._connection
+        stub = connection.stubs.get((method, serialized))
         if stub is None:
             rpc = BY_METHOD[method]
-            stub = self.channel.unary_unary(
+            call = connection.channel.unary_unary(
                 rpc.path,
                 request_serializer=None if serialized else rpc.request.SerializeToString,
                 response_deserializer=None if serialized else rpc.response.FromString,
             )
-            self._stubs[method, serialized] = stub
+
+            def renew() -> _Stub | None:
+                is_replaced = connection is not self._connection
+                return self.stub(method, serialized=serialized) if is_replaced else None
+
+            stub = connection.stubs[method, serialized] = _Stub(connection, call, renew)
         return stub
 
     def begin(
@@ -217,6 +266,58 @@ class Rpcs:
                 wait_until(self.clock, due)
 
 
+class _Stub:
+    """A callable of gRPC that tells the connection when its calls begin and end.
+
+    Args:
+        connection: The connection.
+        call: The callable.
+        renew: Returns the stub of the new connection, if this one was replaced; else None.
+    """
+
+    def __init__(
+        self, connection: Connection, call: Any, renew: Callable[[], _Stub | None]
+    ) -> None:
+        self._connection = connection
+        self._call = call
+        self._renew = renew
+
+    def __call__(self, request: Any, **options: Any) -> Any:
+        token = self._connection.began()
+        code: grpc.StatusCode | None = None
+        try:
+            response = self._call(request, **options)
+            code = grpc.StatusCode.OK
+        except grpc.RpcError as error:
+            code = error.code() if isinstance(error, grpc.Call) else None
+            raise
+        except ValueError:
+            # The channel is closed.
+            renewed = self._renew()
+            if renewed is None:
+                raise
+            return renewed(request, **options)
+        finally:
+            self._connection.ended(token, code)
+        return response
+
+    def future(self, request: Any, **options: Any) -> Any:
+        token = self._connection.began()
+        try:
+            future = self._call.future(request, **options)
+        except ValueError:
+            self._connection.ended(token, None)
+            renewed = self._renew()
+            if renewed is None:
+                raise
+            return renewed.future(request, **options)
+        except BaseException:
+            self._connection.ended(token, None)
+            raise
+        future.add_done_callback(lambda done: self._connection.ended(token, done.code()))
+        return future
+
+
 class Repetition:
     """The times of the repeated attempts of one call.
 
@@ -261,7 +362,7 @@ def errors_of(method: str, attempts: Attempts | None = None) -> Iterator[None]:
 def to_error(error: grpc.RpcError, method: str = "") -> RpcError:
     """Return the exception for a failed call of `method`.
 
-    If there was no access token for the call, see `token_error`. If another server does not have a
+    If this side has ended the call, see `local_error`. If another server does not have a
     call of pullstream's broker, the text of Unimplemented says so.
     """
     converted = from_rpc_error(error)
@@ -270,7 +371,7 @@ def to_error(error: grpc.RpcError, method: str = "") -> RpcError:
             f"this server has no {method}, which is a call of pullstream's broker "
             f"(the server said: {converted.message})"
         )
-    return token_error(converted)
+    return local_error(converted)
 
 
 def _is_ours(method: str) -> bool:
@@ -295,6 +396,11 @@ def repeated_errors(
     """Return the errors after which the call is repeated."""
     # Without a token the call was not sent, so its repetition is the first execution.
     return _REPEATED_ERRORS if is_repeatable(method, request, metadata) else (TokenUnavailable,)
+
+
+def earliest(*times: float | None) -> float | None:
+    """Return the earliest of these times; None is never."""
+    return min((time for time in times if time is not None), default=None)
 
 
 def wait_until(clock: Clock, due: float) -> None:

@@ -48,6 +48,9 @@ class SubscriptionCalls(Protocol):
     ) -> PendingCall:
         """Begin a ModifyAckDeadline call; `unseen` asks the broker not to count an attempt."""
 
+    def reconnect(self) -> None:
+        """Begin the next stream on another connection."""
+
     def close(self) -> None:
         """Close the channel of the stream, and open no more streams."""
 
@@ -126,7 +129,7 @@ class StreamingPullManager:
         self._heartbeater = Heartbeater(
             clock,
             ping=lambda: self._stream.send(pubsub.StreamingPullRequest()),
-            on_silence=lambda: self._stream.reset("the server stopped answering heartbeats"),
+            on_silence=self._server_is_silent,
         )
         self._consumer = Consumer(
             self._stream, on_response=self._on_response, on_end=self._on_stream_end
@@ -278,6 +281,13 @@ class StreamingPullManager:
 
     def _state_changed(self, change: StateChange) -> None:
         self._hooks.tell("state_changed", change)
+
+    # ---- silence (heartbeater's thread) --------------------------------------------------------
+
+    def _server_is_silent(self) -> None:
+        # A new stream on the old connection would be silent, too.
+        self._calls.reconnect()
+        self._stream.reset("the server stopped answering heartbeats")
 
     # ---- shutdown (a separate thread) ----------------------------------------------------------
 

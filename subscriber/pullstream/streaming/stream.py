@@ -277,7 +277,8 @@ class ResumingStream:
         was_silent = False
         with self._lock:
             self._call = None
-            if isinstance(cause, Cancelled) and self._reset_cause is not None:
+            # Its connection may be closed before the call is cancelled.
+            if isinstance(cause, (Cancelled, Unavailable)) and self._reset_cause is not None:
                 cause = self._reset_cause
                 was_silent = not self._is_answered
             self._reset_cause = None

@@ -14,6 +14,7 @@ from pullstream import AsyncSubscriberClient, SubscriberClient, SubscriberClosed
 from pullstream.feeds import CaughtUp, Frame, Opened, Records, TopicDeleted
 from pullstream.feeds.frame_stream import FrameQueue
 from pullstream.feeds.watch_reader import NotTaken
+from pullstream.rpc.channel_pool import StreamChannel
 from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import SYSTEM_CLOCK
@@ -136,11 +137,15 @@ def test_watches_have_a_connection_that_is_not_the_other_calls(
     client: SubscriberClient,
 ) -> None:
     """All watches share one connection, which is opened with the first."""
-    assert client._watch_channel is None
+
+    def shared() -> grpc.Channel:
+        assert isinstance(client._watch_channel, StreamChannel)
+        return client._watch_channel.get()
+
     client.watch({NEWS: 0}, lambda frame: None)
-    first = client._watch_channel
+    first = shared()
     client.watch({NEWS: 0}, lambda frame: None)
-    assert client._watch_channel is first is not client._rpcs.channel
+    assert shared() is first is not client._rpcs.channel
 
 
 # ---- event loops -------------------------------------------------------------------------------

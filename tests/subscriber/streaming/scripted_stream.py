@@ -131,6 +131,8 @@ class ScriptedCalls:
 
     def close(self) -> None: ...
 
+    def reconnect(self) -> None: ...
+
     def streaming_pull(self, first: pubsub.StreamingPullRequest) -> ScriptedStream:
         stream = ScriptedStream(first)
         self._streams.put(stream)

@@ -11,7 +11,8 @@ from pullstream.hooks import PublisherHooks
 from pullstream.publisher.outcome import PublishManyFuture
 from pullstream.publisher.sender import PublishSender
 from pullstream.publisher.settings import BatchSettings, PublisherOptions, PublishPolicy
-from pullstream.rpc.endpoint import ServerAccess, open_channel, security_of
+from pullstream.rpc.channel_pool import ChannelPool
+from pullstream.rpc.endpoint import ServerAccess, security_of
 from pullstream.rpc.rpcs import Rpcs
 from pullstream_protocol.errors import RpcError, restated
 
@@ -32,7 +33,7 @@ _LOOK_SECONDS = 0.5
 class SinkPublisher:
     """Publishes encoded messages to one topic at full speed, in the order of each key.
 
-    Owns a channel and a PublishSender. A single thread calls all methods.
+    Owns a connection and a PublishSender. A single thread calls all methods.
 
     Guarantees: when `publish` returns, the server has confirmed every message. When it raises, the
     `published` messages are confirmed, and unanswered requests may have been published too.
@@ -48,10 +49,10 @@ class SinkPublisher:
     def __init__(self, topic: str, access: ServerAccess, *, retry_for: float = RETRY_FOR) -> None:
         self._topic = topic
         self._policy = PublishPolicy(longest_pause=10.0, factor=2.0, give_up_after=retry_for)
-        self._channel = open_channel(access, security_of(access))
+        self._connections = ChannelPool(access, security_of(access))
         self._failure = _FirstFailure()
         self._sender = PublishSender(
-            Rpcs(self._channel),
+            Rpcs(self._connections.open(), replace=self._connections.replace),
             BatchSettings(),
             PublisherOptions(enable_message_ordering=True),
             (self._failure,),
@@ -65,7 +66,7 @@ class SinkPublisher:
     def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         # After an error the task fails, and unanswered requests do not matter.
         self._sender.close(None if error_type is None else 0.0)
-        self._channel.close()
+        self._connections.close_all()
 
     @property
     def published(self) -> int:

@@ -1,0 +1,245 @@
+"""Connections that a port forwarding has forgotten: every client finds out, and uses another."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import grpc
+import pytest
+
+from pullstream import (
+    AsyncPublisherClient,
+    AsyncSubscriberClient,
+    ChannelMessage,
+    Message,
+    PublisherClient,
+    SubscriberClient,
+    TopicAdminClient,
+)
+from pullstream.feeds import Frame, Records
+from pullstream.fetch import protocol
+from pullstream.follow import Record, settings
+from pullstream.rpc import connection
+from pullstream.streaming import heartbeater
+from pullstream_emulator import Emulator, server
+from pullstream_protocol.errors import DeadlineExceeded, RpcError, Unavailable
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC
+from tests.subscriber.forwarder import Forwarder
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+
+@pytest.fixture(autouse=True)
+def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make tenths of a second of the times after which silence counts."""
+    monkeypatch.setattr(connection, "SILENT_CALL", 0.1)
+    monkeypatch.setattr(connection, "SILENT_WAIT", 0.2)
+    monkeypatch.setattr(connection, "ANSWER_WITHIN", 0.3)
+    monkeypatch.setattr(protocol, "LONGEST_LINGER", 0.3)
+    monkeypatch.setattr(protocol, "ANSWER_TIME", 0.3)
+    monkeypatch.setattr(server, "PING_AFTER", 0.2)
+    monkeypatch.setattr(server, "PONG_WITHIN", 0.2)
+    monkeypatch.setattr(settings, "STREAM_PATIENCE", 1.0)
+    monkeypatch.setattr(heartbeater, "PING_EVERY", 0.2)
+    monkeypatch.setattr(heartbeater, "PONG_WITHIN", 0.2)
+
+
+@dataclass
+class World:
+    """A broker, a forwarding to it, and a client that needs none."""
+
+    broker: Emulator
+    forwarder: Forwarder
+    direct: TopicAdminClient
+
+    def publish(self, data: bytes) -> None:
+        self.direct.publish(TOPIC, [{"data": data}])
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with (
+        Emulator() as broker,
+        Forwarder(int(broker.endpoint.rpartition(":")[2])) as forwarder,
+        TopicAdminClient(endpoint=broker.endpoint) as direct,
+        SubscriberClient(endpoint=broker.endpoint) as admin,
+    ):
+        direct.create_topic(name=TOPIC)
+        admin.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
+        admin.feeds.put(TOPIC)
+        yield World(broker, forwarder, direct)
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[SubscriberClient]:
+    with SubscriberClient(endpoint=world.forwarder.endpoint) as client:
+        yield client
+
+
+def test_a_publisher_sends_again_on_another_connection(world: World) -> None:
+    """Long before the time limit of the attempt."""
+    with PublisherClient(endpoint=world.forwarder.endpoint) as publisher:
+        publisher.publish(TOPIC, b"before").result(PATIENCE)
+        assert world.forwarder.forget() == 1
+        assert publisher.publish(TOPIC, b"after").result(PATIENCE)
+
+
+def test_an_async_publisher_sends_again_on_another_connection(world: World) -> None:
+    async def main() -> None:
+        async with AsyncPublisherClient(endpoint=world.forwarder.endpoint) as publisher:
+            await publisher.publish(TOPIC, b"before")
+            assert world.forwarder.forget() == 1
+            assert await asyncio.wait_for(publisher.publish(TOPIC, b"after"), PATIENCE)
+
+    asyncio.run(main())
+
+
+def test_a_subscription_continues_and_acknowledges_on_other_connections(
+    world: World, client: SubscriberClient
+) -> None:
+    """The stream has one connection, acknowledgements have another.
+
+    The broker sends the message on the dead stream first, and then ends it.
+    """
+    received: list[bytes] = []
+
+    def callback(message: Message) -> None:
+        received.append(message.data)
+        message.ack()
+
+    client.subscribe(SUBSCRIPTION, callback)
+    world.publish(b"before")
+    eventually(lambda: world.broker.backlog(SUBSCRIPTION) == 0)
+    assert world.forwarder.forget() == 2
+    world.publish(b"after")
+    eventually(lambda: b"after" in received)
+    eventually(lambda: world.broker.backlog(SUBSCRIPTION) == 0)
+
+
+def test_a_fetch_continues_on_another_connection(world: World, client: SubscriberClient) -> None:
+    """The messages of an answer that was lost are redelivered; this one had not been sent."""
+    assert client.fetch(SUBSCRIPTION, no_wait=True) == []
+    assert world.forwarder.forget() == 1
+    timer = threading.Timer(0.5, lambda: world.publish(b"after"))
+    timer.start()
+    with client.fetch(SUBSCRIPTION, timeout=PATIENCE) as messages:
+        assert [message.data for message in messages] == [b"after"]
+    timer.join()
+
+
+def test_short_fetches_find_the_silence_together(world: World, client: SubscriberClient) -> None:
+    """Each of them waits for less time than silence must last."""
+    assert client.fetch(SUBSCRIPTION, no_wait=True) == []
+    assert world.forwarder.forget() == 1
+
+    def is_answered() -> bool:
+        return client.fetch(SUBSCRIPTION, timeout=0.05, missing_ok=True) == []
+
+    with pytest.raises(TimeoutError):
+        is_answered()
+
+    def answers() -> bool:
+        try:
+            return is_answered()
+        except (TimeoutError, Unavailable):
+            return False
+
+    eventually(answers)
+
+
+def test_an_async_fetch_continues_on_another_connection(world: World) -> None:
+    async def main() -> None:
+        async with AsyncSubscriberClient(endpoint=world.forwarder.endpoint) as client:
+            assert await client.fetch(SUBSCRIPTION, no_wait=True) == []
+            assert world.forwarder.forget() == 1
+            asyncio.get_running_loop().call_later(0.5, world.publish, b"after")
+            (message,) = await client.fetch(SUBSCRIPTION, timeout=PATIENCE)
+            assert message.data == b"after"
+
+    asyncio.run(main())
+
+
+def test_a_follower_continues_on_another_connection(world: World, client: SubscriberClient) -> None:
+    received: list[bytes] = []
+
+    def handle(record: Record) -> None:
+        received.append(record.data)
+
+    client.follow(TOPIC, handle)
+    world.publish(b"before")
+    eventually(lambda: received == [b"before"])
+    assert world.forwarder.forget()
+    world.publish(b"after")
+    eventually(lambda: received == [b"before", b"after"])
+
+
+def test_a_watch_continues_on_another_connection(world: World, client: SubscriberClient) -> None:
+    received: list[bytes] = []
+
+    def handle(frame: Frame) -> None:
+        if isinstance(frame, Records):
+            received.extend(message.data for message in frame.messages)
+
+    client.watch({TOPIC: 0}, handle, heartbeat=1.0)
+    world.publish(b"before")
+    eventually(lambda: received == [b"before"])
+    assert world.forwarder.forget()
+    world.publish(b"after")
+    eventually(lambda: received == [b"before", b"after"])
+
+
+def test_a_listener_continues_on_another_connection(world: World, client: SubscriberClient) -> None:
+    heard: list[ChannelMessage] = []
+    client.listen().subscribe(TOPIC, None, on_message=heard.append)
+
+    def hears_more_than(count: int) -> bool:
+        world.publish(b"x")
+        return len(heard) > count
+
+    eventually(lambda: hears_more_than(0))
+    assert world.forwarder.forget()
+    count = len(heard)
+    eventually(lambda: hears_more_than(count))
+
+
+def test_another_call_succeeds_after_the_one_that_found_the_silence(
+    world: World, client: SubscriberClient
+) -> None:
+    client.get_subscription(subscription=SUBSCRIPTION)
+    assert world.forwarder.forget() == 1
+    with pytest.raises(DeadlineExceeded):
+        client.get_subscription(subscription=SUBSCRIPTION, timeout=0.2)
+
+    def succeeds() -> bool:
+        try:
+            return bool(client.get_subscription(subscription=SUBSCRIPTION, timeout=0.2))
+        except RpcError:
+            return False
+
+    eventually(succeeds)
+
+
+def test_a_slow_server_keeps_its_connection(world: World) -> None:
+    """It answers the check, although it is slow to answer the call."""
+    with PublisherClient(endpoint=world.forwarder.endpoint) as publisher:
+        publisher.publish(TOPIC, b"before").result(PATIENCE)
+        channel = publisher._rpcs.channel
+        with world.broker.faults.delay("Publish", 1.0):
+            publisher.publish(TOPIC, b"slow").result(PATIENCE)
+        assert publisher._rpcs.channel is channel
+
+
+def test_a_channel_of_the_user_is_never_replaced(world: World) -> None:
+    """Only the user can close it."""
+    with (
+        grpc.insecure_channel(world.forwarder.endpoint) as channel,
+        SubscriberClient(channel=channel) as client,
+    ):
+        client.get_subscription(subscription=SUBSCRIPTION)
+        world.forwarder.forget()
+        for _ in range(3):
+            with pytest.raises(DeadlineExceeded):
+                client.get_subscription(subscription=SUBSCRIPTION, timeout=0.2)
+        assert client._rpcs.channel is channel

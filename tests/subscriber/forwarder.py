@@ -1,0 +1,83 @@
+"""A TCP port forwarding that can forget its connections, as a port forwarding to a pod does."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Final
+
+CHUNK: Final = 65536
+
+
+class _Pair:
+    """Two connections between which bytes are copied until they are forgotten."""
+
+    def __init__(self, near: socket.socket, far: socket.socket) -> None:
+        self._sockets = (near, far)
+        self.is_forgotten = False
+        for one, other in ((near, far), (far, near)):
+            threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
+
+    def _copy(self, one: socket.socket, other: socket.socket) -> None:
+        with suppress(OSError):
+            while data := one.recv(CHUNK):
+                if not self.is_forgotten:
+                    other.sendall(data)
+            if not self.is_forgotten:
+                other.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        for one in self._sockets:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+
+class Forwarder:
+    """Forwards connections to a port of this machine.
+
+    Args:
+        port: The port.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.endpoint = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._pairs: list[_Pair] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def forget(self) -> int:
+        """Leave all present connections open, and forward nothing more on them; count them.
+
+        New connections are forwarded.
+        """
+        alive = [pair for pair in self._pairs if not pair.is_forgotten]
+        for pair in alive:
+            pair.is_forgotten = True
+        return len(alive)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._port))
+                self._pairs.append(_Pair(near, far))
+
+    def __enter__(self) -> Forwarder:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # A plain close would leave the accepting thread waiting.
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for pair in self._pairs:
+            pair.close()
