@@ -39,7 +39,8 @@ class ConnectingClient(ABC):
                 or none for a broker that the environment names or that runs on this machine.
             endpoint: `host:port`, `http://host:port` for plain text, or `https://host:port` for
                 TLS. Default: the environment variable PUBSUB_EMULATOR_HOST, else
-                `pubsub.googleapis.com:443`.
+                `pubsub.googleapis.com:443`. The variable also replaces an address under
+                `googleapis.com`, with a warning.
             client_options: A dict or a `google.api_core.client_options.ClientOptions`. Its
                 `api_endpoint` is used as `endpoint`.
             channel: A gRPC channel for all calls and streams, instead of all other arguments.

@@ -8,10 +8,12 @@ program with a local broker a tenth of a second.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
@@ -23,6 +25,8 @@ from .access_tokens import AccessTokens
 
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials
+
+_log = logging.getLogger("pullstream")
 
 GOOGLE_ENDPOINT = "pubsub.googleapis.com:443"
 EMULATOR_VARIABLE = "PUBSUB_EMULATOR_HOST"
@@ -163,7 +167,7 @@ def access_of(
         raise ValueError(f"{given} requires {missing}: a client certificate needs both files")
     scheme, address, _ = _address(endpoint, client_options, environ)
     source = "token"
-    if not address.rpartition(":")[0].endswith(".googleapis.com"):
+    if not _is_google(address):
         if token is None and credentials is None:
             token, source = environ.get(TOKEN_VARIABLE) or None, TOKEN_VARIABLE
         if ca is None and channel_credentials is None and scheme != "http":
@@ -229,8 +233,10 @@ def locate(
     """Choose the server's address, and whether to use TLS.
 
     The address is `endpoint` or the `api_endpoint` of `client_options`, else the environment
-    variable PUBSUB_EMULATOR_HOST, else Google's address. The scheme `http://` or `https://` decides
-    about TLS. Without a scheme, the connection is in plain text in each of these cases:
+    variable PUBSUB_EMULATOR_HOST, else Google's address. The variable also takes precedence over an
+    address of Google in the program, with a warning, so that a test does not reach Google Cloud.
+    The scheme `http://` or `https://` decides about TLS. Without a scheme, the connection is in
+    plain text in each of these cases:
 
     - The address comes from PUBSUB_EMULATOR_HOST.
     - The credentials are anonymous, and there are no `channel_credentials`.
@@ -280,10 +286,29 @@ def _address(
             raise TypeError(f"endpoint is {explicit!r}; it must be a str of the form host:port")
         # On this machine servers are brokers, which have no well-known port.
         scheme, address = _split("endpoint", explicit, needs_port=_is_loopback(explicit))
-        return scheme, address, False
+        if not (emulator and _is_google(address)):
+            return scheme, address, False
+        _warn_of_override(explicit, emulator)
     if emulator:
         return *_split(EMULATOR_VARIABLE, emulator, needs_port=True), True
     return "https", GOOGLE_ENDPOINT, False
+
+
+def _is_google(address: str) -> bool:
+    """Return whether `host:port` is a server of Google Cloud."""
+    return address.rpartition(":")[0].lower().endswith(".googleapis.com")
+
+
+# Once for each pair in a process: a program has many clients.
+@cache
+def _warn_of_override(endpoint: str, emulator: str) -> None:
+    _log.warning(
+        "%s=%s takes precedence over the endpoint %r in the program, so that a test does not reach "
+        "Google Cloud; unset the variable to use the endpoint",
+        EMULATOR_VARIABLE,
+        emulator,
+        endpoint,
+    )
 
 
 def channel_options(target: Endpoint, window_bytes: int = WINDOW_BYTES) -> list[tuple[str, int]]:

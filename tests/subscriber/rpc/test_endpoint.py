@@ -12,6 +12,14 @@ from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.oauth2.credentials import Credentials
 
+from pullstream import (
+    AsyncPublisherClient,
+    AsyncSubscriberClient,
+    PublisherClient,
+    SchemaServiceClient,
+    SubscriberClient,
+    TopicAdminClient,
+)
 from pullstream.rpc.endpoint import (
     WINDOW_BYTES,
     Endpoint,
@@ -20,6 +28,7 @@ from pullstream.rpc.endpoint import (
     channel_options,
     locate,
 )
+from pullstream.spark.sink.options import SinkOptions
 
 GOOGLE = Endpoint("pubsub.googleapis.com:443", plaintext=False)
 # google-auth's constructors have no annotations.
@@ -260,3 +269,71 @@ def test_a_window_is_as_large_as_its_streams_may_be_behind() -> None:
     options = dict(channel_options(target, 65_536))
     assert options["grpc.http2.lookahead_bytes"] == 65_536
     assert options["grpc.http2.bdp_probe"] == 0
+
+
+# ---- Google's address and the variable for emulators ---------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"endpoint": "pubsub.googleapis.com"},
+        {"endpoint": "https://europe-west1-pubsub.googleapis.com:443"},
+        {"endpoint": "PUBSUB.GOOGLEAPIS.COM:443"},
+        {"client_options": {"api_endpoint": "us-east1-pubsub.googleapis.com:443"}},
+    ],
+)
+def test_the_variable_takes_precedence_over_an_address_of_google(
+    given: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A test must not reach production. One warning names both addresses."""
+    # Another port for each case, because the warning comes once for each pair in a process.
+    emulator = f"localhost:{1000 + len(str(given))}"
+    for _ in range(2):
+        found = access({"PUBSUB_EMULATOR_HOST": emulator, "PULLSTREAM_TOKEN": "theirs"}, **given)
+        assert found == ServerAccess(plain(emulator), token="theirs")
+    (record,) = caplog.records
+    (address,) = given.get("client_options", given).values()
+    assert f"PUBSUB_EMULATOR_HOST={emulator} takes precedence" in record.message
+    assert repr(address) in record.message
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost:1", "broker.example.com:443", "googleapis.com.example.com:443"]
+)
+def test_any_other_address_in_the_program_stays(
+    address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is an emulator or a broker, which somebody chose."""
+    environ = {"PUBSUB_EMULATOR_HOST": "localhost:2"}
+    assert access(environ, endpoint=address).target.address == address
+    assert access(environ, client_options={"api_endpoint": address}).target.address == address
+    assert caplog.records == []
+
+
+CLIENTS = (
+    PublisherClient,
+    AsyncPublisherClient,
+    SubscriberClient,
+    AsyncSubscriberClient,
+    TopicAdminClient,
+    SchemaServiceClient,
+)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_client_goes_to_the_emulator_of_the_variable(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Credentials for Google are not needed there, and not used."""
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:3")
+    made = client(endpoint="pubsub.googleapis.com:443", credentials=TOKEN)
+    assert (getattr(made, "target", None) or made.admin.target) == "localhost:3"
+
+
+def test_a_spark_sink_goes_to_the_emulator_of_the_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:3")
+    given = {"topic": "projects/p/topics/orders", "endpoint": "pubsub.googleapis.com:443"}
+    assert SinkOptions.parse(given).access.target == plain("localhost:3")
