@@ -6,7 +6,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Two simultaneous installs would break .venv.
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test versions coverage check docs dist browser pictures bench soak clients damage upstream protos clean
+.PHONY: help demo demo-spark test versions coverage check docs dist browser pictures bench soak hostile jepsen clients damage upstream protos clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -78,6 +78,12 @@ soak: .venv/dev.stamp ## ten minutes on a broker with faults (ARGS="--seconds 60
 
 clients: .venv/dev.stamp ## run Google's clients in Go, Java, Node and Python on this broker and on Google's (ARGS="--only 'go/*'")
 	@$(BIN)/python -m tests.clients.run $(ARGS)
+
+hostile: .venv/dev.stamp ## run the SDK for ten minutes on a server whose answers are wrong in every form (ARGS="--seconds 60": less)
+	@$(BIN)/python -m tests.hostile.run $(ARGS)
+
+jepsen: .venv/dev.stamp ## kill and stop every process, ten minutes for each durability class (ARGS="--durability disk": one)
+	@$(BIN)/python -m tests.jepsen.run $(ARGS)
 
 damage: .venv/dev.stamp ## damage a data directory in 2,550 ways: none may go unnoticed (ARGS="--seed 7")
 	@$(BIN)/python -m tests.soak.damage $(ARGS)

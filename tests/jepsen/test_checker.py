@@ -1,0 +1,166 @@
+"""The checker finds each broken promise in a recorded history, and none in a right one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.event_log import Event
+from tests.jepsen.checker import Verdict, judge
+
+Step = tuple[str, str, dict[str, Any]]
+ONCE, ORDERED = "once", "ordered"
+
+
+def step(what: str, subject: str, **detail: Any) -> Step:
+    return what, subject, detail
+
+
+def check(*steps: Step, durability: str = "fsync", apart: float = 1.0) -> Verdict:
+    """Judge steps some seconds apart, on a subscription with exactly-once delivery and order."""
+    settings = {"ordered": True, "exactly_once": True, "sought": False}
+    begin = Event(0.0, "run", "subscription", ONCE, settings)
+    events = [
+        Event((at + 1) * apart, "run" if each[0] in RUN else "client", *each)
+        for at, each in enumerate(steps)
+    ]
+    return judge([begin, *events], durability)
+
+
+RUN = ("broker killed", "time seek")
+
+
+def kinds(*steps: Step, durability: str = "fsync", apart: float = 1.0) -> list[str]:
+    verdict = check(*steps, durability=durability, apart=apart)
+    return [violation.kind for violation in verdict.violations]
+
+
+def published(data: str, message_id: str) -> list[Step]:
+    return [step("publish", data), step("publish ok", data, id=message_id)]
+
+
+def delivered(data: str, message_id: str, delivery: str, received: float = 0.1) -> list[Step]:
+    values = {"subscription": ONCE, "id": message_id, "delivery": delivery}
+    return [step("begin", data, received=received, **values)]
+
+
+def acked(data: str, message_id: str, delivery: str) -> list[Step]:
+    values = {"subscription": ONCE, "id": message_id, "delivery": delivery}
+    return [step("ack", data, **values), step("ack ok", data, **values)]
+
+
+def handled(data: str, message_id: str, delivery: str = "d") -> list[Step]:
+    return [*delivered(data, message_id, delivery), *acked(data, message_id, delivery)]
+
+
+CLOSED = step("closed", "")
+KILLED = step("broker killed", "")
+
+
+def test_a_right_history_has_no_violation() -> None:
+    verdict = check(
+        *published("key:0", "1"),
+        *published("key:1", "2"),
+        *delivered("key:0", "1", "d1"),
+        KILLED,
+        *handled("key:0", "1", "d2"),
+        *handled("key:1", "2", "d3"),
+        CLOSED,
+    )
+    assert verdict.violations == []
+    assert verdict.figures["confirmed"] == 2
+    assert verdict.figures["callbacks"] == 3
+
+
+def test_a_confirmed_message_that_never_comes_is_a_false_success() -> None:
+    assert kinds(*published(":0", "1")) == ["confirmed message lost"]
+    # An unconfirmed one may be gone.
+    assert kinds(step("publish", ":0"), step("publish failed", ":0", error="Unavailable")) == []
+    # The copy of an attempt without an answer is another message.
+    assert kinds(*published(":0", "1"), *handled(":0", "7")) == ["confirmed message lost"]
+
+
+@pytest.mark.parametrize(
+    ("durability", "found"),
+    [("memory", []), ("disk", []), ("fsync", ["confirmed message lost"])],
+)
+def test_the_documented_loss_of_a_class_is_no_violation(durability: str, found: list[str]) -> None:
+    verdict = check(*published(":0", "1"), KILLED, durability=durability)
+    assert [violation.kind for violation in verdict.violations] == found
+    assert verdict.lost == (0 if found else 1)
+    # Without a kill no class loses anything.
+    assert kinds(KILLED, *published(":0", "1"), durability=durability) == ["confirmed message lost"]
+
+
+def test_class_disk_loses_no_more_than_its_bound() -> None:
+    steps = [*published(":0", "1"), *published(":1", "2"), *published(":2", "3"), KILLED]
+    assert kinds(*steps, durability="disk", apart=0.1) == []
+    assert kinds(*steps, durability="disk", apart=0.3) == ["loss above the bound"]
+
+
+def test_a_confirmed_acknowledgement_that_comes_again_is_found() -> None:
+    before = [*published(":0", "1"), *handled(":0", "1", "d1")]
+    assert kinds(*before, *delivered(":0", "1", "d2", received=6.0)) == ["acked message came again"]
+    # It was received before the confirmation, and waited for a worker.
+    assert kinds(*before, *delivered(":0", "1", "d2", received=4.5)) == []
+    # Clients that do not tell the time of the receipt: a second confirmation proves it.
+    assert kinds(*before, *delivered(":0", "1", "d2", received=0.0)) == []
+    late = [*delivered(":0", "1", "d2", received=0.0), *acked(":0", "1", "d2")]
+    assert kinds(*before, *late) == ["acked message came again"]
+
+
+def test_an_acknowledgement_that_a_crash_has_lost_is_found() -> None:
+    before = [*published(":0", "1"), *handled(":0", "1", "d1"), KILLED]
+    assert kinds(*before, *delivered(":0", "1", "d2", received=7.0)) == ["lost ack"]
+
+
+def test_a_reordered_key_is_found() -> None:
+    both = [*published("key:0", "1"), *published("key:1", "2")]
+    swapped = [*handled("key:1", "2", "d1"), *handled("key:0", "1", "d2")]
+    assert kinds(*both, *swapped) == ["reordered key"]
+    early = [*delivered("key:0", "1", "d1"), *delivered("key:1", "2", "d2")]
+    assert kinds(*both, *early, *acked("key:0", "1", "d1")) == ["reordered key"]
+    # A message without an answer has no place in the order.
+    open_end = [step("publish", "key:0"), *published("key:1", "2")]
+    assert kinds(*open_end, *handled("key:1", "2", "d1"), *handled("key:0", "1", "d2")) == []
+
+
+def test_a_message_that_a_kill_has_lost_holds_up_no_key() -> None:
+    steps = [
+        *published("key:0", "1"),
+        *delivered("key:0", "1", "d1"),
+        KILLED,
+        *published("key:1", "2"),
+        *handled("key:1", "2", "d2"),
+    ]
+    assert kinds(*steps, durability="disk") == []
+    assert kinds(*steps) == ["reordered key"]
+
+
+def test_an_unresolved_future_is_found_where_the_client_has_ended_in_order() -> None:
+    assert kinds(step("publish", ":0"), CLOSED) == ["unresolved future"]
+    assert kinds(step("publish", ":0")) == []
+    begun = [*published(":0", "1"), *handled(":0", "1", "d1")[:2]]
+    assert kinds(*begun, CLOSED) == ["unresolved future"]
+
+
+def test_messages_that_nobody_published_and_ids_used_twice_are_found() -> None:
+    assert kinds(*handled(":9", "1")) == ["invented message"]
+    both = [*published(":0", "1"), *published(":1", "2"), *handled(":1", "2", "d1")]
+    found = kinds(*both, *handled(":0", "1", "d2"), *delivered(":1", "1", "d3"))
+    assert "id used twice" in found
+
+
+def test_a_seek_to_a_time_may_skip_earlier_messages_of_its_subscription() -> None:
+    seek = step("time seek", ONCE)
+    assert kinds(*published(":0", "1"), seek) == []
+    # A seek without an answer may take effect some seconds later.
+    assert kinds(seek, *published(":0", "1"), apart=11.0) == ["confirmed message lost"]
+
+
+def test_an_account_has_the_message_and_its_history() -> None:
+    (violation,) = check(*published(":0", "1"), KILLED).violations
+    lines = violation.account(0.0).splitlines()
+    assert lines[0].startswith("confirmed message lost: :0 was confirmed with the id 1")
+    assert [line.split()[3:5] for line in lines[1:]] == [["publish", ":0"], ["publish", "ok"]]
