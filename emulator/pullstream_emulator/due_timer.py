@@ -11,8 +11,9 @@ from pullstream_protocol.clock import Clock
 class DueTimer:
     """Calls `act` at the time that `next_due` returns, until it is closed.
 
-    Belongs to the event loop on which it is created. It also reacts when a clock is advanced by
-    hand: `advance`, called on any thread, returns after `act` has returned.
+    Belongs to the event loop on which it is created. `act` may leave work that is due at once; then
+    other calls run before it is called again. The timer also reacts when a clock is advanced by
+    hand: `advance`, called on any thread, returns after the last `act` that is due has returned.
 
     Args:
         clock: Source of time.
@@ -50,11 +51,20 @@ class DueTimer:
             on_loop = False
         if on_loop:
             self._wake()
+            while self._is_due():
+                self._wake()
         else:
             asyncio.run_coroutine_threadsafe(self._wake_soon(), self._loop).result()
 
     async def _wake_soon(self) -> None:
         self._wake()
+        while self._is_due():
+            await asyncio.sleep(0)
+            self._wake()
+
+    def _is_due(self) -> bool:
+        due = self._next_due()
+        return due is not None and due <= self._clock.monotonic()
 
     def _wake(self) -> None:
         self._act()

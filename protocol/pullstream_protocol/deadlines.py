@@ -10,6 +10,7 @@ deadline order, because time does not go back. So setting and removing an item t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -113,18 +114,24 @@ class DeadlineTable(Generic[K, V]):
             del self._queues[duration]
         return min((queue.first_due for queue in self._queues.values()), default=None)
 
-    def pop_due(self, now: float) -> list[tuple[K, V]]:
-        """Remove and return all items that are due at or before `now`, earliest first."""
+    def pop_due(self, now: float, most: int | None = None) -> list[tuple[K, V]]:
+        """Remove and return the items that are due at or before `now`, earliest first.
+
+        Args:
+            now: The current monotonic time, in seconds.
+            most: Maximum number of items; None: all. The others are due at the next call.
+        """
         due: list[tuple[float, K, V]] = []
         for queue in self._queues.values():
             if queue.first_due > now:
                 continue
-            for key, (when, value) in queue.items.items():
+            for key, (when, value) in islice(queue.items.items(), most):
                 queue.first_due = when
                 if when > now:
                     break
                 due.append((when, key, value))
         due.sort(key=lambda item: item[0])
+        due = due[:most]
         for _, key, _ in due:
             self.pop(key)
         return [(key, value) for _, key, value in due]

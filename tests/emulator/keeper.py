@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pullstream_emulator.engine.observer import ObservedDelivery, Observer, Resource, ReturnReason
 from pullstream_emulator.engine.persisted_state import (
@@ -86,12 +86,12 @@ class Keeper(Observer):
         attempts = self.subscriptions[subscription].attempts
         attempts.update({d.record.seq: d.attempts for d in deliveries})
 
-    def finished(self, subscription: str, seqs: Sequence[int]) -> None:
+    def finished(self, subscription: str, seqs: Collection[int]) -> None:
         kept = self.subscriptions[subscription]
         assert kept.finished.isdisjoint(seqs), "finished twice"
         kept.finished.update(seqs)
 
-    def unfinished(self, subscription: str, seqs: Sequence[int]) -> None:
+    def unfinished(self, subscription: str, seqs: Collection[int]) -> None:
         kept = self.subscriptions[subscription]
         for seq in seqs:
             # A message published before the subscription was created was never finished for it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -78,6 +78,12 @@ class DueQueue(Generic[T]):
     def items(self) -> list[T]:
         """Return every item, in no particular order."""
         return list(self._current)
+
+    def take_apart(self) -> tuple[list[Any], dict[Any, Any]]:
+        """Remove all items. Return their former containers, whose release takes a while."""
+        remains = self._entries, self._current
+        self._entries, self._current = [], {}
+        return remains
 
     def pop_due(self, now: float) -> Iterator[T]:
         """Remove and yield each item that is due, earliest first.

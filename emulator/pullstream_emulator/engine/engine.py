@@ -11,7 +11,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from .delivery.acked_ids import subscription_of
 from .delivery.delivery_state import Consumer, Delivery
 from .delivery.subscription import MAX_PER_RESPONSE, Decide, Subscription
-from .due_queue import Now, TimedTask, Timetable
+from .due_queue import Now, Timed, TimedTask, Timetable
 from .log import Log
 from .observer import Observer
 from .persisted_state import Saved
@@ -255,6 +255,7 @@ class Engine:
         for name in list(self.registry.topics):
             self.delete_topic(name)
         self._timetable.clear()
+        self._timetable.watch(self.registry.work, self.registry.now())
 
     def restore(self, saved: Saved, feeds: RestoreFeed | None = None) -> None:
         """Restore the state that an Observer recorded. The engine must be empty.
@@ -292,8 +293,13 @@ class Engine:
         return self._timetable.next_due()
 
     def advance(self) -> None:
-        """Do the due work: end leases and waits, drop old messages and expired resources."""
+        """Do the due work: end leases and waits, drop old messages and expired resources.
+
+        If a backlog has more due work than fits in a slice, `next_due` is the present time
+        afterwards. Call `advance` again, after other calls.
+        """
         now = self.registry.now()
+        unfinished: list[Timed] = []
         for item in self._timetable.pop_due(now.monotonic):
             if isinstance(item, Subscription):
                 if item.is_expired(now):
@@ -309,6 +315,8 @@ class Engine:
                 item.trim(now)
             elif isinstance(item, TimedTask):
                 item.advance(now)
+            unfinished.append(item)
+        for item in unfinished:
             self._timetable.watch(item, now)
 
 

@@ -1,22 +1,23 @@
 """The messages of one topic that are still needed, and the memory that they take.
 
-Subscriptions, snapshots and the topic itself hold records. A record without a holder is freed. The
-history of the log has only the records that are kept for a later seek.
+Subscriptions, snapshots and the topic itself need records. A holder counts in each record that it
+holds. A pin is a set of numbers, so a snapshot or a seek of a million messages costs no loop. A
+record without a holder and without a pin is freed. The history of the log has only the records that
+are kept for a later seek.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from .due_queue import Now
 from .observer import Observer
 from .record import Record
-
-# Records are counted in segments of 2 ** _SEGMENT_BITS sequence numbers, so that the oldest kept
-# record is found without a search through all records.
-_SEGMENT_BITS = 10
+from .seq_set import CHUNK_BITS, SeqSet, SeqTable, masks_of
+from .sliced_work import SlicedWork
 
 
 class Usage:
@@ -36,77 +37,135 @@ class Log:
     """The records of one topic, from its creation until the last record has no holder.
 
     The log outlives its topic if subscriptions or snapshots do.
+
+    Args:
+        topic: The full name of the topic.
+        usage: Counts the bytes of the records.
+        observer: Is informed of records that are not kept any more.
+        work: Does long work in slices.
+
+    Attributes:
+        head_seq: The newest sequence number.
+        is_deleted: Whether the topic was deleted. A new topic may have its name.
+        history: The records that are kept for a later seek, in ascending order.
+        remembered: Their numbers.
+        work: The argument of this name.
     """
 
-    def __init__(self, topic: str, usage: Usage, observer: Observer | None) -> None:
+    def __init__(
+        self, topic: str, usage: Usage, observer: Observer | None, work: SlicedWork
+    ) -> None:
         self.topic = topic
         self.head_seq = 0
-        # The topic was deleted: a new topic may have its name.
         self.is_deleted = False
         self.history: deque[Record] = deque()
+        self.remembered = SeqSet()
+        self.work = work
         self._usage = usage
         self._observer = observer
         # Requests for history, by requester: seconds after the publish time, or the sequence number
         # after which every message is kept.
         self._windows: dict[str, float] = {}
         self._sinces: dict[str, int] = {}
-        self._live: dict[int, int] = {}
+        self._records: SeqTable[Record] = SeqTable()
+        self._pins: dict[str, SeqSet] = {}
         self._discarded = 0
 
     # ---- held records --------------------------------------------------------------------------
 
-    def append(self, records: Iterable[Record]) -> None:
+    def append(self, records: Sequence[Record]) -> None:
         """Add new records to the history, if history was requested."""
         if self._windows or self._sinces:
             for record in records:
                 record.holders += 1
-                self.history.append(record)
+            self.history.extend(records)
+            self.remembered.add(masks_of([record.seq for record in records]))
 
     def count(self, records: Sequence[Record]) -> None:
-        """Account for new records. Call it when all their holders hold them."""
-        live, size = self._live, 0
-        for record in records:
-            if record.holders:
-                size += record.size
-                segment = record.seq >> _SEGMENT_BITS
-                live[segment] = live.get(segment, 0) + 1
-        self._usage.bytes += size
+        """Account for new records. Call it when all their holders hold or have pinned them."""
+        kept = [r for r in records if r.holders or (self._pins and self._is_pinned(r.seq))]
+        self._records.put_all([record.seq for record in kept], kept)
+        self._usage.bytes += sum([record.size for record in kept])
         self._discard()
+
+    def record(self, seq: int) -> Record | None:
+        """Return a kept record by its number; None if it is not kept."""
+        return self._records.get(seq)
 
     def release(self, records: Iterable[Record]) -> None:
         """Remove one holder from each of these records."""
-        # Most records come in runs within one segment. A run is counted together.
-        size, segment, count = 0, -1, 0
+        unheld: list[Record] = []
         for record in records:
-            holders = record.holders = record.holders - 1
-            if holders:
-                continue
-            size += record.size
-            if record.seq >> _SEGMENT_BITS != segment:
-                self._forget(segment, count)
-                segment, count = record.seq >> _SEGMENT_BITS, 0
-            count += 1
-        self._forget(segment, count)
-        self._usage.bytes -= size
+            record.holders -= 1
+            if not record.holders:
+                unheld.append(record)
+        self._free(unheld)
 
-    def _forget(self, segment: int, count: int) -> None:
-        """Subtract `count` freed records from a segment."""
-        if not count:
-            return
-        self._live[segment] -= count
-        if not self._live[segment]:
-            del self._live[segment]
+    def release_later(self, records: deque[Record], now: Now) -> None:
+        """Remove one holder from each of these records, in slices if there are many."""
+
+        def slices() -> Iterator[None]:
+            while records:
+                self.release([records.popleft() for _ in range(min(self.work.size, len(records)))])
+                yield
+
+        self.work.add(slices(), now)
+
+    def _free(self, unheld: Sequence[Record]) -> None:
+        """Free the records without a holder, except pinned ones."""
+        if self._pins:
+            unheld = [record for record in unheld if not self._is_pinned(record.seq)]
+        if unheld:
+            self._records.remove([record.seq for record in unheld])
+            self._usage.bytes -= sum([record.size for record in unheld])
             self._discard()
 
     def _discard(self) -> None:
         """Inform the observer up to which number no record is kept, if the number has changed."""
-        # Segments come in ascending order, so the first one holds the oldest record.
-        first = next(iter(self._live), None)
-        up_to = self.head_seq if first is None else (first << _SEGMENT_BITS) - 1
+        first = self._records.first_chunk
+        up_to = self.head_seq if first is None else (first << CHUNK_BITS) - 1
         if up_to > self._discarded:
             self._discarded = up_to
             if self._observer is not None and not self.is_deleted:
                 self._observer.discarded(self.topic, up_to)
+
+    # ---- pins ----------------------------------------------------------------------------------
+
+    def pin(self, who: str, seqs: SeqSet, now: Now) -> None:
+        """Keep exactly these records on behalf of `who`, instead of the ones before.
+
+        Args:
+            who: The full name of the resource that needs the records.
+            seqs: The numbers of the records. The log does not change this set.
+            now: The present time.
+        """
+        before = self._pins.pop(who, None)
+        if seqs:
+            self._pins[who] = seqs.copy()
+        if before:
+            self.work.add(self._unpinned(before - seqs), now)
+
+    def pin_more(self, who: str, seqs: Sequence[int]) -> None:
+        """Keep more records on behalf of `who`, which pins some already."""
+        self._pins[who].add(masks_of(seqs))
+
+    def hold_pinned(self, who: str, records: Sequence[Record]) -> None:
+        """Become a holder of these records, which `who` has pinned, and end their pins."""
+        for record in records:
+            record.holders += 1
+        pins = self._pins[who]
+        pins.discard(masks_of([record.seq for record in records]))
+        if not pins:
+            del self._pins[who]
+
+    def _is_pinned(self, seq: int) -> bool:
+        return any(seq in pins for pins in self._pins.values())
+
+    def _unpinned(self, seqs: SeqSet) -> Iterator[None]:
+        while seqs:
+            some = [self._records.get(seq) for seq in seqs.pop_first(self.work.size)]
+            self._free([each for each in some if each is not None and not each.holders])
+            yield
 
     # ---- history -------------------------------------------------------------------------------
 
@@ -128,33 +187,38 @@ class Log:
         if seq is not None:
             self._sinces[who] = seq
 
-    def remember(self, records: Iterable[Record]) -> None:
+    def remember(self, seqs: SeqSet) -> None:
         """Add records to the history that were published before history was requested."""
-        known = {record.seq for record in self.history}
-        new = sorted((r for r in records if r.seq not in known), key=lambda r: r.seq)
+        new = [r for seq in seqs - self.remembered if (r := self._records.get(seq)) is not None]
         for record in new:
             record.holders += 1
         self.history = deque(heapq.merge(self.history, new, key=lambda r: r.seq))
+        self.remembered.add(masks_of([record.seq for record in new]))
 
     def restore(self, records: Sequence[Record], now: Now) -> None:
         """Restore all records of an earlier run. Call it when all their holders hold them."""
         for record in records:
             record.holders += 1
         self.history = deque(records)
+        self.remembered = SeqSet([record.seq for record in records])
         self.count(records)
         self.trim(now)
 
     def trim(self, now: Now) -> None:
-        """Release the records of the history that are no longer requested."""
+        """Release records of the history that are no longer requested, as many as fit in a slice.
+
+        The next ones are due at once.
+        """
         gone: list[Record] = []
         window = max(self._windows.values(), default=0) * 1000
         since = min(self._sinces.values(), default=self.head_seq)
         now_ms = now.wall * 1000
-        while self.history:
+        while self.history and len(gone) < self.work.size:
             record = self.history[0]
             if record.seq > since or record.publish_ms + window > now_ms:
                 break
             gone.append(self.history.popleft())
+        self.remembered.discard(masks_of([record.seq for record in gone]))
         self.release(gone)
 
     def next_due(self, now: Now) -> float | None:
@@ -168,3 +232,23 @@ class Log:
         if oldest.seq > min(self._sinces.values(), default=self.head_seq):
             return None
         return now.due(oldest.publish_ms / 1000 + max(self._windows.values(), default=0))
+
+    # ---- times ---------------------------------------------------------------------------------
+
+    def before(self, publish_ms: float) -> int:
+        """Return the number that ends the kept records published before `publish_ms`."""
+        return self.up_to(math.nextafter(publish_ms, -math.inf))
+
+    def up_to(self, publish_ms: float) -> int:
+        """Return the number that ends the kept records published at `publish_ms` or before.
+
+        Publish times never go back, so every later record was published after this time.
+        """
+        last = 0
+        for chunk, newest in self._records.last_values():
+            if newest.publish_ms > publish_ms:
+                records = self._records.values(chunk)
+                older = [record.seq for record in records if record.publish_ms <= publish_ms]
+                return older[-1] if older else last
+            last = newest.seq
+        return last

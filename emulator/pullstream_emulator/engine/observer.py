@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
@@ -146,10 +146,13 @@ class Observer:
             topic: The dead-letter topic.
         """
 
-    def finished(self, subscription: str, seqs: Sequence[int]) -> None:
-        """Called when messages will not be delivered again, except after a seek."""
+    def finished(self, subscription: str, seqs: Collection[int]) -> None:
+        """Called when messages will not be delivered again, except after a seek.
 
-    def unfinished(self, subscription: str, seqs: Sequence[int]) -> None:
+        The numbers of a whole backlog come as a SeqSet, which does not change.
+        """
+
+    def unfinished(self, subscription: str, seqs: Collection[int]) -> None:
         """Called when a seek has restored finished messages."""
 
     def discarded(self, topic: str, up_to: int) -> None:

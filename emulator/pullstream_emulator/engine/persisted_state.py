@@ -9,9 +9,12 @@ import struct
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+
+from .seq_set import SeqSet, run_of
 
 # Head of a snapshot's value: `since`, length of its settings, length of its subscription's name.
 _HEAD = struct.Struct("<QQQ")
@@ -115,12 +118,12 @@ class SnapshotValue(NamedTuple):
     config: pubsub.Snapshot
     subscription: str
     since: int
-    unacked: Sequence[int]
+    unacked: SeqSet
 
     def encode(self) -> bytes:
         """Serialize the snapshot, with `unacked` as runs of consecutive numbers."""
         config, name = self.config.SerializeToString(), self.subscription.encode()
-        runs = array("Q", _runs(self.unacked)).tobytes()
+        runs = array("Q", chain.from_iterable(self.unacked.runs())).tobytes()
         return _HEAD.pack(self.since, len(config), len(name)) + config + name + runs
 
     @staticmethod
@@ -133,20 +136,7 @@ class SnapshotValue(NamedTuple):
         subscription = value[name_at:runs_at].decode()
         runs = array("Q")
         runs.frombytes(value[runs_at:])
-        unacked = [
-            s for first, end in zip(runs[::2], runs[1::2], strict=True) for s in range(first, end)
-        ]
+        unacked = SeqSet()
+        for first, end in zip(runs[::2], runs[1::2], strict=True):
+            unacked.add(run_of(first, end))
         return SnapshotValue(config, subscription, since, unacked)
-
-
-def _runs(seqs: Iterable[int]) -> Iterable[int]:
-    """Yield first and end of each run of consecutive numbers. A backlog usually has few runs."""
-    first = end = 0
-    for seq in sorted(seqs):
-        if seq != end:
-            if end:
-                yield from (first, end)
-            first = seq
-        end = seq + 1
-    if end:
-        yield from (first, end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
@@ -250,7 +251,7 @@ class Feed(TimedTask):
         self.is_closed = True
         self._timetable.forget(self)
         self._timetable.forget(self.keys)
-        self._log.release(list(self._window))
+        self._log.release_later(deque(self._window), self._now())
         self._window = Window(self.head + 1)
         self._lost.clear()
         self.keys.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -354,7 +354,7 @@ class History(Observer):
         """
         self._outcome(Kind.PUSH, subscription, [delivery], detail=answer)
 
-    def finished(self, subscription: str, seqs: Sequence[int]) -> None:
+    def finished(self, subscription: str, seqs: Collection[int]) -> None:
         """Wake waiting tests, because the backlog has changed; nothing is recorded."""
         self._tell()
 

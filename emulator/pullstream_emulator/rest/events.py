@@ -282,15 +282,9 @@ class Events:
         topic = self._broker.engine.registry.topics.get(query.topic)
         if topic is None or not query.may_see(names.project_of(query.topic)):
             return None
-        return next(
-            (
-                delivery.record
-                for subscription in topic.subscriptions.values()
-                for delivery in subscription.messages
-                if str(delivery.record.seq) == message_id
-            ),
-            None,
-        )
+        seq = int(message_id) if message_id.isdecimal() else 0
+        unfinished = (each.messages.seqs for each in topic.subscriptions.values())
+        return topic.log.record(seq) if any(seq in seqs for seqs in unfinished) else None
 
     def _shown(self, event: Event) -> dict[str, Any]:
         return event_json(event, self._topic_of(event.resource))

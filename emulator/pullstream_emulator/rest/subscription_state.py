@@ -72,9 +72,8 @@ class SubscriptionState:
         has_filter = bool(request.query.get("filter"))
         found: list[dict[str, Any]] = []
         further = 0
-        by_age = subscription.messages.by_age()
-        # A list, because messages change while other calls run.
-        examined = list(by_age if state or has_filter else islice(by_age, limit))
+        by_age = iter(subscription.messages)
+        examined = by_age if state or has_filter else islice(by_age, limit)
         for position, delivery in enumerate(examined, 1):
             if position % _SEARCH_STEP == 0:
                 await asyncio.sleep(0)

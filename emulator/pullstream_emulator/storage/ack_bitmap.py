@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
+
+from pullstream_emulator.engine import seq_set
+from pullstream_emulator.engine.seq_set import SeqSet
 
 # Sequence numbers in one chunk: one row of bits in the database.
-CHUNK = 1024
+CHUNK = seq_set.CHUNK
 BYTES = CHUNK // 8
 
 # Every bit of a chunk.
@@ -70,10 +73,8 @@ class AckBitmap:
         return passed
 
 
-def masks_of(seqs: Iterable[int]) -> dict[int, int]:
+def masks_of(seqs: Collection[int]) -> Mapping[int, int]:
     """Return the bits of some numbers, by chunk."""
-    masks: dict[int, int] = {}
-    for seq in seqs:
-        chunk, bit = divmod(seq, CHUNK)
-        masks[chunk] = masks.get(chunk, 0) | 1 << bit
-    return masks
+    if isinstance(seqs, SeqSet):
+        return seqs.masks()
+    return seq_set.masks_of(list(seqs))

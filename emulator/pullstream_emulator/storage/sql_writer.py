@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -200,7 +200,7 @@ class SqlWriter:
         """Add new messages, which the end of the transaction writes."""
         self._published[topic].extend(records)
 
-    def finish(self, key: int, seqs: Sequence[int]) -> None:
+    def finish(self, key: int, seqs: Collection[int]) -> None:
         """Mark messages as finished, and clear their counts of failed deliveries."""
         subscription = self.subscriptions.get(key)
         if subscription is None:
@@ -211,11 +211,14 @@ class SqlWriter:
         for chunk, mask in masks.items():
             finished[chunk] = finished.get(chunk, 0) | mask
         if subscription.tried:
-            done = subscription.tried.intersection(seqs)
+            if len(seqs) < len(subscription.tried):
+                done = subscription.tried.intersection(seqs)
+            else:
+                done = {seq for seq in subscription.tried if seq in seqs}
             subscription.tried -= done
             self._attempts.update(((key, seq), 0) for seq in done)
 
-    def reopen(self, key: int, seqs: Sequence[int]) -> None:
+    def reopen(self, key: int, seqs: Collection[int]) -> None:
         """Mark finished messages as unfinished, after a seek."""
         subscription = self.subscriptions.get(key)
         if subscription is not None:

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import struct
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -375,7 +375,7 @@ class Storage(Observer):
             # it.
             self._owed = entry.reserving
 
-    def finished(self, subscription: str, seqs: Sequence[int]) -> None:
+    def finished(self, subscription: str, seqs: Collection[int]) -> None:
         """Persist that messages are finished, if their topic may have messages on disk."""
         entry = self._subscriptions.get(subscription)
         if entry is not None and entry.topic.kept:
@@ -384,7 +384,7 @@ class Storage(Observer):
             if entry.is_exactly_once:
                 self._newest_finish = group
 
-    def unfinished(self, subscription: str, seqs: Sequence[int]) -> None:
+    def unfinished(self, subscription: str, seqs: Collection[int]) -> None:
         """Persist that messages are unfinished after a seek, if they may be on disk."""
         entry = self._subscriptions[subscription]
         if entry.topic.kept:

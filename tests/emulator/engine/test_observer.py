@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from pullstream_emulator.engine import Engine, Record
 from pullstream_emulator.engine.observer import ObservedDelivery, Observer, Resource, ReturnReason
 from pullstream_emulator.engine.persisted_state import SnapshotValue
+from pullstream_emulator.engine.seq_set import SeqSet
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
@@ -54,10 +55,10 @@ class Notes(Observer):
     ) -> None:
         self.notes.append(("extended", _seqs(deliveries), seconds))
 
-    def finished(self, subscription: str, seqs: Sequence[int]) -> None:
+    def finished(self, subscription: str, seqs: Collection[int]) -> None:
         self.notes.append(("finished", list(seqs)))
 
-    def unfinished(self, subscription: str, seqs: Sequence[int]) -> None:
+    def unfinished(self, subscription: str, seqs: Collection[int]) -> None:
         self.notes.append(("unfinished", list(seqs)))
 
     def discarded(self, topic: str, up_to: int) -> None:
@@ -357,5 +358,5 @@ def test_only_an_empty_engine_can_be_restored() -> None:
 def test_a_snapshot_is_reported_whole(unacked: list[int]) -> None:
     """The event has its settings and its unacknowledged messages."""
     config = pubsub.Snapshot(name=SNAPSHOT, topic=TOPIC)
-    value = SnapshotValue.decode(SnapshotValue(config, SUBSCRIPTION, 17, unacked).encode())
-    assert value == SnapshotValue(config, SUBSCRIPTION, 17, sorted(unacked))
+    value = SnapshotValue(config, SUBSCRIPTION, 17, SeqSet(unacked))
+    assert SnapshotValue.decode(value.encode()) == value

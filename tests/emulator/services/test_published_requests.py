@@ -7,8 +7,10 @@ import grpc
 import pytest
 
 from pullstream_emulator import Emulator
+from pullstream_emulator.engine.due_queue import Timetable
 from pullstream_emulator.engine.log import Log, Usage
 from pullstream_emulator.engine.resources.topic import Topic
+from pullstream_emulator.engine.sliced_work import SlicedWork
 from pullstream_emulator.services import published_requests
 from pullstream_emulator.services.published_requests import REMEMBERED_FOR, PublishedRequests
 from pullstream_protocol.clock import ManualClock
@@ -111,7 +113,9 @@ def test_the_oldest_requests_are_forgotten_above_a_number(
     """The memory is limited in size."""
     monkeypatch.setattr(published_requests, "MAX_REQUESTS", 2)
     requests = PublishedRequests(ManualClock())
-    topic = Topic(pubsub.Topic(name=TOPIC), Log(TOPIC, Usage(), None))
+    topic = Topic(
+        pubsub.Topic(name=TOPIC), Log(TOPIC, Usage(), None, SlicedWork(Timetable(lambda due: None)))
+    )
     for number in ("1", "2", "3"):
         requests.remember(topic, f"request-{number}", [number])
     assert requests.ids_of(topic, "request-1") is None

@@ -21,6 +21,7 @@ from pullstream_emulator.engine.persisted_state import (
     SavedTopic,
     SnapshotValue,
 )
+from pullstream_emulator.engine.seq_set import SeqSet
 from pullstream_emulator.engine.settings.durability import LABEL, Durability
 from pullstream_emulator.storage.storage import Storage
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -192,7 +193,7 @@ class StorageModel(RuleBasedStateMachine):
         if name in self.snapshots:
             return
         config = pubsub.Snapshot(name=name, topic=topic.name if topic.is_live else "")
-        value = SnapshotValue(config, subscription, topic.head, ()).encode()
+        value = SnapshotValue(config, subscription, topic.head, SeqSet()).encode()
         self.snapshots[name] = (value, topic)
         self.storage.saved(Resource.SNAPSHOT, name, value)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from pullstream_emulator.engine.due_queue import Now
 from pullstream_emulator.engine.observer import Observer, Resource
+from pullstream_emulator.engine.seq_set import CHUNK, CHUNK_BITS, masks_of
 
 from .ack_ids import number_of
 
@@ -17,9 +18,8 @@ _PERIOD = REMEMBERED / 5
 
 # A chunk has 1,024 numbers. Messages with neighbouring numbers are usually delivered and
 # acknowledged together.
-_SHIFT = 10
-_MASK = (1 << _SHIFT) - 1
-_BYTES = (1 << _SHIFT) // 8
+_MASK = CHUNK - 1
+_BYTES = CHUNK // 8
 
 # Most chunks of a subscription: 64 MB, at about 250 bytes each. A generation has at most an eighth.
 MAX_CHUNKS = 1 << 18
@@ -68,7 +68,7 @@ class AckedIds:
         except ValueError:
             # The caller has not checked the form of this ID yet. It refuses the ID later.
             return False
-        chunk, bit = number >> _SHIFT, 1 << (number & _MASK)
+        chunk, bit = number >> CHUNK_BITS, 1 << (number & _MASK)
         return any(each.chunks.get(chunk, 0) & bit for each in self._generations)
 
     def add_acked(self, ack_ids: Sequence[str], now: Now) -> None:
@@ -76,7 +76,7 @@ class AckedIds:
         self.drop_expired(now.monotonic)
         generation = self._present(now)
         chunks = generation.chunks
-        for chunk, mask in _masks([number_of(ack_id) for ack_id in ack_ids]).items():
+        for chunk, mask in masks_of([number_of(ack_id) for ack_id in ack_ids]).items():
             chunks[chunk] = bits = chunks.get(chunk, 0) | mask
             if self._observer is not None:
                 self._note(generation, chunk, bits.to_bytes(_BYTES, "little"))
@@ -139,20 +139,3 @@ class AckedIds:
 def subscription_of(note: str) -> str:
     """Return the subscription to which a note with this name belongs."""
     return note.rpartition("#")[0]
-
-
-def _masks(numbers: list[int]) -> dict[int, int]:
-    """Return the bits for some numbers, by chunk."""
-    first, last = min(numbers), max(numbers)
-    masks: dict[int, int] = {}
-    if last - first == len(numbers) - 1:
-        # Most requests have one run of consecutive numbers: compute all bits of a chunk together.
-        for chunk in range(first >> _SHIFT, (last >> _SHIFT) + 1):
-            start = chunk << _SHIFT
-            low, high = max(first, start), min(last, start + _MASK)
-            masks[chunk] = ((1 << (high - low + 1)) - 1) << (low - start)
-        return masks
-    for number in numbers:
-        chunk = number >> _SHIFT
-        masks[chunk] = masks.get(chunk, 0) | 1 << (number & _MASK)
-    return masks

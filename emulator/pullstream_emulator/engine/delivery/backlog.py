@@ -7,17 +7,14 @@ cannot starve a redelivery.
 
 from __future__ import annotations
 
-import heapq
-import math
 from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import chain
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from pullstream_emulator.engine.due_queue import DueQueue
 from pullstream_emulator.engine.record import Record
 
-from .delivery_state import Consumer, Delivery, KeyQueue, ReadyKeys, seq_of
+from .delivery_state import Consumer, Delivery, KeyQueue, ReadyKeys
 
 # Most bytes of messages in one response. Official clients keep gRPC's default limit of 4 MiB when
 # they talk to an emulator. Ack IDs and framing need the rest.
@@ -28,6 +25,9 @@ MAX_RESPONSE_BYTES = 3_500_000
 # moved to another consumer, the first one could not know the outcome of the failed message.
 RESERVED_FOR = 1.0
 
+# Up to this many settled entries are left in the queues.
+_FEW = 64
+
 Item: TypeAlias = Delivery | KeyQueue
 Queue: TypeAlias = deque[Item] | ReadyKeys
 
@@ -37,31 +37,40 @@ class Backlog:
 
     Attributes:
         lanes: Every key with an unfinished message, including the keys that are in no queue.
+        acked: Number of acknowledged messages behind an unfinished message of their key.
     """
 
     def __init__(self) -> None:
         self.lanes: dict[str, KeyQueue] = {}
+        self.acked = 0
         self._ready: deque[Item] = deque()
         self._again: deque[Item] = deque()
-        # Messages and keys that wait for a time. An entry stays until its time, even if its message
-        # is settled meanwhile.
+        # Number of entries of these two queues that are settled and are skipped.
+        self._settled = 0
+        # Messages and keys that wait for a time.
         self._delayed: DueQueue[Item] = DueQueue()
         self._turn = 0
 
     # ---- in ------------------------------------------------------------------------------------
 
-    def add_new(self, records: Iterable[Record], *, ordered: bool) -> None:
-        """Add new messages, in the order of publishing."""
+    def add_new(self, records: Iterable[Record], *, ordered: bool) -> list[Delivery]:
+        """Add new messages, in the order of publishing. Return their deliveries."""
         if not ordered:
-            self._ready.extend([Delivery(record, None) for record in records])
-            return
+            deliveries = [Delivery(record, None) for record in records]
+            self._ready.extend(deliveries)
+            return deliveries
+        deliveries = []
         for record in records:
             if record.ordering_key:
                 lane = self.key_queue(record.ordering_key)
-                lane.waiting.append(Delivery(record, lane))
+                delivery = Delivery(record, lane)
+                lane.waiting.append(delivery)
                 self._queue(lane, self._ready)
             else:
-                self._ready.append(Delivery(record, None))
+                delivery = Delivery(record, None)
+                self._ready.append(delivery)
+            deliveries.append(delivery)
+        return deliveries
 
     def key_queue(self, key: str) -> KeyQueue:
         """Return the queue of an ordering key. Create it if the key has no unfinished message."""
@@ -94,6 +103,8 @@ class Backlog:
             failed: Whether the lease ended without an acknowledgement.
             now: The present time, on the monotonic clock.
         """
+        self.acked += lane.acked - lane.counted_acked
+        lane.counted_acked = lane.acked
         if lane.queued and holder is not None and (failed or lane.holder is not holder):
             holder.lanes.remove(lane)
             lane.queued = False
@@ -173,7 +184,7 @@ class Backlog:
     @property
     def shared(self) -> int:
         """Messages and keys that any consumer may take."""
-        return len(self._ready) + len(self._again)
+        return len(self._ready) + len(self._again) - self._settled
 
     def take_next(self, consumer: Consumer, limit: int, share: int) -> list[Delivery]:
         """Take the next messages for one consumer, as far as it has room.
@@ -185,7 +196,7 @@ class Backlog:
                 count.
         """
         limit, most_bytes = min(limit, consumer.room), consumer.room_bytes
-        if not self._again and not self.lanes:
+        if not self._again and not self.lanes and not self._settled:
             return self._take_new(min(limit, share), most_bytes)
         taken: list[Delivery] = []
         size = 0
@@ -201,14 +212,11 @@ class Backlog:
                     break
                 continue
             head = queue[0]
-            if isinstance(head, KeyQueue):
-                delivery = head.waiting[0]
-            elif head.acked:
-                # Acknowledged late, while it waited for its redelivery.
+            if _is_settled(head):
                 queue.popleft()
+                self._settled -= 1
                 continue
-            else:
-                delivery = head
+            delivery = head.waiting[0] if isinstance(head, KeyQueue) else head
             if taken and size + delivery.record.size > MAX_RESPONSE_BYTES:
                 break
             queue.popleft()
@@ -251,57 +259,58 @@ class Backlog:
                 return queues[self._turn]
         return None
 
+    # ---- messages that are settled while they wait ----------------------------------------------
+
+    def settle(self, delivery: Delivery) -> None:
+        """Let a waiting message without a key not be delivered again."""
+        delivery.acked = True
+        if self._delayed.due_of(delivery) is not None:
+            self._delayed.forget(delivery)
+        else:
+            self._settled += 1
+            self._remove_settled()
+
+    def drop(self, deliveries: Iterable[Delivery]) -> None:
+        """Remove the oldest waiting messages, in the order of publishing."""
+        for delivery in deliveries:
+            lane = delivery.lane
+            if lane is None:
+                self.settle(delivery)
+                continue
+            lane.waiting.popleft()
+            if not lane.waiting:
+                self._unqueue(lane)
+
+    def _unqueue(self, lane: KeyQueue) -> None:
+        """Take a key without a waiting message out of the queues."""
+        self._delayed.forget(lane)
+        lane.delayed = False
+        if lane.queued:
+            lane.queued = False
+            if lane.holder is not None:
+                lane.holder.lanes.remove(lane)
+            else:
+                self._settled += 1
+                self._remove_settled()
+        if lane.finished:
+            del self.lanes[lane.key]
+
+    def _remove_settled(self) -> None:
+        """Remove settled entries from the queues: the first ones, or all if they are many."""
+        for queue in (self._ready, self._again):
+            while queue and _is_settled(queue[0]):
+                queue.popleft()
+                self._settled -= 1
+        if self._settled > _FEW and 2 * self._settled > len(self._ready) + len(self._again):
+            self._ready = deque(item for item in self._ready if not _is_settled(item))
+            self._again = deque(item for item in self._again if not _is_settled(item))
+            self._settled = 0
+
     # ---- the whole backlog ---------------------------------------------------------------------
 
-    @property
-    def size(self) -> int:
-        """Number of waiting messages without a key, plus all messages of keys, leased or not."""
-        if not self.lanes:
-            # New messages cannot be acknowledged yet: only redeliveries need a check.
-            return len(self._ready) + len(self._waiting_again())
-        single = sum(1 for _ in self.waiting())
-        return single + sum(lane.size for lane in self.lanes.values())
-
-    def waiting(self) -> Iterator[Delivery]:
-        """Yield every waiting message without a key."""
-        return (i for i in self._items() if isinstance(i, Delivery) and not i.acked)
-
-    def waiting_by_age(self) -> Iterator[Delivery]:
-        """Yield every waiting message without a key, in the order of publishing.
-
-        Only redeliveries are sorted: the queue of new messages has this order already.
-        """
-        new = (i for i in self._ready if isinstance(i, Delivery))
-        again = sorted(self._waiting_again(), key=seq_of)
-        return heapq.merge(new, again, key=seq_of)
-
-    def _items(self) -> Iterator[Item]:
-        return chain(self._ready, self._again, self._delayed.items())
-
-    def _unqueue(self, gone: set[Item]) -> None:
-        if not gone:
-            return
-        for item in gone:
-            if isinstance(item, KeyQueue):
-                if item.queued and item.holder is not None:
-                    item.holder.lanes.remove(item)
-                item.queued = item.delayed = False
-        self._ready = deque(i for i in self._ready if i not in gone)
-        self._again = deque(i for i in self._again if i not in gone)
-        for item in gone:
-            self._delayed.forget(item)
-
-    def clear(self) -> None:
-        """Remove all messages and keys. The caller takes the keys away from the consumers."""
-        self.lanes.clear()
-        self._ready.clear()
-        self._again.clear()
-        self._delayed.clear()
-        self._turn = 0
-
-    def fill(self, deliveries: Iterable[Delivery]) -> None:
-        """Queue messages in the order of publishing. The backlog must be empty, without lanes."""
-        for delivery in sorted(deliveries, key=lambda delivery: delivery.record.seq):
+    def fill(self, deliveries: Sequence[Delivery]) -> None:
+        """Queue messages, given in the order of publishing. The backlog must be empty."""
+        for delivery in deliveries:
             if delivery.lane is None:
                 self._ready.append(delivery)
             else:
@@ -309,52 +318,24 @@ class Backlog:
                 self.lanes[delivery.lane.key] = delivery.lane
                 self._queue(delivery.lane, self._ready)
 
-    def drop_older(self, than_ms: float) -> list[Delivery]:
-        """Remove and return all waiting messages that were published at `than_ms` or before."""
-        gone: set[Item] = set()
-        dropped: list[Delivery] = []
-        if not self.lanes:
-            # The queue has the order of publishing: old messages are at its head, or in the other
-            # queues.
-            while (first := self._first_ready()) and first.record.publish_ms <= than_ms:
-                self._ready.popleft()
-                dropped.append(first)
-        for delivery in list(self.waiting()) if self.lanes else self._waiting_again():
-            if delivery.record.publish_ms <= than_ms:
-                gone.add(delivery)
-                dropped.append(delivery)
-        for lane in self.lanes.values():
-            while lane.waiting and lane.waiting[0].record.publish_ms <= than_ms:
-                dropped.append(lane.waiting.popleft())
-            if not lane.waiting:
-                gone.add(lane)
-        self._unqueue(gone)
-        self.lanes = {key: lane for key, lane in self.lanes.items() if not lane.finished}
-        return dropped
+    def take_apart(self) -> Sequence[dict[Any, Any] | deque[Any] | list[Any]]:
+        """Remove all messages and keys. The caller takes the keys away from the consumers.
 
-    def _first_ready(self) -> Delivery | None:
-        return next((i for i in self._ready if isinstance(i, Delivery)), None)
-
-    def _waiting_again(self) -> list[Delivery]:
-        again = (*self._again, *self._delayed.items())
-        return [i for i in again if isinstance(i, Delivery) and not i.acked]
-
-    def oldest_ms(self) -> float:
-        """Return the publish time in ms of the oldest waiting message, infinity if there is none.
-
-        A message that is unfinished in a key counts as waiting, even if it is leased.
+        Returns:
+            The former containers of the messages. To free them takes time for each message.
         """
-        return min((delivery.record.publish_ms for delivery in self._oldest()), default=math.inf)
+        remains = (self._ready, self._again, self.lanes, *self._delayed.take_apart())
+        self.lanes = {}
+        self.acked = 0
+        self._ready, self._again = deque(), deque()
+        self._settled = 0
+        self._turn = 0
+        return remains
 
-    def oldest_seqs(self) -> Iterator[int]:
-        """Yield sequence numbers. The lowest belongs to the oldest message; see `oldest_ms`."""
-        return (delivery.record.seq for delivery in self._oldest())
 
-    def _oldest(self) -> Iterator[Delivery]:
-        """Yield messages. One of them is the oldest that waits or is unfinished in a key."""
-        first = self._first_ready()
-        keyed = ((lane.delivered or lane.waiting)[0] for lane in self.lanes.values())
-        return chain([first] if first else [], self._waiting_again(), keyed)
+def _is_settled(item: Item) -> bool:
+    """Return whether an entry of a queue has nothing to deliver any more."""
+    return not item.waiting if isinstance(item, KeyQueue) else item.acked
 
 
 def _take_from(lane: KeyQueue, consumer: Consumer) -> None:

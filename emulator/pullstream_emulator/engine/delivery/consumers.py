@@ -54,10 +54,11 @@ class Consumers:
             consumer.closed = reason
             consumer.wake()
 
-    def forget_keys(self) -> None:
-        """Take away the keys that consumers hold, because the keys no longer exist."""
+    def forget_leases(self) -> None:
+        """Take away the messages and keys that consumers hold, because all leases have ended."""
         for consumer in self._all:
             consumer.lanes = ReadyKeys()
+            consumer.outstanding_messages = consumer.outstanding_bytes = 0
 
     # ---- waiting consumers ---------------------------------------------------------------------
 

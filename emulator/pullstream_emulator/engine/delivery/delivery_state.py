@@ -65,11 +65,6 @@ class Delivery:
         return "" if self.holder is None else self.holder.client
 
 
-def seq_of(delivery: Delivery) -> int:
-    """Return the sequence number of a message, by which messages are sorted."""
-    return delivery.record.seq
-
-
 class KeyQueue:
     """The unfinished messages of one key in one subscription, oldest first.
 
@@ -82,10 +77,12 @@ class KeyQueue:
         reserved_until: The monotonic time at which a reservation ends.
         queued: Whether the key is in a queue of the backlog.
         delayed: Whether the key waits for `resume_at`.
+        counted_acked: The number of acknowledged messages that the backlog has counted.
     """
 
     __slots__ = (
         "_leased",
+        "counted_acked",
         "delayed",
         "delivered",
         "holder",
@@ -105,6 +102,7 @@ class KeyQueue:
         self.delayed = False
         self.resume_at = 0.0
         self.reserved_until = 0.0
+        self.counted_acked = 0
         self._leased = 0
 
     @property
@@ -113,9 +111,9 @@ class KeyQueue:
         return bool(self.waiting) and not self.delayed
 
     @property
-    def size(self) -> int:
-        """Number of unfinished messages, including acknowledged ones behind a leased message."""
-        return len(self.waiting) + len(self.delivered)
+    def acked(self) -> int:
+        """Number of acknowledged messages behind a leased message."""
+        return len(self.delivered) - self._leased
 
     @property
     def finished(self) -> bool:

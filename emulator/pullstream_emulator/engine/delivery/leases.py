@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any
 
 from pullstream_protocol.deadlines import DeadlineTable
 
 from .ack_ids import INVALID, UNORDERED, AckIds
 from .delivery_state import Consumer, Delivery, too_early
+
+_FIRST = itemgetter(0)
+
+# Up to this many ended leases are left in the order of numbers.
+_FEW = 64
 
 
 class Leases(DeadlineTable[str, Delivery]):
@@ -20,18 +28,22 @@ class Leases(DeadlineTable[str, Delivery]):
     Attributes:
         granted: Number of leases granted since the broker started.
         newest_seq: The highest sequence number among them; 0 before the first lease.
+        redelivered: Number of leased messages with an earlier failed delivery.
     """
 
-    __slots__ = ("_ack_ids", "_returned", "granted", "newest_seq")
+    __slots__ = ("_ack_ids", "_by_number", "_returned", "granted", "newest_seq", "redelivered")
 
     def __init__(self, subscription: str, numbers: Iterator[int]) -> None:
         super().__init__()
         self.granted = 0
         self.newest_seq = 0
+        self.redelivered = 0
         self._ack_ids = AckIds(subscription, numbers)
         # Messages that are back in a queue and have not been delivered since. A late
         # acknowledgement finds its message here.
         self._returned: dict[str, Delivery] = {}
+        # Numbers and ack IDs of the leases, oldest first. Ended leases are removed later.
+        self._by_number: deque[tuple[int, str]] = deque()
 
     def grant(
         self, deliveries: Sequence[Delivery], consumer: Consumer, now: float
@@ -48,30 +60,52 @@ class Leases(DeadlineTable[str, Delivery]):
         """
         granted: list[tuple[str, Delivery]] = []
         numbers, mark, size = self._ack_ids.numbers, self._ack_ids.mark, 0
-        newest = self.newest_seq
+        newest, by_number = self.newest_seq, self._by_number
+        if not len(self):
+            by_number.clear()
         for number, delivery in enumerate(deliveries, self.granted + 1):
             if delivery.ack_id:
                 self._returned.pop(delivery.ack_id, None)
             delivery.ack_id = ack_id = f"{next(numbers):x}{mark}"
             delivery.holder = consumer
             delivery.number = number
+            if delivery.attempts:
+                self.redelivered += 1
             record = delivery.record
             size += record.size
             if record.seq > newest:
                 newest = record.seq
             granted.append((ack_id, delivery))
+        by_number.extend(
+            zip(
+                range(self.granted + 1, self.granted + len(granted) + 1),
+                map(_FIRST, granted),
+                strict=True,
+            )
+        )
         self.granted += len(granted)
         self.newest_seq = newest
         consumer.outstanding_messages += len(granted)
         consumer.outstanding_bytes += size
         self.set_all(granted, consumer.ack_deadline, now)
+        if len(by_number) > 2 * len(self) + _FEW:
+            self._by_number = deque(entry for entry in by_number if entry[1] in self)
         return granted
 
-    @staticmethod
-    def release_holder(delivery: Delivery) -> Consumer | None:
+    @property
+    def oldest_number(self) -> int:
+        """The lowest number of a lease; the next number if there is no lease."""
+        by_number = self._by_number
+        while by_number and by_number[0][1] not in self:
+            by_number.popleft()
+        return by_number[0][0] if by_number else self.granted + 1
+
+    def release_holder(self, delivery: Delivery) -> Consumer | None:
         """Give the holder of an ended lease its room back. Return the holder."""
         holder = delivery.holder
         if holder is not None:
+            if delivery.attempts:
+                self.redelivered -= 1
             delivery.holder = None
             holder.outstanding_messages -= 1
             holder.outstanding_bytes -= delivery.record.size
@@ -83,6 +117,19 @@ class Leases(DeadlineTable[str, Delivery]):
             self.pop(delivery.ack_id)
             self._returned.pop(delivery.ack_id, None)
             self.release_holder(delivery)
+
+    def take_apart(self) -> Sequence[dict[Any, Any] | deque[Any]]:
+        """End all leases. The caller gives the consumers their room back.
+
+        Returns:
+            The former containers of the leases. To free them takes time for each lease.
+        """
+        queues = [queue.items for queue in self._queues.values()]
+        remains: list[dict[Any, Any] | deque[Any]] = [self._where, *queues, self._returned]
+        remains.append(self._by_number)
+        self._where, self._queues, self._returned, self._by_number = {}, {}, {}, deque()
+        self.redelivered = 0
+        return remains
 
     def held_by(self, consumer: Consumer) -> list[Delivery]:
         """Return the messages that a consumer holds, in the order of publishing."""
@@ -114,6 +161,11 @@ class Leases(DeadlineTable[str, Delivery]):
     def mark_returned(self, delivery: Delivery) -> None:
         """Record that a lease has ended and that its message waits in a queue again."""
         self._returned[delivery.ack_id] = delivery
+
+    def forget_returned(self, deliveries: Iterable[Delivery]) -> None:
+        """Forget the ended leases of these messages, which wait no longer."""
+        for delivery in deliveries:
+            self._returned.pop(delivery.ack_id, None)
 
     def pop_returned(self, ack_id: str) -> Delivery | None:
         """Return the message of an ended lease if it waits for redelivery, and forget the lease."""

@@ -14,6 +14,8 @@ from pullstream_emulator.engine.due_queue import Now, Timed
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.observer import Observer, ReturnReason
 from pullstream_emulator.engine.record import Record
+from pullstream_emulator.engine.seq_set import SeqSet
+from pullstream_emulator.engine.sliced_work import SLICE
 from pullstream_protocol import dead_letters
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
@@ -32,6 +34,10 @@ MAX_PER_RESPONSE = 1000
 # Called with the refused ack IDs of a request and their failure codes. Returns whether the other
 # ack IDs take effect.
 Decide: TypeAlias = Callable[[Mapping[str, str]], bool]
+
+# Most messages that one take moves from the stock into the backlog, in search of a message that its
+# consumer may receive.
+MAX_UNSTOCKED = 10_000
 
 
 class Subscription:
@@ -99,7 +105,7 @@ class Subscription:
         self.terms = SubscriptionPolicy.from_config(config)
         retention = self.terms.retention if self.terms.retains_acked else None
         if self.log.keep_for(self.name, retention):
-            self.log.remember(delivery.record for delivery in self.messages)
+            self.log.remember(self.messages.seqs)
 
     # ---- messages in ---------------------------------------------------------------------------
 
@@ -121,19 +127,16 @@ class Subscription:
             records = [record for record, passes in pairs if passes]
             if not records:
                 return rejected
-        for record in records:
-            record.holders += 1
-        self._backlog.add_new(records, ordered=self.terms.ordered)
+        self.messages.add(records, ordered=self.terms.ordered)
         self._add_publish_time(records[0].publish_ms, now)
         self._wake_next()
         return rejected
 
     def restore(self, deliveries: Sequence[Delivery]) -> None:
-        """Restore the messages that were unfinished in an earlier run."""
-        for delivery in deliveries:
-            delivery.record.holders += 1
+        """Restore the messages that were unfinished in an earlier run, in their order."""
+        for delivery in deliveries[:1]:
             self._retention.add_publish_time(delivery.record.publish_ms)
-        self._backlog.fill(deliveries)
+        self.messages.restore(deliveries)
 
     def _add_publish_time(self, publish_ms: int, now: Now) -> None:
         """Note the publish time of an unfinished message, for its retention."""
@@ -159,6 +162,9 @@ class Subscription:
             consumer is woken later.
         """
         consumer.asleep = False
+        moved = 0
+        while self.messages.stock and self._backlog.shared < limit and moved < MAX_UNSTOCKED:
+            moved += self._unstock()
         share = self.consumers.share_of(self._backlog.shared, consumer)
         deliveries = self._backlog.take_next(consumer, limit, share)
         if not deliveries:
@@ -231,7 +237,7 @@ class Subscription:
                 if delivery is None:
                     refused[ack_id] = INVALID
                     continue
-                delivery.acked = True
+                self._backlog.settle(delivery)
             acked.append(delivery)
             holder, lane = leases.release_holder(delivery), delivery.lane
             if lane is None:
@@ -318,7 +324,7 @@ class Subscription:
         for delivery in failed:
             lane, due, is_dead = delivery.lane, now.monotonic, False
             if why is not ReturnReason.GIVEN_BACK:
-                delivery.attempts += 1
+                self.messages.mark_failed(delivery)
                 due += self.terms.retry.delay(delivery.attempts)
                 is_dead = self._is_dead(delivery)
             if is_dead:
@@ -339,6 +345,7 @@ class Subscription:
                     self.leases.mark_returned(delivery)
                     self._backlog.requeue(delivery, due, now.monotonic)
         self.leases.end_leases(later)
+        self.messages.mark_returned([*failed, *later])
         for lane, holder in restarted:
             self._backlog.requeue_key(lane, holder, failed=True, now=now.monotonic)
         self._announce_due(self._backlog.next_due())
@@ -378,33 +385,42 @@ class Subscription:
                 self._observer.dead_lettered(self.name, dead, topic)
             self.messages.finish(dead)
 
-    def restart(
-        self, deliveries: Iterable[Delivery], *, back: Sequence[Record], done: Sequence[Delivery]
-    ) -> None:
-        """Continue after a seek, which has taken all messages.
+    def restart(self, wanted: SeqSet, now: Now) -> None:
+        """Make exactly these messages unfinished, and all of them ready. All leases end.
+
+        Ack IDs from before are stale, because an acknowledgement that is still in transit belongs
+        to the time before the seek.
 
         Args:
-            deliveries: The messages that are unfinished now.
-            back: The records among them that were finished before.
-            done: The messages that the seek has finished.
+            wanted: The messages. The log must have their records.
+            now: The present time.
         """
-        self._backlog.fill(deliveries)
-        self.consumers.forget_keys()
-        if back:
-            self._retention.add_publish_time(min(record.publish_ms for record in back))
-            if self._observer is not None:
-                self._observer.unfinished(self.name, [record.seq for record in back])
-        self.messages.finish(done)
+        back = self.messages.replace(wanted, now)
+        self.consumers.forget_leases()
+        oldest_ms = self.messages.oldest_ms
+        if back and oldest_ms is not None:
+            self._retention.add_publish_time(oldest_ms)
+        self.log.work.add(self._unstock_all(wanted), now)
         self._wake_next()
+
+    def _unstock_all(self, seqs: SeqSet) -> Iterator[None]:
+        """Move the stock into the backlog, unless another seek has replaced it."""
+        while self.messages.stock and self.messages.seqs is seqs:
+            self._unstock()
+            self._wake_next()
+            yield
+
+    def _unstock(self) -> int:
+        return self.messages.unstock(self.terms.accepts, ordered=self.terms.ordered)
 
     def resumes_at(self, delivery: Delivery) -> float | None:
         """Return the monotonic time before which a waiting message is not redelivered, if any."""
         return self._backlog.resumes_at(delivery)
 
-    def drop_all(self, *, report: bool) -> None:
+    def drop_all(self, now: Now, *, report: bool) -> None:
         """Remove every message and every lease. With `report`, inform the observer."""
-        self.messages.discard_all(report=report)
-        self.consumers.forget_keys()
+        self.messages.replace(SeqSet(), now, report=report)
+        self.consumers.forget_leases()
         self.log.keep_for(self.name, None)
         self.acked_ids.clear()
 
@@ -439,7 +455,7 @@ class Subscription:
 
     def advance(self, now: Now) -> None:
         """End the leases and waits that are due, and drop the messages that are too old."""
-        ended = [delivery for _, delivery in self.leases.pop_due(now.monotonic)]
+        ended = [delivery for _, delivery in self.leases.pop_due(now.monotonic, SLICE)]
         self._give_back(ended, ReturnReason.EXPIRED, now)
         self._backlog.advance(now.monotonic)
         self.acked_ids.drop_expired(now.monotonic)
@@ -470,7 +486,8 @@ class Subscription:
         self._wake_next()
 
     def _wake_next(self) -> None:
-        self.consumers.wake_next(self._backlog.shared, keyed=bool(self._backlog.lanes))
+        shared = self._backlog.shared + bool(self.messages.stock)
+        self.consumers.wake_next(shared, keyed=bool(self._backlog.lanes))
 
 
 def _earliest_of_each_key(deliveries: Sequence[Delivery]) -> list[Delivery]:

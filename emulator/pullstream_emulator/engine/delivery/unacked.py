@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from pullstream_emulator.engine.due_queue import Now
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.observer import Observer
 from pullstream_emulator.engine.record import Record
+from pullstream_emulator.engine.seq_set import SeqSet, SeqTable, masks_of
 
 from .backlog import Backlog
-from .delivery_state import Delivery, seq_of
+from .delivery_state import Delivery, KeyQueue
 from .leases import Leases
 
-# Least time between two sweeps, in seconds. A sweep goes through every key.
+# A container of a backlog or of leases that is not used any more.
+Remains: TypeAlias = dict[Any, Any] | deque[Any] | list[Any]
+
+# Least time between two sweeps, in seconds.
 SWEEP_INTERVAL = 1.0
 
 
@@ -56,20 +60,28 @@ class Retention:
         return None if due is None or due > now.monotonic else (now.wall - seconds) * 1000
 
     def mark_swept(self, cutoff_ms: float, oldest_ms: float, now: Now) -> None:
-        """Record that a sweep has dropped the messages that were too old.
+        """Record that a sweep has dropped messages that were too old.
 
         Args:
             cutoff_ms: The publish time up to which messages were dropped.
-            oldest_ms: The publish time of the oldest message that is left.
+            oldest_ms: The publish time of the oldest message that the sweep has not passed. If it
+                is too old, the next sweep follows at once.
             now: The time of the sweep.
         """
         self._cutoff_ms = cutoff_ms
         self._oldest_ms = oldest_ms
-        self._next_sweep = now.monotonic + SWEEP_INTERVAL
+        is_done = oldest_ms > cutoff_ms
+        self._next_sweep = now.monotonic + (SWEEP_INTERVAL if is_done else 0)
 
 
 class Unacked:
-    """The messages in the backlog and in the leases of a subscription, as one whole.
+    """The unfinished messages of a subscription: which ones they are, and their deliveries.
+
+    `seqs` has all of them. A message is in the backlog, in a lease, or in the stock. A seek puts
+    all messages into the stock in one step, whatever their number. The messages go from the stock
+    into the backlog in slices, or as soon as a consumer takes them, always in the order of
+    publishing. The log pins the records of the stock, and the subscription is a holder of the
+    records of the other messages.
 
     Args:
         subscription: The full name of the subscription.
@@ -77,6 +89,11 @@ class Unacked:
         leases: Its leases.
         log: The log of its topic.
         observer: Is informed of finished messages.
+
+    Attributes:
+        seqs: The sequence numbers of all unfinished messages.
+        stock: The numbers of the messages that are neither in the backlog nor leased. They are
+            younger than all others.
     """
 
     def __init__(
@@ -92,32 +109,40 @@ class Unacked:
         self._leases = leases
         self._log = log
         self._observer = observer
-
-    def __iter__(self) -> Iterator[Delivery]:
-        leased = (d for d in self._leases.values() if d.lane is None)
-        lanes = self._backlog.lanes.values()
-        keyed = chain.from_iterable((*lane.delivered, *lane.waiting) for lane in lanes)
-        return chain(self._backlog.waiting(), leased, keyed)
-
-    def by_age(self) -> Iterator[Delivery]:
-        """Yield all messages in the order of publishing.
-
-        The first ones of a large backlog cost little. The messages must not change meanwhile.
-        """
-        leased = sorted((d for d in self._leases.values() if d.lane is None), key=seq_of)
-        lanes = self._backlog.lanes.values()
-        keyed = (chain(lane.delivered, lane.waiting) for lane in lanes)
-        return heapq.merge(self._backlog.waiting_by_age(), leased, *keyed, key=seq_of)
+        self.seqs = SeqSet()
+        self._count = 0
+        self.stock = SeqSet()
+        self._deliveries: SeqTable[Delivery] = SeqTable()
+        # Failed deliveries of unfinished messages, for messages with at least one.
+        self._attempts: dict[int, int] = {}
+        # The stock's messages that were not offered before, so the filter has not seen them.
+        self._unfiltered = SeqSet()
+        # The number up to which the last sweep has dropped old messages.
+        self._swept = 0
 
     def __len__(self) -> int:
-        return self._backlog.size + sum(d.lane is None for d in self._leases.values())
+        return self._count
+
+    def __iter__(self) -> Iterator[Delivery]:
+        """Yield all messages in the order of publishing. They may change meanwhile."""
+        for seq in self.seqs.copy():
+            delivery = self._deliveries.get(seq)
+            if delivery is not None:
+                yield delivery
+            elif seq in self.stock:
+                yield self._from_stock(seq)
+
+    def _from_stock(self, seq: int) -> Delivery:
+        record = self._log.record(seq)
+        assert record is not None
+        delivery = Delivery(record, None)
+        delivery.attempts = self._attempts.get(seq, 0)
+        return delivery
 
     @property
     def pending(self) -> int:
         """Number of messages that are neither leased nor acknowledged."""
-        lanes = self._backlog.lanes.values()
-        acked = sum(delivery.acked for lane in lanes for delivery in lane.delivered)
-        return len(self) - len(self._leases) - acked
+        return self._count - len(self._leases) - self._backlog.acked
 
     @property
     def delayed(self) -> int:
@@ -125,52 +150,181 @@ class Unacked:
         return self._backlog.delayed
 
     @property
-    def oldest_ms(self) -> float | None:
+    def oldest_ms(self) -> int | None:
         """Publish time of the oldest message, in milliseconds since the epoch. None: no message."""
-        leased = min((each.record.publish_ms for each in self._leases.values()), default=math.inf)
-        oldest = min(leased, self._backlog.oldest_ms())
-        return None if oldest == math.inf else oldest
+        first = self.seqs.first
+        record = None if first is None else self._log.record(first)
+        return None if record is None else record.publish_ms
 
     @property
     def floor(self) -> int:
         """The highest sequence number up to which every message is finished."""
-        leased = (delivery.record.seq for delivery in self._leases.values())
-        oldest = min(chain(leased, self._backlog.oldest_seqs()), default=self._log.head_seq + 1)
-        return oldest - 1
+        first = self.seqs.first
+        return self._log.head_seq if first is None else first - 1
+
+    # ---- in ------------------------------------------------------------------------------------
+
+    def add(self, records: Sequence[Record], *, ordered: bool) -> None:
+        """Add new messages, in the order of publishing. They are the newest ones."""
+        seqs = [record.seq for record in records]
+        masks = masks_of(seqs)
+        self.seqs.add(masks)
+        self._count += len(seqs)
+        if self.stock:
+            # They must not overtake the stock.
+            self.stock.add(masks)
+            self._log.pin_more(self._subscription, seqs)
+            return
+        for record in records:
+            record.holders += 1
+        self._deliveries.put_all(seqs, self._backlog.add_new(records, ordered=ordered))
+
+    def restore(self, deliveries: Sequence[Delivery]) -> None:
+        """Add the messages that were unfinished in an earlier run, in the order of publishing."""
+        for delivery in deliveries:
+            delivery.record.holders += 1
+            if delivery.attempts:
+                self._attempts[delivery.record.seq] = delivery.attempts
+        seqs = [delivery.record.seq for delivery in deliveries]
+        self.seqs.add(masks_of(seqs))
+        self._count += len(seqs)
+        self._deliveries.put_all(seqs, deliveries)
+        self._backlog.fill(deliveries)
+
+    def unstock(self, accepts: Callable[[Mapping[str, str]], bool] | None, *, ordered: bool) -> int:
+        """Move one slice of the stock into the backlog. Return the number of its messages.
+
+        Args:
+            accepts: The filter, for messages that it has not seen; None lets every message pass.
+            ordered: Whether messages with an ordering key are delivered in order.
+        """
+        seqs = self.stock.pop_first(self._log.work.size)
+        records = [record for seq in seqs if (record := self._log.record(seq)) is not None]
+        self._log.hold_pinned(self._subscription, records)
+        rejected: list[Record] = []
+        if accepts is not None and self._unfiltered:
+            rejected = [
+                record
+                for record in records
+                if record.seq in self._unfiltered and not accepts(record.message().attributes)
+            ]
+            self._unfiltered.discard(masks_of(seqs))
+            gone = {record.seq for record in rejected}
+            records = [record for record in records if record.seq not in gone]
+        deliveries = self._backlog.add_new(records, ordered=ordered)
+        if self._attempts:
+            for delivery in deliveries:
+                delivery.attempts = self._attempts.get(delivery.record.seq, 0)
+        self._deliveries.put_all([record.seq for record in records], deliveries)
+        self._finish(rejected)
+        return len(seqs)
+
+    # ---- out -----------------------------------------------------------------------------------
+
+    def mark_failed(self, delivery: Delivery) -> None:
+        """Count a failed delivery."""
+        delivery.attempts += 1
+        self._attempts[delivery.record.seq] = delivery.attempts
 
     def finish(self, deliveries: Sequence[Delivery]) -> None:
         """Release messages that are finished, and inform the observer."""
-        if not deliveries:
+        if deliveries:
+            self._deliveries.remove([delivery.record.seq for delivery in deliveries])
+            self._finish([delivery.record for delivery in deliveries])
+
+    def _finish(self, records: Sequence[Record]) -> None:
+        if not records:
             return
+        seqs = [record.seq for record in records]
+        self.seqs.discard(masks_of(seqs))
+        self._count -= len(seqs)
+        if self._attempts:
+            for seq in seqs:
+                self._attempts.pop(seq, None)
         if self._observer is not None:
-            self._observer.finished(self._subscription, [d.record.seq for d in deliveries])
-        self._log.release([d.record for d in deliveries])
+            self._observer.finished(self._subscription, seqs)
+        self._log.release(records)
 
     def drop_older(self, than_ms: float) -> float:
-        """Finish the waiting messages that were published at `than_ms` or before.
+        """Finish waiting messages that were published at `than_ms` or before, at most one slice.
+
+        Leased messages stay.
 
         Returns:
-            The publish time of the oldest message that is left. Leased messages that were published
-            at `than_ms` or before do not count.
+            The publish time of the oldest message that the sweep has not passed; infinity if it has
+            passed all.
         """
-        dropped = self._backlog.drop_older(than_ms)
-        self._leases.end_leases(dropped)
+        dropped: list[Delivery] = []
+        unstocked: list[Record] = []
+        oldest_ms = math.inf
+        for passed, seq in enumerate(self.seqs.after(self._swept)):
+            delivery = self._deliveries.get(seq)
+            record = self._log.record(seq) if delivery is None else delivery.record
+            assert record is not None
+            if record.publish_ms > than_ms or passed == self._log.work.size:
+                oldest_ms = record.publish_ms
+                break
+            self._swept = seq
+            if delivery is None:
+                unstocked.append(record)
+            elif delivery.holder is None and not delivery.acked:
+                dropped.append(delivery)
+        if unstocked:
+            self.stock.discard(masks_of([record.seq for record in unstocked]))
+            self._log.hold_pinned(self._subscription, unstocked)
+            self._finish(unstocked)
+        self._backlog.drop(dropped)
+        self._leases.forget_returned(dropped)
         self.finish(dropped)
-        ages = (delivery.record.publish_ms for delivery in self._leases.values())
-        leased = min((age for age in ages if age > than_ms), default=math.inf)
-        return min(leased, self._backlog.oldest_ms())
+        return oldest_ms
 
-    def take_all(self) -> list[Delivery]:
-        """Remove and return all messages. Their leases end."""
-        unfinished = list(self)
-        self._leases.end_leases(unfinished)
-        self._backlog.clear()
-        return unfinished
+    def mark_returned(self, deliveries: Sequence[Delivery]) -> None:
+        """Let the next sweep see messages that it passed while they were leased."""
+        oldest = min((delivery.record.seq for delivery in deliveries), default=self._swept + 1)
+        self._swept = min(self._swept, oldest - 1)
 
-    def discard_all(self, *, report: bool) -> None:
-        """Release all messages. With `report`, inform the observer."""
-        unfinished = self.take_all()
-        if report:
-            self.finish(unfinished)
-        else:
-            self._log.release([delivery.record for delivery in unfinished])
+    def replace(self, wanted: SeqSet, now: Now, *, report: bool = True) -> SeqSet:
+        """Make exactly the wanted messages unfinished. All leases end.
+
+        Args:
+            wanted: The messages. The log must have their records.
+            now: The present time.
+            report: Whether to inform the observer.
+
+        Returns:
+            The messages that were finished before.
+        """
+        back, done = wanted - self.seqs, self.seqs - wanted
+        before = self._deliveries
+        # Pin the records before their holders release them.
+        self._log.pin(self._subscription, wanted, now)
+        self.seqs = wanted
+        self._count = len(wanted)
+        self.stock = wanted.copy()
+        self._deliveries = SeqTable()
+        self._unfiltered = self._unfiltered & wanted | back
+        self._attempts = {seq: n for seq, n in self._attempts.items() if seq in wanted}
+        self._swept = 0
+        if report and self._observer is not None:
+            if back:
+                self._observer.unfinished(self._subscription, back)
+            if done:
+                self._observer.finished(self._subscription, done)
+        remains = [*self._backlog.take_apart(), *self._leases.take_apart()]
+        self._log.work.add(self._tear_down(before, remains), now)
+        return back
+
+    def _tear_down(self, before: SeqTable[Delivery], remains: Sequence[Remains]) -> Iterator[None]:
+        """Release the records of earlier deliveries, and free the memory that they take."""
+        while deliveries := before.pop_chunk():
+            self._log.release([delivery.record for delivery in deliveries])
+            yield
+        for each in remains:
+            while each:
+                for _ in range(min(self._log.work.size, len(each))):
+                    last = each.popitem()[1] if isinstance(each, dict) else each.pop()
+                    if isinstance(last, KeyQueue):
+                        # The messages of a key refer to it.
+                        last.waiting.clear()
+                        last.delivered.clear()
+                yield

@@ -23,11 +23,7 @@ class PullCalls:
         self._registry = registry
 
     def state(self, name: str) -> pulls.SubscriptionState:
-        """Return the present statistics of one subscription.
-
-        The search for the oldest unfinished message goes through the leases and the redeliveries.
-        It goes through the rest of the backlog only if that has ordering keys.
-        """
+        """Return the present statistics of one subscription."""
         return _state(self._registry.subscription(name))
 
     def set_max_waiting(self, request: pulls.SetMaxWaitingRequest) -> pulls.SubscriptionState:
@@ -72,21 +68,19 @@ class PullCalls:
 
 def _state(subscription: Subscription) -> pulls.SubscriptionState:
     consumers, leases, messages = subscription.consumers, subscription.leases, subscription.messages
-    leased = leases.values()
     state = pulls.SubscriptionState(
         subscription=subscription.name,
         max_waiting=consumers.max_waiting,
         num_waiting=consumers.waiting_pulls,
-        num_ack_pending=len(leased),
+        num_ack_pending=len(leases),
         max_deliver=subscription.terms.max_attempts or -1,
-        num_redelivered=sum(delivery.attempts > 0 for delivery in leased),
+        num_redelivered=leases.redelivered,
         num_pending=messages.pending,
         num_streams=consumers.streams,
     )
     state.ack_wait.seconds = subscription.config.ack_deadline_seconds
     state.delivered.consumer_seq = leases.granted
     state.delivered.stream_seq = leases.newest_seq
-    oldest = min((delivery.number for delivery in leased), default=leases.granted + 1)
-    state.ack_floor.consumer_seq = oldest - 1
+    state.ack_floor.consumer_seq = leases.oldest_number - 1
     state.ack_floor.stream_seq = messages.floor
     return state

@@ -11,6 +11,7 @@ from pullstream_emulator.engine.due_queue import Now, Timetable
 from pullstream_emulator.engine.log import Log, Usage
 from pullstream_emulator.engine.observer import Observer, Resource
 from pullstream_emulator.engine.settings import paging
+from pullstream_emulator.engine.sliced_work import SlicedWork
 from pullstream_emulator.error_texts import limit_exceeded, missing
 from pullstream_protocol import names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -25,7 +26,11 @@ MAX_RESOURCES = {"topics": 10_000, "subscriptions": 10_000, "snapshots": 5_000}
 
 
 class Registry:
-    """Topics, subscriptions and snapshots, their due times, and their common clock."""
+    """Topics, subscriptions and snapshots, their due times, and their common clock.
+
+    Attributes:
+        work: Does long work in slices.
+    """
 
     def __init__(
         self, clock: Callable[[], Now], observer: Observer | None, timetable: Timetable
@@ -37,6 +42,7 @@ class Registry:
         self.observer = observer
         self.timetable = timetable
         self.usage = Usage()
+        self.work = SlicedWork(timetable)
 
     # ---- look-ups ------------------------------------------------------------------------------
 
@@ -65,7 +71,7 @@ class Registry:
 
     def new_log(self, topic: str) -> Log:
         """Return an empty log for a topic. Its records count in the engine's memory usage."""
-        return Log(topic, self.usage, self.observer)
+        return Log(topic, self.usage, self.observer, self.work)
 
     def trim(self, log: Log) -> None:
         """Trim a log after a change of the settings that decide which records it keeps."""

@@ -15,6 +15,7 @@ from pullstream_emulator.engine.persisted_state import (
     SnapshotValue,
 )
 from pullstream_emulator.engine.record import Record
+from pullstream_emulator.engine.seq_set import SeqSet
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .registry import Registry
@@ -66,17 +67,17 @@ def restore(
         logs[id(topic)] = _restore_topic(topic, registry, topics)
     for each in saved.subscriptions:
         _restore_subscription(each, logs[id(each.topic)], registry, subscriptions)
+    now = registry.now()
     for snapshot in saved.snapshots:
         value, of = SnapshotValue.decode(snapshot.value), logs[id(snapshot.topic)]
-        unacked = [of.records[seq] for seq in value.unacked if seq in of.records]
+        unacked = value.unacked & SeqSet(list(of.records))
         registry.snapshots[value.config.name] = Snapshot(
-            value.config, value.subscription, of.log, value.since, unacked
+            value.config, value.subscription, of.log, value.since, unacked, now
         )
     if restore_feed is not None:
         for feed in saved.feeds:
             live = registry.topics[pubsub.Topic.FromString(feed.topic.value).name]
             restore_feed(feed.value, feed.note, live, logs[id(feed.topic)].records)
-    now = registry.now()
     for restored in logs.values():
         # The log keeps the records that its history needs, and releases the others immediately.
         records = [r for _, r in sorted(restored.records.items())]
@@ -111,7 +112,7 @@ def _restore_subscription(
     accepts, ordered = subscription.terms.accepts, subscription.terms.ordered
     lanes: dict[str, KeyQueue] = {}
     waiting: list[Delivery] = []
-    for seq, attempts in saved.unfinished:
+    for seq, attempts in sorted(saved.unfinished):
         record = of.records.get(seq)
         if record is None or (accepts and not accepts(record.message().attributes)):
             continue

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pullstream_emulator.engine.due_queue import Now
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.persisted_state import SnapshotValue
-from pullstream_emulator.engine.record import Record
+from pullstream_emulator.engine.seq_set import SeqSet
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 
@@ -20,6 +18,10 @@ class Snapshot:
         log: The log of the subscription's topic.
         since: The topic's newest sequence number at the creation of the snapshot.
         unfinished: The messages up to `since` that were unfinished.
+        now: The present time.
+
+    Attributes:
+        unfinished: The argument of this name.
     """
 
     def __init__(
@@ -28,25 +30,16 @@ class Snapshot:
         subscription: str,
         log: Log,
         since: int,
-        unfinished: Iterable[Record],
+        unfinished: SeqSet,
+        now: Now,
     ) -> None:
         self.config = config
         self._subscription = subscription
         self.log = log
         self.since = since
-        self._unfinished = {record.seq: record for record in unfinished}
-        for record in self._unfinished.values():
-            record.holders += 1
+        self.unfinished = unfinished
+        log.pin(config.name, unfinished, now)
         log.keep_since(config.name, since)
-
-    def wants(self, record: Record) -> bool:
-        """Return whether a message must be unfinished after a seek to the snapshot."""
-        return record.seq > self.since or record.seq in self._unfinished
-
-    def records(self) -> list[Record]:
-        """Return every message that belongs to the snapshot."""
-        later = [record for record in self.log.history if record.seq > self.since]
-        return [*self._unfinished.values(), *later]
 
     def next_due(self, now: Now) -> float:
         """Return the expiry time on the monotonic clock."""
@@ -57,12 +50,12 @@ class Snapshot:
         """Return whether the expiry time of the snapshot has passed."""
         return self.next_due(now) <= now.monotonic
 
-    def release_records(self) -> None:
+    def release_records(self, now: Now) -> None:
         """Release all messages, because the snapshot was deleted."""
         self.log.keep_since(self.config.name, None)
-        self.log.release(self._unfinished.values())
+        self.log.pin(self.config.name, SeqSet(), now)
 
     def encode(self) -> bytes:
         """Serialize the snapshot for the observer; see SnapshotValue."""
-        unacked = list(self._unfinished)
-        return SnapshotValue(self.config, self._subscription, self.since, unacked).encode()
+        value = SnapshotValue(self.config, self._subscription, self.since, self.unfinished)
+        return value.encode()

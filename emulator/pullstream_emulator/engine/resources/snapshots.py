@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from pullstream_emulator.engine.delivery.delivery_state import Delivery, KeyQueue
 from pullstream_emulator.engine.delivery.subscription import Subscription
 from pullstream_emulator.engine.due_queue import Now
-from pullstream_emulator.engine.record import Record
+from pullstream_emulator.engine.seq_set import SeqSet
 from pullstream_emulator.engine.settings import field_mask, resource_settings
 from pullstream_emulator.engine.settings.durations import DAY, HOUR, is_timestamp, seconds_of
 from pullstream_emulator.error_texts import exists, invalid_argument
@@ -46,10 +44,9 @@ class Snapshots:
         subscription = self._attached(request.subscription, now)
         resource_settings.check_labels(request.labels)
         config = pubsub.Snapshot(name=name, topic=subscription.config.topic, labels=request.labels)
-        unfinished = [delivery.record for delivery in subscription.messages]
-        config.expire_time.CopyFrom(_expire_time(unfinished, now))
-        log = subscription.log
-        snapshot = Snapshot(config, subscription.name, log, log.head_seq, unfinished)
+        config.expire_time.CopyFrom(_expire_time(subscription.messages.oldest_ms, now))
+        log, unfinished = subscription.log, subscription.messages.seqs.copy()
+        snapshot = Snapshot(config, subscription.name, log, log.head_seq, unfinished, now)
         registry.snapshots[name] = snapshot
         registry.saved(snapshot)
         registry.timetable.watch(snapshot, now)
@@ -86,7 +83,7 @@ class Snapshots:
         """Delete a snapshot, and release the messages that only the snapshot keeps."""
         snapshot = self._registry.snapshot(name)
         del self._registry.snapshots[name]
-        snapshot.release_records()
+        snapshot.release_records(self._registry.now())
         self._registry.trim(snapshot.log)
         self._registry.timetable.forget(snapshot)
         self._registry.removed(snapshot)
@@ -99,7 +96,7 @@ class Snapshots:
         subscription = self._attached(request.subscription, now)
         target = request.WhichOneof("target")
         if target == "snapshot":
-            self._seek_snapshot(subscription, request.snapshot)
+            self._seek_snapshot(subscription, request.snapshot, now)
         elif target == "time":
             self._seek_time(subscription, request.time, now)
         else:
@@ -110,37 +107,35 @@ class Snapshots:
         self._registry.timetable.watch(subscription, now)
         return pubsub.SeekResponse()
 
-    def _seek_snapshot(self, subscription: Subscription, name: str) -> None:
+    def _seek_snapshot(self, subscription: Subscription, name: str, now: Now) -> None:
         snapshot = self._registry.snapshot(name)
         if snapshot.log is not subscription.log:
             raise errors.FailedPrecondition(
                 f"The subscription's topic {subscription.config.topic} is different from that of "
                 f"the snapshot {snapshot.config.topic}; they must match in order for Seek to work."
             )
-        _seek(subscription, snapshot.wants, snapshot.records())
+        messages, log = subscription.messages.seqs, subscription.log
+        later = (messages | log.remembered).above(snapshot.since)
+        subscription.restart(snapshot.unfinished | later, now)
 
     def _seek_time(self, subscription: Subscription, time: Timestamp, now: Now) -> None:
         if not is_timestamp(time):
             raise invalid_argument("time")
         # Publish times have whole milliseconds.
         from_ms = time.seconds * 1000 + -(-time.nanos // 1_000_000)
+        kept = subscription.messages.seqs | self._within_reach(subscription, now)
+        subscription.restart(kept.above(subscription.log.before(from_ms)), now)
 
-        def wanted(record: Record) -> bool:
-            return record.publish_ms >= from_ms
-
-        _seek(subscription, wanted, self._within_reach(subscription, now))
-
-    def _within_reach(self, subscription: Subscription, now: Now) -> Iterable[Record]:
-        """Yield the finished messages that a subscription can still get again."""
-        now_ms = now.wall * 1000
+    def _within_reach(self, subscription: Subscription, now: Now) -> SeqSet:
+        """Return the messages that a subscription can still get again if they are finished."""
+        now_ms, log = now.wall * 1000, subscription.log
         own = subscription.terms.retention if subscription.terms.retains_acked else 0
         topics = seconds_of(subscription.config.topic_message_retention_duration)
-        for record in subscription.log.history:
-            # The subscription retains only messages published after its creation. The topic also
-            # retains earlier messages.
-            reach = max(own, topics) if record.seq > subscription.since else topics
-            if now_ms < record.publish_ms + reach * 1000:
-                yield record
+        # The subscription retains only messages published after its creation. The topic also
+        # retains earlier messages.
+        of_topic = log.remembered.above(log.up_to(now_ms - topics * 1000))
+        of_both = log.remembered.above(log.up_to(now_ms - max(own, topics) * 1000))
+        return of_topic | of_both.above(subscription.since)
 
     def _attached(self, name: str, now: Now) -> Subscription:
         subscription = self._registry.subscription(name)
@@ -150,44 +145,11 @@ class Snapshots:
         return subscription
 
 
-def _seek(
-    subscription: Subscription, wanted: Callable[[Record], bool], history: Iterable[Record]
-) -> None:
-    """Make exactly the wanted messages of a subscription unfinished.
-
-    Messages that were leased or waited for their backoff are ready immediately. Their ack IDs are
-    stale, because an acknowledgement that is still in transit belongs to the time before the seek.
-
-    Args:
-        subscription: The subscription.
-        wanted: Returns whether a message must be unfinished.
-        history: Records that may be finished and can become unfinished again.
-    """
-    accepts = subscription.terms.accepts
-    unfinished = {d.record.seq: d for d in subscription.messages.take_all()}
-    done = [delivery for delivery in unfinished.values() if not wanted(delivery.record)]
-    stays = [delivery for delivery in unfinished.values() if wanted(delivery.record)]
-    back = [
-        Delivery(record, None)
-        for record in history
-        if record.seq not in unfinished
-        and wanted(record)
-        and (accepts is None or accepts(record.message().attributes))
-    ]
-    for delivery in back:
-        delivery.record.holders += 1
-    lanes: dict[str, KeyQueue] = {}
-    for delivery in (*stays, *back):
-        delivery.acked = False
-        key = delivery.record.ordering_key if subscription.terms.ordered else ""
-        delivery.lane = lanes.setdefault(key, KeyQueue(key)) if key else None
-    subscription.restart([*stays, *back], back=[delivery.record for delivery in back], done=done)
-
-
-def _expire_time(unfinished: list[Record], now: Now) -> Timestamp:
+def _expire_time(oldest_ms: int | None, now: Now) -> Timestamp:
     """Return the expiry time: seven days after the oldest unfinished message was published."""
     now_ms = int(now.wall * 1000)
-    oldest_ms = min((record.publish_ms for record in unfinished), default=now_ms)
+    if oldest_ms is None:
+        oldest_ms = now_ms
     left = MAX_LIFETIME - (now_ms - oldest_ms) / 1000
     if left < MIN_LIFETIME:
         raise errors.FailedPrecondition(

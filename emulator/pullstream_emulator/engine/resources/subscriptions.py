@@ -153,7 +153,7 @@ class Subscriptions:
         topic = self._registry.topics.get(subscription.config.topic)
         if topic is not None:
             topic.subscriptions.pop(subscription.name, None)
-        subscription.drop_all(report=report)
+        subscription.drop_all(self._registry.now(), report=report)
         self._registry.trim(subscription.log)
 
     # ---- effects of new settings ---------------------------------------------------------------

@@ -276,6 +276,7 @@ class Topics:
     def check_room(self, size: int) -> None:
         """Raise ResourceExhausted if there is no room for a request of `size` bytes."""
         if size > self.room:
+            self._registry.work.finish()
             self.on_full()
         if size > self.room:
             usage = self._registry.usage

@@ -1,0 +1,91 @@
+"""Sets and tables of sequence numbers behave as plain sets and dicts."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pullstream_emulator.engine.seq_set import SeqSet, SeqTable, masks_of, run_of
+
+# Numbers near the borders of chunks, and runs over several chunks.
+numbers = st.one_of(st.integers(1, 40), st.integers(1000, 1060), st.integers(2040, 2060))
+runs = st.tuples(numbers, st.integers(1, 2100)).map(lambda run: range(run[0], sum(run)))
+sets: st.SearchStrategy[set[int]] = st.one_of(st.sets(numbers, max_size=30), runs.map(set))
+
+
+def seq_set(numbers: set[int]) -> SeqSet:
+    return SeqSet(list(numbers))
+
+
+@given(sets, sets)
+def test_the_operations_of_sets(some: set[int], others: set[int]) -> None:
+    """Unions, intersections and differences are new sets."""
+    one, two = seq_set(some), seq_set(others)
+    assert list(one | two) == sorted(some | others)
+    assert list(one & two) == sorted(some & others)
+    assert list(one - two) == sorted(some - others)
+    assert (list(one), list(two)) == (sorted(some), sorted(others))
+    assert (one == two) == (some == others)
+
+
+@given(sets, sets, sets)
+def test_changes(some: set[int], more: set[int], gone: set[int]) -> None:
+    """Numbers are added and removed in any order."""
+    changed = seq_set(some)
+    changed.discard(masks_of(list(gone)))
+    changed.add(masks_of(list(more)))
+    expected = (some - gone) | more
+    assert list(changed) == sorted(expected)
+    assert (len(changed), bool(changed)) == (len(expected), bool(expected))
+    assert changed.first == min(expected, default=None)
+    assert changed.copy() == changed
+
+
+@given(sets, numbers)
+def test_questions(some: set[int], number: int) -> None:
+    """A number is in the set or not. The numbers above it are a new set."""
+    asked = seq_set(some)
+    above = sorted(each for each in some if each > number)
+    assert (number in asked) == (number in some)
+    assert list(asked.above(number)) == list(asked.after(number)) == above
+
+
+@given(sets)
+def test_runs(some: set[int]) -> None:
+    """Runs of consecutive numbers are as long as possible, and give the set again."""
+    found = list(seq_set(some).runs())
+    assert sorted(some) == [number for first, end in found for number in range(first, end)]
+    assert all(end < first for (_, end), (first, _) in pairwise(found))
+    again = SeqSet()
+    for first, end in found:
+        again.add(run_of(first, end))
+    assert again == seq_set(some)
+
+
+@given(sets, st.integers(1, 1500))
+def test_the_first_numbers_are_taken(some: set[int], most: int) -> None:
+    """Each number is taken once, in ascending order."""
+    left = seq_set(some)
+    taken: list[int] = []
+    while some_of_them := left.pop_first(most):
+        assert len(some_of_them) <= most
+        taken += some_of_them
+    assert taken == sorted(some)
+
+
+@given(sets, sets, sets)
+def test_a_table_behaves_as_a_dict(first: set[int], second: set[int], gone: set[int]) -> None:
+    """Values are set together or one by one, and are removed in any order."""
+    table: SeqTable[str] = SeqTable()
+    table.put_all(sorted(first), [str(seq) for seq in sorted(first)])
+    table.put_all(sorted(second - first), [str(seq) for seq in sorted(second - first)])
+    table.remove(first & gone)
+    left = (first - gone) | (second - first)
+    assert {seq for seq in first | second | gone if table.get(seq) == str(seq)} == left
+    assert (table.first_chunk is None) == (not left)
+    values = []
+    while chunk := table.pop_chunk():
+        values += chunk
+    assert sorted(values, key=int) == [str(seq) for seq in sorted(left)]
