@@ -11,6 +11,7 @@ loop and reports the longest call. Figures of one machine are compared with each
 from __future__ import annotations
 
 import argparse
+import gc
 import http.client
 import math
 import subprocess
@@ -277,6 +278,9 @@ HTTP = {
 
 def serve(what: str, count: int) -> None:
     """Serve a broker with a prepared backlog, until the standard input ends."""
+    # As in the command `pullstream emulator`.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
     with Emulator(rest=True) as emulator:
         if what == "resources":
             emulator.inspect(lambda engine: populate(engine, count))

@@ -109,7 +109,7 @@ class Log:
                 self.release([records.popleft() for _ in range(min(self.work.size, len(records)))])
                 yield
 
-        self.work.add(slices(), now)
+        self.work.add(slices(), now.monotonic)
 
     def _free(self, unheld: Sequence[Record]) -> None:
         """Free the records without a holder, except pinned ones."""
@@ -143,7 +143,7 @@ class Log:
         if seqs:
             self._pins[who] = seqs.copy()
         if before:
-            self.work.add(self._unpinned(before - seqs), now)
+            self.work.add(self._unpinned(before - seqs), now.monotonic)
 
     def pin_more(self, who: str, seqs: Sequence[int]) -> None:
         """Keep more records on behalf of `who`, which pins some already."""

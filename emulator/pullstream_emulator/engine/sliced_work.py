@@ -36,16 +36,16 @@ class SlicedWork(TimedTask):
         self._timetable = timetable
         self._works: deque[Iterator[None]] = deque()
 
-    def add(self, work: Iterator[None], now: Now) -> None:
+    def add(self, work: Iterator[None], now: float) -> None:
         """Begin some work.
 
         Args:
             work: Does one slice of the work for each value that it yields.
-            now: The present time.
+            now: The present time, on the monotonic clock.
         """
         if sum(1 for _ in islice(work, self.at_once)) == self.at_once:
             self._works.append(work)
-            self._timetable.watch(self, now)
+            self._timetable.announce(self, now)
 
     def next_due(self, now: Now) -> float | None:
         """Return the present time while there is work."""

@@ -168,6 +168,8 @@ class Subscription:
         share = self.consumers.share_of(self._backlog.shared, consumer)
         deliveries = self._backlog.take_next(consumer, limit, share)
         if not deliveries:
+            if self.messages.stock and consumer.has_room:
+                self.log.work.add(self._unstock_all(), now)
             # Wake other consumers but not this one. It may have been the only one that was woken,
             # for messages that only others may take or that are gone.
             self._wake_next()
@@ -400,12 +402,14 @@ class Subscription:
         oldest_ms = self.messages.oldest_ms
         if back and oldest_ms is not None:
             self._retention.add_publish_time(oldest_ms)
-        self.log.work.add(self._unstock_all(wanted), now)
+        if self.terms.accepts is not None and self.messages.needs_filter:
+            self.log.work.add(self._unstock_all(), now.monotonic)
         self._wake_next()
 
-    def _unstock_all(self, seqs: SeqSet) -> Iterator[None]:
-        """Move the stock into the backlog, unless another seek has replaced it."""
-        while self.messages.stock and self.messages.seqs is seqs:
+    def _unstock_all(self) -> Iterator[None]:
+        """Move the stock into the backlog, in slices."""
+        stock = self.messages.stock
+        while stock and stock is self.messages.stock:
             self._unstock()
             self._wake_next()
             yield

@@ -78,10 +78,9 @@ class Unacked:
     """The unfinished messages of a subscription: which ones they are, and their deliveries.
 
     `seqs` has all of them. A message is in the backlog, in a lease, or in the stock. A seek puts
-    all messages into the stock in one step, whatever their number. The messages go from the stock
-    into the backlog in slices, or as soon as a consumer takes them, always in the order of
-    publishing. The log pins the records of the stock, and the subscription is a holder of the
-    records of the other messages.
+    all messages into the stock in one step, whatever their number. A take moves messages from the
+    stock into the backlog, in the order of publishing. The log pins the records of the stock, and
+    the subscription is a holder of the records of the other messages.
 
     Args:
         subscription: The full name of the subscription.
@@ -115,7 +114,7 @@ class Unacked:
         self._deliveries: SeqTable[Delivery] = SeqTable()
         # Failed deliveries of unfinished messages, for messages with at least one.
         self._attempts: dict[int, int] = {}
-        # The stock's messages that were not offered before, so the filter has not seen them.
+        # The messages of the stock that were finished before the seek. The filter must see them.
         self._unfiltered = SeqSet()
         # The number up to which the last sweep has dropped old messages.
         self._swept = 0
@@ -138,6 +137,11 @@ class Unacked:
         delivery = Delivery(record, None)
         delivery.attempts = self._attempts.get(seq, 0)
         return delivery
+
+    @property
+    def needs_filter(self) -> bool:
+        """Whether the filter must see some messages of the stock."""
+        return bool(self._unfiltered)
 
     @property
     def pending(self) -> int:
@@ -311,7 +315,7 @@ class Unacked:
             if done:
                 self._observer.finished(self._subscription, done)
         remains = [*self._backlog.take_apart(), *self._leases.take_apart()]
-        self._log.work.add(self._tear_down(before, remains), now)
+        self._log.work.add(self._tear_down(before, remains), now.monotonic)
         return back
 
     def _tear_down(self, before: SeqTable[Delivery], remains: Sequence[Remains]) -> Iterator[None]:
