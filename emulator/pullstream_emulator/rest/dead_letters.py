@@ -71,7 +71,7 @@ class DeadLetters:
         letters = (
             (subscription, delivery)
             for subscription in subscriptions
-            for delivery in subscription.messages.by_age()
+            for delivery in subscription.messages
         )
         shown = [self._letter(*letter) for letter in islice(letters, limit)]
         stored = sum(len(subscription.messages) for subscription in subscriptions)
@@ -141,7 +141,7 @@ class DeadLetters:
     def _lease(self, subscription: Subscription, consumer: Consumer, wanted: Delivery) -> str:
         while taken := self._engine.take(subscription, consumer):
             for ack_id, delivery in taken:
-                if delivery is wanted:
+                if delivery.record is wanted.record:
                     return ack_id
         raise FailedPrecondition(
             f"The message {wanted.record.seq} is leased to a client, waits for a retry, or is "
@@ -205,7 +205,8 @@ def _resend_request(body: bytes) -> tuple[str, str]:
 
 
 def _find(subscription: Subscription, message_id: str) -> Delivery:
-    for delivery in subscription.messages:
-        if str(delivery.record.seq) == message_id:
-            return delivery
+    seq = int(message_id) if message_id.isdecimal() else 0
+    delivery = subscription.messages.find(seq)
+    if delivery is not None and str(seq) == message_id:
+        return delivery
     raise NotFound(f"{subscription.name} has no unacknowledged message {message_id[:100]!r}.")

@@ -125,17 +125,20 @@ class Unacked:
     def __iter__(self) -> Iterator[Delivery]:
         """Yield all messages in the order of publishing. They may change meanwhile."""
         for seq in self.seqs.copy():
-            delivery = self._deliveries.get(seq)
+            delivery = self.find(seq)
             if delivery is not None:
                 yield delivery
-            elif seq in self.stock:
-                yield self._from_stock(seq)
 
-    def _from_stock(self, seq: int) -> Delivery:
+    def find(self, seq: int) -> Delivery | None:
+        """Return an unfinished message; None if there is none with this number.
+
+        For a message of the stock it is a new object, which shows the state of the message.
+        """
+        delivery = self._deliveries.get(seq)
         record = self._log.record(seq)
-        assert record is not None
-        delivery = Delivery(record, None)
-        delivery.attempts = self._attempts.get(seq, 0)
+        if delivery is None and record is not None and seq in self.stock:
+            delivery = Delivery(record, None)
+            delivery.attempts = self._attempts.get(seq, 0)
         return delivery
 
     @property
