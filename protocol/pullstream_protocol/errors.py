@@ -12,7 +12,7 @@ converts a status back to an error (`from_rpc_error`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import grpc
 from google.api_core import exceptions as api
@@ -38,7 +38,25 @@ Trailers = tuple[tuple[str, bytes], ...]
 
 
 class PullstreamError(Exception):
-    """Base class of all errors that pullstream raises on purpose."""
+    """Base class of all errors that pullstream raises on purpose.
+
+    Errors can be copied and pickled, with their text and attributes, for example by an executor of
+    processes.
+    """
+
+    def __reduce__(self) -> tuple[Callable[..., PullstreamError], tuple[object, ...]]:
+        # The default calls the constructor with `args`, which do not fit most constructors here.
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(
+    cls: type[PullstreamError], args: tuple[object, ...], attributes: dict[str, object]
+) -> PullstreamError:
+    error = cls.__new__(cls, *args)
+    # An OSError does not have them yet.
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class RpcError(PullstreamError, api.GoogleAPICallError):
