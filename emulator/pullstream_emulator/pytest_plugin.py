@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,13 +41,17 @@ def pubsub_emulator(
 
     During the test, PUBSUB_EMULATOR_HOST names its address, so that pullstream's and Google's
     clients find it. PUBSUB_PROJECT_ID is `test-project`, or the project of `pubsub_project`.
+
+    The test fails if a subscription, or another activity of pullstream's client that the test has
+    begun, ends with an error that the test has not asked its future for.
     """
     # Imported late, so that a test session without this fixture does not load gRPC.
     from .testing import Emulator
 
     with Emulator(**pubsub_emulator_options) as emulator:
         _point_at(emulator, request, monkeypatch)
-        yield emulator
+        with _no_error_missed():
+            yield emulator
 
 
 @pytest.fixture(scope="session")
@@ -75,11 +81,15 @@ def pubsub_shared_emulator(
     pubsub_session_emulator: Emulator,
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
-) -> Emulator:
-    """The session's broker, reset to its initial state for each test, except for its clock."""
+) -> Iterator[Emulator]:
+    """The session's broker, reset to its initial state for each test, except for its clock.
+
+    A test fails as with `pubsub_emulator`.
+    """
     pubsub_session_emulator.reset()
     _point_at(pubsub_session_emulator, request, monkeypatch)
-    return pubsub_session_emulator
+    with _no_error_missed():
+        yield pubsub_session_emulator
 
 
 @pytest.fixture
@@ -93,6 +103,47 @@ def pubsub_project(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     project = f"{name}-{uuid.uuid4().hex[:_RANDOM_DIGITS]}"
     monkeypatch.setenv("PUBSUB_PROJECT_ID", project)
     return project
+
+
+class _EndedActivities(logging.Handler):
+    """Keeps the records of activities that ended with an error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@contextmanager
+def _no_error_missed() -> Iterator[None]:
+    """Fail the test at the end if an activity that began in it has failed unnoticed.
+
+    The client is another package, so this listens to its logger. Its records tell when the activity
+    began, and whether anybody has asked for the error, also after it was logged.
+    """
+    from pullstream_protocol.clock import SYSTEM_CLOCK
+
+    began_at, ended = SYSTEM_CLOCK.monotonic(), _EndedActivities()
+    logger = logging.getLogger("pullstream.activity")
+    logger.addHandler(ended)
+    try:
+        yield
+    finally:
+        logger.removeHandler(ended)
+    missed = [
+        record.getMessage()
+        for record in ended.records
+        if getattr(record, "began_at", began_at) >= began_at and not _was_asked(record)
+    ]
+    if missed:
+        pytest.fail("\n".join(missed), pytrace=False)
+
+
+def _was_asked(record: logging.LogRecord) -> bool:
+    was_asked: Callable[[], bool] = getattr(record, "was_asked", lambda: False)
+    return was_asked()
 
 
 def _connect_to(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:

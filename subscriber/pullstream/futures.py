@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 # The base class of all futures, under its name in the official client's `pubsub_v1.futures`.
 from concurrent.futures import Future as Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from pullstream_protocol import errors
+from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .exceptions import forked
 from .runtime.lifecycle import SubscriptionState
@@ -20,6 +24,9 @@ from .statistics import Statistics
 
 if TYPE_CHECKING:
     from .message import Message
+
+# The broker's pytest fixtures listen to it: a test must not miss that a subscription has ended.
+_log = logging.getLogger("pullstream.activity")
 
 ShutdownMode = Literal["drain", "nack"]
 
@@ -60,9 +67,18 @@ class RunningFuture(InterruptibleFuture[bool], ABC):
 
     ends_last: ClassVar[bool] = False
 
-    def __init__(self) -> None:
+    def __init__(self, activity: str = "") -> None:
+        """Create the future of an activity that has begun.
+
+        Args:
+            activity: Name of the activity for the log, if it ends with an error that nobody has
+                asked for. Default: the error is not logged.
+        """
         super().__init__()
         self._process = os.getpid()
+        self._activity = activity
+        self._began_at = SYSTEM_CLOCK.monotonic()
+        self._is_asked = False
 
     @abstractmethod
     def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
@@ -71,6 +87,42 @@ class RunningFuture(InterruptibleFuture[bool], ABC):
     @abstractmethod
     def runs_here(self) -> bool:
         """Return whether the shutdown has to wait for the calling thread."""
+
+    def add_done_callback(self, fn: Callable[[Any], object]) -> None:
+        """Call `fn(future)` when the activity has ended, or now if it has.
+
+        An error of `fn` is logged, and does not stop the other callbacks.
+
+        Args:
+            fn: A plain function of the future. It must be short.
+
+        Raises:
+            TypeError: `fn` is an `async def`, which nothing would await.
+        """
+        self._is_asked = True
+        super().add_done_callback(fn)
+
+    def when_done(self, fn: Callable[[Any], object]) -> None:
+        """Call `fn(future)` at the end; for the SDK itself, which does not handle the error."""
+        super().add_done_callback(fn)
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """End the activity with an error, and log it if nobody has asked for the result."""
+        if exception is not None and self._activity and not self.was_asked():
+            _log.error(
+                "%s has ended: %s. %s. The program has not asked for this result; it can handle "
+                "such errors by result() or add_done_callback() of the future",
+                self._activity,
+                _reason_of(exception),
+                _remedy_for(exception),
+                extra={"was_asked": self.was_asked, "began_at": self._began_at},
+            )
+        super().set_exception(exception)
+
+    def was_asked(self) -> bool:
+        """Return whether anybody waits or has waited for the result, or has a done callback."""
+        # `concurrent.futures.wait` and `as_completed` add themselves to the waiters.
+        return self._is_asked or bool(self._waiters)
 
     def _waits_for(self) -> str:
         """Return that the activity runs, and how it ends."""
@@ -132,6 +184,7 @@ class RunningFuture(InterruptibleFuture[bool], ABC):
             Exception: The error that ended the activity.
         """
         self._check_process()
+        self._is_asked = True
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
@@ -145,6 +198,7 @@ class RunningFuture(InterruptibleFuture[bool], ABC):
             ForkedProcess: Another process created the future.
         """
         self._check_process()
+        self._is_asked = True
         return super().exception(timeout)
 
     def set_running_or_notify_cancel(self) -> bool:
@@ -156,6 +210,31 @@ class RunningFuture(InterruptibleFuture[bool], ABC):
             raise forked(self._process)
 
 
+# What to do about an error that ended an activity, by its type; see `_remedy_for`.
+_REMEDIES: dict[type[BaseException], str] = {
+    errors.NotFound: "Create it, or correct its name or project",
+    errors.PermissionDenied: "Grant the role that the call needs, such as roles/pubsub.subscriber",
+    errors.Unauthenticated: "Pass valid credentials",
+    errors.InvalidArgument: "Correct the argument",
+    errors.FailedPrecondition: "Change the state of the resource that does not allow the call",
+    errors.Unimplemented: "Use a server that has the call",
+}
+
+
+def _reason_of(error: BaseException) -> str:
+    """Return an error as one line: its type and text."""
+    text = error.message if isinstance(error, errors.RpcError) else str(error)
+    return f"{type(error).__name__}: {' '.join(str(text).split())}".rstrip(".")
+
+
+def _remedy_for(error: BaseException) -> str:
+    """Return what to do about an error that ended an activity."""
+    for kind, remedy in _REMEDIES.items():
+        if isinstance(error, kind):
+            return remedy
+    return "Start it again when the cause is removed"
+
+
 class StreamingPullFuture(RunningFuture):
     """A running subscription.
 
@@ -164,8 +243,8 @@ class StreamingPullFuture(RunningFuture):
     subscription.
     """
 
-    def __init__(self, subscription: Subscription) -> None:
-        super().__init__()
+    def __init__(self, subscription: Subscription, activity: str = "") -> None:
+        super().__init__(activity)
         self._subscription = subscription
         self._cancelled = False
 

@@ -157,3 +157,48 @@ def test_projects_are_unique_in_every_run_and_process(tmp_path: Path) -> None:
     assert [run.returncode for run in runs] == [0, 0], outputs
     projects = re.findall(r"PROJECT (\S+)", "".join(outputs))
     assert len(projects) == len(set(projects)) == 8
+
+
+TESTS_WITH_LOST_ERRORS = """
+import pytest
+from pullstream import SubscriberClient
+
+def subscribe(client):
+    return client.subscribe("projects/shop/subscriptions/nope", print)
+
+def wait_until_done(future):
+    while not future.done():
+        pass
+
+@pytest.mark.parametrize("fixture", ["pubsub_emulator", "pubsub_shared_emulator"])
+def test_that_misses_the_error(fixture, request):
+    request.getfixturevalue(fixture)
+    with SubscriberClient() as client:
+        wait_until_done(subscribe(client))
+
+@pytest.mark.parametrize("fixture", ["pubsub_emulator", "pubsub_shared_emulator"])
+def test_that_asks_for_the_error_later(fixture, request):
+    request.getfixturevalue(fixture)
+    with SubscriberClient() as client:
+        future = subscribe(client)
+        wait_until_done(future)
+        assert "nope" in str(future.exception())
+"""
+
+
+def test_a_test_fails_if_it_misses_that_a_subscription_has_ended(suite: Path) -> None:
+    """The report names the subscription. An error that the test asks for does not count."""
+    (suite / "test_1.py").write_text(TESTS_WITH_LOST_ERRORS, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"]
+    ran = subprocess.run(
+        [*command, "test_1.py"],
+        cwd=suite,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "4 passed, 2 errors" in ran.stdout, ran.stdout + ran.stderr
+    assert ran.stdout.count("ERROR at teardown of test_that_misses_the_error") == 2
+    assert "the subscription to projects/shop/subscriptions/nope has ended" in ran.stdout

@@ -23,8 +23,8 @@ class Reader(Protocol):
 class ReaderFuture(RunningFuture):
     """A reader that runs until it is closed, or ends with an error."""
 
-    def __init__(self, reader: Reader) -> None:
-        super().__init__()
+    def __init__(self, reader: Reader, activity: str = "") -> None:
+        super().__init__(activity)
         self._reader = reader
 
     def close(self, timeout: float | None = None) -> bool:

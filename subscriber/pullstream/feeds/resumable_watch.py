@@ -46,6 +46,11 @@ class ResumableWatch:
         self._backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
 
     @property
+    def topics(self) -> list[str]:
+        """Full names of the topics that are not deleted."""
+        return list(self._spec.topics)
+
+    @property
     def resume_token(self) -> str:
         """The token of the last handled frame that had one."""
         return self._token

@@ -71,7 +71,7 @@ class WatchFuture(ReaderFuture):
     """
 
     def __init__(self, watch: WatchReader) -> None:
-        super().__init__(watch)
+        super().__init__(watch, f"the watch of {watch.topics}")
         self._watch = watch
 
     @property
@@ -145,6 +145,13 @@ class WatchReader:
     def resume_token(self) -> str:
         """The positions after the last handled frame, for a later watch."""
         return self._session.resume_token
+
+    @property
+    def topics(self) -> str:
+        """The names of the topics, for the log; of many, the first three."""
+        topics = self._session.topics
+        more = f" and {len(topics) - 3} more" if len(topics) > 3 else ""
+        return ", ".join(topics[:3]) + more
 
     def start(self) -> None:
         """Start both threads, or none if that is impossible."""

@@ -55,8 +55,8 @@ class Follower(ReaderFuture):
     When the follower has ended, the position after the last handled record is saved.
     """
 
-    def __init__(self, running: Running) -> None:
-        super().__init__(running)
+    def __init__(self, running: Running, activity: str = "") -> None:
+        super().__init__(running, activity)
         self._running = running
 
     @property

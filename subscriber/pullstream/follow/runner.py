@@ -88,7 +88,7 @@ class FollowRunner:
         self._outage = OutageReporter(_log)
         self._errors = RepeatedErrors(_log)
         self._handled = self._gaps = 0
-        self.future: Follower = Follower(self)
+        self.future: Follower = Follower(self, f"the follower of {settings.topic}")
         # A daemon thread, because a program may exit without closing its followers.
         self._thread = threading.Thread(target=self._run, name="pullstream-follow", daemon=True)
 

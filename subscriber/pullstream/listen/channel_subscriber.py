@@ -41,7 +41,7 @@ class ChannelSubscriber(RunningFuture):
         on_event: Callable[[ListenEvent], object] | None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        super().__init__()
+        super().__init__("a listener")
         self._session_thread = SessionThread(
             rpcs, settings, clock, on_event=on_event, on_end=self._ended
         )

@@ -98,7 +98,7 @@ class BackgroundClient(BaseClient):
             future = start()
             self._running.add(future)
         at_exit(self, BackgroundClient._begin_exit, BackgroundClient._finish_exit)
-        future.add_done_callback(self._forget)
+        future.when_done(self._forget)
         return future
 
     def _forget(self, future: Any) -> None:

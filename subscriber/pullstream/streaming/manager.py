@@ -103,7 +103,7 @@ class StreamingPullManager:
         callback = wrapped
         self._lifecycle = Lifecycle(clock, self._state_changed)
         self._deadline = ShutdownDeadline(clock)
-        self.future = StreamingPullFuture(self)
+        self.future = StreamingPullFuture(self, f"the subscription to {subscription}")
         self._in_flight = InFlight(
             callback,
             settings,

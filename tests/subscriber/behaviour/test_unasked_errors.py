@@ -1,0 +1,135 @@
+"""An activity that ends with an error is logged once, if the program has not asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import gc
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pullstream import AsyncSubscriberClient, SubscriberClient
+from pullstream.futures import RunningFuture
+from pullstream_emulator import Emulator
+from pullstream_protocol.errors import NotFound, PermissionDenied
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+MISSING = "projects/shop/subscriptions/nope"
+MISSING_TOPIC = "projects/shop/topics/nope"
+LOGGER = "pullstream.activity"
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    with Emulator() as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def client(emulator: Emulator) -> Iterator[SubscriberClient]:
+    with SubscriberClient(endpoint=emulator.endpoint) as client:
+        yield client
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.name == LOGGER]
+
+
+STARTS: list[tuple[Callable[[SubscriberClient], RunningFuture], str]] = [
+    (lambda client: client.subscribe(MISSING, print), f"the subscription to {MISSING}"),
+    (lambda client: client.subscribe_batch(MISSING, print), f"the subscription to {MISSING}"),
+    (lambda client: client.watch({MISSING_TOPIC: 0}, print), f"the watch of {MISSING_TOPIC}"),
+    (lambda client: client.follow(MISSING_TOPIC, print), f"the follower of {MISSING_TOPIC}"),
+]
+
+
+@pytest.mark.parametrize(("start", "name"), STARTS)
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_an_error_that_nobody_asked_for_is_logged_once(
+    client: SubscriberClient,
+    caplog: pytest.LogCaptureFixture,
+    start: Callable[[SubscriberClient], RunningFuture],
+    name: str,
+    is_kept: bool,
+) -> None:
+    """The log has the name, the reason and the remedy, whether the program keeps the future."""
+    kept = [start(client)]
+    if not is_kept:
+        kept.clear()
+        gc.collect()
+    eventually(lambda: bool(logged(caplog)))
+    client.close()
+    (record,) = logged(caplog)
+    assert record.levelno == logging.ERROR
+    assert record.message.startswith(f"{name} has ended: NotFound: ")
+    assert "nope" in record.message
+    assert "Create it, or correct its name or project" in record.message
+    assert "result() or add_done_callback()" in record.message
+
+
+def test_a_coroutine_callback_is_no_exception(
+    emulator: Emulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handle(message: object) -> None: ...
+
+    async def main() -> None:
+        async with AsyncSubscriberClient(endpoint=emulator.endpoint) as client:
+            client.subscribe(MISSING, handle)
+            await asyncio.to_thread(eventually, lambda: bool(logged(caplog)))
+            client.follow(MISSING_TOPIC, handle)
+            await asyncio.to_thread(eventually, lambda: len(logged(caplog)) == 2)
+
+    asyncio.run(main())
+    assert len(logged(caplog)) == 2
+
+
+def test_the_remedy_fits_the_error(
+    emulator: Emulator, client: SubscriberClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    emulator.faults.error("StreamingPull", PermissionDenied("not yours"))
+    client.subscribe(MISSING, print)
+    eventually(lambda: bool(logged(caplog)))
+    assert "PermissionDenied: not yours. Grant the role" in logged(caplog)[0].message
+
+
+def ask_for_result(future: RunningFuture) -> None:
+    with pytest.raises(NotFound):
+        future.result(PATIENCE)
+
+
+ASKS: list[Callable[[RunningFuture], Any]] = [
+    ask_for_result,
+    lambda future: future.exception(PATIENCE),
+    lambda future: concurrent.futures.wait([future], PATIENCE),
+    lambda future: future.add_done_callback(lambda done: None),
+]
+
+
+@pytest.mark.parametrize("ask", ASKS, ids=["result", "exception", "wait", "done callback"])
+def test_an_error_that_the_program_asked_for_is_not_logged(
+    client: SubscriberClient,
+    emulator: Emulator,
+    caplog: pytest.LogCaptureFixture,
+    ask: Callable[[RunningFuture], Any],
+) -> None:
+    with emulator.faults.drop("StreamingPull") as held:
+        future = client.subscribe(MISSING, print)
+        held.wait_for_hits()
+        asking = concurrent.futures.ThreadPoolExecutor(1)
+        asked = asking.submit(ask, future)
+        eventually(future.was_asked)
+    eventually(future.done)
+    asked.result(PATIENCE)
+    asking.shutdown()
+    assert logged(caplog) == []
+
+
+def test_an_activity_that_the_program_ends_is_not_logged(
+    client: SubscriberClient, emulator: Emulator, caplog: pytest.LogCaptureFixture
+) -> None:
+    with emulator.faults.drop("StreamingPull"):
+        assert client.subscribe(MISSING, print).close(PATIENCE)
+    assert logged(caplog) == []
