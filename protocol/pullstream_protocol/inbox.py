@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -24,24 +23,19 @@ class Inbox(Generic[T]):
         # None makes the owner look at the clock again.
         self._queue: queue.SimpleQueue[T | None] = queue.SimpleQueue()
         self.put: Callable[[T | None], None] = self._queue.put
-        self._lock = threading.Lock()
         self._closed = False
         clock.add_waker(self.wake)
 
-    def offer(self, event: T) -> bool:
-        """Put `event` unless the inbox is closed.
+    def offer(self, event: T) -> list[T]:
+        """Put `event`, and return the events that no thread will take: none, or all after `close`.
 
-        The lock makes the result final: an event is either put before `close`, and the owner takes
-        it in its last round, or it is refused.
-
-        Returns:
-            Whether the event was put. If not, no thread will take it.
+        No event is lost, because the two threads do two steps in opposite order: this thread puts
+        and then reads the flag; `close` sets the flag and then takes. An event of another thread
+        may be among the returned ones, and is then not returned there. A lock would block a signal
+        handler that interrupts its holder.
         """
-        with self._lock:
-            if self._closed:
-                return False
-            self.put(event)
-            return True
+        self.put(event)
+        return self.drain() if self._closed else []
 
     def wake(self) -> None:
         """Make the owner's `take` return, possibly with an empty list."""
@@ -58,13 +52,19 @@ class Inbox(Generic[T]):
 
     def drain(self) -> list[T]:
         """Return all present events without waiting."""
-        get = self._queue.get_nowait
-        events = (get() for _ in range(self._queue.qsize()))
-        return [event for event in events if event is not None]
+        events = []
+        for _ in range(self._queue.qsize()):
+            try:
+                event = self._queue.get_nowait()
+            except queue.Empty:
+                # After `close`, several threads may take.
+                break
+            if event is not None:
+                events.append(event)
+        return events
 
     def close(self) -> list[T]:
         """Take no more events, and return those already put."""
         self._clock.remove_waker(self.wake)
-        with self._lock:
-            self._closed = True
-            return self.drain()
+        self._closed = True
+        return self.drain()

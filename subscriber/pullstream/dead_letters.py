@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Mapping
 
 from pullstream_protocol import dead_letters
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.message_limits import (
     MAX_ATTRIBUTE_VALUE_BYTES,
     MAX_ATTRIBUTES,
@@ -30,7 +30,7 @@ class DeadLetters:
 
     def __init__(self, rpcs: Rpcs) -> None:
         self._rpcs = rpcs
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         # By subscription: the topic of its dead-letter policy.
         self._topics: dict[str, str] = {}
 
@@ -75,7 +75,7 @@ class DeadLetters:
         return confirmed_ids(response, 1, request.topic)[0]
 
     def _topic_of(self, subscription: str) -> str:
-        with self._lock:
+        with self._lock.once:
             topic = self._topics.get(subscription, "")
         if not topic:
             request = pubsub.GetSubscriptionRequest(subscription=subscription)
@@ -86,7 +86,7 @@ class DeadLetters:
                     f"{subscription} has no dead-letter topic; set a dead-letter policy, or pass "
                     "dead_letter_topic to reject"
                 )
-            with self._lock:
+            with self._lock.once:
                 self._topics[subscription] = topic
         return topic
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Any, TypeVar, cast
 
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 
 from .message import Disposition, Message
@@ -114,7 +114,7 @@ class Dedupe:
         self._max_keys = require_positive("max_keys", max_keys)
         self._seconds = seconds
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._in_progress: OrderedDict[Hashable, _FirstDelivery] = OrderedDict()
         # Each key with the time at which it is forgotten, the earliest first.
         self._done: OrderedDict[Hashable, float] = OrderedDict()
@@ -183,7 +183,7 @@ class Dedupe:
         """Decide about a delivery; return whether to call the callback, followed by `_ended`."""
         now = self._clock.monotonic()
         delay = _SHORTEST_RETURN
-        with self._lock:
+        with self._lock.once:
             self._forget_the_old(now)
             self._look_back(now)
             fate = self._fate(key)
@@ -212,7 +212,7 @@ class Dedupe:
 
     def _ended(self, key: Hashable, *, raised: bool = False) -> None:
         """Record that the callback has ended."""
-        with self._lock:
+        with self._lock.once:
             first = self._in_progress[key]
             first.running = False
             if raised and not first.is_done:

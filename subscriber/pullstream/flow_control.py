@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from pullstream_protocol.call_lock import CallLock
 
 from .runtime.validation import require_number, require_positive
 
@@ -111,7 +112,7 @@ class LoadGauge:
         self._limits = limits
         self._pause = pause
         self._resume = resume
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._messages = 0
         self._bytes = 0
         self._parked = 0
@@ -143,7 +144,7 @@ class LoadGauge:
             messages: Number of messages.
             size: Bytes of all of them.
         """
-        with self._lock:
+        with self._lock.once:
             self._messages += messages
             self._bytes += size
             self._look()
@@ -155,7 +156,7 @@ class LoadGauge:
             messages: Number of messages.
             size: Bytes of all of them.
         """
-        with self._lock:
+        with self._lock.once:
             self._messages -= messages
             self._bytes -= size
             self._look()
@@ -167,7 +168,7 @@ class LoadGauge:
             messages: Number of messages.
             size: Bytes of all of them.
         """
-        with self._lock:
+        with self._lock.once:
             self._parked += messages
             self._parked_bytes += size
             self._look()

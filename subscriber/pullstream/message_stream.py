@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .client import SubscriberClient
@@ -96,7 +96,7 @@ class _InPlace(Scheduler):
 
     def __init__(self) -> None:
         self._work: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._busy = False
         self._closed = False
 
@@ -104,12 +104,12 @@ class _InPlace(Scheduler):
         if self._closed:
             raise RuntimeError("this scheduler is shut down; each subscription needs its own")
         self._work.append((callback, args))
-        with self._lock:
+        with self._lock.once:
             if self._busy:
                 return
             self._busy = True
         while True:
-            with self._lock:
+            with self._lock.once:
                 if not self._work:
                     self._busy = False
                     return

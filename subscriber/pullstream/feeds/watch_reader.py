@@ -15,6 +15,7 @@ from pullstream.runtime.callback_kinds import refuse_awaitable
 from pullstream.runtime.lifecycle import Lifecycle, SubscriptionState
 from pullstream.runtime.outage_reporter import OutageReporter
 from pullstream.runtime.thread_start import start_or_undo
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.errors import Internal, RpcError, Unavailable
 from pullstream_protocol.inbox import Inbox
@@ -124,7 +125,7 @@ class WatchReader:
         self._reconnect = reconnect
         # Guards `_call` and `_stopping`: `stop` either sees the current call and cancels it, or
         # sets `_stopping` before `_open` checks it.
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._call: FrameCall | None = None
         self._stopping = False
         self._is_silent = False
@@ -161,7 +162,7 @@ class WatchReader:
     def stop(self) -> None:
         """Handle no more frames, and end the watch. Idempotent, never waits."""
         self._lifecycle.move(SubscriptionState.CLOSING)
-        with self._lock:
+        with self._lock.once:
             self._stopping = True
             call = self._call
         if call is not None:

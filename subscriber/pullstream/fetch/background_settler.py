@@ -16,6 +16,7 @@ from pullstream.rpc.rpcs import Rpcs
 from pullstream.runtime.thread_start import start_or_undo
 from pullstream.streaming.ack_requests import AckRequest
 from pullstream.streaming.dispatcher import Dispatcher
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.deadlines import DeadlineTable
 from pullstream_protocol.due_thread import DueThread
@@ -114,7 +115,7 @@ class BackgroundSettler(RunningFuture):
         self._rpcs = rpcs
         self._subscription = subscription
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         # By number: the messages, and the end of the time in which their leases are kept.
         self._held: DeadlineTable[int, tuple[Sequence[Message], float]] = DeadlineTable()
         self._closing = False
@@ -140,7 +141,7 @@ class BackgroundSettler(RunningFuture):
         """
         number, now = next(_numbers), self._clock.monotonic()
         came_at = min((message.batch.received_at for message in messages), default=now)
-        with self._lock:
+        with self._lock.once:
             if self._closing:
                 raise SubscriberClosed("this client is closed; the leases cannot be extended")
             until = now + LONGEST_LEASE
@@ -150,14 +151,14 @@ class BackgroundSettler(RunningFuture):
 
     def stop_leases(self, number: int) -> None:
         """Stop the extensions that `hold` began under this number, if they still run."""
-        with self._lock:
+        with self._lock.once:
             self._held.pop(number)
 
     # ---- the future ----------------------------------------------------------------------------
 
     def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
         """Begin the shutdown with at most FLUSH_TIME for the outbox; `mode` has no effect."""
-        with self._lock:
+        with self._lock.once:
             begun, self._closing = self._closing, True
         if begun:
             return
@@ -182,7 +183,7 @@ class BackgroundSettler(RunningFuture):
         self.set_result(True)
 
     def _give_back_held(self) -> None:
-        with self._lock:
+        with self._lock.once:
             held = [message for messages, _ in self._held.values() for message in messages]
         for message in held:
             if message.settled is None:
@@ -192,11 +193,11 @@ class BackgroundSettler(RunningFuture):
     # ---- the leaser's thread -------------------------------------------------------------------
 
     def _next_due(self) -> float | None:
-        with self._lock:
+        with self._lock.once:
             return self._held.next_due()
 
     def _extend_due(self) -> None:
-        with self._lock:
+        with self._lock.once:
             due = self._pop_due(self._clock.monotonic())
         for messages in due:
             self._extend(messages)

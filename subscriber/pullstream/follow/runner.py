@@ -11,7 +11,9 @@ from typing import Any
 
 from pullstream.runtime.callback_kinds import refuse_awaitable
 from pullstream.runtime.outage_reporter import OutageReporter
+from pullstream.runtime.process import Latch, WakeUp
 from pullstream.runtime.repeated_errors import RepeatedErrors
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.errors import NotFound, RpcError
 
@@ -77,14 +79,14 @@ class FollowRunner:
         self._checkpointer = Checkpointer(
             store, settings.checkpoint_every, settings.checkpoint_seconds, clock
         )
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._machine = FollowMachine(start, settings.rules)
         # The position until the first record is handled.
         self._start = start
         self._stream: LiveStream | None = None
-        self._stopping = threading.Event()
+        self._stopping = Latch()
         # Set when something has happened that the follower's thread may be waiting for.
-        self._changed = threading.Event()
+        self._changed = WakeUp()
         self._outage = OutageReporter(_log)
         self._errors = RepeatedErrors(_log)
         self._handled = self._gaps = 0
@@ -190,7 +192,7 @@ class FollowRunner:
         """Create the topic if requested, and load the saved position. Retries failed calls."""
         settings = self._settings
         retries = read_retries(settings.rules.give_up_after)
-        while not self._stopping.is_set():
+        while not self._stopping.is_set:
             try:
                 if settings.create:
                     self._source.create_topic()
@@ -203,7 +205,7 @@ class FollowRunner:
                 if due is None:
                     self._stop(CloseReason.SERVER_GONE, error)
                     return
-                while self._clock.monotonic() < due and not self._stopping.is_set():
+                while self._clock.monotonic() < due and not self._stopping.is_set:
                     self._wait(due)
                     self._changed.clear()
             else:
@@ -240,7 +242,7 @@ class FollowRunner:
         try:
             answer = self._source.read(action.after, action.wait)
         except RpcError as error:
-            if self._stopping.is_set():
+            if self._stopping.is_set:
                 return
             if not is_passing(error):
                 raise
@@ -254,9 +256,9 @@ class FollowRunner:
 
     def _deliver(self, action: Deliver) -> None:
         to, keeper = action.to, self._checkpointer
-        handler, is_stopping = self._handler, self._stopping.is_set
+        handler, stopping = self._handler, self._stopping
         for record in action.records:
-            if is_stopping():
+            if stopping.is_set:
                 return
             try:
                 refuse_awaitable(handler(record), handler)
@@ -302,7 +304,7 @@ class FollowRunner:
             stream.leave()
 
     def _stop(self, reason: CloseReason, error: BaseException | None = None) -> None:
-        with self._lock:
+        with self._lock.once:
             self._machine.stop(reason, error)
         self._stopping.set()
         self._source.cut()

@@ -17,6 +17,7 @@ from pullstream.feeds.watch_reader import FrameCall, frame_calls
 from pullstream.rpc.request import routing_header
 from pullstream.rpc.rpcs import Rpcs, to_error
 from pullstream.runtime.thread_start import start_or_undo
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.errors import AlreadyExists, Cancelled
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -45,7 +46,7 @@ class Source:
     def __init__(self, rpcs: Rpcs, settings: FollowSettings) -> None:
         self._rpcs = rpcs
         self._settings = settings
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._call: Any = None
         self._cut = False
 
@@ -88,13 +89,13 @@ class Source:
 
     def cut(self) -> None:
         """Cancel the current call and all later ones."""
-        with self._lock:
+        with self._lock.once:
             self._cut = True
             if self._call is not None:
                 self._call.cancel()
 
     def _make(self, method: str, request: Message, timeout: float) -> Any:
-        with self._lock:
+        with self._lock.once:
             self._call = call = self._rpcs.begin(
                 method, request, timeout=timeout, metadata=(routing_header(request),)
             )

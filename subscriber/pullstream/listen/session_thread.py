@@ -15,6 +15,7 @@ import grpc
 from pullstream.exceptions import SubscriberClosed
 from pullstream.rpc.rpcs import Rpcs, earliest, to_error
 from pullstream.runtime.thread_start import start_or_undo
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import Cancelled, RpcError
 from pullstream_protocol.inbox import Inbox
@@ -68,7 +69,7 @@ class SessionThread:
         self._settings = settings
         self._clock = clock
         self._on_end = on_end
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._session_thread = ListenSession(settings, new_id=lambda: str(uuid.uuid4()))
         self._closing = False
         self._fault: BaseException | None = None
@@ -88,7 +89,7 @@ class SessionThread:
 
     def subscribe(self, interest: ChannelSubscription) -> bool:
         """Add a subscription; return whether it is new. Raise SubscriberClosed after the end."""
-        with self._lock:
+        with self._lock.once:
             if self._closing:
                 raise SubscriberClosed(
                     "this listener is closed; to subscribe, create another with `client.listen()`"
@@ -100,7 +101,7 @@ class SessionThread:
 
     def unsubscribe(self, channel: str, key: str | None) -> bool:
         """Remove a subscription; return whether it existed."""
-        with self._lock:
+        with self._lock.once:
             was_there = self._session_thread.unsubscribe(channel, key)
         if was_there:
             self._inbox.wake()
@@ -108,7 +109,7 @@ class SessionThread:
 
     def is_subscribed(self, channel: str, key: str | None) -> bool:
         """Return whether there is a subscription, confirmed or not."""
-        with self._lock:
+        with self._lock.once:
             return (channel, key) in self._session_thread
 
     def stop(self, timeout: float | None) -> None:
@@ -116,7 +117,7 @@ class SessionThread:
 
         A later call can only shorten the timeout of an earlier one.
         """
-        with self._lock:
+        with self._lock.once:
             if timeout is not None:
                 self._deadline = min(self._deadline, self._clock.monotonic() + timeout)
             self._closing = True

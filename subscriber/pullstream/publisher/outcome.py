@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
-import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -43,10 +43,25 @@ def _no_reason() -> str:
     return "the result is not there yet"
 
 
+class _Entry:
+    """Something to do when an outcome is resolved. Compared by identity."""
+
+    __slots__ = ("what",)
+
+    def __init__(self, what: Any) -> None:
+        self.what: Any = what
+
+
 class Outcome:
     """The result of one request, which the futures of all its messages share. Thread-safe.
 
-    A thousand messages share one lock and one event, so a future costs two attributes.
+    A thousand messages share one outcome, so a future costs two attributes.
+
+    No method takes a lock: a signal handler may interrupt each one at any instruction, raise an
+    exception there, or call another method. Nothing is lost, because two threads do two steps in
+    opposite order. Who adds an entry adds it, and then reads `resolved`. `resolve` sets `resolved`,
+    and then takes the entries. So at least one of the two sees the other; if both do, the one that
+    removes the entry acts.
 
     Attributes:
         hurry: Called when a caller waits for the outcome.
@@ -60,7 +75,6 @@ class Outcome:
         "_callbacks",
         "_futures",
         "_latches",
-        "_lock",
         "_waiters",
         "_watchers",
         "error",
@@ -76,14 +90,13 @@ class Outcome:
         self.resolved: bool = False
         self.message_ids: Sequence[str] = ()
         self.error: BaseException | None = None
-        self._lock = threading.Lock()
         # Of the threads that wait.
         self._latches: list[Latch] = []
         # Futures whose state a thread may wait for, by functions of `concurrent.futures`.
-        self._futures: list[OutcomeFuture[Any]] = []
-        self._callbacks: Callbacks = []
+        self._futures: list[_Entry] = []
+        self._callbacks: list[_Entry] = []
         self._waiters: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
-        self._watchers: list[Callable[[], Callbacks]] = []
+        self._watchers: list[_Entry] = []
 
     def resolve(self, message_ids: Sequence[str], error: BaseException | None = None) -> Callbacks:
         """Set the result, and wake all waiting callers. Call it once.
@@ -95,32 +108,26 @@ class Outcome:
         Returns:
             The done callbacks, which the caller must run.
         """
-        with self._lock:
-            self.message_ids = message_ids
-            self.error = error
-            self.resolved = True
+        self.message_ids = message_ids
+        self.error = error
+        self.resolved = True
         for latch in tuple(self._latches):
             latch.set()
-        # Nothing is added from now on.
-        for future in self._futures:
+        for future in _taken(self._futures):
             future.settle()
-        for loop, waiters in self._waiters.items():
+        for loop, waiters in list(self._waiters.items()):
             # On a closed loop, nothing waits.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(_wake, waiters)
-        callbacks = self._callbacks
-        for watcher in self._watchers:
+        callbacks: Callbacks = list(_taken(self._callbacks))
+        for watcher in _taken(self._watchers):
             callbacks += watcher()
-        self._futures, self._waiters, self._callbacks, self._watchers = [], {}, [], []
+        self._waiters = {}
         self.hurry, self.waits_for = _nothing, _no_reason
         return callbacks
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the result, and return whether there is one.
-
-        Takes no lock: a signal handler may raise at any instruction. No wake-up is lost, because
-        the two threads do two steps in opposite order: this thread adds its latch and then reads
-        `resolved`; `resolve` sets `resolved` and then reads the latches.
 
         Args:
             timeout: Seconds of real time. None (default): no limit.
@@ -136,56 +143,65 @@ class Outcome:
 
     def add_callback(self, future: OutcomeFuture[Any], callback: DoneCallback) -> None:
         """Run `callback(future)` after the outcome is resolved, or now if it is."""
-        with self._lock:
-            if not self.resolved:
-                self._callbacks.append((future, callback))
-                return
-        # On the calling thread, which SystemExit may end.
-        try:
-            refuse_awaitable(callback(future), callback)
-        except Exception as error:
-            _errors.report(error, f"done callback {callback!r} of a publish future raised")
+        if self._is_left(self._callbacks, (future, callback)):
+            # On the calling thread, which SystemExit may end.
+            try:
+                refuse_awaitable(callback(future), callback)
+            except Exception as error:
+                _errors.report(error, f"done callback {callback!r} of a publish future raised")
 
     def add_watcher(self, watcher: Callable[[], Callbacks]) -> bool:
         """Call `watcher`, which must be short, when the outcome is resolved.
 
         Returns:
-            Whether the outcome is unresolved. If it is resolved, the watcher is not called.
+            Whether the watcher has been or will be called. If not, the outcome was resolved before.
         """
-        with self._lock:
-            if not self.resolved:
-                self._watchers.append(watcher)
-            return not self.resolved
+        return not self._is_left(self._watchers, watcher)
 
     def add_future(self, future: OutcomeFuture[Any]) -> None:
         """Give a future the state of `concurrent.futures.Future`, and settle it in time."""
-        with self._lock:
-            # Two threads may come here with the same future.
-            if future.begin_state():
-                if self.resolved:
-                    future.settle()
-                else:
-                    self._futures.append(future)
+        future.begin_state()
+        if self._is_left(self._futures, future):
+            future.settle()
 
     def waiter(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None] | None:
         """Return a future of the loop that ends with this outcome, or None if it is resolved."""
-        with self._lock:
-            if self.resolved:
-                return None
-            waiter = loop.create_future()
-            self._waiters.setdefault(loop, []).append(waiter)
-            return waiter
+        waiter = loop.create_future()
+        self._waiters.setdefault(loop, []).append(waiter)
+        return None if self.resolved else waiter
 
     def fail_in_child(self) -> None:
         """Resolve the outcome in a forked child, where no thread and no request exists."""
         if self.resolved:
             return
-        # A thread of the parent may have held these locks.
-        self._lock = threading.Lock()
-        for future in self._futures:
-            future.renew_lock()
+        for entry in tuple(self._futures):
+            # A thread of the parent may have held its lock.
+            entry.what.renew_lock()
         self._waiters = {}
         run_callbacks(self.resolve((), forked(os.getppid())))
+
+    def _is_left(self, entries: list[_Entry], what: object) -> bool:
+        """Add an entry; return whether the caller must act, because the outcome is resolved."""
+        entry = _Entry(what)
+        entries.append(entry)
+        if not self.resolved:
+            return False
+        try:
+            entries.remove(entry)
+        except ValueError:
+            # `resolve` has taken it.
+            return False
+        return True
+
+
+def _taken(entries: list[_Entry]) -> Iterator[Any]:
+    """Remove each entry and yield its content."""
+    while entries:
+        try:
+            yield entries.pop(0).what
+        except IndexError:
+            # The thread that has added it was first.
+            return
 
 
 def _wake(waiters: Iterable[asyncio.Future[None]]) -> None:
@@ -229,22 +245,25 @@ class OutcomeFuture(Future[T], Generic[T]):
             return object.__getattribute__(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def begin_state(self) -> bool:
-        """Create the state of `concurrent.futures.Future` unless it exists; return whether so."""
-        if "_waiters" in self.__dict__:
-            return False
-        Future.__init__(self)
-        use_state_lock(self)
-        self.set_running_or_notify_cancel()
-        return True
+    def begin_state(self) -> None:
+        """Create the state of `concurrent.futures.Future`, except for the parts that exist.
+
+        Two threads may come here with the same future. The first one that sets a part wins.
+        """
+        fresh: Future[T] = Future()
+        use_state_lock(fresh)
+        fresh.set_running_or_notify_cancel()
+        for name, part in vars(fresh).items():
+            self.__dict__.setdefault(name, part)
 
     def settle(self) -> None:
-        """Set the result from the resolved outcome."""
+        """Set the result from the resolved outcome, unless another thread has set it."""
         error = self._error()
-        if error is None:
-            self.set_result(self._value())
-        else:
-            self.set_exception(error)
+        with suppress(InvalidStateError):
+            if error is None:
+                self.set_result(self._value())
+            else:
+                self.set_exception(error)
 
     def renew_lock(self) -> None:
         """Replace the lock, which a thread that does not exist after a fork may have held."""
@@ -399,7 +418,7 @@ class PublishManyFuture(OutcomeFuture[list[str]]):
     If a request failed, `result()` raises a PublishError with the IDs of the other messages.
     """
 
-    __slots__ = ("_count_lock", "_failure", "_requests", "_total", "_unresolved")
+    __slots__ = ("_failure", "_requests", "_resolved", "_total")
 
     def __init__(self, requests: Sequence[tuple[Outcome, Sequence[int]]], total: int) -> None:
         """Create the future.
@@ -414,11 +433,9 @@ class PublishManyFuture(OutcomeFuture[list[str]]):
         self._outcome = Outcome()
         self._outcome.hurry = self._hurry
         self._outcome.waits_for = self._waits_for
-        self._count_lock = threading.Lock()
-        self._unresolved = 1
+        # Counts the resolved requests, and this method. `next` is a single C call.
+        self._resolved = itertools.count(1)
         for outcome, _ in requests:
-            with self._count_lock:
-                self._unresolved += 1
             if not outcome.add_watcher(self._one_resolved):
                 self._one_resolved()
         run_callbacks(self._one_resolved())
@@ -435,10 +452,8 @@ class PublishManyFuture(OutcomeFuture[list[str]]):
         return f"{messages} of {self._total} messages wait: {waiting[0][0].waits_for()}"
 
     def _one_resolved(self) -> Callbacks:
-        with self._count_lock:
-            self._unresolved -= 1
-            if self._unresolved:
-                return []
+        if next(self._resolved) <= len(self._requests):
+            return []
         return self._outcome.resolve(())
 
     def _ids(self) -> list[str | None]:

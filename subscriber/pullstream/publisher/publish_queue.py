@@ -209,7 +209,6 @@ class PublishQueue:
         waits_for: Returns what a batch waits for, for the error of a caller that waits too long.
 
     Attributes:
-        messages: Number of messages without a result.
         batches: The batches without a result.
         sequencers: The sequencers by topic, or by topic and ordering key. Read only; the method
             `sequencer` creates them.
@@ -223,7 +222,6 @@ class PublishQueue:
         hedging: PublishHedging | None = None,
         waits_for: Callable[[Batch], str] = lambda batch: "",
     ) -> None:
-        self.messages: int = 0
         self.batches: set[Batch] = set()
         self.sendable: bool = False
         self._max_bytes, self._max_latency, self._max_messages = settings
@@ -239,6 +237,11 @@ class PublishQueue:
         self._hedging = hedging
         self._hedges: deque[tuple[float, Batch]] = deque()
         self._tokens = hedging.max_tokens * _TOKEN if hedging else 0
+
+    @property
+    def messages(self) -> int:
+        """Number of messages without a result. It is counted, so that no Ctrl-C leaves it wrong."""
+        return sum(len(batch.entries) for batch in self.batches)
 
     # ---- messages in ---------------------------------------------------------------------------
 
@@ -275,7 +278,6 @@ class PublishQueue:
                 self._by_due.append(batch)
         batch.entries.append(entry)
         batch.size += size
-        self.messages += 1
         if len(batch.entries) >= self._max_messages or batch.size >= self._max_bytes:
             self._seal(batch)
         return batch
@@ -297,7 +299,6 @@ class PublishQueue:
         batch.is_counted = False
         batch.entries += entries
         batch.size += size
-        self.messages += len(entries)
         self._make_ready(batch)
         return batch
 
@@ -476,7 +477,6 @@ class PublishQueue:
         """Remove and yield all batches without a result."""
         while self.batches:
             batch = self.batches.pop()
-            self.messages -= len(batch.entries)
             yield batch
         self.sequencers.clear()
         self._by_due.clear()
@@ -540,4 +540,3 @@ class PublishQueue:
     def _remove(self, batch: Batch) -> None:
         if batch in self.batches:
             self.batches.remove(batch)
-            self.messages -= len(batch.entries)

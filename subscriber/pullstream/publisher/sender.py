@@ -6,11 +6,11 @@ import base64
 import logging
 import math
 import os
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
+from threading import get_ident
 from typing import Any, Final
 
 import grpc
@@ -28,6 +28,7 @@ from pullstream.runtime.process import (
     left_at_exit,
 )
 from pullstream.statistics import PublisherStatistics
+from pullstream_protocol.call_lock import CallLock, InterruptedCall
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.due_thread import DueThread
 from pullstream_protocol.errors import Cancelled
@@ -77,7 +78,8 @@ class PublishSender:
     a batch sends the batch. The thread "pullstream-publisher" sends batches that are due, retries
     and hedged requests. A thread of gRPC resolves the outcome of a request and sends the next
     batches. Done callbacks run on the thread "pullstream-publish-callbacks", so that a callback
-    may block or publish.
+    may block or publish. A signal handler may call any method. It gets InterruptedCall if it would
+    wait for the code that it has interrupted.
 
     Guarantees: every outcome is resolved: with the server's IDs, with the error of the request, or
     by `close` at the latest. No outcome is resolved under the lock. A message that waits for room
@@ -106,7 +108,11 @@ class PublishSender:
         flow_control = options.flow_control
         has_limits = flow_control.limit_exceeded_behavior is not LimitExceededBehavior.IGNORE
         self._gauge = PublishGauge(flow_control) if has_limits else None
-        self._lock = threading.Lock()
+        self._lock = CallLock()
+        self._holds_lock: Callable[[], bool] = self._lock.is_owned
+        # Identifiers of the threads that are in `_send_ready`, and in `_add_or_wait` or `close`.
+        self._sending: set[int] = set()
+        self._waiting: set[int] = set()
         # Of the threads that wait until every accepted message has a result.
         self._until_resolved: list[Latch] = []
         self._queue = PublishQueue(settings, self._hurry, options.hedging, self._waits_for)
@@ -160,13 +166,19 @@ class PublishSender:
     def _add_or_wait(
         self, topic: str, key: str, entry: bytes, policy: PublishPolicy
     ) -> PublishFuture:
-        room = Latch()
+        room, here = Latch(), get_ident()
+        # The interrupted `publish` of a signal handler. It gets the next room, and does not return.
+        is_nested = here in self._waiting
+        self._waiting.add(here)
         try:
             if not self._enter_gauge(len(entry), room.set):
-                self._wait_for(room, len(entry))
+                self._wait_for(room, len(entry), is_nested=is_nested)
+            return self._add_counted(topic, key, entry, policy)
         except FlowControlLimitError as error:
             return PublishFuture(failed_outcome(error), 0)
-        return self._add_counted(topic, key, entry, policy)
+        finally:
+            if not is_nested:
+                self._waiting.discard(here)
 
     def _add_or_defer(
         self, topic: str, key: str, entry: bytes, policy: PublishPolicy
@@ -214,7 +226,7 @@ class PublishSender:
             RuntimeError: The system refuses a thread.
         """
         requests: list[tuple[Outcome, Sequence[int]]] = []
-        with self._lock:
+        with self._lock.once:
             self._check_usable()
             self._ensure_thread()
             for key, (entries, positions) in groups.items():
@@ -265,6 +277,9 @@ class PublishSender:
             is_accepted: Whether the message was accepted before a `stop` or `close`.
         """
         queue = self._queue
+        # As `self._lock.once`, in less time.
+        if self._holds_lock():
+            raise InterruptedCall
         with self._lock:
             if self._stopped or self._thread is None:
                 self._check_usable(is_accepted=is_accepted)
@@ -289,7 +304,7 @@ class PublishSender:
     def _enter_gauge(self, size: int, admit: Callable[[], object]) -> bool:
         """Count a message; return False if `admit` will be called when there is room."""
         assert self._gauge is not None
-        with self._lock:
+        with self._lock.once:
             self._check_usable()
             if self._gauge.enter(size, admit):
                 return True
@@ -297,10 +312,12 @@ class PublishSender:
         self._flush()
         return False
 
-    def _wait_for(self, room: Latch, size: int) -> None:
+    def _wait_for(self, room: Latch, size: int, *, is_nested: bool) -> None:
         """Wait until flow control has counted a message of this size."""
         assert self._gauge is not None
         try:
+            if is_nested:
+                raise InterruptedCall
             room.wait()
         except BaseException:
             # Ctrl-C: the message is not published.
@@ -333,12 +350,34 @@ class PublishSender:
 
     def _send_ready(self) -> None:
         """Send the batches that may be sent now."""
-        while True:
+        here, batch = get_ident(), None
+        if here in self._sending:
+            # A signal handler or a done callback inside the loop below, which goes on.
+            return
+        self._sending.add(here)
+        try:
+            while True:
+                with self._lock:
+                    batch = self._queue.next_batch(self._clock.monotonic())
+                if batch is None:
+                    return
+                self._begin(batch, batch.attempts)
+        except BaseException:
+            # Ctrl-C, perhaps between the two steps.
+            if self._thread is not None:
+                self._thread.post(partial(self._resume_sending, batch))
+            raise
+        finally:
+            self._sending.discard(here)
+
+    def _resume_sending(self, batch: Batch | None) -> None:
+        """Go on after `_send_ready` was interrupted; `batch` is the last one that it took."""
+        if batch is not None and batch not in self._calls:
             with self._lock:
-                batch = self._queue.next_batch(self._clock.monotonic())
-            if batch is None:
-                return
-            self._begin(batch, batch.attempts)
+                is_needed = batch in self._queue.batches and batch.answers_due > 0
+            if is_needed:
+                self._begin(batch, batch.attempts)
+        self._send_ready()
 
     def _begin(self, batch: Batch, attempt: int) -> None:
         """Send a request for a batch, without waiting for the answer."""
@@ -458,7 +497,7 @@ class PublishSender:
         elif failed:
             self._fail(failed, error)
         self._send_ready()
-        if not queue.messages:
+        if not queue.batches:
             self._check_resolved()
 
     def _fail(self, batches: Sequence[Batch], error: BaseException) -> None:
@@ -514,6 +553,8 @@ class PublishSender:
     # ---- the thread ----------------------------------------------------------------------------
 
     def _hurry(self, batch: Batch) -> None:
+        # The caller waits, and a thread that it has interrupted may have to send the batch.
+        self._refuse_to_wait()
         # Without the lock: `hurried` never changes back. Usually many tasks wait for one batch.
         if batch.hurried or batch.sequencer.open is not batch:
             return
@@ -598,7 +639,7 @@ class PublishSender:
 
     def resume(self, topic: str, key: str) -> bool:
         """Accept messages of a paused key again; return whether the key was paused."""
-        with self._lock:
+        with self._lock.once:
             self._check_usable()
             return self._queue.resume(topic, key)
 
@@ -609,7 +650,7 @@ class PublishSender:
 
     def statistics(self) -> PublisherStatistics:
         """Return the counters and the present load."""
-        with self._lock:
+        with self._lock.once:
             return PublisherStatistics(
                 waiting=self._queue.messages, in_flight=len(self._calls), **self._counts
             )
@@ -620,7 +661,7 @@ class PublishSender:
         Raises:
             PublisherClosed: The publisher is stopped already.
         """
-        with self._lock:
+        with self._lock.once:
             self._check_usable()
             self._stopped = True
         self._flush()
@@ -634,9 +675,21 @@ class PublishSender:
         Args:
             timeout: Seconds to wait; then the remaining messages fail with PublisherClosed. None:
                 until the retries give up.
+
+        Raises:
+            InterruptedCall: A signal handler calls this method while the interrupted code is in
+                another method. Nothing has changed.
         """
         if os.getpid() != self._process:
             return
+        self._refuse_to_wait()
+        self._waiting.add(get_ident())
+        try:
+            self._close(timeout)
+        finally:
+            self._waiting.discard(get_ident())
+
+    def _close(self, timeout: float | None) -> None:
         with self._lock:
             self._stopped = self._is_closing = True
             if timeout is not None:
@@ -700,6 +753,16 @@ class PublishSender:
             finally:
                 self._until_resolved.remove(latch)
 
+    def _refuse_to_wait(self) -> None:
+        """Check that the awaited messages do not need the code that a signal handler interrupted.
+
+        Raises:
+            InterruptedCall: They may need it.
+        """
+        here = get_ident()
+        if self._holds_lock() or here in self._sending or here in self._waiting:
+            raise InterruptedCall
+
     def _check_resolved(self) -> None:
         """Make the threads that wait until every accepted message has a result check that."""
         for latch in tuple(self._until_resolved):
@@ -730,7 +793,8 @@ class PublishSender:
 
     def fail_in_child(self) -> None:
         """Resolve all outcomes in a forked child, which has no threads and no connection."""
-        self._lock = threading.Lock()
+        self._lock = CallLock()
+        self._holds_lock = self._lock.is_owned
         self._stopped = self._closed = True
         for batch in list(self._queue.batches):
             batch.outcome.fail_in_child()

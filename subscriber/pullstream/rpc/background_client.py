@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from pullstream.exceptions import SubscriberClosed, forked
 from pullstream.futures import RunningFuture, ShutdownMode
 from pullstream.runtime.process import at_exit, shares
 from pullstream.runtime.validation import require_patience
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .base_client import BaseClient
@@ -28,7 +28,7 @@ class BackgroundClient(BaseClient):
     def _connect(self, channel: grpc.Channel | None, arguments: ConnectionArguments) -> None:
         super()._connect(channel, arguments)
         self._process = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = CallLock(runs_user_code=True)
         self._running: set[RunningFuture] = set()
 
     def close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
@@ -47,7 +47,7 @@ class BackgroundClient(BaseClient):
         if os.getpid() != self._process:
             return
         require_patience("timeout", timeout)
-        with self._lock:
+        with self._lock.once:
             self._closed = True
             running = sorted(self._running, key=attrgetter("ends_last"))
         # Begin all shutdowns first, so that they run in parallel.
@@ -67,7 +67,7 @@ class BackgroundClient(BaseClient):
         if os.getpid() != self._process:
             return
         due = SYSTEM_CLOCK.monotonic() + timeout
-        with self._lock:
+        with self._lock.once:
             self._closed = True
             running = sorted(self._running, key=attrgetter("ends_last"))
         share = shares(lambda: max(due - SYSTEM_CLOCK.monotonic(), 0.0), len(running))
@@ -90,7 +90,7 @@ class BackgroundClient(BaseClient):
         """
         if os.getpid() != self._process:
             raise forked(self._process)
-        with self._lock:
+        with self._lock.once:
             if self.closed:
                 raise SubscriberClosed("this client is closed; make a new one")
             # Under the lock, so that the activity runs before `close`, or any other thread, can
@@ -102,7 +102,7 @@ class BackgroundClient(BaseClient):
         return future
 
     def _forget(self, future: Any) -> None:
-        with self._lock:
+        with self._lock.once:
             self._running.remove(future)
             was_last = self._closed and not self._running
         if was_last:

@@ -40,7 +40,6 @@ class ChannelPool:
     def __init__(self, access: ServerAccess, security: grpc.ChannelCredentials | None) -> None:
         self._access = access
         self._security = security
-        self._lock = threading.Lock()
         # Held during a close. Reentrant, because `close_all` calls `close`.
         self._closing = threading.RLock()
         self._opened: set[grpc.Channel] = set()
@@ -48,8 +47,7 @@ class ChannelPool:
     def open(self, window_bytes: int = WINDOW_BYTES) -> grpc.Channel:
         """Return a new channel. It connects when the first call is made; see `open_channel`."""
         channel = open_channel(self._access, self._security, window_bytes)
-        with self._lock:
-            self._opened.add(channel)
+        self._opened.add(channel)
         return channel
 
     def replace(
@@ -67,10 +65,10 @@ class ChannelPool:
             use: Called with the new channel before the calls on the silent one end.
             window_bytes: As for `open_channel`.
         """
-        with self._lock:
-            if silent not in self._opened:
-                return
-            self._opened.discard(silent)
+        try:
+            self._opened.remove(silent)
+        except KeyError:
+            return
         use(self.open(window_bytes))
         # Not on this thread, which may be the thread that ends the calls.
         closing = threading.Thread(
@@ -82,17 +80,15 @@ class ChannelPool:
     def close(self, channel: grpc.Channel) -> None:
         """Close a channel of this pool and end its calls. Idempotent."""
         with self._one_at_a_time():
-            with self._lock:
-                self._opened.discard(channel)
+            self._opened.discard(channel)
             if has_its_thread(channel):
                 channel.close()
 
     def close_all(self) -> None:
         """Close all channels of this pool and end their calls. Idempotent."""
         with self._one_at_a_time():
-            with self._lock:
-                opened = list(self._opened)
-            for channel in opened:
+            # Without a lock, which a signal handler might interrupt: each use is a single C call.
+            for channel in list(self._opened):
                 self.close(channel)
 
     @contextmanager

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from threading import get_ident
 from typing import Any, Final, Protocol, TypedDict, TypeVar
 
 import grpc
@@ -22,6 +23,7 @@ from pullstream.exceptions import SubscriberClosed, forked
 from pullstream.runtime.fork_barrier import BARRIER
 from pullstream.runtime.process import left_at_exit
 from pullstream.runtime.retry_clock import Backoff
+from pullstream_protocol.call_lock import InterruptedCall
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.errors import (
     Aborted,
@@ -117,6 +119,8 @@ class Rpcs:
         self._replace = replace
         self._process = os.getpid()
         self._connection = Connection(channel, clock, self._reconnect)
+        # Identifiers of the threads that are in `begin`.
+        self._beginning: set[int] = set()
 
     @property
     def channel(self) -> grpc.Channel:
@@ -199,17 +203,26 @@ class Rpcs:
             ValueError: The channel is closed.
             RuntimeError: gRPC needs a thread for the answer, and cannot start one. From now on,
                 only `call` works on the channel.
+            InterruptedCall: A signal handler has interrupted this method. gRPC may hold a lock.
         """
         stub = self.stub(method, serialized=isinstance(request, bytes))
+        here = get_ident()
+        if here in self._beginning:
+            raise InterruptedCall
+        self._beginning.add(here)
         try:
             return BARRIER.begin(
                 lambda: stub.future(
                     request, timeout=timeout, metadata=metadata, compression=compression
                 )
             )
+        except InterruptedCall:
+            raise
         except RuntimeError:
             abandon(self.channel)
             raise
+        finally:
+            self._beginning.discard(here)
 
     def call(
         self,
@@ -442,6 +455,8 @@ def begin_or_wait(
                 method, request, timeout=timeout, metadata=metadata, compression=compression
             )
             return call
+        except InterruptedCall:
+            raise
         except RuntimeError as error:
             # The channel is abandoned now. The exit of a program needs no warning.
             if "interpreter shutdown" not in str(error):

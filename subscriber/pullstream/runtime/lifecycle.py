@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import Clock
 
 
@@ -73,7 +73,7 @@ class Lifecycle:
     def __init__(self, clock: Clock, changed: Callable[[StateChange], None]) -> None:
         self._clock = clock
         self._changed = changed
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         now = clock.now()
         self._last = StateChange(SubscriptionState.CONNECTING, SubscriptionState.CONNECTING, now)
 
@@ -94,7 +94,7 @@ class Lifecycle:
 
     def move(self, to: SubscriptionState, cause: Exception | None = None) -> bool:
         """Change to the state `to` if that is allowed, and return whether the state changed."""
-        with self._lock:
+        with self._lock.once:
             if to not in _NEXT[self._last.state]:
                 return False
             self._last = change = StateChange(to, self._last.state, self._clock.now(), cause)

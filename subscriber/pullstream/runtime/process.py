@@ -1,7 +1,7 @@
 """Process lifetime: forks, the end of the program, signals.
 
-All clients share one hook for forks, one for the end of the program, one way to wait, and one kind
-of lock. Each of the four has a reason that lies in Python:
+All clients share one hook for forks, one for the end of the program, and one way to wait. The
+reasons lie in Python:
 
 - A forked child has none of the parent's threads, and its locks stay as other threads held them.
 - The interpreter calls the hooks for its exit one after the other, so that their time limits add
@@ -9,7 +9,7 @@ of lock. Each of the four has a reason that lies in Python:
 - A signal handler runs between two instructions of the main thread. If it raises, as for Ctrl-C,
   `threading.Condition` and everything built on it may keep a lock for ever.
 - If the handler calls a method that needs a lock which the interrupted code holds, it waits for
-  itself.
+  itself. So the locks behind public methods are `CallLock`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ import concurrent.futures
 import logging
 import math
 import os
+import queue
 import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, TypeVar, cast
 
+from pullstream_protocol.call_lock import refuse_to_wait
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .callback_kinds import plain, refuse_awaitable
@@ -86,7 +88,13 @@ class Latch:
 
         Args:
             timeout: Seconds of real time. None (default): no limit.
+
+        Raises:
+            InterruptedCall: This is a signal handler, and the interrupted code holds a lock for
+                which the other thread may wait.
         """
+        if not self.is_set and threading.current_thread() is threading.main_thread():
+            refuse_to_wait()
         left = math.inf if timeout is None else timeout
         while left > 0 and not self.is_set:
             if self._until_set.acquire(timeout=min(left, CHECK_EVERY)):
@@ -102,40 +110,35 @@ class Latch:
             return
 
 
-class InterruptedCall(RuntimeError):
-    """A signal handler called a client in the middle of another call of the same client.
+class WakeUp:
+    """An event for one thread. Any thread and any signal handler may set it, at any instruction.
 
-    The call has done nothing. It would have waited for the call that the signal interrupted, which
-    goes on only when the handler returns.
+    `threading.Event` has a lock: a signal handler that sets an event while the interrupted code
+    sets it waits for itself.
     """
 
+    __slots__ = ("_sent",)
 
-class CallLock(_thread.RLock):  # type: ignore[misc]  # Final only in typeshed.
-    """The lock behind public methods. It is taken by `with`, after `refuse_reentry`.
+    def __init__(self) -> None:
+        self._sent: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-    A signal handler may interrupt the thread that holds the lock, and call a method that needs it.
-    With a plain lock, the program would hang. With a reentrant one, the handler would change data
-    that the interrupted code is changing. This lock is of the reentrant type only because that type
-    knows its owner: `refuse_reentry` raises an error instead. `with` is a single C call, which a
-    Ctrl-C cannot interrupt halfway.
-    """
+    def set(self) -> None:
+        """Let `wait` return, now or when it is called."""
+        if self._sent.empty():
+            self._sent.put(None)
 
-    # Whether the calling thread holds the lock: a C method, on which `threading.Condition` relies.
-    is_owned: ClassVar[Any] = vars(_thread.RLock)["_is_owned"]
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until the event is set, or for `timeout` seconds; None: no limit."""
+        try:
+            self._sent.get(timeout=timeout)
+        except queue.Empty:
+            return
+        self._sent.put(None)
 
-    def refuse_reentry(self) -> None:
-        """Check that the calling thread does not hold the lock.
-
-        Raises:
-            InterruptedCall: It does, so this is a signal handler that interrupted the holder.
-        """
-        if self.is_owned():
-            raise InterruptedCall(
-                "a signal handler called this client while the interrupted code was in another "
-                "call of it; the call would wait for itself. In the handler, only note the signal "
-                "or raise an exception (such as SystemExit), and call the client afterwards; or "
-                "let the handler start a thread that calls it"
-            )
+    def clear(self) -> None:
+        """Forget that the event was set."""
+        while not self._sent.empty():
+            self._sent.get()
 
 
 class _StateLock(_thread.RLock):  # type: ignore[misc]  # Final only in typeshed.

@@ -14,6 +14,7 @@ from pullstream.message import Message
 from pullstream.runtime.repeated_errors import RepeatedErrors
 from pullstream.runtime.thread_start import start_or_undo
 from pullstream.runtime.validation import require_positive
+from pullstream_protocol.call_lock import CallLock
 
 from .scheduler import Scheduler, messages_in
 
@@ -55,7 +56,7 @@ class CoroutineScheduler(Scheduler):
             require_positive("max_tasks", max_tasks)
         self._loop = loop
         self._max_tasks = max_tasks
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._thread: threading.Thread | None = None
         self._work: deque[tuple[Coroutines, tuple[Any, ...]]] = deque()
         # The run of each task. Must be kept here, because the loop has only weak references to
@@ -79,7 +80,7 @@ class CoroutineScheduler(Scheduler):
     def shutdown(self, await_msg_callbacks: bool = False) -> list[Message]:
         """Start no more tasks, and optionally wait for the running ones; they are not cancelled."""
         dropped = []
-        with self._lock:
+        with self._lock.once:
             self._closed = True
             # One by one, because the loop takes from it, too: each callback is either begun or
             # dropped.
@@ -119,7 +120,7 @@ class CoroutineScheduler(Scheduler):
             return False
 
     def _add(self, work: list[tuple[Coroutines, tuple[Any, ...]]]) -> None:
-        with self._lock:
+        with self._lock.once:
             if self._closed:
                 raise RuntimeError("this scheduler is shut down; each subscription needs its own")
             if self._loop is None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 from pullstream.runtime.process import in_forked_child
+from pullstream_protocol.call_lock import CallLock
 
 from .inline_run import InlineRun
 
@@ -76,7 +77,7 @@ class StallMonitor:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._pools: list[Monitored] = []
         self._thread: threading.Thread | None = None
         # Never set. Waiting for it is a sleep that ends early when the interpreter exits.
@@ -84,7 +85,7 @@ class StallMonitor:
 
     def add(self, pool: Monitored) -> None:
         """Check `pool` from now on."""
-        with self._lock:
+        with self._lock.once:
             if pool not in self._pools:
                 self._pools.append(pool)
             if self._thread is None:

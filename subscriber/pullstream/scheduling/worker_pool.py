@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from pullstream.runtime.repeated_errors import RepeatedErrors
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .inline_run import ALWAYS, InlineCaller, InlineRun
@@ -102,7 +103,7 @@ class WorkerPool:
         self._quiet_looks = 0
         self._threads: list[threading.Thread] = []
         self._numbers = itertools.count()
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._closed = False
 
     @property
@@ -181,7 +182,7 @@ class WorkerPool:
 
     def close(self) -> list[Any]:
         """Start no more callbacks; return the arguments of the calls that have not begun."""
-        with self._lock:
+        with self._lock.once:
             self._closed = True
         dropped: list[Any] = []
         for _, arguments in list(self._work):
@@ -271,7 +272,7 @@ class WorkerPool:
         return threading.current_thread() in (*self._threads, *self._inline_threads)
 
     def _start_one(self) -> None:
-        with self._lock:
+        with self._lock.once:
             if self._closed or len(self._threads) >= self._max_workers:
                 return
             name = f"pullstream-worker-{next(self._numbers)}"

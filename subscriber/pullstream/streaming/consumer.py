@@ -9,6 +9,7 @@ from functools import partial
 from google.api_core.bidi import BackgroundConsumer
 
 from pullstream.scheduling.inline_run import InlineRun
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .stream import ReceivedResponse, ResumingStream
@@ -72,7 +73,7 @@ class Consumer:
         self._stream = stream
         self._on_response = on_response
         self._on_end = on_end
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._stopping = False
         self._ended = threading.Event()
         self._turn = _ReaderRun(stream)
@@ -84,14 +85,14 @@ class Consumer:
 
     def pause(self) -> None:
         """Read no responses after the current one; gRPC then stops the server from sending."""
-        with self._lock:
+        with self._lock.once:
             # A paused reader would not notice the end of the stream.
             if not self._stopping:
                 self._background.pause()  # type: ignore[no-untyped-call]
 
     def resume(self) -> None:
         """Read responses again after `pause`; without a pause, do nothing."""
-        with self._lock:
+        with self._lock.once:
             self._background.resume()  # type: ignore[no-untyped-call]
 
     def inline_run(self) -> InlineRun | None:
@@ -113,7 +114,7 @@ class Consumer:
         """
         deadline = SYSTEM_CLOCK.monotonic() + timeout
         self._stream.close()
-        with self._lock:
+        with self._lock.once:
             self._stopping = True
         self.resume()
         self._ended.wait(min(timeout / 2, HALF_CLOSE_WAIT))
@@ -136,7 +137,7 @@ class Consumer:
 
         Runs on the thread of the StallMonitor.
         """
-        with self._lock:
+        with self._lock.once:
             turn = _ReaderRun(self._stream)
             background = self._reader_of(turn)
             if self._background.is_paused:
@@ -146,7 +147,7 @@ class Consumer:
             self._turn, self._background = turn, background
 
     def _finish(self, turn: _ReaderRun, error: Exception) -> None:
-        with self._lock:
+        with self._lock.once:
             is_reader = turn is self._turn
         if is_reader:
             self._stream.discard()

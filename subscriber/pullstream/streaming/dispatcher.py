@@ -17,7 +17,7 @@ from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus, forked
 from pullstream.message import Disposition, Message, Outcome, ack_ids_of, has_begun
 from pullstream.rpc.calls import PendingCall
 from pullstream.rpc.rpcs import to_error
-from pullstream.runtime.process import in_forked_child
+from pullstream.runtime.process import WakeUp, in_forked_child
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import RpcError, Unknown
 from pullstream_protocol.inbox import Inbox
@@ -198,7 +198,7 @@ class Dispatcher:
         self._awaits_answers = False
         self._asleep = False
         # Set when a future waits for an answer: then outcomes do not gather.
-        self._hurry = threading.Event()
+        self._hurry = WakeUp()
         self._phase = _Phase.RUNNING
         self._process = os.getpid()
         in_forked_child(self, Dispatcher.refuse_in_child)
@@ -241,12 +241,12 @@ class Dispatcher:
         """
         if os.getpid() != self._process:
             raise forked(self._process)
-        future = outcome[3]
-        if self._inbox.offer(outcome):
-            self._hurry.set()
-        elif future is not None:
-            info = "not sent: the subscription is shut down"
-            future.set_exception(AcknowledgeError(AcknowledgeStatus.OTHER, info))
+        refused = self._inbox.offer(outcome)
+        self._hurry.set()
+        for event in refused:
+            if isinstance(event, tuple) and (future := event[3]) is not None:
+                info = "not sent: the subscription is shut down"
+                future.set_exception(AcknowledgeError(AcknowledgeStatus.OTHER, info))
 
     def extend_leases(self, ack_ids: list[str], seconds: int) -> None:
         """Extend leases to `seconds` from now."""

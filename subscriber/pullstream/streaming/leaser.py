@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 
 from pullstream.flow_control import FlowControl
 from pullstream.message import Message, ResponseBatch
 from pullstream.statistics import Latency
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.due_thread import DueThread
 
@@ -49,7 +49,7 @@ class Leaser:
         self._extend = extend
         self._give_up = give_up
         self._waits_over = waits_over
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._table = LeaseTable(limits)
         self._next_wake: float | None = None
         self._thread = DueThread(
@@ -74,7 +74,7 @@ class Leaser:
     def exactly_once(self, value: bool) -> None:
         # Called for each response, so the lock is only taken for a change.
         if value != self._table.exactly_once:
-            with self._lock:
+            with self._lock.once:
                 self._table.exactly_once = value
 
     @property
@@ -87,7 +87,7 @@ class Leaser:
 
     def wake_by(self, due: float) -> None:
         """Call `waits_over` at the time `due`, or earlier."""
-        with self._lock:
+        with self._lock.once:
             sooner = self._look_by(due)
         if sooner:
             self._thread.wake()
@@ -101,35 +101,35 @@ class Leaser:
 
     def add_leases(self, batch: ResponseBatch, messages: list[Message], age: int = 0) -> None:
         """Add the messages of one response, whose leases began at most `age` seconds ago."""
-        with self._lock:
+        with self._lock.once:
             sooner = self._look_by(self._table.add_leases(batch, messages, batch.received_at, age))
         if sooner:
             self._thread.wake()
 
     def remove_leases(self, messages: Iterable[Message]) -> Released:
         """Remove finished messages; return how many of them were still leased, and their bytes."""
-        with self._lock:
+        with self._lock.once:
             return self._table.remove_leases(messages)
 
     def remove_handled(self, messages: Iterable[Message]) -> Released:
         """Remove acknowledged messages, and learn how long they took."""
         now = self._clock.monotonic()
-        with self._lock:
+        with self._lock.once:
             return self._table.remove_handled(messages, now)
 
     def latency(self) -> Latency:
         """Return the time from the receipt of messages to their acknowledgement."""
-        with self._lock:
+        with self._lock.once:
             return self._table.latency()
 
     def leased_messages(self) -> list[Message]:
         """Return all messages that are leased now."""
-        with self._lock:
+        with self._lock.once:
             return self._table.leased_messages()
 
     def leased_under(self, ack_ids: Iterable[str]) -> list[Message]:
         """Return the leased messages with these ack ids. Only with exactly-once delivery."""
-        with self._lock:
+        with self._lock.once:
             return self._table.leased_under(ack_ids)
 
     def stop(self, timeout: float | None = None) -> None:
@@ -142,7 +142,7 @@ class Leaser:
         self._thread.stop(timeout)
 
     def _do_due_work(self) -> None:
-        with self._lock:
+        with self._lock.once:
             now = self._clock.monotonic()
             work = self._table.due(now)
             due = self._table.next_due()
@@ -156,5 +156,5 @@ class Leaser:
             self._give_up(work.given_up, work.released)
         next_wait = self._waits_over(now)
         if next_wait is not None:
-            with self._lock:
+            with self._lock.once:
                 self._look_by(next_wait)

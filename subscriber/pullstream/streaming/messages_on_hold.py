@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pullstream.flow_control import FlowControl
 from pullstream.message import Disposition, Message
+from pullstream_protocol.call_lock import CallLock
 
 from .failed_key import Actions, FailedKey, MissingMessages, Redeliveries
 from .sorted_keys import SortedKeys
@@ -43,7 +43,7 @@ class MessagesOnHold:
     """
 
     def __init__(self, limits: FlowControl) -> None:
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._limits = limits
         # A key is here while one of its messages runs. The deque contains the later messages; it is
         # None until there is one. A key with a failed message is in `_failed` instead.
@@ -64,7 +64,7 @@ class MessagesOnHold:
         self._closed = False
 
     def __len__(self) -> int:
-        with self._lock:
+        with self._lock.once:
             behind = sum(len(held) for held in self._held.values() if held)
             return behind + sum(len(failed) for failed in self._failed.values())
 

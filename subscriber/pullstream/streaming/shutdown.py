@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 from pullstream.futures import ShutdownMode
 from pullstream.message import give_back
+from pullstream.runtime.process import WakeUp
 from pullstream.scheduling.scheduler import Scheduler
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import Clock
 
 from .consumer import Consumer
@@ -37,12 +39,12 @@ class ShutdownDeadline:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._deadline: float | None = None
         self._reserve = 0.0
         self._drains = True
         # Set when the waiting thread should check its conditions again.
-        self._look = threading.Event()
+        self._look = WakeUp()
 
     def tighten(self, mode: ShutdownMode, timeout: float | None) -> None:
         """Apply a shutdown request.
@@ -51,7 +53,7 @@ class ShutdownDeadline:
             mode: "drain" waits for running callbacks, "nack" does not.
             timeout: Seconds from now. None: no new limit.
         """
-        with self._lock:
+        with self._lock.once:
             if mode == "nack":
                 self._drains = False
             if timeout is not None:
@@ -68,7 +70,7 @@ class ShutdownDeadline:
 
     def left(self, longest: float) -> float:
         """Return the seconds that a step may take: `longest`, or less if less time is left."""
-        with self._lock:
+        with self._lock.once:
             if self._deadline is None:
                 return longest
             return min(max(self._deadline - self._clock.monotonic(), 0.0), longest)
@@ -81,7 +83,7 @@ class ShutdownDeadline:
         self._clock.add_waker(self.look_again)
         try:
             while not is_done() and self._drains:
-                with self._lock:
+                with self._lock.once:
                     end = None if self._deadline is None else self._deadline - self._reserve
                 timeout = self._clock.timeout(end)
                 if timeout == 0.0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import MethodType
@@ -11,6 +10,7 @@ from weakref import WeakMethod
 
 from pullstream.hooks import Callback, PublisherHooks, RequestKind
 from pullstream.statistics import PublisherStatistics
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import RpcError, code_name
 
@@ -173,7 +173,7 @@ class PrometheusPublisherHooks(PublisherHooks):
         self._request_bytes = Counter(
             f"{prefix}_request_bytes", "Bytes of all attempts.", ["topic"], registry=registry
         )
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         # References to the clients' statistics(); they return None for a client that is gone.
         self._clients: list[Callable[[], Callable[[], PublisherStatistics] | None]] = []
         for name, description in (
@@ -187,7 +187,7 @@ class PrometheusPublisherHooks(PublisherHooks):
         """Include the client in the gauges until it is garbage-collected."""
         is_method = isinstance(statistics, MethodType)
         reference = WeakMethod(statistics) if is_method else lambda: statistics
-        with self._lock:
+        with self._lock.once:
             self._clients = [client for client in self._clients if client() is not None]
             self._clients.append(reference)
 
@@ -215,6 +215,6 @@ class PrometheusPublisherHooks(PublisherHooks):
         self._request_bytes.labels(topic).inc(size)
 
     def _sum(self, name: str) -> int:
-        with self._lock:
+        with self._lock.once:
             clients = [client() for client in self._clients]
         return sum(getattr(statistics(), name) for statistics in clients if statistics is not None)

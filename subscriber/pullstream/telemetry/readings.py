@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import NamedTuple
 from pullstream.hooks import Hooks, StateChange
 from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream.statistics import Statistics
+from pullstream_protocol.call_lock import CallLock
 
 
 class Metric(NamedTuple):
@@ -84,19 +84,19 @@ class Readings:
     def __init__(self) -> None:
         # Held also while statistics are read, so that a subscription is read either as open or as
         # closed, never as both. The SDK calls hooks without holding a lock.
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._running: dict[str, list[Callable[[], Statistics]]] = {}
         self._over: dict[str, Counter[str]] = {}
 
     def begin(self, subscription: str, statistics: Callable[[], Statistics]) -> None:
         """Read `statistics` from now on, until it reports that the subscription is closed."""
-        with self._lock:
+        with self._lock.once:
             self._running.setdefault(subscription, []).append(statistics)
             self._over.setdefault(subscription, Counter())
 
     def end(self, subscription: str) -> None:
         """Keep the counts of a subscription that was closed, and drop the rest."""
-        with self._lock:
+        with self._lock.once:
             running = self._running.get(subscription, [])
             for statistics in tuple(running):
                 last = statistics()
@@ -106,7 +106,7 @@ class Readings:
 
     def read(self) -> list[Reading]:
         """Return a reading for each name, in the order of their first subscriptions."""
-        with self._lock:
+        with self._lock.once:
             return [
                 _reading(name, self._over[name], [statistics() for statistics in running])
                 for name, running in self._running.items()
