@@ -16,6 +16,12 @@ DELETED_TOPIC = "_deleted-topic_"
 DELETED_SCHEMA = "_deleted-schema_"
 
 _ID = re.compile(r"(?!goog)[A-Za-z][A-Za-z0-9\-_.~+%]{2,254}")
+# The rule for people.
+ID_RULE = (
+    "an id has 3 to 255 characters: letters, digits and -_.~+%; it begins with a letter, and not "
+    "with goog"
+)
+
 _HELP = "Refer to https://cloud.google.com/pubsub/docs/admin#resource_names for more information."
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 
+from pullstream_protocol.errors import RpcError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import UNSEEN
 
@@ -264,6 +265,7 @@ class _SubscriptionCalls:
         self, rpcs: Rpcs, connections: ChannelPool | SharedChannel, subscription: str
     ) -> None:
         self._rpcs = rpcs
+        self._subscription = subscription
         self._lock = threading.Lock()
         self._stream_channel = StreamChannel(connections)
         # The channel of the present stream.
@@ -278,6 +280,9 @@ class _SubscriptionCalls:
                 raise StreamEnded
             self._channel = channel = self._stream_channel.get()
         return begin(channel, first, self._metadata)
+
+    def name_resource(self, error: RpcError) -> None:
+        self._rpcs.name_resource(error, "StreamingPull", [self._subscription])
 
     def reconnect(self) -> None:
         with self._lock:

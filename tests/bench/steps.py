@@ -55,6 +55,9 @@ class NoServer:
     def reconnect(self) -> None:
         """Do nothing, as there is no connection."""
 
+    def name_resource(self, error: object) -> None:
+        """Do nothing, as there is no connection."""
+
     def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Answered:
         request.SerializeToString()
         return Answered()

@@ -10,7 +10,6 @@ import click
 
 from pullstream_protocol import names
 from pullstream_protocol.errors import (
-    InvalidArgument,
     NotFound,
     PullstreamError,
     RpcError,
@@ -44,12 +43,6 @@ _OWN = {
 }
 
 _INTERRUPTED = 130
-
-# https://cloud.google.com/pubsub/docs/pubsub-basics#resource_names
-_ID_RULE = (
-    "an id has 3 to 255 characters: letters, digits and -_.~+%; it begins with a letter, and not "
-    "with goog"
-)
 
 
 class Commands(CommandGroup):
@@ -142,11 +135,12 @@ def run(args: Sequence[str] | None = None) -> int:
 def _describe(error: PullstreamError, session: CliContext) -> str:
     """Return one line for people: the status as Google writes it, and the server's text."""
     text = f"{code_name(error)}: {error.message}" if isinstance(error, RpcError) else str(error)
-    # The server names a documentation page that does not help with a mistyped id.
-    if isinstance(error, InvalidArgument) and text.startswith("INVALID_ARGUMENT: Invalid resource"):
-        text += f" ({_ID_RULE})"
     if isinstance(error, NotFound):
         # The server names the id only, which a topic and a subscription may share.
-        meant = [name for name in session.names if f"resource={names.short_id(name)})" in text]
+        meant = [
+            name
+            for name in session.names
+            if f"resource={names.short_id(name)})" in text and name not in text
+        ]
         text = f"{text.rstrip('.')} ({', '.join(meant)})" if meant else text
     return " ".join(text.split())

@@ -19,12 +19,12 @@ from typing import Literal
 from pullstream.exceptions import PullTimeout
 from pullstream.rpc.local_errors import ConnectionReplaced, TokenUnavailable
 from pullstream.rpc.rpcs import Repetition
-from pullstream.rpc.sansio import Sleep, Steps, UnaryCall
+from pullstream.rpc.sansio import Sleep, Steps, UnaryCall, naming
 from pullstream.runtime.retry_clock import Backoff
 from pullstream.runtime.validation import require_number, require_text
 from pullstream.streaming.ack_requests import Purpose
 from pullstream_protocol.clock import Clock
-from pullstream_protocol.errors import DeadlineExceeded, PullstreamError
+from pullstream_protocol.errors import DeadlineExceeded, InvalidArgument, NotFound, PullstreamError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .settle_call import settle
@@ -233,6 +233,9 @@ class Fetch:
             except DeadlineExceeded:
                 # The time of this call is up. The clock decides whether another call follows.
                 pass
+            except (NotFound, InvalidArgument) as error:
+                yield from naming(error, "Pull", [request.subscription])
+                raise
             except (TokenUnavailable, ConnectionReplaced):
                 # Nothing was received. Messages of a lost answer are redelivered.
                 again = repetition.next_attempt(self._clock.monotonic())

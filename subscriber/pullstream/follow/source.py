@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from pullstream.feeds.frames import gap_of
 from pullstream.feeds.watch_reader import FrameCall, frame_calls
+from pullstream.rpc.named_errors import name_resource
 from pullstream.rpc.request import routing_header
 from pullstream.rpc.rpcs import Rpcs, to_error
 from pullstream.runtime.thread_start import start_or_undo
@@ -106,7 +107,9 @@ class Source:
         except grpc.FutureCancelledError:
             raise Cancelled("the follower was stopped") from None
         except grpc.RpcError as error:
-            raise to_error(error, method) from error
+            converted = to_error(error, method)
+            name_resource(converted, [self._settings.topic])
+            raise converted from None
 
     def _position(self, after: Checkpoint | None) -> feeds.Position:
         text = self._settings.filter

@@ -18,6 +18,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from pullstream.exceptions import forked
 from pullstream.hooks import HookCalls, PublisherHooks
+from pullstream.rpc.named_errors import name_resource
 from pullstream.rpc.request import routing_header
 from pullstream.rpc.rpcs import Metadata, Rpcs, begin_or_wait, earliest, to_error
 from pullstream.runtime.process import (
@@ -442,6 +443,7 @@ class PublishSender:
                 )
             elif isinstance(error, grpc.RpcError):
                 error = to_error(error, "Publish")
+                name_resource(error, [batch.sequencer.topic])
         except grpc.FutureCancelledError:
             error = Cancelled("the client cancelled the call")
         except Exception as unexpected:

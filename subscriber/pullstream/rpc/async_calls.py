@@ -6,9 +6,10 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from pullstream_protocol.errors import RpcError
+from pullstream_protocol.errors import InvalidArgument, NotFound, RpcError
 
 from .attempts import Attempts
+from .named_errors import names_in
 from .rpcs import (
     DEFAULT_RETRY,
     DEFAULT_TIMEOUT,
@@ -20,7 +21,7 @@ from .rpcs import (
     is_read,
     repeated_errors,
 )
-from .sansio import Sleep, Steps, UnaryCall, run_async
+from .sansio import Sleep, Steps, UnaryCall, naming, run_async
 
 
 async def call_async(
@@ -79,6 +80,10 @@ async def call_async(
     async def attempt_once() -> Any:
         return await run_async(attempt(), rpcs, clock)
 
-    if retry is DEFAULT_RETRY:
-        return await run_async(attempts(), rpcs, clock)
-    return await (attempt_once() if retry is None else retry(attempt_once)())
+    try:
+        if retry is DEFAULT_RETRY:
+            return await run_async(attempts(), rpcs, clock)
+        return await (attempt_once() if retry is None else retry(attempt_once)())
+    except (NotFound, InvalidArgument) as error:
+        await run_async(naming(error, method, names_in(request), metadata), rpcs, clock)
+        raise

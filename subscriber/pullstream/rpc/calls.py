@@ -103,7 +103,7 @@ class IteratedCall:
         try:
             response: bytes = next(self._call)
         except grpc.RpcError as error:
-            raise local_error(from_rpc_error(error)) from error
+            raise local_error(from_rpc_error(error)) from None
         return response
 
     def send(self, request: pubsub.StreamingPullRequest) -> None:

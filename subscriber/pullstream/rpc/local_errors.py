@@ -36,5 +36,5 @@ def local_error(error: RpcError) -> RpcError:
         for text, kind in _KINDS:
             _, found, rest = error.message.partition(text)
             if found:
-                return kind(found + rest)
+                return kind(found if text is SILENT else found + rest)
     return error

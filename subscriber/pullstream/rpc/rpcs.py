@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from enum import Enum
 from threading import get_ident
 from typing import Any, Final, Protocol, TypedDict, TypeVar
@@ -27,6 +27,8 @@ from pullstream_protocol.call_lock import InterruptedCall
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.errors import (
     Aborted,
+    InvalidArgument,
+    NotFound,
     RpcError,
     Unavailable,
     Unimplemented,
@@ -39,6 +41,7 @@ from .attempts import Attempts
 from .calls import PendingCall
 from .connection import Connection
 from .local_errors import TokenUnavailable, local_error
+from .named_errors import LIST_TIMEOUT, add_similar, list_call, name_resource, names_in
 from .request import routing_header
 
 _log = logging.getLogger("pullstream.dispatcher")
@@ -257,9 +260,33 @@ class Rpcs:
             with errors_of(method, attempts), BARRIER.waiting():
                 return stub(request, timeout=left, metadata=headers)
 
-        if retry is DEFAULT_RETRY:
-            return self._persist(attempt, deadline, repeated_errors(method, request, metadata))
-        return attempt() if retry is None else retry(attempt)()
+        try:
+            if retry is DEFAULT_RETRY:
+                return self._persist(attempt, deadline, repeated_errors(method, request, metadata))
+            return attempt() if retry is None else retry(attempt)()
+        except (NotFound, InvalidArgument) as error:
+            self.name_resource(error, method, names_in(request), metadata)
+            raise
+
+    def name_resource(
+        self, error: RpcError, method: str, meant: Iterable[str], metadata: Metadata = ()
+    ) -> None:
+        """Add the kind and the full name of a missing resource to an error, and similar ids.
+
+        Args:
+            error: The error of a call.
+            method: Name of its RPC.
+            meant: The full names in its request.
+            metadata: Its additional metadata.
+        """
+        missing = name_resource(error, meant)
+        call = list_call(method, missing)
+        if missing is not None and call is not None:
+            # The caller may lack the right to list.
+            with suppress(grpc.RpcError, ValueError), BARRIER.waiting():
+                headers = (*metadata, routing_header(call[1]))
+                listed = self.stub(call[0])(call[1], timeout=LIST_TIMEOUT, metadata=headers)
+                add_similar(error, missing, listed)
 
     def _persist(
         self,
@@ -367,7 +394,8 @@ def errors_of(method: str, attempts: Attempts | None = None) -> Iterator[None]:
         converted = to_error(error, method)
         if attempts is not None:
             attempts.failed(converted)
-        raise converted from error
+        # gRPC's error says nothing more.
+        raise converted from None
     except ValueError as error:
         raise SubscriberClosed(f"{method}: {error}") from error
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -20,9 +20,10 @@ from google.protobuf.message import Message
 
 from pullstream.runtime.fork_barrier import BARRIER
 from pullstream_protocol.clock import Clock
-from pullstream_protocol.errors import Cancelled
+from pullstream_protocol.errors import Cancelled, RpcError
 
 from .calls import PendingCall
+from .named_errors import LIST_TIMEOUT, add_similar, list_call, name_resource
 from .request import routing_header
 from .rpcs import Metadata, Rpcs, begin_or_wait, errors_of, to_error, wait_until
 
@@ -100,7 +101,7 @@ class UnaryCall:
         try:
             self.response = future.result()
         except grpc.RpcError as error:
-            raise to_error(error, self.method) from error
+            raise to_error(error, self.method) from None
         except grpc.FutureCancelledError as error:
             raise Cancelled("the client cancelled the call") from error
 
@@ -133,6 +134,27 @@ class Sleep:
 
 Step = UnaryCall | Sleep
 Steps = Generator[Step, None, T]
+
+
+def naming(
+    error: RpcError, method: str, meant: Iterable[str], metadata: Metadata = ()
+) -> Steps[None]:
+    """Add the kind and the full name of a missing resource to an error; see `Rpcs.name_resource`.
+
+    Args:
+        error: The error of a call.
+        method: Name of its RPC.
+        meant: The full names in its request.
+        metadata: Its additional metadata.
+    """
+    missing = name_resource(error, meant)
+    call = list_call(method, missing)
+    if missing is not None and call is not None:
+        step = UnaryCall(*call, LIST_TIMEOUT, metadata=metadata)
+        # The caller may lack the right to list.
+        with suppress(RpcError):
+            yield step
+            add_similar(error, missing, step.response)
 
 
 def run(steps: Steps[T], rpcs: Rpcs, clock: Clock) -> T:

@@ -48,6 +48,9 @@ class SubscriptionCalls(Protocol):
     ) -> PendingCall:
         """Begin a ModifyAckDeadline call; `unseen` asks the broker not to count an attempt."""
 
+    def name_resource(self, error: RpcError) -> None:
+        """Add what is known of a missing subscription to an error. May take a second."""
+
     def reconnect(self) -> None:
         """Begin the next stream on another connection."""
 
@@ -276,8 +279,11 @@ class StreamingPullManager:
         self._in_flight.receive_response(arrival)
 
     def _on_stream_end(self, error: Exception) -> None:
-        if not isinstance(error, StreamEnded):
-            self.stop(error)
+        if isinstance(error, StreamEnded):
+            return
+        if isinstance(error, RpcError):
+            self._calls.name_resource(error)
+        self.stop(error)
 
     def _state_changed(self, change: StateChange) -> None:
         self._hooks.tell("state_changed", change)
@@ -286,8 +292,7 @@ class StreamingPullManager:
 
     def _server_is_silent(self) -> None:
         # A new stream on the old connection would be silent, too.
-        self._calls.reconnect()
-        self._stream.reset("the server stopped answering heartbeats")
+        self._stream.reset("the server stopped answering heartbeats", self._calls.reconnect)
 
     # ---- shutdown (a separate thread) ----------------------------------------------------------
 

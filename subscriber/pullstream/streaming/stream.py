@@ -213,15 +213,17 @@ class ResumingStream:
             if self._call is not None:
                 self._call.send(request)
 
-    def reset(self, why: str) -> None:
+    def reset(self, why: str, reconnect: Callable[[], None] = lambda: None) -> None:
         """Cancel a stream that no longer works, so that `recv` opens another.
 
         Args:
             why: The reason, for the log and for `stream_broken`.
+            reconnect: Called before, so that the next stream has another connection.
         """
         with self._lock:
             call = self._call
             self._reset_cause = None if call is None else Unavailable(why)
+        reconnect()
         if call is not None:
             call.cancel()
 

@@ -81,7 +81,10 @@ def test_a_topic_that_is_not_there_is_a_failure() -> None:
     result = pullstream("listen", "nothing")
     assert result.code == 1
     name = "projects/test-project/topics/nothing"
-    assert result.stderr == f"Error: NOT_FOUND: Resource not found (resource=nothing) ({name})\n"
+    assert result.stderr == (
+        "Error: NOT_FOUND: Resource not found (resource=nothing). "
+        f"The topic {name} does not exist.\n"
+    )
 
 
 def test_a_topic_that_is_deleted_ends_it(pubsub_emulator: Emulator) -> None:

@@ -198,7 +198,9 @@ def test_the_error_names_the_resource_that_is_missing() -> None:
     """The server names only its id, which a topic and a subscription may share."""
     shown = pullstream("fetch", "nope", "--project", "p", "--timeout", "1")
     assert shown.code == 1
-    assert shown.stderr.endswith("(resource=nope) (projects/p/subscriptions/nope)\n")
+    assert shown.stderr.endswith(
+        "(resource=nope). The subscription projects/p/subscriptions/nope does not exist.\n"
+    )
     full = "projects/p/topics/none"
     shown = pullstream("publish", full, "a", "--project", "p")
-    assert shown.stderr.endswith(f"(resource=none) ({full})\n")
+    assert shown.stderr.endswith(f"(resource=none). The topic {full} does not exist.\n")

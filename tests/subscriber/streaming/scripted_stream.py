@@ -133,6 +133,8 @@ class ScriptedCalls:
 
     def reconnect(self) -> None: ...
 
+    def name_resource(self, error: RpcError) -> None: ...
+
     def streaming_pull(self, first: pubsub.StreamingPullRequest) -> ScriptedStream:
         stream = ScriptedStream(first)
         self._streams.put(stream)

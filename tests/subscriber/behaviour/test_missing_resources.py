@@ -1,0 +1,143 @@
+"""Errors about a missing or misspelt resource name it, in one exception."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pullstream import (
+    AsyncSubscriberClient,
+    PublisherClient,
+    SubscriberClient,
+    TopicAdminClient,
+)
+from pullstream_emulator import Emulator
+from pullstream_protocol.errors import InvalidArgument, NotFound, PermissionDenied
+from tests.subscriber.streaming.fakes import PATIENCE
+
+TOPIC = "projects/shop/topics/orders"
+SUBSCRIPTION = "projects/shop/subscriptions/billing"
+MISSPELT = "projects/shop/subscriptions/biling"
+
+Work = Callable[[str], object]
+
+
+@pytest.fixture
+def broker() -> Iterator[Emulator]:
+    with (
+        Emulator() as broker,
+        TopicAdminClient(endpoint=broker.endpoint) as topics,
+        SubscriberClient(endpoint=broker.endpoint) as client,
+    ):
+        topics.create_topic(name=TOPIC)
+        client.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
+        yield broker
+
+
+def get(endpoint: str) -> object:
+    with SubscriberClient(endpoint=endpoint) as client:
+        return client.get_subscription(subscription=MISSPELT)
+
+
+def acknowledge(endpoint: str) -> object:
+    with SubscriberClient(endpoint=endpoint) as client:
+        client.acknowledge(subscription=MISSPELT, ack_ids=["x"])
+    return None
+
+
+def fetch(endpoint: str) -> object:
+    with SubscriberClient(endpoint=endpoint) as client:
+        return client.fetch(MISSPELT)
+
+
+def fetch_async(endpoint: str) -> object:
+    async def main() -> object:
+        async with AsyncSubscriberClient(endpoint=endpoint) as client:
+            return await client.fetch(MISSPELT)
+
+    return asyncio.run(main())
+
+
+def subscribe(endpoint: str) -> object:
+    with SubscriberClient(endpoint=endpoint) as client:
+        return client.subscribe(MISSPELT, print).result(PATIENCE)
+
+
+@pytest.mark.parametrize("work", [get, acknowledge, fetch, fetch_async, subscribe])
+def test_the_error_has_kind_and_full_name_and_similar_ids(broker: Emulator, work: Work) -> None:
+    """The server's text has the id only, which a topic may have, too."""
+    with pytest.raises(NotFound) as caught:
+        work(broker.endpoint)
+    assert caught.value.message == (
+        "Resource not found (resource=biling). The subscription "
+        "projects/shop/subscriptions/biling does not exist. Similar subscriptions: billing."
+    )
+
+
+@pytest.mark.parametrize("work", [get, fetch])
+def test_the_error_is_one_exception(broker: Emulator, work: Work) -> None:
+    """What gRPC's own error says is in the text."""
+    with pytest.raises(NotFound) as caught:
+        work(broker.endpoint)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.count("Traceback (most recent call last)") == 1
+
+
+def test_a_topic_that_another_request_needs_is_named(broker: Emulator) -> None:
+    """The subscription itself would be new."""
+    with (
+        SubscriberClient(endpoint=broker.endpoint) as client,
+        pytest.raises(NotFound, match="The topic projects/shop/topics/order does not exist") as e,
+    ):
+        client.create_subscription(name=MISSPELT, topic="projects/shop/topics/order")
+    assert e.value.message.endswith("Similar topics: orders.")
+
+
+def test_a_publish_to_a_missing_topic_names_it(broker: Emulator) -> None:
+    with (
+        PublisherClient(endpoint=broker.endpoint) as publisher,
+        pytest.raises(NotFound, match="The topic projects/shop/topics/order does not exist"),
+    ):
+        publisher.publish("projects/shop/topics/order", b"x").result(PATIENCE)
+
+
+def test_where_it_may_not_list_the_error_has_no_similar_ids(broker: Emulator) -> None:
+    """The error of the call itself stays."""
+    with broker.faults.error("ListSubscriptions", PermissionDenied("no")):
+        with pytest.raises(NotFound) as caught:
+            get(broker.endpoint)
+        assert caught.value.message.endswith(f"The subscription {MISSPELT} does not exist.")
+
+
+def test_a_delete_of_what_is_gone_lists_nothing(broker: Emulator) -> None:
+    """Nobody looks for a similar resource to delete."""
+    with (
+        broker.faults.delay("ListSubscriptions", 0.0) as listed,
+        SubscriberClient(endpoint=broker.endpoint) as client,
+        pytest.raises(NotFound, match="does not exist"),
+    ):
+        client.delete_subscription(subscription=MISSPELT)
+    assert listed.hits == 0
+
+
+def create_topic(endpoint: str) -> object:
+    with TopicAdminClient(endpoint=endpoint) as client:
+        return client.create_topic(name="projects/shop/topics/ab")
+
+
+def fetch_short(endpoint: str) -> object:
+    with SubscriberClient(endpoint=endpoint) as client:
+        return client.fetch("projects/shop/subscriptions/ab")
+
+
+@pytest.mark.parametrize("work", [create_topic, fetch_short])
+def test_an_id_that_is_too_short_gets_the_rule(broker: Emulator, work: Work) -> None:
+    """In one exception."""
+    with pytest.raises(InvalidArgument, match="an id has 3 to 255 characters") as caught:
+        work(broker.endpoint)
+    shown: Any = "".join(traceback.format_exception(caught.value))
+    assert shown.count("Traceback (most recent call last)") == 1
