@@ -70,6 +70,7 @@ class Broker:
         max_bytes: Limit for the stored messages, in bytes; a publish above it is refused. None
             means no limit.
         storage: Restores the stored state, and persists changes. None keeps everything in memory.
+        return_leases_on_disconnect: See `Emulator`.
 
     Attributes:
         hooks: The server's; set while a server serves the broker.
@@ -86,6 +87,7 @@ class Broker:
         profile: str = PROFILES[0],
         max_bytes: int | None = None,
         storage: Storage | None = None,
+        return_leases_on_disconnect: bool = False,
     ) -> None:
         if profile not in PROFILES:
             raise ValueError(f"profile must be one of {', '.join(PROFILES)}: {profile!r}")
@@ -123,6 +125,7 @@ class Broker:
             check_settings=self.schemas.check_settings,
             max_bytes=max_bytes,
             lenient=profile == "emulator",
+            return_leases_on_disconnect=return_leases_on_disconnect,
         )
         self.dependents = Dependents(
             self.engine,

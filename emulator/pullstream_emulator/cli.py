@@ -109,6 +109,7 @@ class _Options:
     profile: str
     config: Path | None
     max_bytes: int | None
+    return_leases_on_disconnect: bool
     faults: tuple[FaultRequest, ...]
     fault_seed: int
     history: int
@@ -227,6 +228,12 @@ class _BadAccess(click.ClickException):
     metavar="SIZE",
     help="Refuse to publish when the stored messages take more bytes, such as 64MB; 0: no limit. "
     "Or TOPICS_MAX_TOTAL_BYTES.",
+)
+@click.option(
+    "--return-leases-on-disconnect",
+    is_flag=True,
+    help="Redeliver the messages of a stream that is cancelled or cut at once, and not after their "
+    "ack deadline.",
 )
 @click.option(
     "--fault",
@@ -494,6 +501,7 @@ def _broker(options: _Options) -> Broker:
     return Broker(
         history=options.history or None,
         profile=options.profile,
+        return_leases_on_disconnect=options.return_leases_on_disconnect,
         max_bytes=options.max_bytes or None,
         storage=open_storage(
             options.data_dir,

@@ -65,6 +65,7 @@ class Emulator:
         receive_timeout: float = DEFAULT_RECEIVE_TIMEOUT,
         recover: bool = False,
         max_loss: float | None = None,
+        return_leases_on_disconnect: bool = False,
     ) -> None:
         """Create a broker. `with` or `start` serves it.
 
@@ -102,6 +103,9 @@ class Emulator:
             recover: If `data_dir` is damaged, continue with the remaining data, and log the losses.
             max_loss: Maximum loss in a crash at class "disk", in seconds of changes (default 0.5).
                 Publishers wait for a disk that is too slow for it.
+            return_leases_on_disconnect: When a streaming pull is cancelled or its connection ends,
+                deliver its messages again at once, without a counted attempt. By default their
+                leases continue until the ack deadline, as in the real service.
 
         Raises:
             ConfigError: `config` cannot be read or is malformed.
@@ -119,6 +123,7 @@ class Emulator:
                 profile=profile,
                 max_bytes=max_bytes,
                 storage=storage,
+                return_leases_on_disconnect=return_leases_on_disconnect,
             )
 
         if not 0 <= port <= MAX_PORT:

@@ -111,7 +111,7 @@ class ConsumerDriver:
         return [got.data for got in self.take(limit)]
 
     def leave(self, *, give_back: bool = True) -> None:
-        self._engine.leave(self._subscription, self.consumer, give_back=give_back)
+        self._engine.leave(self._subscription, self.consumer, give_back=None if give_back else ())
 
     def _wake(self) -> None:
         self.wakes += 1

@@ -47,6 +47,8 @@ class Engine:
         max_bytes: Maximum size of kept messages in bytes. A publish that exceeds this limit is
             refused as a whole. None: no limit.
         lenient: Whether ack deadlines from 1 s are allowed. The real service requires 10 s.
+        return_leases_on_disconnect: Whether the messages of a stream that is cancelled or cut go
+            to other consumers at once. In the real service, its leases continue.
 
     Attributes:
         registry: All resources, for code that is built on the engine and has the same owner
@@ -54,6 +56,7 @@ class Engine:
         topics: The topics, for the same code.
         pulls: The statistics and limits of Pull calls.
         min_ack_deadline: The shortest ack deadline of a subscription, in seconds.
+        return_leases_on_disconnect: The argument of this name.
     """
 
     def __init__(
@@ -69,7 +72,9 @@ class Engine:
         check_settings: CheckSettings | None = None,
         max_bytes: int | None = None,
         lenient: bool = False,
+        return_leases_on_disconnect: bool = False,
     ) -> None:
+        self.return_leases_on_disconnect = return_leases_on_disconnect
         self.min_ack_deadline = 1 if lenient else resource_settings.MIN_ACK_DEADLINE
         self._monotonic = monotonic
         self._timetable = Timetable(on_due)
@@ -136,15 +141,18 @@ class Engine:
         return subscription
 
     def leave(
-        self, subscription: Subscription, consumer: Consumer, *, give_back: bool = True
+        self,
+        subscription: Subscription,
+        consumer: Consumer,
+        *,
+        give_back: Iterable[str] | None = None,
     ) -> None:
         """Remove `consumer` from a subscription.
 
         Args:
             subscription: The subscription that it has joined.
             consumer: The consumer.
-            give_back: Whether other consumers get its messages immediately, without a counted
-                attempt. False (for an answered Pull): its leases continue until their deadlines.
+            give_back: See `Subscription.leave`.
         """
         subscription.leave(consumer, self.registry.now(), give_back=give_back)
 

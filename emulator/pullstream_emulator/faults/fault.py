@@ -265,8 +265,8 @@ class FaultedCall(Waiter):
             await self._context.write(response)
             for fault in self._faults():
                 fault.sent(self, response)
-        elif self._writes_many:
-            # A server stream has no reader, so nothing else would end it before its next response.
+        elif self._writes_many or self.is_stream:
+            # The method must learn that the response was not sent.
             self.check()
 
     async def send_initial_metadata(self, metadata: Any) -> None:

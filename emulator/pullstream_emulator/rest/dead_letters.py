@@ -135,7 +135,7 @@ class DeadLetters:
             (new_id,) = self._engine.publish(request)
             self._engine.acknowledge(name, [ack_id])
         finally:
-            self._engine.leave(subscription, consumer, give_back=True)
+            self._engine.leave(subscription, consumer)
         return new_id
 
     def _lease(self, subscription: Subscription, consumer: Consumer, wanted: Delivery) -> str:

@@ -136,7 +136,7 @@ class SubscriberService:
             answered = True
         finally:
             # An answered call keeps its leases. Otherwise its messages go to other consumers.
-            self._engine.leave(subscription, consumer, give_back=not answered)
+            self._engine.leave(subscription, consumer, give_back=() if answered else None)
 
     async def _wait(
         self,

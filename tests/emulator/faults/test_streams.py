@@ -106,7 +106,9 @@ def test_an_ended_call_writes_nothing_more(others: tuple[Fault, ...]) -> None:
         asyncio.run(write_after_the_end())
 
 
-def test_a_dropped_stream_begins_when_lifted(faults: Faults, wire: Wire) -> None:
+def test_a_dropped_stream_begins_when_lifted(
+    faults: Faults, wire: Wire, clock: ManualClock
+) -> None:
     """Until then the client does not even get headers."""
     fault = faults.drop("StreamingPull", times=1)
     stream = wire.stream()
@@ -115,6 +117,7 @@ def test_a_dropped_stream_begins_when_lifted(faults: Faults, wire: Wire) -> None
     stand_by = wire.stream()
     assert stand_by.data(1) == ["a"]
     stand_by.cancel()
+    clock.advance(60)
     fault.lift()
     assert stream.data(1) == ["a"]
 
@@ -138,12 +141,18 @@ def test_every_open_stream_is_aborted(faults: Faults, wire: Wire) -> None:
     assert wire.stream().data(1) == ["a"]
 
 
-def test_what_an_aborted_stream_held_goes_to_others_at_once(faults: Faults, wire: Wire) -> None:
-    """The messages are redelivered without waiting for their ack deadline."""
+def test_what_an_aborted_stream_held_goes_to_others_after_its_deadline(
+    faults: Faults, wire: Wire, clock: ManualClock
+) -> None:
+    """Its client can still acknowledge the messages."""
     stream = wire.stream(stream_ack_deadline_seconds=600)
     wire.publish("a")
     assert stream.data(1) == ["a"]
     faults.abort_streams(Unavailable("away"))
+    stream.end()
+    clock.advance(599)
+    assert wire.pull(wait=False) == []
+    clock.advance(1)
     assert data_of(wire.pull()) == ["a"]
 
 
@@ -172,7 +181,7 @@ def test_a_stream_that_has_asked_for_nothing_yet_is_aborted_too(faults: Faults, 
 
 
 def test_a_stream_is_aborted_after_so_many_responses_with_messages(
-    faults: Faults, wire: Wire
+    faults: Faults, wire: Wire, clock: ManualClock
 ) -> None:
     """All of these responses arrive. Pongs do not count, and each stream has its own count."""
     fault = faults.abort_streams_after(2, Unavailable("away"), times=2)
@@ -183,6 +192,7 @@ def test_a_stream_is_aborted_after_so_many_responses_with_messages(
             wire.publish(data)
             assert stream.data(1) == [data]
         assert stream.end() is grpc.StatusCode.UNAVAILABLE
+        clock.advance(60)
         received = wire.pull()
         assert data_of(received) == ["a", "b"]
         wire.acknowledge(*ack_ids_of(received))
@@ -193,14 +203,16 @@ def test_a_stream_is_aborted_after_so_many_responses_with_messages(
         assert last.data(1) == [data]
 
 
-def test_every_open_stream_is_closed_well(faults: Faults, wire: Wire) -> None:
-    """The status is OK, without a request from the client. The messages go to others at once."""
+def test_every_open_stream_is_closed_well(faults: Faults, wire: Wire, clock: ManualClock) -> None:
+    """The status is OK, without a request from the client. Leases run to their deadlines."""
     stream = wire.stream(stream_ack_deadline_seconds=600)
     wire.publish("a")
     assert stream.data(1) == ["a"]
     fault = faults.close_streams()
     assert stream.end() is grpc.StatusCode.OK
     assert fault.hits == 1
+    assert wire.pull(wait=False) == []
+    clock.advance(600)
     assert data_of(wire.pull()) == ["a"]
 
 
@@ -244,7 +256,7 @@ def test_a_silent_stream_starves_nobody(faults: Faults, wire: Wire, clock: Manua
 def test_a_client_that_gives_a_silent_stream_up_frees_its_messages(
     faults: Faults, wire: Wire
 ) -> None:
-    """This is the same as for any cancelled stream."""
+    """They were not sent, so they go to others at once."""
     stream = wire.stream(stream_ack_deadline_seconds=600)
     stand(stream)
     fault = faults.silence_streams()

@@ -12,7 +12,9 @@ from pullstream_emulator import Emulator
 from pullstream_emulator.broker import Broker
 from pullstream_emulator.engine import Consumer, Delivery
 from pullstream_emulator.engine.delivery.subscription import Subscription
+from pullstream_emulator.services.streaming_pull import MAX_CONFIRMED
 from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import Unavailable, from_rpc_error
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.wire import Wire
@@ -165,9 +167,118 @@ def test_a_response_holds_a_thousand_messages_at_most(wire: Wire) -> None:
     assert [len(stream.next().received_messages) for _ in range(2)] == [1000, 1000]
 
 
-@pytest.mark.parametrize("how", ["cancel", "disconnect"])
-def test_a_cut_stream_gives_back_at_once(wire: Wire, other: Wire, how: str) -> None:
+def test_with_exactly_once_delivery_a_response_can_be_named_in_one_error(wire: Wire) -> None:
+    """Go's and Python's clients confirm a response in one request. Its error names every ID."""
+    wire.create(enable_exactly_once_delivery=True)
+    wire.publish(*["x"] * 200)
+    stream = wire.stream()
+    received = stream.next().received_messages
+    assert len(received) == MAX_CONFIRMED
+    # A broker that was restarted a thousand times has longer ack IDs.
+    suffix = received[0].ack_id.partition("-")[2]
+    longest = [f"{number:x}-{suffix}" for number in range(2**50, 2**50 + MAX_CONFIRMED)]
+    request = pubsub.ModifyAckDeadlineRequest(
+        subscription=SUBSCRIPTION, ack_ids=longest, ack_deadline_seconds=60
+    )
+    error = from_rpc_error(wire.start("ModifyAckDeadline", request).exception())
+    assert len(error.metadata or {}) == MAX_CONFIRMED
+
+
+def wait_for_the_end(emulator: Emulator) -> None:
+    """Wait until the broker knows that the subscription has no stream any more."""
+    subscription = emulator.engine.registry.subscription(SUBSCRIPTION)
+    while emulator.inspect(lambda _: subscription.consumers.streams):
+        pass
+
+
+@pytest.mark.parametrize(
+    "how", ["cancel", "disconnect", "close_streams", "abort_streams", "bad request"]
+)
+def test_a_stream_that_ends_keeps_its_leases(
+    emulator: Emulator, wire: Wire, other: Wire, clock: ManualClock, how: str
+) -> None:
+    """Its client may still acknowledge. Official clients cancel their stream before they do.
+
+    A lease that nobody ends runs to its deadline, which counts as an attempt.
+    """
+    wire.call("CreateTopic", pubsub.Topic(name=f"{TOPIC}-dead"))
+    policy = pubsub.DeadLetterPolicy(dead_letter_topic=f"{TOPIC}-dead")
+    wire.create(dead_letter_policy=policy, enable_exactly_once_delivery=True)
+    wire.publish("a", "b")
+    stream = other.stream(stream_ack_deadline_seconds=20)
+    a, _ = stream.messages(2)
+    if how == "cancel":
+        stream.cancel()
+    elif how == "disconnect":
+        other.close()
+    elif how == "close_streams":
+        emulator.faults.close_streams()
+    elif how == "abort_streams":
+        emulator.faults.abort_streams(Unavailable("away"))
+    else:
+        stream.send(subscription=SUBSCRIPTION)
+    wait_for_the_end(emulator)
+    clock.advance(19)
+    assert wire.pull(wait=False) == []
+    wire.acknowledge(a.ack_id)
+    clock.advance(1)
+    assert [(m.message.data, m.delivery_attempt) for m in wire.pull()] == [(b"b", 2)]
+
+
+def test_a_stream_that_ends_keeps_its_ordering_keys_and_nothing_else(
+    emulator: Emulator, wire: Wire
+) -> None:
+    """The next message of a key waits for its leased one; all others go to other consumers."""
+    wire.create(enable_message_ordering=True)
+    wire.publish("k1", "k2", key="k")
+    stream = wire.stream(max_outstanding_messages=1)
+    (k1,) = stream.messages(1)
+    stream.cancel()
+    wait_for_the_end(emulator)
+    wire.publish("a", "b", "c", "d")
+    assert [m.message.data for m in wire.pull(wait=False)] == [b"a", b"b", b"c", b"d"]
+    wire.acknowledge(k1.ack_id)
+    assert [m.message.data for m in wire.pull()] == [b"k2"]
+
+
+@pytest.mark.parametrize("how", ["cancel", "lose_reply", "abort_streams"])
+def test_a_response_that_was_not_sent_is_redelivered_at_once(
+    emulator: Emulator, wire: Wire, other: Wire, how: str
+) -> None:
+    """Its client has not seen the messages, so no attempt is counted. Sent ones stay leased."""
+    wire.call("CreateTopic", pubsub.Topic(name=f"{TOPIC}-dead"))
+    policy = pubsub.DeadLetterPolicy(dead_letter_topic=f"{TOPIC}-dead")
+    wire.create(dead_letter_policy=policy)
+    wire.publish("sent")
+    stream = other.stream(stream_ack_deadline_seconds=600)
+    assert stream.data(1) == ["sent"]
+    if how == "lose_reply":
+        emulator.faults.lose_reply("StreamingPull", times=1)
+        wire.publish("a", "b")
+    else:
+        with emulator.faults.silence_streams() as fault:
+            wire.publish("a", "b")
+            fault.wait_for_hits()
+            if how == "cancel":
+                stream.cancel()
+            else:
+                emulator.faults.abort_streams(Unavailable("away"))
+            wait_for_the_end(emulator)
+    pulled = wire.pull()
+    assert [(m.message.data, m.delivery_attempt) for m in pulled] == [(b"a", 1), (b"b", 1)]
+
+
+@pytest.fixture
+def returning(clock: ManualClock) -> Iterator[Emulator]:
+    """Yield a broker that redelivers the messages of a cut stream at once."""
+    with Emulator(clock=clock, return_leases_on_disconnect=True) as emulator:
+        yield emulator
+
+
+@pytest.mark.parametrize("how", ["cancel", "disconnect", "close_streams"])
+def test_with_the_option_a_cut_stream_returns_its_leases(returning: Emulator, how: str) -> None:
     """Its messages are available without waiting for a deadline, and no attempt is counted."""
+    wire, other = Wire(returning.endpoint), Wire(returning.endpoint)
     wire.call("CreateTopic", pubsub.Topic(name=f"{TOPIC}-dead"))
     policy = pubsub.DeadLetterPolicy(dead_letter_topic=f"{TOPIC}-dead")
     wire.create(dead_letter_policy=policy)
@@ -176,21 +287,29 @@ def test_a_cut_stream_gives_back_at_once(wire: Wire, other: Wire, how: str) -> N
     assert stream.data(2) == ["a", "b"]
     if how == "cancel":
         stream.cancel()
-    else:
+    elif how == "disconnect":
         other.close()
+    else:
+        returning.faults.close_streams()
     pulled = wire.pull()
     pulled += wire.pull() if len(pulled) < 2 else []
     assert [(m.message.data, m.delivery_attempt) for m in pulled] == [(b"a", 1), (b"b", 1)]
+    wire.close()
+    other.close()
 
 
-def test_streams_cut_again_and_again_never_keep_anything(wire: Wire) -> None:
+def test_with_the_option_streams_cut_again_and_again_never_keep_anything(
+    returning: Emulator,
+) -> None:
     """A cancelled stream first looks like a half-closed one, whose leases continue."""
+    wire = Wire(returning.endpoint)
     wire.create()
     wire.publish("a")
     for _ in range(100):
         stream = wire.stream(stream_ack_deadline_seconds=600)
         assert stream.data(1) == ["a"]
         stream.cancel()
+    wire.close()
 
 
 def test_a_half_closed_stream_ends_well_and_keeps_its_leases(

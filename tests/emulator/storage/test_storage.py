@@ -430,7 +430,7 @@ def refused(wire: Wire, *ack_ids: str) -> set[str]:
 def test_an_acknowledgement_can_be_repeated_after_a_restart(
     restarts: Restarts, wire: Wire, clock: ManualClock, durability: str, end: str
 ) -> None:
-    """It can be repeated for ten minutes. An ID of an ended lease stays refused."""
+    """It can be repeated for eleven minutes. An ID of an ended lease stays refused."""
     wire.call("CreateTopic", pubsub.Topic(name=TOPIC, labels={LABEL: durability}))
     wire.call(
         "CreateSubscription",
@@ -450,7 +450,7 @@ def test_an_acknowledgement_can_be_repeated_after_a_restart(
     clock.advance(300)
     wire = restarts.start()
     assert refused(wire, *acked) == set()
-    clock.advance(421)
+    clock.advance(493)
     assert refused(wire, acked[0]) == {acked[0]}
     # The directory has no data of it.
     wire = restarts.start()

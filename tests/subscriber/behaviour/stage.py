@@ -46,6 +46,7 @@ class Stage:
     Args:
         clock: The clock of the broker. `manage` may share it or use another.
         relay: Whether clients connect through a relay that can become a black hole.
+        return_leases_on_disconnect: The argument of `Emulator`.
         topics: Names of more topics to create.
         settings: Settings of the subscription.
     """
@@ -55,12 +56,15 @@ class Stage:
         clock: Clock = SYSTEM_CLOCK,
         *,
         relay: bool = False,
+        return_leases_on_disconnect: bool = False,
         topics: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         self.clock = clock
         self._managers: list[StreamingPullManager] = []
-        self.emulator = Emulator(clock=clock, relay=relay).start()
+        self.emulator = Emulator(
+            clock=clock, relay=relay, return_leases_on_disconnect=return_leases_on_disconnect
+        ).start()
         self.faults = self.emulator.faults
         self.client = SubscriberClient(endpoint=self.emulator.endpoint)
         # Another client, which stays open when the first one is closed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,11 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, keep, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
+
+EXACTLY_ONCE_IN_ORDER: dict[str, Any] = {
+    "enable_exactly_once_delivery": True,
+    "enable_message_ordering": True,
+}
 
 
 @pytest.fixture(params=[False, True], ids=["unordered", "ordered"])
@@ -77,7 +83,7 @@ def test_an_id_that_expired_on_its_way_is_dropped_and_told(
 @pytest.mark.parametrize("first_answered", [0, 1])
 def test_of_a_key_whose_messages_all_expired_the_first_begins(first_answered: int) -> None:
     """Redelivered messages are handled once and in order, in every order of the confirmations."""
-    with stage(enable_exactly_once_delivery=True, enable_message_ordering=True) as here:
+    with stage(**EXACTLY_ONCE_IN_ORDER, return_leases_on_disconnect=True) as here:
         events, log = Events(), Log()
         here.client.subscribe(SUBSCRIPTION, log, hooks=events)
         hanging = []
@@ -97,7 +103,7 @@ def test_of_a_key_whose_messages_all_expired_the_first_begins(first_answered: in
 
 def test_of_a_response_that_expired_as_a_whole_the_first_begins() -> None:
     """The server reports both messages at once."""
-    with stage(enable_exactly_once_delivery=True, enable_message_ordering=True) as here:
+    with stage(**EXACTLY_ONCE_IN_ORDER, return_leases_on_disconnect=True) as here:
         events, log = Events(), Log()
         with here.faults.drop("ModifyAckDeadline", times=1) as held:
             here.publish(b"1", b"2", b"3", key="k")

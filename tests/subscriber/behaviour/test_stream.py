@@ -255,7 +255,7 @@ def test_a_full_subscriber_does_not_take_the_server_for_dead() -> None:
 def test_a_network_that_swallows_everything_is_noticed_and_survived() -> None:
     """No byte passes and no connection breaks. The client notices, and continues afterwards."""
     clock = ManualClock()
-    with stage(relay=True) as here:
+    with stage(relay=True, return_leases_on_disconnect=True) as here:
         events, log = Events(), Log()
         here.manage(log, clock=clock, hooks=(events,))
         eventually(lambda: is_streaming(events))
@@ -281,6 +281,6 @@ def test_callbacks_and_acknowledgements_go_on_while_the_stream_is_away(here: Sta
         away.wait_for_hits(2)
         gate.open(3)
         gate.wait_for(3)
-        # They were returned when the stream broke. Late acknowledgements still count.
+        # Their leases continue, so the acknowledgements count.
         eventually(lambda: here.backlog == 0)
         assert future.state is SubscriptionState.RECONNECTING

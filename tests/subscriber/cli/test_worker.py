@@ -165,15 +165,16 @@ def test_a_callback_that_takes_too_long_is_cut_short(start: Start) -> None:
     eventually(lambda: free() == ["a"])
 
 
-def test_a_second_signal_ends_it_at_once(start: Start) -> None:
-    """The exit code is the one of a killed program, and the broker sees the connection end."""
+def test_a_second_signal_ends_it_at_once(start: Start, pubsub_emulator: Emulator) -> None:
+    """The exit code is the one of a killed program. Its message waits for the end of its lease."""
     publish("a")
     program = start("--processes", "1")
     program.begun(1)
     program.stop()
     program.process.send_signal(signal.SIGTERM)
     assert program.end() == 143
-    eventually(lambda: free() == ["a"])
+    pubsub_emulator.inspect(lambda engine: engine.expire(SUBSCRIPTION))
+    assert free() == ["a"]
 
 
 def test_processes_whose_parent_is_killed_finish_and_end(

@@ -11,9 +11,10 @@ from pullstream_emulator.engine.seq_set import CHUNK, CHUNK_BITS, masks_of
 
 from .ack_ids import number_of
 
-# An acknowledgement may be repeated within this many seconds. A generation takes IDs for a fifth of
-# this time, and all of its IDs are forgotten together.
-REMEMBERED = 600.0
+# An acknowledgement may be repeated within this many seconds. Official clients repeat it for 600
+# seconds, and the last attempt needs time to arrive. A generation takes IDs for a fifth of this
+# time, and all of its IDs are forgotten together.
+REMEMBERED = 660.0
 _PERIOD = REMEMBERED / 5
 
 # A chunk has 1,024 numbers. Messages with neighbouring numbers are usually delivered and
@@ -45,7 +46,7 @@ class _Generation:
 
 
 class AckedIds:
-    """Remembers acknowledged IDs for ten to twelve minutes.
+    """Remembers acknowledged IDs for 11 to 13 minutes.
 
     A client that lost the answer to an acknowledgement can repeat the request within this time.
 

@@ -204,8 +204,8 @@ class Subscription:
     ) -> dict[str, str]:
         """Acknowledge leased messages. Return the refused ack IDs with their failure codes.
 
-        With exactly-once delivery, an ID that was acknowledged within the last ten minutes is not
-        refused.
+        With exactly-once delivery, an ID that was acknowledged within the last eleven minutes is
+        not refused.
 
         Args:
             ack_ids: The ack IDs of the leases.
@@ -472,19 +472,21 @@ class Subscription:
 
     # ---- consumers -----------------------------------------------------------------------------
 
-    def leave(self, consumer: Consumer, now: Now, *, give_back: bool = True) -> None:
-        """Remove a consumer.
+    def leave(
+        self, consumer: Consumer, now: Now, *, give_back: Iterable[str] | None = None
+    ) -> None:
+        """Remove a consumer. Its other leases continue until their deadlines, and keep their keys.
 
         Args:
             consumer: The consumer.
             now: The present time.
-            give_back: Whether other consumers get its messages immediately, without a counted
-                attempt. False: its leases continue until their deadlines.
+            give_back: Ack IDs of the messages that other consumers get immediately, without a
+                counted attempt. None: all messages that it holds.
         """
         self.consumers.remove_consumer(consumer)
-        if give_back and consumer.outstanding_messages:
-            held = [delivery.ack_id for delivery in self.leases.held_by(consumer)]
-            self._end(held, ReturnReason.GIVEN_BACK, now)
+        if give_back is None and consumer.outstanding_messages:
+            give_back = [delivery.ack_id for delivery in self.leases.held_by(consumer)]
+        self._end(give_back or (), ReturnReason.GIVEN_BACK, now)
         self._backlog.release_reserved(consumer)
         self.touch(now)
         self._wake_next()
