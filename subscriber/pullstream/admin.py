@@ -307,7 +307,7 @@ class SubscriberAdmin(BaseClient):
         Args:
             request: The request, instead of the other keywords: a message or a dict.
             subscription: Full name of the subscription, `projects/P/subscriptions/S`.
-            time: Target time. A `datetime` without a time zone is read as UTC.
+            time: Target time. A `datetime` without a time zone is local time.
             snapshot: Full name of the target snapshot, instead of a time.
             **options: `retry`, `timeout` and `metadata`; see `CallOptions`.
 

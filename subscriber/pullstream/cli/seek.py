@@ -18,7 +18,9 @@ from .parameters import duration
 
 @click.command("seek")
 @click.argument("subscription", shell_complete=completion.subscriptions)
-@click.option("--time", "when", help="2026-11-26T10:00:00Z, or a duration before now: 10m, 2h.")
+@click.option(
+    "--time", "when", help="2026-11-26T10:00:00Z or ...+02:00, or a duration before now: 10m, 2h."
+)
 @click.option("--snapshot", help="The snapshot to restore.")
 @context_options
 @pass_session
@@ -56,14 +58,20 @@ def _time(session: CliContext, subscription: str, text: str) -> datetime:
     """Parse a time, or a duration before the server's time."""
     if re.fullmatch(r"\d+(\.\d+)?[smhd]?", text):
         return _now(session, subscription) - duration(text)
+    form = (
+        f"--time is {text!r}; it must be a time such as 2026-11-26T10:00:00Z, or a duration before "
+        "now, such as 10m."
+    )
     try:
         time = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError as error:
+    except ValueError:
+        raise click.UsageError(form) from None
+    if time.tzinfo is None:
+        # A guess could acknowledge the messages of hours.
         raise click.UsageError(
-            f"--time is {text!r}; it must be a time such as 2026-11-26T10:00:00Z, or a duration "
-            "before now, such as 10m."
-        ) from error
-    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+            f"{form} It has no offset from UTC: add Z for UTC, or an offset such as +02:00."
+        )
+    return time
 
 
 def _now(session: CliContext, subscription: str) -> datetime:

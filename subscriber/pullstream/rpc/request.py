@@ -11,6 +11,7 @@ operation".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -129,6 +130,9 @@ def _field_as_ours(field: Any, value: Any) -> Any:
 
 
 def _item_as_ours(message_type: type[Message], value: Any) -> Any:
+    if isinstance(value, datetime) and value.tzinfo is None:
+        # Local time, as in the official client. Protobuf would read it as UTC.
+        return value.astimezone()
     if isinstance(value, Mapping):
         return _fields_as_ours(message_type, value)
     return _as_ours(message_type, value)

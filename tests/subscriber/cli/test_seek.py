@@ -35,7 +35,7 @@ def test_a_seek_to_a_time_brings_messages_back(emulator: Emulator, clock: Manual
     assert emulator.backlog(SUBSCRIPTION) == 1
     run("seek", "billing", "--time", "2023-11-14T22:13:20Z")
     assert emulator.backlog(SUBSCRIPTION) == 2
-    run("seek", "billing", "--time", "2023-11-14T22:13:21")
+    run("seek", "billing", "--time", "2023-11-14T23:13:21+01:00")
     assert emulator.backlog(SUBSCRIPTION) == 1
 
 
@@ -57,6 +57,8 @@ def test_a_purge_ends_at_the_time_of_the_broker(emulator: Emulator, clock: Manua
         ((), "Give either --time or --snapshot"),
         (("--time", "1h", "--snapshot", "s"), "Give either --time or --snapshot"),
         (("--time", "yesterday"), "--time is 'yesterday'; it must be a time such as"),
+        (("--time", "2026-11-26T10:00:00"), "add Z for UTC, or an offset such as +02:00"),
+        (("--time", "2026-11-26"), "add Z for UTC, or an offset such as +02:00"),
     ],
 )
 def test_what_is_no_time_is_wrong_usage(options: tuple[str, ...], text: str) -> None:

@@ -1,5 +1,7 @@
 """Requests are made of messages, dicts or keywords, and errors name the field."""
 
+import time
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -128,3 +130,41 @@ def test_a_text_that_utf_8_cannot_encode_is_named(fields: dict[str, Any], text: 
     with pytest.raises(ValueError, match=text) as raised:
         make_message(pubsub.Subscription, fields)
     assert type(raised.value) is ValueError
+
+
+@pytest.fixture
+def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the process be in a time zone that differs from UTC."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_berlin")
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda when: build_request(pubsub.SeekRequest, None, {"time": when}).time,
+        lambda when: build_request(pubsub.SeekRequest, {"time": when}, {}).time,
+        lambda when: (
+            build_request(
+                pubsub.UpdateSnapshotRequest, {"snapshot": {"expire_time": when}}, {}
+            ).snapshot.expire_time
+        ),
+        lambda when: (
+            build_request(pubsub.PublishRequest, {"messages": [{"publish_time": when}]}, {})
+            .messages[0]
+            .publish_time
+        ),
+    ],
+    ids=["keyword", "dict", "inner dict", "list"],
+)
+def test_a_time_without_a_time_zone_is_local_time(build: Any) -> None:
+    """As in the official client, in summer and in winter. Another reading loses the backlog."""
+    summer, winter = datetime(2026, 7, 1, 12), datetime(2026, 11, 26, 12)
+    assert build(summer).ToDatetime() == datetime(2026, 7, 1, 10)
+    assert build(winter).ToDatetime() == datetime(2026, 11, 26, 11)
+    aware = winter.replace(tzinfo=timezone.utc)
+    assert build(aware).ToDatetime() == winter
