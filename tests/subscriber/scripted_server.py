@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from google.protobuf.message import Message
 
-from pullstream_protocol.errors import RpcError
+from pullstream_protocol.errors import RpcError, status_of
 from pullstream_protocol.rpcs import BY_METHOD
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ class ScriptedServer:
         try:
             return self._answer(call) or BY_METHOD[method].response()
         except RpcError as error:
-            context.abort(error.grpc_status_code, error.message)
+            code, text, trailers = status_of(error)
+            context.set_trailing_metadata(trailers)
+            context.abort(code, text)
 
 
 class _Handlers(grpc.GenericRpcHandler):

@@ -461,8 +461,8 @@ class InFlight:
 
     def _tell_lost(self, messages: list[Message], why: LeaseLoss) -> None:
         _log.warning(
-            "lost the leases of %d messages (%s): those that are not acknowledged before their "
-            "leases end are delivered again",
+            "lost the leases of %d messages (%s): they are delivered again, unless the server "
+            "accepts a late acknowledgement",
             len(messages),
             why,
         )

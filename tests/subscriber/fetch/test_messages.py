@@ -26,7 +26,7 @@ from pullstream.message import ResponseBatch
 from pullstream.rpc.rpcs import Rpcs
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock
-from pullstream_protocol.errors import NotFound, RpcError, Unavailable
+from pullstream_protocol.errors import InvalidArgument, NotFound, RpcError, Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.fetching import NAME, TOPIC
 from tests.subscriber.scripted_server import Call, ScriptedServer
@@ -159,6 +159,28 @@ def test_those_that_are_not_taken_are_told(broker: Emulator) -> None:
             messages.ack()
         assert raised.value.error_code is AcknowledgeStatus.INVALID_ACK_ID
         assert messages.unsettled == [messages[1]]
+
+
+def test_those_that_an_error_does_not_name_are_asked_for_again(
+    client: SubscriberClient, server: Server
+) -> None:
+    """A server may have refused the whole request because of one message."""
+    refused = {"b": "PERMANENT_FAILURE_INVALID_ACK_ID"}
+    server.refusals = [InvalidArgument("b", reason="R", metadata=refused)]
+    messages = client.fetch(NAME, 3)
+    with pytest.raises(AcknowledgeError, match="1 of 3 messages could not") as raised:
+        messages.ack()
+    assert not raised.value.may_have_succeeded
+    assert server.settled == [("abc", None), ("ac", None)]
+    # If the server refuses the repetition, too, the first request may have taken effect.
+    refused = {"a": "PERMANENT_FAILURE_INVALID_ACK_ID"}
+    server.refusals = [
+        InvalidArgument("b", reason="R", metadata={"b": refused["a"]}),
+        InvalidArgument("a", reason="R", metadata=refused),
+    ]
+    with pytest.raises(AcknowledgeError, match="2 of 3 messages could not") as raised:
+        client.fetch(NAME, 3).ack()
+    assert raised.value.may_have_succeeded
 
 
 # ---- one by one ----------------------------------------------------------------------------------

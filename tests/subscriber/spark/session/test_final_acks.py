@@ -102,3 +102,17 @@ def test_a_reply_is_read_id_by_id(broker: Emulator) -> None:
         mixed = [*valid, again[0].ack_id]
         assert acknowledge(client, SUBSCRIPTION, mixed, 10.0) == 3
     assert acked(broker) == {again[0].message.message_id}
+
+
+def test_ids_that_an_error_does_not_name_are_acknowledged_again(broker: Emulator) -> None:
+    """A server may have refused the whole request because of one id."""
+    make_subscription(broker)
+    publish(broker, 3)
+    with SubscriberClient(endpoint=broker.endpoint) as client:
+        pulled = client.pull(subscription=SUBSCRIPTION, max_messages=3).received_messages
+        ack_ids = [one.ack_id for one in pulled]
+        named = {ack_ids[0]: "PERMANENT_FAILURE_INVALID_ACK_ID"}
+        refusal = InvalidArgument("one is invalid", reason="R", metadata=named)
+        broker.faults.error(ACK, refusal, resource=SUBSCRIPTION, times=1)
+        assert acknowledge(client, SUBSCRIPTION, ack_ids, 10.0) == 1
+    assert acked(broker) == {one.message.message_id for one in pulled[1:]}
