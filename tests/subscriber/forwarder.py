@@ -17,6 +17,9 @@ class _Pair:
     def __init__(self, near: socket.socket, far: socket.socket) -> None:
         self._sockets = (near, far)
         self.is_forgotten = False
+
+    def start(self) -> None:
+        near, far = self._sockets
         for one, other in ((near, far), (far, near)):
             threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
 
@@ -64,7 +67,10 @@ class Forwarder:
             while True:
                 near, _ = self._listener.accept()
                 far = socket.create_connection(("127.0.0.1", self._port))
-                self._pairs.append(_Pair(near, far))
+                pair = _Pair(near, far)
+                # Known before a client can have an answer.
+                self._pairs.append(pair)
+                pair.start()
 
     def __enter__(self) -> Forwarder:
         return self

@@ -61,7 +61,8 @@ class World:
 @pytest.fixture
 def world() -> Iterator[World]:
     with (
-        Emulator() as broker,
+        # So that a message that was sent on a dead stream comes again when the broker ends it.
+        Emulator(return_leases_on_disconnect=True) as broker,
         Forwarder(int(broker.endpoint.rpartition(":")[2])) as forwarder,
         TopicAdminClient(endpoint=broker.endpoint) as direct,
         SubscriberClient(endpoint=broker.endpoint) as admin,
