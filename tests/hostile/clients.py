@@ -73,7 +73,8 @@ class Results:
         name = type(error).__name__
         if isinstance(error, AcknowledgeError):
             name = error.error_code.name
-        self.record("failure", subject, error=name, text=str(error))
+        is_open = getattr(error, "may_have_succeeded", False)
+        self.record("failure", subject, error=name, open=is_open, text=str(error))
 
 
 class Reports(Hooks):

@@ -37,6 +37,14 @@ TRANSIENT = (
     grpc.StatusCode.UNKNOWN,
     grpc.StatusCode.CANCELLED,
 )
+# The transient codes that leave open whether a call was carried out. The others deny it.
+UNCLEAR = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.CANCELLED,
+)
 PERMANENT = (
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.NOT_FOUND,
@@ -217,7 +225,7 @@ class HostileServer:
             if what == "duplicated":
                 backlog.apply(kind, ack_ids, seconds)
             if what == "lost":
-                self._fail(context, self._transient())
+                self._fail(context, self._dice.choice(UNCLEAR))
             if what == "garbage":
                 return GARBAGE
         return b""
@@ -312,7 +320,7 @@ class HostileServer:
             self._wait(context, LATE / 4)
         ids = self.log.store(data)
         if what == "lost":
-            self._fail(context, self._transient())
+            self._fail(context, self._dice.choice(UNCLEAR))
         if what == "garbage":
             return GARBAGE
         if what == "too_few":

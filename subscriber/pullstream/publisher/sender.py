@@ -14,6 +14,7 @@ from threading import get_ident
 from typing import Any, Final
 
 import grpc
+from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from pullstream.exceptions import forked
@@ -32,7 +33,7 @@ from pullstream.statistics import PublisherStatistics
 from pullstream_protocol.call_lock import CallLock, InterruptedCall
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.due_thread import DueThread
-from pullstream_protocol.errors import Cancelled
+from pullstream_protocol.errors import Cancelled, Internal
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import IDEMPOTENCY_KEY
 
@@ -446,6 +447,9 @@ class PublishSender:
                 name_resource(error, [batch.sequencer.topic])
         except grpc.FutureCancelledError:
             error = Cancelled("the client cancelled the call")
+        except DecodeError as damaged:
+            # gRPC gives this status to answers that it parses itself.
+            error = Internal(f"the answer to Publish cannot be parsed: {damaged}")
         except Exception as unexpected:
             error = unexpected
         self._end(batch, message_ids, error, self._clock.monotonic() - began)

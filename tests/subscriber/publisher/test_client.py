@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -42,6 +44,7 @@ from pullstream_emulator import Emulator
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from pullstream_protocol.errors import (
     Aborted,
+    Internal,
     InvalidArgument,
     NotFound,
     PermissionDenied,
@@ -312,6 +315,38 @@ def test_a_response_with_invalid_ids_is_an_error(
         publish(publisher)
     assert raised.value.may_have_succeeded
     assert not str(raised.value).startswith("None")
+
+
+class FirstAnswerDamaged(grpc.GenericRpcHandler):
+    """Answers the first call with bytes that are no PublishResponse."""
+
+    def __init__(self) -> None:
+        right = pubsub.PublishResponse(message_ids=["1"]).SerializeToString()
+        self._answers = itertools.chain([b"\xff\xff"], itertools.repeat(right))
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: next(self._answers))
+
+
+@pytest.mark.parametrize("retry", [True, False])
+def test_an_answer_that_cannot_be_parsed_leaves_open_whether_the_message_is_stored(
+    *, retry: bool
+) -> None:
+    """The server has answered, so the message may be stored. The call is repeated."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers((FirstAnswerDamaged(),))
+    endpoint = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    options = QUICK if retry else PublisherOptions(retry=None)
+    with PublisherClient(publisher_options=options, endpoint=endpoint) as publisher:
+        future = publisher.publish(TOPIC, b"x")
+        if retry:
+            assert future.result(10) == "1"
+        else:
+            with pytest.raises(Internal, match="the answer to Publish cannot be parsed") as raised:
+                future.result(10)
+            assert raised.value.may_have_succeeded
+    server.stop(None).wait()
 
 
 def test_an_error_says_that_an_earlier_attempt_may_have_succeeded(
