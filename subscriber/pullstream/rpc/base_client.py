@@ -58,8 +58,10 @@ class BaseClient(ConnectingClient, UnaryClient):
             )
         else:
             self._connections = SharedChannel(channel)
-        connections = self._connections
-        UnaryClient.__init__(self, Rpcs(connections.open(), replace=connections.replace))
+        pool = self._connections
+        # Only the user can replace the user's channel.
+        replace = pool.replace if isinstance(pool, ChannelPool) else None
+        UnaryClient.__init__(self, Rpcs(pool.open(), replace=replace))
 
     @property
     def target(self) -> str:
