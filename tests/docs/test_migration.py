@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError
@@ -97,6 +101,43 @@ def imported(code: str) -> list[str]:
         elif isinstance(node, ast.ImportFrom):
             names.append(f"{node.module}.{node.names[0].name}")
     return names
+
+
+# Runs each snippet in a process that has imported nothing but pullstream, and prints the errors
+# that show a wrong name. Other errors are the subject of other tests, which create resources.
+FRESH_PROCESSES = """
+import json, os, sys, traceback
+import pullstream
+for title, code in json.load(sys.stdin).items():
+    child = os.fork()
+    if not child:
+        names = {
+            "project_id": "project", "topic_id": "orders", "subscription_id": "billing",
+            "dead_letter_topic_id": "failed", "timeout": 0.05, "process": lambda message: None,
+        }
+        try:
+            exec(compile(code, title, "exec"), names)
+        except (ImportError, AttributeError, NameError, TypeError):
+            traceback.print_exc(file=sys.stdout)
+        except Exception:
+            pass
+        sys.stdout.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_snippet_needs_no_imports_but_its_own(pubsub_emulator: Emulator) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", FRESH_PROCESSES],
+        input=json.dumps(guide.snippets()),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    assert "Traceback" not in ran.stdout
 
 
 def test_types_has_every_message() -> None:
