@@ -17,12 +17,13 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .rpc.base_client import BaseClient
 from .rpc.paging import Pager
-from .rpc.rpcs import CallOptions
+from .rpc.rpcs import CallOptions, ListOptions
 from .rpc.unary_client import request_of
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from google.protobuf.duration_pb2 import Duration
     from google.protobuf.field_mask_pb2 import FieldMask
     from google.protobuf.timestamp_pb2 import Timestamp
     from typing_extensions import Unpack
@@ -31,6 +32,43 @@ Dict = Mapping[str, Any]
 
 # Seconds. Google's default.
 DEFAULT_ACK_DEADLINE = 10
+
+
+class SubscriptionFields(CallOptions, total=False):
+    """Further keywords of `create_subscription`.
+
+    Attributes:
+        retain_acked_messages: Whether acknowledged messages are kept, so that a seek brings them
+            back.
+        message_retention_duration: How long messages are kept.
+        labels: Names and values for the user's own use.
+        enable_message_ordering: Whether the messages of an ordering key arrive in order.
+        expiration_policy: When an unused subscription is deleted.
+        filter: Only messages whose attributes match are delivered.
+        dead_letter_policy: Where messages go that fail too often.
+        retry_policy: How long a failed message waits for its redelivery.
+        enable_exactly_once_delivery: Whether an acknowledged message is never delivered again.
+        bigquery_config: Exports the messages to BigQuery.
+        bigtable_config: Exports the messages to Bigtable.
+        cloud_storage_config: Exports the messages to Cloud Storage.
+        message_transforms: Change the messages before their delivery.
+        tags: Tags of the resource, at creation.
+    """
+
+    retain_acked_messages: bool
+    message_retention_duration: Duration | Dict
+    labels: Mapping[str, str]
+    enable_message_ordering: bool
+    expiration_policy: pubsub.ExpirationPolicy | Dict
+    filter: str
+    dead_letter_policy: pubsub.DeadLetterPolicy | Dict
+    retry_policy: pubsub.RetryPolicy | Dict
+    enable_exactly_once_delivery: bool
+    bigquery_config: pubsub.BigQueryConfig | Dict
+    bigtable_config: pubsub.BigtableConfig | Dict
+    cloud_storage_config: pubsub.CloudStorageConfig | Dict
+    message_transforms: Sequence[pubsub.MessageTransform | Dict]
+    tags: Mapping[str, str]
 
 
 class SubscriberAdmin(BaseClient):
@@ -46,11 +84,11 @@ class SubscriberAdmin(BaseClient):
         topic: str | None = None,
         push_config: pubsub.PushConfig | Dict | None = None,
         ack_deadline_seconds: int | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[SubscriptionFields],
     ) -> pubsub.Subscription:
         """Create a subscription.
 
-        Use `request` to set fields that have no keyword.
+        Every field of a subscription is a keyword.
 
         Args:
             request: The request, instead of the other keywords: a message or a dict.
@@ -60,7 +98,8 @@ class SubscriberAdmin(BaseClient):
                 them.
             ack_deadline_seconds: Seconds from 10 to 600. Default: 10, which is sent as in the
                 official client, because some servers have no default.
-            **options: `retry`, `timeout` and `metadata`; see `CallOptions`.
+            **options: Further fields, see `SubscriptionFields`; and `retry`, `timeout` and
+                `metadata`, see `CallOptions`.
 
         Returns:
             The subscription as the server stores it.
@@ -135,14 +174,15 @@ class SubscriberAdmin(BaseClient):
         request: pubsub.ListSubscriptionsRequest | Dict | None = None,
         *,
         project: str | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[ListOptions],
     ) -> Pager[pubsub.Subscription]:
         """List the subscriptions of a project.
 
         Args:
             request: The request, instead of the other keywords: a message or a dict.
             project: Full name of the project, `projects/P`.
-            **options: `retry`, `timeout` and `metadata`; see `CallOptions`.
+            **options: `page_size`, `page_token`, `retry`, `timeout` and `metadata`; see
+                `ListOptions` and `CallOptions`.
 
         Returns:
             An iterable. It requests the next page when the iteration reaches it.
@@ -261,14 +301,15 @@ class SubscriberAdmin(BaseClient):
         request: pubsub.ListSnapshotsRequest | Dict | None = None,
         *,
         project: str | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[ListOptions],
     ) -> Pager[pubsub.Snapshot]:
         """List the snapshots of a project.
 
         Args:
             request: The request, instead of the other keywords: a message or a dict.
             project: Full name of the project, `projects/P`.
-            **options: `retry`, `timeout` and `metadata`; see `CallOptions`.
+            **options: `page_size`, `page_token`, `retry`, `timeout` and `metadata`; see
+                `ListOptions` and `CallOptions`.
 
         Returns:
             An iterable. It requests the next page when the iteration reaches it.

@@ -14,7 +14,7 @@ from pullstream_protocol.messages import schema_pb2 as pb
 
 from .rpc.base_client import BaseClient
 from .rpc.paging import Pager
-from .rpc.rpcs import CallOptions
+from .rpc.rpcs import CallOptions, ListOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -77,14 +77,15 @@ class SchemaServiceClient(BaseClient):
         request: pb.ListSchemasRequest | Dict | None = None,
         *,
         parent: str | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[ListOptions],
     ) -> Pager[pb.Schema]:
         """List the newest revisions of the schemas of a project.
 
         Args:
             request: The request, instead of the other keywords: a message or a dict.
             parent: The project, `projects/P`.
-            **options: `retry`, `timeout` and `metadata`; see `CallOptions`.
+            **options: `page_size`, `page_token`, `retry`, `timeout` and `metadata`; see
+                `ListOptions` and `CallOptions`.
 
         Returns:
             An iterable of `Schema`, without definitions unless the request asks for them.
@@ -96,14 +97,15 @@ class SchemaServiceClient(BaseClient):
         request: pb.ListSchemaRevisionsRequest | Dict | None = None,
         *,
         name: str | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[ListOptions],
     ) -> Pager[pb.Schema]:
         """List the revisions of a schema, the newest first.
 
         Args:
             request: The request, instead of the other keywords: a message or a dict.
             name: Full name of the schema, `projects/P/schemas/S`.
-            **options: `retry`, `timeout` and `metadata`; see `CallOptions`.
+            **options: `page_size`, `page_token`, `retry`, `timeout` and `metadata`; see
+                `ListOptions` and `CallOptions`.
 
         Returns:
             An iterable of `Schema`, without definitions unless the request asks for them.

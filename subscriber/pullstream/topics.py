@@ -5,7 +5,7 @@ The methods take requests, keywords and call options like the methods of `pullst
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.empty_pb2 import Empty
@@ -15,13 +15,38 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from .rpc.base_client import BaseClient
 from .rpc.paging import Pager
 from .rpc.request import message_of
-from .rpc.rpcs import CallOptions
+from .rpc.rpcs import CallOptions, ListOptions
 
 if TYPE_CHECKING:
+    from google.protobuf.duration_pb2 import Duration
     from google.protobuf.field_mask_pb2 import FieldMask
     from typing_extensions import Unpack
 
 Dict = Mapping[str, Any]
+
+
+class TopicFields(CallOptions, total=False):
+    """Further keywords of `create_topic`.
+
+    Attributes:
+        labels: Names and values for the user's own use.
+        message_storage_policy: The regions in which messages are stored.
+        kms_key_name: The key that encrypts the messages.
+        schema_settings: The schema that every message must fit.
+        message_retention_duration: How long messages are kept for seeks, also acknowledged ones.
+        ingestion_data_source_settings: A source outside Pub/Sub that the topic gets messages from.
+        message_transforms: Change the messages before they are stored.
+        tags: Tags of the resource, at creation.
+    """
+
+    labels: Mapping[str, str]
+    message_storage_policy: pubsub.MessageStoragePolicy | Dict
+    kms_key_name: str
+    schema_settings: pubsub.SchemaSettings | Dict
+    message_retention_duration: Duration | Dict
+    ingestion_data_source_settings: pubsub.IngestionDataSourceSettings | Dict
+    message_transforms: Sequence[pubsub.MessageTransform | Dict]
+    tags: Mapping[str, str]
 
 
 class TopicAdmin(BaseClient):
@@ -32,16 +57,17 @@ class TopicAdmin(BaseClient):
         request: pubsub.Topic | Dict | None = None,
         *,
         name: str | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[TopicFields],
     ) -> pubsub.Topic:
         """Create a topic.
 
-        Use `request` to set fields that have no keyword.
+        Every field of a topic is a keyword.
 
         Args:
             request: The request, instead of the other keywords: a message or a dict.
             name: Full name, `projects/P/topics/T`.
-            **options: `retry`, `timeout` and `metadata`; see `CallOptions`.
+            **options: Further fields, see `TopicFields`; and `retry`, `timeout` and `metadata`, see
+                `CallOptions`.
 
         Returns:
             The topic as the server stores it.
@@ -100,14 +126,15 @@ class TopicAdmin(BaseClient):
         request: pubsub.ListTopicsRequest | Dict | None = None,
         *,
         project: str | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[ListOptions],
     ) -> Pager[pubsub.Topic]:
         """List the topics of a project.
 
         Args:
             request: The request, instead of the other keywords: a message or a dict.
             project: Full name of the project, `projects/P`.
-            **options: `retry`, `timeout` and `metadata`; see `CallOptions`.
+            **options: `page_size`, `page_token`, `retry`, `timeout` and `metadata`; see
+                `ListOptions` and `CallOptions`.
 
         Returns:
             An iterable. It requests the next page when the iteration reaches it.
@@ -119,14 +146,15 @@ class TopicAdmin(BaseClient):
         request: pubsub.ListTopicSubscriptionsRequest | Dict | None = None,
         *,
         topic: str | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[ListOptions],
     ) -> Pager[str]:
         """List the full names of the subscriptions that are attached to a topic.
 
         Args:
             request: The request, instead of the other keywords: a message or a dict.
             topic: Full name of the topic, `projects/P/topics/T`.
-            **options: `retry`, `timeout` and `metadata`; see `CallOptions`.
+            **options: `page_size`, `page_token`, `retry`, `timeout` and `metadata`; see
+                `ListOptions` and `CallOptions`.
 
         Returns:
             An iterable. It requests the next page when the iteration reaches it.
@@ -138,14 +166,15 @@ class TopicAdmin(BaseClient):
         request: pubsub.ListTopicSnapshotsRequest | Dict | None = None,
         *,
         topic: str | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[ListOptions],
     ) -> Pager[str]:
         """List the full names of the snapshots of a topic.
 
         Args:
             request: The request, instead of the other keywords: a message or a dict.
             topic: Full name of the topic, `projects/P/topics/T`.
-            **options: `retry`, `timeout` and `metadata`; see `CallOptions`.
+            **options: `page_size`, `page_token`, `retry`, `timeout` and `metadata`; see
+                `ListOptions` and `CallOptions`.
 
         Returns:
             An iterable. It requests the next page when the iteration reaches it.

@@ -15,9 +15,11 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from google.protobuf.json_format import MessageToDict
 
 from pullstream import types
 from pullstream_emulator import Emulator
@@ -393,3 +395,21 @@ def test_googles_publisher_works_beside_our_subscriber(runner: SnippetRunner) ->
     runner.run("Publish with Google's client")
     assert runner.wait_for_processed(1) == [b"My first message!"]
     assert seen == [(runner.names["message_id"], {"spam": "eggs"})]
+
+
+def test_the_forms_for_habits_of_proto_plus_work() -> None:
+    """The second column of the table in the guide."""
+    url = "https://example.com"
+    names: dict[str, Any] = {"name": TOPIC}
+    assert types.Topic(**names).name == TOPIC
+    subscription = types.Subscription()
+    subscription.push_config.push_endpoint = url
+    other = types.Subscription()
+    other.push_config.CopyFrom(types.PushConfig(push_endpoint=url))
+    assert subscription == other
+    subscription.message_retention_duration.FromTimedelta(timedelta(hours=1))
+    assert subscription.message_retention_duration.seconds == 3600
+    topic = types.Topic()
+    topic.labels.update(team="a")
+    assert MessageToDict(topic) == {"labels": {"team": "a"}}
+    assert types.Subscription.State.Name(types.Subscription.State.ACTIVE) == "ACTIVE"

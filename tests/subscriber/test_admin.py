@@ -52,6 +52,43 @@ def subscriptions(emulator: Emulator) -> Iterator[SubscriberClient]:
 # ---- against the broker --------------------------------------------------------------------------
 
 
+def test_every_field_of_a_topic_and_a_subscription_is_a_keyword(
+    topics: TopicAdminClient, subscriptions: SubscriberClient
+) -> None:
+    topic = topics.create_topic(
+        name=TOPIC, labels={"team": "a"}, message_retention_duration={"seconds": 600}
+    )
+    assert (topic.labels["team"], topic.message_retention_duration.seconds) == ("a", 600)
+    made = subscriptions.create_subscription(
+        name=SUBSCRIPTION,
+        topic=TOPIC,
+        enable_message_ordering=True,
+        filter='attributes.a = "b"',
+        dead_letter_policy=pubsub.DeadLetterPolicy(dead_letter_topic=TOPIC),
+        timeout=10,
+    )
+    assert made.enable_message_ordering
+    assert made.filter == 'attributes.a = "b"'
+    assert made.dead_letter_policy.dead_letter_topic == TOPIC
+
+
+def test_lists_take_the_size_of_a_page_as_a_keyword(topics: TopicAdminClient) -> None:
+    for number in range(3):
+        topics.create_topic(name=f"{TOPIC}-{number}")
+    pages = list(topics.list_topics(project=PROJECT, page_size=2).pages)
+    assert [len(page.topics) for page in pages] == [2, 1]
+
+
+def test_an_unknown_keyword_is_refused_with_the_known_ones(
+    subscriptions: SubscriberClient,
+) -> None:
+    wrong: Any = {"enable_ordering": True}
+    with pytest.raises(TypeError, match=r"no keyword enable_ordering; .*enable_message_ordering"):
+        subscriptions.create_subscription(name=SUBSCRIPTION, topic=TOPIC, **wrong)
+    with pytest.raises(ValueError, match=r"request= and labels"):
+        subscriptions.create_subscription({"name": SUBSCRIPTION}, labels={"a": "b"})
+
+
 def test_topics_live_from_creation_to_deletion(topics: TopicAdminClient) -> None:
     """After the deletion, the topic is not found."""
     topics.create_topic(request={"name": TOPIC, "labels": {"team": "a"}})

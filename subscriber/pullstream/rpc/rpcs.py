@@ -100,6 +100,18 @@ class CallOptions(TypedDict, total=False):
     metadata: Metadata
 
 
+class ListOptions(CallOptions, total=False):
+    """Keywords of RPC methods that return a list.
+
+    Attributes:
+        page_size: Most items that the server sends at a time. Default: the server chooses.
+        page_token: The `next_page_token` of an earlier response, where the list begins.
+    """
+
+    page_size: int
+    page_token: str
+
+
 class Rpcs:
     """The RPCs of `pullstream_protocol.rpcs` on one channel. Thread-safe.
 

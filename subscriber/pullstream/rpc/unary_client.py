@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
@@ -103,26 +103,30 @@ def request_of(
     fields: Mapping[str, Any],
     options: CallOptions,
 ) -> Any:
-    """Return the request of a call with these keywords.
+    """Return the request of a call with these keywords, and leave the call's options in `options`.
 
     Args:
         method: Name of the RPC.
         request: The user's request, or None.
-        fields: The user's keywords for single fields.
-        options: The user's other keywords.
+        fields: The user's keywords for the fields that the method's signature has.
+        options: The user's other keywords. Those of further fields of the request are removed.
 
     Raises:
-        TypeError: An option does not exist, or has the wrong type. The methods accept any keyword,
-            and `Rpcs.call` would name itself in its error.
+        TypeError: A keyword does not exist, or an option has the wrong type. The methods accept any
+            keyword, and `Rpcs.call` would name itself in its error.
         ValueError, TypeError: See `build_request`.
     """
+    message_type = BY_METHOD[method].request
+    given = cast("dict[str, Any]", options)
+    further = message_type.DESCRIPTOR.fields_by_name.keys() - CallOptions.__annotations__.keys()
+    fields = {**fields, **{name: given.pop(name) for name in [*given] if name in further}}
     known = CallOptions.__annotations__
-    unknown = ", ".join(sorted(set(options) - set(known)))
+    unknown = ", ".join(sorted(given.keys() - known.keys()))
     if unknown:
-        allowed = ", ".join(("request", *fields, *known))
+        allowed = ", ".join(("request", *sorted(further), *known))
         raise TypeError(f"{method} has no keyword {unknown}; it has {allowed}")
     _check_options(options)
-    return build_request(BY_METHOD[method].request, request, fields)
+    return build_request(message_type, request, fields)
 
 
 def _check_options(options: CallOptions) -> None:
