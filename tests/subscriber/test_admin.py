@@ -303,7 +303,13 @@ def test_keywords_and_call_options_reach_the_server(
     name: str, keywords: dict[str, Any], request_: Any
 ) -> None:
     """Every method makes the call of its name with these fields, metadata and timeout."""
-    with ScriptedServer() as server, Client(endpoint=server.endpoint) as client:
+
+    def answer(call: Call) -> pubsub.PublishResponse | None:
+        if call.method != "Publish":
+            return None
+        return pubsub.PublishResponse(message_ids=[str(n) for n in range(len(request_.messages))])
+
+    with ScriptedServer(answer) as server, Client(endpoint=server.endpoint) as client:
         method: Callable[..., Any] = getattr(client, name)
         method(**keywords, timeout=30, retry=None, metadata=[("x-mine", "1")])
     (call,) = server.calls
