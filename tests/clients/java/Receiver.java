@@ -2,6 +2,7 @@ import com.google.api.core.ApiFuture;
 import com.google.api.core.ApiFutureCallback;
 import com.google.api.core.ApiFutures;
 import com.google.api.gax.batching.FlowControlSettings;
+import com.google.api.gax.core.InstantiatingExecutorProvider;
 import com.google.api.gax.core.NoCredentialsProvider;
 import com.google.api.gax.grpc.GrpcTransportChannel;
 import com.google.api.gax.rpc.FixedTransportChannelProvider;
@@ -52,6 +53,9 @@ public final class Receiver implements MessageReceiverWithAckResponse {
     boolean admin;
   }
 
+  /** Enough for the callbacks of all keys, which wait for results. The default is 5. */
+  private static final int THREADS = 100;
+
   private static final long BEGIN = System.nanoTime();
 
   private final Task task;
@@ -81,6 +85,8 @@ public final class Receiver implements MessageReceiverWithAckResponse {
     Subscriber.Builder builder =
         Subscriber.newBuilder(ProjectSubscriptionName.of(task.project, task.subscription), this)
             .setCredentialsProvider(NoCredentialsProvider.create())
+            .setExecutorProvider(
+                InstantiatingExecutorProvider.newBuilder().setExecutorThreadCount(THREADS).build())
             .setChannelProvider(
                 FixedTransportChannelProvider.create(GrpcTransportChannel.create(channel)));
     if (!task.hold.isEmpty()) {
