@@ -82,21 +82,22 @@ public final class Receiver implements MessageReceiverWithAckResponse {
   private void run() throws Exception {
     ManagedChannel channel =
         ManagedChannelBuilder.forTarget(task.endpoint).usePlaintext().intercept(ackIds).build();
-    Subscriber.Builder builder =
+    Subscriber subscriber =
         Subscriber.newBuilder(ProjectSubscriptionName.of(task.project, task.subscription), this)
             .setCredentialsProvider(NoCredentialsProvider.create())
             .setExecutorProvider(
                 InstantiatingExecutorProvider.newBuilder().setExecutorThreadCount(THREADS).build())
             .setChannelProvider(
-                FixedTransportChannelProvider.create(GrpcTransportChannel.create(channel)));
-    if (!task.hold.isEmpty()) {
-      builder.setFlowControlSettings(
-          FlowControlSettings.newBuilder()
-              .setMaxOutstandingElementCount(2L * task.messages)
-              .setMaxOutstandingRequestBytes(100_000_000L)
-              .build());
-    }
-    Subscriber subscriber = builder.build();
+                FixedTransportChannelProvider.create(GrpcTransportChannel.create(channel)))
+            // With more messages than the limit, the client blocks itself in exactly-once delivery:
+            // it waits for a place with the lock that acknowledged messages need to leave theirs.
+            // Google's emulator sends more than the limit.
+            .setFlowControlSettings(
+                FlowControlSettings.newBuilder()
+                    .setMaxOutstandingElementCount(2L * task.messages)
+                    .setMaxOutstandingRequestBytes(100_000_000L)
+                    .build())
+            .build();
     subscriber.startAsync().awaitRunning();
     BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
     for (String command; (command = commands.readLine()) != null; ) {
