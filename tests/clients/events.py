@@ -18,7 +18,7 @@ FIGURES = {
     "false_failures": "acks that were taken, reported as failed",
     "false_successes": "acks that were not taken, reported as done",
     "unresolved": "acks without a result",
-    "dropped": "messages dropped after the client's retries",
+    "dropped": "messages dropped by the client unseen",
     "early": "redeliveries before the ack deadline",
     "seconds": "seconds until the last result",
     "pause": "longest pause between deliveries, in seconds",
@@ -56,7 +56,7 @@ class Truth:
     """What the broker says after a run.
 
     Attributes:
-        left: The numbers of the messages in the backlog. The other ones were acknowledged.
+        left: The numbers of the messages whose answer was not taken: they are in the backlog.
         early: How many messages another consumer received before their ack deadline.
         stale: The numbers of the messages whose lease another client ended.
     """
@@ -71,7 +71,7 @@ def figures(
     truth: Truth,
     *,
     messages: int,
-    keys: int,
+    per_key: int,
     answer: str,
     exactly_once: bool,
     ordered: bool,
@@ -83,7 +83,7 @@ def figures(
         events: The lines of the program.
         truth: The state of the broker afterwards.
         messages: The number of messages. Their numbers begin with 0.
-        keys: The number of ordering keys. Message n has the key n modulo `keys`.
+        per_key: How many messages have the same ordering key: 0 to `per_key` - 1, and so on.
         answer: "ack" or "nack", the answers whose results count.
         exactly_once: Without it, the results say nothing, and are not counted.
         ordered: Without it, the order of the messages says nothing.
@@ -102,9 +102,12 @@ def figures(
         "pause": longest_pause(events, end if truth.left else 0.0),
     }
     if ordered:
-        found["out_of_order"] = out_of_order(events, keys)
+        found["out_of_order"] = out_of_order(events, per_key)
     if exactly_once:
-        taken = set(range(messages)) - (truth.stale if answer == "nack" else truth.left)
+        taken = set(range(messages)) - truth.left
+        if answer == "nack":
+            # A stale message came again without this nack.
+            taken -= truth.stale
         found["failed"] = len(failed)
         found["false_failures"] = len(set(failed) & taken - done)
         found["false_successes"] = len(done - taken | delivered_again(events))
@@ -112,7 +115,7 @@ def figures(
     return found
 
 
-def out_of_order(events: Iterable[Event], keys: int) -> int:
+def out_of_order(events: Iterable[Event], per_key: int) -> int:
     """Return how many first deliveries came after a later message of their key."""
     seen: set[int] = set()
     highest: dict[int, int] = {}
@@ -121,7 +124,7 @@ def out_of_order(events: Iterable[Event], keys: int) -> int:
         if event.kind != "delivered" or event.number in seen:
             continue
         seen.add(event.number)
-        key = event.number % keys
+        key = event.number // per_key
         count += event.number < highest.get(key, -1)
         highest[key] = max(event.number, highest.get(key, -1))
     return count

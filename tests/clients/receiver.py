@@ -10,8 +10,8 @@ The programs in the folders go, java and node do the same with the other clients
   (0: acknowledge all).
 - `hold`: "": answer each message in its callback, and wait for the result there. "inside": keep
   each message, in its callback, until the command `answer`. "later": the same, but the callback
-  returns at once. Held messages that come again are nacked.
-- `answer`: "ack" or "nack", for held messages.
+  returns at once.
+- `answer`: "ack" or "nack", for held messages. Those that come again get the other answer.
 - `admin`: make administrative calls over HTTP instead (only Java).
 
 Commands on standard input: `answer` answers the held messages, `stop` ends the subscriber as
@@ -62,6 +62,8 @@ class Receiver:
         if not hold:
             nack = first and every > 0 and number % every == 0
             self._settle(message, nack).exception()
+        elif not first and self._task["answer"] == "nack":
+            message.ack()
         elif not first:
             message.nack()
         elif hold == "inside":

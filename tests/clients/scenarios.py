@@ -13,8 +13,8 @@ class Scenario:
     Attributes:
         exactly_once: The subscription has exactly-once delivery.
         ordered: It delivers in order.
-        messages: The number of messages.
-        keys: The number of ordering keys, if it does.
+        messages: The number of messages. Their numbers begin with 0.
+        per_key: How many messages have the same ordering key: 0 to `per_key` - 1, and so on.
         nack_every: The program nacks the first delivery of each number that this divides.
         hold: Where the program holds all messages before it answers them: see receiver.py.
         answer: "ack" or "nack", for held messages.
@@ -29,7 +29,7 @@ class Scenario:
     exactly_once: bool = True
     ordered: bool = False
     messages: int = 40
-    keys: int = 30
+    per_key: int = 1
     nack_every: int = 0
     hold: str = ""
     answer: str = "ack"
@@ -44,21 +44,27 @@ class Scenario:
 FEW = 5
 
 SCENARIOS = {
-    "nacks": Scenario(ordered=True, messages=3000, nack_every=10),
+    "nacks": Scenario(ordered=True, messages=3000, per_key=100, nack_every=10),
     "nacks-unordered": Scenario(messages=3000, nack_every=10),
-    "nacks-plain-ordered": Scenario(False, True, messages=3000, nack_every=10),
+    "nacks-plain-ordered": Scenario(False, True, messages=3000, per_key=100, nack_every=10),
     "nacks-plain": Scenario(False, messages=3000, nack_every=10),
-    "one-nack": Scenario(ordered=True, keys=4, nack_every=40),
+    "one-nack": Scenario(ordered=True, per_key=10, nack_every=40),
     "stale-one": Scenario(hold="later", stale=1),
     "stale-some": Scenario(messages=1500, hold="later", stale=500),
     "stale-most": Scenario(messages=3000, hold="later", stale=2000),
     "stale-all": Scenario(messages=300, hold="later", stale=300),
     "stale-nacks": Scenario(messages=1500, hold="later", stale=500, answer="nack"),
     "deleted": Scenario(hold="later", deleted=True),
-    "refused": Scenario(hold="later", fault="error:Acknowledge:PERMISSION_DENIED"),
-    "unauthenticated": Scenario(hold="later", fault="error:Acknowledge:UNAUTHENTICATED"),
-    "internal": Scenario(hold="later", fault="error:Acknowledge:INTERNAL:times=2"),
-    "lost-reply": Scenario(hold="later", fault="lose-reply:Acknowledge:times=2"),
+    "refused": Scenario(
+        hold="later", fault="error:Acknowledge:PERMISSION_DENIED:resource=receiver"
+    ),
+    "unauthenticated": Scenario(
+        hold="later", fault="error:Acknowledge:UNAUTHENTICATED:resource=receiver"
+    ),
+    "internal": Scenario(
+        hold="later", fault="error:Acknowledge:INTERNAL:resource=receiver,times=2"
+    ),
+    "lost-reply": Scenario(hold="later", fault="lose-reply:Acknowledge:resource=receiver,times=2"),
     "stop": Scenario(messages=FEW, hold="inside", ending="stop"),
     "stop-ordered": Scenario(ordered=True, messages=FEW, hold="inside", ending="stop"),
     "stop-plain": Scenario(False, messages=FEW, hold="inside", ending="stop"),
@@ -76,6 +82,9 @@ def floors(client: str, scenario: Scenario) -> Mapping[str, float]:
         return {"not_ended": 0, "failed_calls": 0}
     if scenario.ending == "kill":
         return {"early": 0}
+    if scenario.deleted:
+        # Some clients never report these acknowledgements, and do not end.
+        return {"false_successes": 0}
     found: dict[str, float] = {"not_ended": 0}
     if scenario.ending:
         found["early"] = 0

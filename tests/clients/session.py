@@ -33,6 +33,9 @@ WATCH = 8.0
 # How long a program that was told to stop still holds its messages.
 STOPPING = 3.0
 
+# How long nacked messages may take to come again.
+REDELIVERED = 2.0
+
 # The time limits of the parts of a run, in seconds.
 ALL_DELIVERED = 30.0
 NACKS = 60.0
@@ -45,10 +48,12 @@ READ_BACKLOG = 5.0
 class Process:
     """A running program, with the events that it has printed so far.
 
+    `log` gets what it prints on standard error, and its lines are copied to a file beside the log.
     One thread reads its output. All methods are called by the thread that created it.
     """
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
+        self._copy = log.with_suffix(".events")
         with log.open("w") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
@@ -123,11 +128,13 @@ class Process:
                 pipe and pipe.close()
 
     def _read(self) -> None:
-        for line in self._process.stdout or ():
-            event = Event.parse(line)
-            with self._lock:
-                self._events.append(event)
-            self._offset = event.seconds - time.monotonic()
+        with self._copy.open("w") as copy:
+            for line in self._process.stdout or ():
+                copy.write(line)
+                event = Event.parse(line)
+                with self._lock:
+                    self._events.append(event)
+                self._offset = event.seconds - time.monotonic()
 
 
 class Subscription:
@@ -147,7 +154,7 @@ class Subscription:
         self._client.create_subscription(
             request={"name": SHADOW, "topic": TOPIC, "retain_acked_messages": True}
         )
-        # Messages that are nacked do not come again during the run.
+        # Stale messages do not come again during the run. Nacked ones must, to show the nack.
         policy = {"minimum_backoff": {"seconds": 600}, "maximum_backoff": {"seconds": 600}}
         self._client.create_subscription(
             request={
@@ -156,16 +163,18 @@ class Subscription:
                 "ack_deadline_seconds": ACK_DEADLINE,
                 "enable_exactly_once_delivery": scenario.exactly_once,
                 "enable_message_ordering": scenario.ordered,
-                **({"retry_policy": policy} if scenario.stale else {}),
+                **({"retry_policy": policy} if scenario.stale and scenario.answer == "ack" else {}),
             }
         )
-        # Without order there are no keys: the Python client delivers one message per key at a time.
+        # A message of each key in turn, so that each response has many keys. Without order there are
+        # no keys, because the Python client delivers one message per key at a time.
         messages = [
             {
                 "data": str(number).encode(),
-                "ordering_key": f"key-{number % scenario.keys}" if scenario.ordered else "",
+                "ordering_key": f"key-{number // scenario.per_key}" if scenario.ordered else "",
             }
-            for number in range(scenario.messages)
+            for place in range(scenario.per_key)
+            for number in range(place, scenario.messages, scenario.per_key)
         ]
         for begin in range(0, len(messages), REQUEST):
             self._admin.publish(TOPIC, messages[begin : begin + REQUEST])
@@ -194,15 +203,15 @@ class Subscription:
                 time.sleep(0.1)
         return frozenset(found)
 
-    def watch(self, seconds: float) -> int:
-        """Receive messages as another consumer for some time, and return how many came."""
+    def watch(self, seconds: float) -> set[int]:
+        """Receive messages as another consumer for some time, and return their numbers."""
         end = time.monotonic() + seconds
         found: set[int] = set()
         while time.monotonic() < end:
             numbers, _ = self._pull(SUBSCRIPTION)
             found.update(numbers)
             time.sleep(0.1)
-        return len(found)
+        return found
 
     def nack(self, ack_ids: Sequence[str]) -> None:
         """Nack some messages of the program as another client."""
@@ -280,7 +289,8 @@ def administrate(line: Sequence[str], log: Path) -> Figures:
 
 def conduct(process: Process, subscription: Subscription, scenario: Scenario) -> Figures:
     """Lead a program through the scenario, and return the figures."""
-    early = 0
+    early: set[int] = set()
+    nacked: set[int] = set()
     stale: dict[int, str] = {}
     if scenario.hold:
         process.wait_for(lambda events: len(first_ids(events)) == scenario.messages, ALL_DELIVERED)
@@ -296,7 +306,7 @@ def conduct(process: Process, subscription: Subscription, scenario: Scenario) ->
             subscription.set_fault(scenario.fault)
     if scenario.ending == "kill":
         process.kill()
-        return {"early": subscription.watch(WATCH)}
+        return {"early": len(subscription.watch(WATCH))}
     end = 0.0
     if scenario.ending == "stop":
         process.command("stop")
@@ -305,18 +315,21 @@ def conduct(process: Process, subscription: Subscription, scenario: Scenario) ->
     elif scenario.hold:
         process.command("answer")
         process.wait_for(lambda events: has_all_results(events, scenario), RESULTS)
+        if scenario.answer == "nack":
+            nacked = subscription.watch(REDELIVERED)
         process.command("stop", last=True)
     else:
         wait_for_all(process, subscription, scenario)
         end = process.now
         process.command("stop", last=True)
     is_ended = process.ended(END)
-    everything = frozenset(range(scenario.messages))
+    # Messages whose nack was taken were acknowledged when they came again, or are nacked now.
+    left = range(scenario.messages) if scenario.deleted else subscription.left() - nacked
     found = figures(
         process.events,
-        Truth(everything if scenario.deleted else subscription.left(), early, frozenset(stale)),
+        Truth(frozenset(left), len(early), frozenset(stale)),
         messages=scenario.messages,
-        keys=scenario.keys,
+        per_key=scenario.per_key,
         answer=scenario.answer,
         exactly_once=scenario.exactly_once,
         ordered=scenario.ordered,

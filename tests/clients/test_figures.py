@@ -18,12 +18,12 @@ def measured(
     answer: str = "ack",
     exactly_once: bool = True,
 ) -> Figures:
-    """Return the figures for four messages of two keys: 0 and 2, 1 and 3."""
+    """Return the figures for four messages of two keys: 0 and 1, 2 and 3."""
     return figures(
         [Event.parse(line) for line in lines],
         Truth(frozenset(left), stale=frozenset(stale)),
         messages=4,
-        keys=2,
+        per_key=2,
         answer=answer,
         exactly_once=exactly_once,
         ordered=True,
@@ -66,7 +66,7 @@ def test_a_success_is_false_when_the_message_is_still_there_or_comes_again() -> 
 
 def test_a_nack_of_an_ended_lease_that_succeeds_is_a_false_success() -> None:
     lines = ["1.0 nack 0", "1.1 nack-result 0 SUCCESS", "1.0 nack 1", "1.1 nack-result 1 OTHER"]
-    found = measured(*lines, answer="nack", stale=[0], left=range(4))
+    found = measured(*lines, answer="nack", stale=[0])
     assert found["false_successes"] == 1
     assert found["false_failures"] == 1
 
@@ -83,8 +83,8 @@ def test_an_ack_without_a_result_is_counted() -> None:
 
 
 def test_only_first_deliveries_of_a_key_count_for_the_order() -> None:
-    """2 comes before 0, of the same key. The second delivery of 1 comes after 3."""
-    order = (2, 1, 0, 3, 1)
+    """1 comes before 0, of the same key. The second delivery of 2 comes after 3."""
+    order = (1, 2, 0, 3, 2)
     assert measured(*(f"1.0 delivered {number} id" for number in order))["out_of_order"] == 1
 
 

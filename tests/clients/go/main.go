@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/api/option"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
@@ -55,7 +57,7 @@ func main() {
 	var task Task
 	must(json.Unmarshal([]byte(os.Args[1]), &task))
 	os.Setenv("PUBSUB_EMULATOR_HOST", task.Endpoint)
-	wire := &Wire{ackIDs: map[string]string{}, failures: map[string]int{}}
+	wire := &Wire{ackIDs: map[string]string{}, failures: map[string]int{}, settled: map[string]bool{}}
 	client, err := pubsub.NewClient(
 		context.Background(), task.Project,
 		option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(wire.stream)),
@@ -104,6 +106,8 @@ func (r *Receiver) receive(_ context.Context, message *pubsub.Message) {
 	case r.task.Hold == "":
 		nack := first && r.task.NackEvery > 0 && number%r.task.NackEvery == 0
 		settle(message, number, nack)
+	case !first && r.task.Answer == "nack":
+		message.Ack()
 	case !first:
 		message.Nack()
 	default:
@@ -140,15 +144,16 @@ func settle(message *pubsub.Message, number int, nack bool) {
 	tell(name+"-result", number, outcomes[outcome])
 }
 
-// The client sends a failed receipt again four times, and then drops the message.
-const receiptAttempts = 5
+// The client repeats a failed receipt so many times, and then drops the message.
+const maxRetries = 4
 
 // Wire watches the calls, because a message does not show its ack id, and because nothing else shows
 // the messages that the client drops.
 type Wire struct {
 	mutex    sync.Mutex
 	ackIDs   map[string]string // by message id
-	failures map[string]int    // of extensions and receipts in sequence, by ack id
+	failures map[string]int    // of receipts, by ack id
+	settled  map[string]bool   // ack ids whose receipts have a final answer
 }
 
 func (w *Wire) ackID(message string) string {
@@ -187,40 +192,52 @@ func (w *Wire) unary(
 	call grpc.UnaryInvoker, options ...grpc.CallOption,
 ) error {
 	err := call(ctx, method, request, reply, conn, options...)
-	extension, ok := request.(*pb.ModifyAckDeadlineRequest)
-	if !ok || extension.AckDeadlineSeconds == 0 {
-		return err
-	}
-	refused := refusedForGood(err)
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	for _, id := range extension.AckIds {
-		if err == nil || refused[id] {
-			delete(w.failures, id)
-			continue
-		}
-		w.failures[id]++
-		if w.failures[id] == receiptAttempts {
-			tell("dropped", -1)
-		}
+	if extension, ok := request.(*pb.ModifyAckDeadlineRequest); ok && extension.AckDeadlineSeconds > 0 {
+		w.extended(extension.AckIds, err)
 	}
 	return err
 }
 
-// refusedForGood returns the ack ids that the error names as permanent failures. Their messages come
-// again with other ids.
-func refusedForGood(err error) map[string]bool {
-	refused := map[string]bool{}
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			for id, reason := range info.Metadata {
-				if strings.HasPrefix(reason, "PERMANENT_FAILURE") {
-					refused[id] = true
-				}
-			}
+// extended counts the messages that the client drops after the answer to their receipts. A message
+// whose ack id is refused for good is not counted: it comes again with another id.
+func (w *Wire) extended(ids []string, err error) {
+	reasons := reasonsOf(err)
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for _, id := range ids {
+		switch {
+		case w.settled[id]:
+			// This is not the receipt.
+		case err == nil || strings.HasPrefix(reasons[id], "PERMANENT_FAILURE"):
+			w.settled[id] = true
+		case w.failures[id] == maxRetries || reasons[id] == "" && !isRetried(status.Code(err)):
+			w.settled[id] = true
+			tell("dropped", -1)
+		default:
+			w.failures[id]++
 		}
 	}
-	return refused
+}
+
+// isRetried tells whether the client repeats a request after this error, with all ids that the
+// error does not name.
+func isRetried(code codes.Code) bool {
+	switch code {
+	case codes.DeadlineExceeded, codes.ResourceExhausted, codes.Aborted, codes.Internal, codes.Unavailable:
+		return true
+	}
+	return false
+}
+
+// reasonsOf returns the reasons that an error states, by ack id.
+func reasonsOf(err error) map[string]string {
+	reasons := map[string]string{}
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			maps.Copy(reasons, info.Metadata)
+		}
+	}
+	return reasons
 }
 
 func must(err error) {

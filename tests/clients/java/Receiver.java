@@ -121,6 +121,8 @@ public final class Receiver implements MessageReceiverWithAckResponse {
     if (task.hold.isEmpty()) {
       boolean nack = first && task.nack_every > 0 && number % task.nack_every == 0;
       await(settle(consumer, number, nack));
+    } else if (!first && answerIsNack) {
+      consumer.ack();
     } else if (!first) {
       consumer.nack();
     } else if (task.hold.equals("inside")) {

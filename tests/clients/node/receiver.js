@@ -42,6 +42,8 @@ subscription.on('message', async message => {
   seen.add(number);
   if (!task.hold) {
     await settle(message, number, first && task.nack_every > 0 && number % task.nack_every === 0);
+  } else if (!first && task.answer === 'nack') {
+    message.ack();
   } else if (!first) {
     message.nack();
   } else {
