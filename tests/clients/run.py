@@ -122,6 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 chosen.out.write_text(json.dumps([run.to_json() for run in runs], indent=1))
     console.print(table(runs))
     missed = [text for run in runs for text in run.missed()]
+    ours = sum(run.broker == OURS for run in runs)
+    console.print(f"{ours} runs on our broker: floors missed {len(missed)} times")
     for text, count in {text: missed.count(text) for text in missed}.items():
         console.print(f"missed, {count} times: {text}", markup=False)
     return 1 if missed else 0

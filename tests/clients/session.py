@@ -166,8 +166,8 @@ class Subscription:
                 **({"retry_policy": policy} if scenario.stale and scenario.answer == "ack" else {}),
             }
         )
-        # A message of each key in turn, so that each response has many keys. Without order there are
-        # no keys, because the Python client delivers one message per key at a time.
+        # A message of each key in turn, so that each response has many keys. Without order there
+        # are no keys, because the Python client delivers one message per key at a time.
         messages = [
             {
                 "data": str(number).encode(),
