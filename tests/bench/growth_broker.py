@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import grpc
@@ -295,9 +295,9 @@ def populate(engine: Engine, count: int) -> None:
     """Create topics and subscriptions."""
     engine.create_topic(pubsub.Topic(name=OTHER))
     for number in range(count - 1):
-        topic = f"projects/p/topics/t{number}"
+        topic = f"projects/p/topics/topic-{number}"
         engine.create_topic(pubsub.Topic(name=topic))
-        name = f"projects/p/subscriptions/s{number}"
+        name = f"projects/p/subscriptions/sub-{number}"
         engine.create_subscription(pubsub.Subscription(name=name, topic=topic))
 
 
@@ -342,15 +342,20 @@ def waits(address: str, operation: Callable[[], object], afterwards: float) -> t
         lasted.append(time.monotonic() - begun)
 
     with grpc.insecure_channel(address) as channel:
-        get_topic = unary(channel, "GetTopic")
-        request = pubsub.GetTopicRequest(topic=OTHER)
+        stub = unary(channel, "GetTopic")
+
+        def get_topic() -> None:
+            # A reset deletes the topic.
+            with suppress(grpc.RpcError):
+                stub(pubsub.GetTopicRequest(topic=OTHER))
+
         for _ in range(20):
-            get_topic(request)
+            get_topic()
         thread = threading.Thread(target=operate)
         thread.start()
         longest, until = 0.0, math.inf
         while (begun := time.monotonic()) < until:
-            get_topic(request)
+            get_topic()
             longest = max(longest, time.monotonic() - begun)
             if not thread.is_alive() and until == math.inf:
                 until = time.monotonic() + afterwards
@@ -411,8 +416,10 @@ def follow(address: str) -> None:
     connection = http.client.HTTPConnection(address)
     connection.request("GET", "/v0/live")
     response = connection.getresponse()
-    while response.read1(1 << 20):
-        pass
+    # The broker is killed at the end.
+    with suppress(OSError, http.client.HTTPException):
+        while response.read1(1 << 20):
+            pass
 
 
 def main() -> None:

@@ -90,13 +90,14 @@ def test_the_broker_knows_every_described_request(emulator: Emulator, path: str,
 def test_every_route_is_described() -> None:
     """A new route needs a line in docs/generate.py."""
     from pullstream_emulator.rest.events import Events
+    from pullstream_emulator.rest.live_status import LiveStatus
     from pullstream_emulator.rest.monitoring import Monitoring
     from pullstream_emulator.rest.subscription_state import SubscriptionState
 
     described = {(verb.upper(), re.sub(r"\{\w+\}", "{}", path)) for path, verb in REQUESTS}
     broker = Emulator().broker
     routes = [
-        *Events(broker, None, lambda may_see: {}).routes(),
+        *Events(broker, None, LiveStatus(broker), lambda may_see: "").routes(),
         *SubscriptionState(broker, None).routes(),
         *Monitoring.routes(object.__new__(Monitoring)),
     ]

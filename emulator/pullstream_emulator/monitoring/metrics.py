@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -16,12 +16,10 @@ from prometheus_client.core import (
     Metric,
 )
 
-from pullstream_emulator.engine import Engine
 from pullstream_protocol import names
 
-from .counters import Counters
 from .loop_delay import BOUNDS, LoopDelay
-from .status import MaySee, subscription_status, topic_status
+from .status import SubscriptionStatus, TopicStatus
 
 PREFIX = "pullstream_broker_"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -64,8 +62,9 @@ class MetricSources:
     """The parts of a broker that have metrics.
 
     Attributes:
-        engine: The engine.
-        counters: Counters of its resources.
+        topics: The state of its topics.
+        subscriptions: The state of its subscriptions.
+        stored_bytes: Size of the stored messages, in bytes.
         loop_delay: Delay of the event loop.
         version: Version of the broker.
         max_bytes: Limit of the stored messages, in bytes; None: no limit.
@@ -73,8 +72,9 @@ class MetricSources:
         is_ready: Whether the broker can store changes.
     """
 
-    engine: Engine
-    counters: Counters
+    topics: Sequence[TopicStatus]
+    subscriptions: Sequence[SubscriptionStatus]
+    stored_bytes: int
     loop_delay: LoopDelay
     version: str
     max_bytes: int | None
@@ -82,31 +82,25 @@ class MetricSources:
     is_ready: bool
 
 
-def render(sources: MetricSources, may_see: MaySee = lambda project: True) -> bytes:
-    """Return the metrics.
-
-    Args:
-        sources: The parts of the broker.
-        may_see: Returns whether the caller may see the resources of a project.
-    """
+def render(sources: MetricSources) -> bytes:
+    """Return the metrics. Any thread may call it."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(_Collector(sources, may_see))
+    registry.register(_Collector(sources))
     text: bytes = generate_latest(registry)
     return text
 
 
 class _Collector:
-    def __init__(self, sources: MetricSources, may_see: MaySee) -> None:
+    def __init__(self, sources: MetricSources) -> None:
         self._sources = sources
-        self._may_see = may_see
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics. prometheus_client calls it."""
         sources = self._sources
         topics = [
             (each.counts, (names.project_of(each.name), names.short_id(each.name)))
-            for each in topic_status(sources.engine, sources.counters, self._may_see)
+            for each in sources.topics
         ]
         subscriptions = [
             (
@@ -117,7 +111,7 @@ class _Collector:
                     names.short_id(each.topic),
                 ),
             )
-            for each in subscription_status(sources.engine, sources.counters, self._may_see)
+            for each in sources.subscriptions
         ]
         counts = [(each.counts, labels) for each, labels in subscriptions]
         for table, label_names, rows in (
@@ -142,7 +136,7 @@ class _Collector:
             PREFIX + "ready", "1 if the broker can store changes, otherwise 0.", sources.is_ready
         )
         yield GaugeMetricFamily(
-            PREFIX + "stored_bytes", "Bytes of all stored messages.", sources.engine.kept_bytes
+            PREFIX + "stored_bytes", "Bytes of all stored messages.", sources.stored_bytes
         )
         if sources.max_bytes is not None:
             yield GaugeMetricFamily(

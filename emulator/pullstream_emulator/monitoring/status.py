@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pullstream_emulator.engine import Engine
@@ -26,7 +26,7 @@ class TopicStatus:
     Attributes:
         name: Its full name.
         subscriptions: The full names of its subscriptions.
-        counts: Its counters.
+        counts: A copy of its counters.
     """
 
     name: str
@@ -46,10 +46,12 @@ class SubscriptionStatus:
         backlog: Messages that are not finally acknowledged.
         leased: Messages with a lease, a part of the backlog.
         delayed: Messages and ordering keys that wait for a retry delay.
-        oldest_unacked_seconds: Age of the oldest message in the backlog; 0 without a message.
+        oldest_unacked_at: Publish time of the oldest message in the backlog, in seconds since the
+            epoch; None without a message.
+        oldest_unacked_seconds: Its age; 0 without a message.
         streams: Open streaming pulls.
         waiting_pulls: Pull calls that wait for a message.
-        counts: Its counters.
+        counts: A copy of its counters.
     """
 
     name: str
@@ -59,6 +61,7 @@ class SubscriptionStatus:
     backlog: int
     leased: int
     delayed: int
+    oldest_unacked_at: float | None
     oldest_unacked_seconds: float
     streams: int
     waiting_pulls: int
@@ -159,8 +162,12 @@ def topic_status(
 ) -> Iterator[TopicStatus]:
     """Yield the state of each topic, by name."""
     for name, topic in _visible(engine.registry.topics.items(), may_see):
-        counts = counters.topics.get(name) or TopicCounts()
-        yield TopicStatus(name, tuple(sorted(topic.subscriptions)), counts)
+        counts = counters.topics.get(name)
+        yield TopicStatus(
+            name,
+            tuple(sorted(topic.subscriptions)),
+            replace(counts) if counts else TopicCounts(),
+        )
 
 
 def subscription_status(
@@ -169,8 +176,8 @@ def subscription_status(
     """Yield the state of each subscription, by name."""
     now = engine.registry.now().wall
     for name, subscription in _visible(engine.registry.subscriptions.items(), may_see):
-        counts = counters.subscriptions.get(name) or SubscriptionCounts()
-        yield _status(subscription, counts, now)
+        counts = counters.subscriptions.get(name)
+        yield _status(subscription, replace(counts) if counts else SubscriptionCounts(), now)
 
 
 def feed_status(engine: Engine, may_see: MaySee = lambda project: True) -> Iterator[FeedStatus]:
@@ -245,7 +252,8 @@ def _status(
     subscription: Subscription, counts: SubscriptionCounts, now: float
 ) -> SubscriptionStatus:
     messages, config = subscription.messages, subscription.config
-    oldest = messages.oldest_ms
+    oldest_ms = messages.oldest_ms
+    oldest_at = None if oldest_ms is None else oldest_ms / 1000
     return SubscriptionStatus(
         name=subscription.name,
         topic=config.topic,
@@ -254,7 +262,8 @@ def _status(
         backlog=len(messages),
         leased=len(subscription.leases),
         delayed=messages.delayed,
-        oldest_unacked_seconds=0.0 if oldest is None else max(now - oldest / 1000, 0.0),
+        oldest_unacked_at=oldest_at,
+        oldest_unacked_seconds=0.0 if oldest_at is None else max(now - oldest_at, 0.0),
         streams=subscription.consumers.streams,
         waiting_pulls=subscription.consumers.waiting_pulls,
         counts=counts,

@@ -31,6 +31,7 @@ from .dead_letters import DeadLetters
 from .events import Events
 from .foreign_pages import ForeignPages, is_preflight
 from .http_call import HttpCall, error_response
+from .live_status import LiveStatus
 from .monitoring import Monitoring
 from .request_binding import read
 from .routes import Route, find
@@ -77,8 +78,9 @@ def application(
     v0 = V0Api(calls, watches, access, broker.clock, processes)
 
     admin = Admin(controls)
-    monitoring = Monitoring(broker, access, health, loop_delay)
-    events = Events(broker, access, monitoring.status_content)
+    live = LiveStatus(broker)
+    monitoring = Monitoring(broker, access, health, loop_delay, live)
+    events = Events(broker, access, live, monitoring.members)
     pages_of_console = None if console is None else Console(console)
 
     async def administer(request: web.Request) -> web.Response:

@@ -205,7 +205,7 @@ def _resend_request(body: bytes) -> tuple[str, str]:
 
 
 def _find(subscription: Subscription, message_id: str) -> Delivery:
-    seq = int(message_id) if message_id.isdecimal() else 0
+    seq = int(message_id) if message_id.isdecimal() and len(message_id) < 20 else 0
     delivery = subscription.messages.find(seq)
     if delivery is not None and str(seq) == message_id:
         return delivery

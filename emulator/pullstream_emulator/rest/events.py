@@ -3,7 +3,8 @@
 GET    /v0/events         events of the history, the newest ones if there are too many
 DELETE /v0/events         remove all events
 GET    /v0/messages/ID    one message, decoded by its schema, with its events; needs ?topic=
-GET    /v0/live           server-sent events: new events of the history, and the status each second
+GET    /v0/live           server-sent events: new events of the history, and each second the changes
+                          of the status
 
 With tokens, a caller sees the projects that its principal may use, and only a principal with access
 to all projects removes events. docs/console.md describes the parameters.
@@ -32,6 +33,7 @@ from pullstream_protocol.filter import Filter, compile_filter
 
 from . import http_request
 from .http_request import json_response
+from .live_status import SHARED_FOR, LiveStatus
 from .message_json import event_json, message_json
 from .project_access import visible_projects
 from .v0.event_stream import HEADERS
@@ -110,19 +112,22 @@ class Events:
     Args:
         broker: The broker.
         access: Checks tokens; None allows everything to everybody.
-        status: Returns the content of GET /v0/status for a caller.
+        live: The status of the resources.
+        members: Returns the other members of the status for a caller, as JSON.
     """
 
     def __init__(
         self,
         broker: Broker,
         access: Access | None,
-        status: Callable[[MaySee], dict[str, Any]],
+        live: LiveStatus,
+        members: Callable[[MaySee], str],
     ) -> None:
         self._broker = broker
         self._history = broker.history
         self._access = access
-        self._status = status
+        self._live = live
+        self._members = members
         self._is_closing = False
 
     def routes(self) -> list[web.RouteDef]:
@@ -217,14 +222,14 @@ class Events:
     async def _send_live(
         self, response: web.StreamResponse, query: EventQuery, shown: Sequence[str], after: int
     ) -> None:
-        turn = 0
+        turn, version = 0, 0
         while not self._is_closing:
             if after > self._history.newest:
                 # The numbers have started again: this is another run of the broker.
                 after = 0
             text = ""
             if "status" in shown and turn % STATUS_INTERVAL == 0:
-                text += server_sent("status", self._status(query.may_see))
+                text, version = await self._status(query.may_see, version)
             if "events" in shown and self._history.newest > after:
                 events, skipped = self._batch(query, after)
                 after = self._history.newest
@@ -236,6 +241,23 @@ class Events:
                 await response.write(text.encode())
             turn += 1
             await asyncio.sleep(BATCH_INTERVAL)
+
+    async def _status(self, may_see: MaySee, since: int) -> tuple[str, int]:
+        """Return an event with the whole status, or with its changes, and its version.
+
+        Args:
+            may_see: Returns whether the caller sees a project.
+            since: The version that the reader has; 0 if it has none.
+        """
+        live = self._live
+        if since and live.has_changes_since(since):
+            await live.refresh(SHARED_FOR)
+            name, version, resources = "changes", live.version, live.changes(since, may_see)
+        else:
+            await live.refresh()
+            name, version, resources = "status", live.version, await live.whole(may_see)
+        content = f"{self._members(may_see)},{resources}".rstrip(",")
+        return f"event: {name}\ndata: {{{content}}}\n\n", version
 
     def _batch(self, query: EventQuery, after: int) -> tuple[list[Event], int]:
         """Return the newest events after a number, and how many others there are."""
@@ -282,7 +304,7 @@ class Events:
         topic = self._broker.engine.registry.topics.get(query.topic)
         if topic is None or not query.may_see(names.project_of(query.topic)):
             return None
-        seq = int(message_id) if message_id.isdecimal() else 0
+        seq = int(message_id) if message_id.isdecimal() and len(message_id) < 20 else 0
         unfinished = (each.messages.seqs for each in topic.subscriptions.values())
         return topic.log.record(seq) if any(seq in seqs for seqs in unfinished) else None
 

@@ -10,6 +10,7 @@ With tokens, a caller sees the projects that its principal may use.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,7 @@ from aiohttp import web
 
 from pullstream_emulator.access import ALL_PROJECTS, Access
 from pullstream_emulator.broker import Broker
-from pullstream_emulator.monitoring import (
-    cursor_status,
-    feed_status,
-    router_status,
-    schema_status,
-    subscription_status,
-    topic_status,
-)
+from pullstream_emulator.monitoring import subscription_status, topic_status
 from pullstream_emulator.monitoring.health import Health
 from pullstream_emulator.monitoring.loop_delay import LoopDelay
 from pullstream_emulator.monitoring.status import MaySee
@@ -35,8 +29,9 @@ from pullstream_protocol.errors import Unimplemented
 from pullstream_protocol.version import VERSION
 
 from . import http_request
-from .http_request import json_response
+from .live_status import LiveStatus, camel_case, in_slices
 from .project_access import visible_projects
+from .v0.json_text import to_object
 
 # Most sessions of channels that the status lists.
 MAX_SESSIONS = 100
@@ -52,12 +47,19 @@ class Monitoring:
         access: Checks tokens; None allows everything to everybody.
         health: Whether the broker is ready.
         loop_delay: Delay of the event loop.
+        live: The status of the resources.
     """
 
     def __init__(
-        self, broker: Broker, access: Access | None, health: Health, loop_delay: LoopDelay
+        self,
+        broker: Broker,
+        access: Access | None,
+        health: Health,
+        loop_delay: LoopDelay,
+        live: LiveStatus,
     ) -> None:
         self._broker = broker
+        self._live = live
         self._access = access
         self._health = health
         self._loop_delay = loop_delay
@@ -87,51 +89,48 @@ class Monitoring:
             from pullstream_emulator.monitoring import metrics
         except ImportError:
             raise Unimplemented(MISSING) from None
-        storage = self._broker.storage
+        broker, storage = self._broker, self._broker.storage
+        topics = topic_status(broker.engine, broker.counters, may_see)
+        subscriptions = subscription_status(broker.engine, broker.counters, may_see)
         sources = metrics.MetricSources(
-            engine=self._broker.engine,
-            counters=self._broker.counters,
+            topics=await in_slices(topics),
+            subscriptions=await in_slices(subscriptions),
+            stored_bytes=broker.engine.kept_bytes,
             loop_delay=self._loop_delay,
             version=VERSION,
-            max_bytes=self._broker.max_bytes,
+            max_bytes=broker.max_bytes,
             storage_bytes=None if storage is None else _size(storage.directory),
             is_ready=self._health.obstacle() is None,
         )
-        body = metrics.render(sources, may_see)
+        # On a thread, because ten thousand subscriptions have 130,000 samples.
+        body = await asyncio.to_thread(metrics.render, sources)
         return web.Response(body=body, headers={"Content-Type": metrics.CONTENT_TYPE})
 
     async def status(self, request: web.Request) -> web.Response:
         """Answer with the status of topics and subscriptions."""
         may_see = visible_projects(request, self._access)
         http_request.check_parameters(request, ())
-        return json_response(self.status_content(may_see))
+        await self._live.refresh()
+        text = f"{{{self.members(may_see)},{await self._live.whole(may_see)}}}\n"
+        return web.Response(text=text, headers=http_request.JSON)
 
-    def status_content(self, may_see: MaySee) -> dict[str, Any]:
-        """Return the content of GET /v0/status for a caller that sees these projects."""
-        broker = self._broker
-        engine, counters = broker.engine, broker.counters
-        storage, parts = broker.storage, broker.dependents
+    def members(self, may_see: MaySee) -> str:
+        """Return the members of GET /v0/status that are not resources, as JSON."""
+        broker, storage = self._broker, self._broker.storage
         sees_all = may_see(ALL_PROJECTS)
-        return {
+        content = {
             "broker": {
                 "version": VERSION,
                 "started": self._started,
                 "time": broker.clock.now(),
                 "ready": self._health.obstacle() is None,
-                "storedBytes": engine.kept_bytes,
+                "storedBytes": broker.engine.kept_bytes,
                 "history": broker.history.limit,
                 "dataDirectory": str(storage.directory.resolve()) if storage and sees_all else "",
             },
-            "topics": [_json(each) for each in topic_status(engine, counters, may_see)],
-            "subscriptions": [
-                _json(each) for each in subscription_status(engine, counters, may_see)
-            ],
-            "feeds": [_json(each) for each in feed_status(engine, may_see)],
-            "routers": [_json(each) for each in router_status(engine, parts.routers, may_see)],
-            "cursors": [_json(each) for each in cursor_status(engine, parts.cursors, may_see)],
-            "schemas": [_json(each) for each in schema_status(broker.schemas, may_see)],
             "channels": _channels(broker.channels) if sees_all else None,
         }
+        return to_object(content)[1:-1]
 
 
 def _size(folder: Path) -> int:
@@ -152,12 +151,4 @@ def _channels(channels: ChannelsService) -> dict[str, Any]:
 
 
 def _json(status: Any) -> dict[str, Any]:
-    """Return a status as JSON; its counters are fields like the others."""
-    fields = asdict(status)
-    fields |= fields.pop("counts", {})
-    return {_camel_case(name): value for name, value in fields.items()}
-
-
-def _camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    return {camel_case(name): value for name, value in asdict(status).items()}

@@ -17,6 +17,7 @@ from pullstream_emulator import Emulator
 from pullstream_emulator.access import Access, Principal
 from pullstream_emulator.rest.server import Rest
 from pullstream_protocol.messages import channels_pb2 as channels
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.console.chromium_pages import PATIENCE, opened
 from tests.emulator.program import running
@@ -197,6 +198,27 @@ def test_the_map_marks_what_needs_attention(console: Console, rest: RestClient) 
     )
     assert node.locator(".lines div").first.evaluate(height) <= 92
     assert node.locator(".problem").evaluate(height) <= 92
+
+
+def test_the_map_follows_the_changes_of_the_status(
+    console: Console, emulator: Emulator, rest: RestClient
+) -> None:
+    """Of a resource that exists, that is new, and that is gone; the others stay."""
+    rest.create()
+    console.open("map", "Map")
+    main = console.page.locator("main")
+    expect(main).to_contain_text("1 topics, 1 subscriptions")
+    expect(main).to_contain_text("no backlog")
+    later = f"{TOPIC}-later"
+    emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=later)))
+    expect(main).to_contain_text("2 topics, 1 subscriptions")
+    expect(main).to_contain_text("orders-later")
+    emulator.publish(TOPIC, "a")
+    expect(main).to_contain_text("1 unacked")
+    emulator.inspect(lambda engine: engine.delete_topic(later))
+    expect(main).to_contain_text("1 topics, 1 subscriptions")
+    expect(main).not_to_contain_text("orders-later")
+    expect(main).to_contain_text("1 unacked")
 
 
 def test_a_topic_is_followed_live(console: Console, emulator: Emulator, rest: RestClient) -> None:

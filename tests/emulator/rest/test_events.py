@@ -15,7 +15,7 @@ from pullstream_emulator.rest.events import MAX_BATCH
 from pullstream_emulator.rest.message_json import SHOWN_BYTES
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from tests.emulator.broker import SUBSCRIPTION, TOPIC
+from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
 from tests.emulator.rest_client import RestClient
 from tests.emulator.v0_client import V0
 from tests.emulator.wire import Wire
@@ -220,6 +220,41 @@ def test_new_events_and_the_status_arrive(emulator: Emulator, rest: RestClient) 
         content = stream.next_of("events").data
     assert [event["message"]["data"] for event in content["events"]] == ["YWZ0ZXI="]
     assert (content["skipped"], content["newest"]) == (0, 2)
+
+
+def test_a_stream_sends_the_changes_of_the_status(emulator: Emulator, rest: RestClient) -> None:
+    """After the first status, a reader gets what is new, what has changed and what is gone."""
+    rest.create()
+    other = f"{PROJECT}/topics/other"
+    emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=other)))
+    with V0(emulator.endpoint).stream("/v0/live?show=status") as stream:
+        names = [each["name"] for each in stream.next().data["topics"]]
+        assert sorted(names) == sorted([TOPIC, other])
+        first = stream.next()
+        assert first.name == "changes"
+        assert not {"topics", "subscriptions"} & first.data.keys()
+        assert first.data["broker"]["ready"]
+        emulator.publish(TOPIC, "a")
+        emulator.inspect(lambda engine: engine.delete_topic(other))
+        seen: dict[str, Any] = {}
+        while not {"topics", "subscriptions"} <= seen.keys() or not seen["topics"]["removed"]:
+            seen |= stream.next_of("changes").data
+    (topic,) = seen["topics"]["changed"]
+    (subscription,) = seen["subscriptions"]["changed"]
+    assert (topic["name"], topic["published"]) == (TOPIC, 1)
+    assert seen["topics"]["removed"] == [other]
+    assert (subscription["backlog"], subscription["oldestUnackedSeconds"]) == (1, 0)
+
+
+def test_a_new_reader_sees_what_exists_now(emulator: Emulator, rest: RestClient) -> None:
+    """Its first status is newer than the one that other readers share."""
+    rest.create()
+    with V0(emulator.endpoint).stream("/v0/live?show=status") as stream:
+        stream.next()
+        other = f"{PROJECT}/topics/other"
+        emulator.inspect(lambda engine: engine.create_topic(pubsub.Topic(name=other)))
+        with V0(emulator.endpoint).stream("/v0/live?show=status") as second:
+            assert len(second.next().data["topics"]) == 2
 
 
 def test_a_stream_continues_after_a_number(emulator: Emulator, rest: RestClient) -> None:

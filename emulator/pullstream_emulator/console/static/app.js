@@ -6,6 +6,7 @@ import { deadLetters } from "./dead_letters.js";
 import { fill, h, setText } from "./dom.js";
 import { faults } from "./faults.js";
 import { feeds } from "./feeds.js";
+import { withChanges } from "./live_status.js";
 import { map } from "./map.js";
 import { message } from "./message.js";
 import { messages } from "./messages.js";
@@ -164,7 +165,10 @@ function listen(mine) {
       }
       started = content.broker.started;
       takeStatus(content);
-      mine.screen?.onStatus?.(content);
+      mine.screen?.onStatus?.(status);
+    } else if (name === "changes") {
+      takeStatus(withChanges(status, content));
+      mine.screen?.onStatus?.(status);
     } else if (name === "events") {
       mine.newest = content.newest;
       mine.screen?.onEvents?.(content);

@@ -1,0 +1,122 @@
+"""The status of many resources: computed in slices, once for all readers, and sent as changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pullstream_emulator import Emulator
+from pullstream_emulator.engine import Engine
+from pullstream_emulator.rest.live_status import KEPT_VERSIONS, SLICE, LiveStatus
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+
+COUNT = 5 * SLICE
+
+
+def everything(_project: str) -> bool:
+    return True
+
+
+def topic(number: int, project: str = "p") -> str:
+    return f"projects/{project}/topics/topic-{number}"
+
+
+def populated(count: int = COUNT) -> tuple[Engine, LiveStatus]:
+    broker = Emulator(clock=ManualClock()).broker
+    for number in range(count):
+        broker.engine.create_topic(pubsub.Topic(name=topic(number)))
+    return broker.engine, LiveStatus(broker)
+
+
+def content(members: str) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(f"{{{members}}}")
+    return parsed
+
+
+async def turns_during(work: Callable[[], Awaitable[object]]) -> int:
+    """Return how often another task runs while `work` does."""
+    running = asyncio.ensure_future(work())
+    turns = 0
+    while not running.done():
+        turns += 1
+        await asyncio.sleep(0)
+    return turns
+
+
+def test_other_calls_run_while_the_status_is_computed() -> None:
+    """Neither the computation nor the text of the whole status is one step of the event loop."""
+    _, live = populated()
+    assert asyncio.run(turns_during(live.refresh)) > COUNT // SLICE
+    assert asyncio.run(turns_during(lambda: live.whole(everything))) > COUNT // SLICE
+
+
+def test_readers_share_one_computation() -> None:
+    """This holds for readers at the same time, and for those that accept an older status."""
+
+    async def read() -> None:
+        await asyncio.gather(*(live.refresh() for _ in range(5)))
+        await asyncio.gather(*(live.refresh(60.0) for _ in range(5)))
+
+    _, live = populated()
+    asyncio.run(read())
+    assert live.version == 1
+
+
+def test_a_status_that_began_before_the_call_is_not_shared() -> None:
+    """A caller sees every change that it knows of."""
+
+    async def read() -> str:
+        running = asyncio.ensure_future(live.refresh())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        engine.create_topic(pubsub.Topic(name=topic(0, "a")))
+        await live.refresh()
+        await running
+        return await live.whole(everything)
+
+    engine, live = populated()
+    assert content(asyncio.run(read()))["topics"][0]["name"] == topic(0, "a")
+
+
+def test_changes_are_those_since_a_version() -> None:
+    """Readers with different versions get different changes, from the projects that they see."""
+
+    async def compute() -> None:
+        await live.refresh()
+
+    engine, live = populated(3)
+    asyncio.run(compute())
+    engine.publish(
+        pubsub.PublishRequest(topic=topic(1), messages=[pubsub.PubsubMessage(data=b"a")])
+    )
+    asyncio.run(compute())
+    engine.delete_topic(topic(2))
+    engine.create_topic(pubsub.Topic(name=topic(0, "other")))
+    asyncio.run(compute())
+    (part,) = content(live.changes(1, everything)).values()
+    assert [each["name"] for each in part["changed"]] == [topic(1), topic(0, "other")]
+    assert part["removed"] == [topic(2)]
+    (part,) = content(live.changes(2, lambda project: project == "other")).values()
+    assert ([each["name"] for each in part["changed"]], part["removed"]) == (
+        [topic(0, "other")],
+        [],
+    )
+    assert content(live.changes(3, everything)) == {}
+
+
+def test_names_of_removed_resources_are_forgotten() -> None:
+    """A reader that has not read for a minute gets the whole status."""
+
+    async def compute() -> None:
+        await live.refresh()
+
+    engine, live = populated(2)
+    asyncio.run(compute())
+    engine.delete_topic(topic(1))
+    for _ in range(KEPT_VERSIONS + 1):
+        asyncio.run(compute())
+    assert not live.has_changes_since(1)
+    assert content(live.changes(1, everything)) == {}
