@@ -12,7 +12,11 @@ from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 
 from .message import Disposition, Message
-from .runtime.callback_kinds import is_coroutine_function
+from .runtime.callback_kinds import (
+    is_coroutine_function,
+    refuse_awaitable,
+    require_plain,
+)
 from .runtime.validation import require_number, require_positive
 
 KeyFunction = Callable[[Message], "Hashable | None"]
@@ -106,6 +110,7 @@ class Dedupe:
         """
         if not (by is None or isinstance(by, str) or callable(by)):
             raise TypeError(f"by is {by!r}; it must be an attribute's name, a function or None")
+        require_plain("by", by)
         if by == "":
             raise ValueError("by is empty; it must be an attribute's name, a function or None")
         if require_number("seconds", seconds) <= 0:
@@ -175,6 +180,7 @@ class Dedupe:
             chosen: Hashable = message.attributes.get(by) or None
         else:
             chosen = None if by is None else by(message)
+            refuse_awaitable(chosen, by)
         # The prefix keeps the two apart, because the value of an attribute may look like a message
         # ID.
         return ("id", message.message_id) if chosen is None else ("key", chosen)

@@ -257,11 +257,24 @@ def test_a_function_may_make_the_key() -> None:
     assert calls.ids == ["1", "3", "4"]
 
 
+async def key_later(message: Message) -> str:
+    return message.message_id
+
+
+def test_a_key_function_that_returns_a_coroutine_is_an_error() -> None:
+    """Each coroutine is another key, so nothing would be recognized as a duplicate."""
+    by: Any = lambda message: key_later(message)  # noqa: E731
+    once = Dedupe(by=by)(Message.ack)
+    with pytest.raises(TypeError, match="pass the async def itself"):
+        once(delivery())
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "says"),
     [
         ({"by": 3}, TypeError, "by is 3"),
         ({"by": ""}, ValueError, "by is empty"),
+        ({"by": key_later}, TypeError, "by is .*; it must be a plain function"),
         ({"max_keys": 0}, ValueError, "max_keys is 0"),
         ({"seconds": 0}, ValueError, "seconds is 0"),
         ({"seconds": float("nan")}, ValueError, "seconds is nan"),

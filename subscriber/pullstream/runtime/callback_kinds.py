@@ -78,6 +78,7 @@ def refuse_awaitable(result: object, callback: object) -> None:
     remedy = (
         "it contains `yield`, so calling it runs nothing; use a function without `yield`"
         if is_generator
-        else "nothing awaits that; pass the async def itself instead of a function that calls it"
+        else "nothing awaits that; pass the async def itself, where one is accepted, instead of a "
+        "function that calls it"
     )
     raise TypeError(f"{callback!r} returned a {type(result).__name__}: {remedy}")
