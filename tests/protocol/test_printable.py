@@ -37,3 +37,7 @@ def test_every_text_is_one_line_that_can_be_encoded(text: str) -> None:
 )
 def test_a_long_text_is_cut(limit: int | None, line: str) -> None:
     assert printable("a" * 10, limit) == line
+
+
+def test_line_breaks_and_tabs_may_stay() -> None:
+    assert printable("a\n\tb\r\x1b", keep_lines=True) == "a\n\tb" + r"\r\x1b"

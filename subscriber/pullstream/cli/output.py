@@ -17,6 +17,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message as Protobuf
 
 from pullstream_protocol import names
+from pullstream_protocol.printable import printable
 
 # Least width of a column with text, in characters.
 _LEAST_TEXT = 16
@@ -84,7 +85,7 @@ class Output:
             self._table(columns, rows)
         else:
             for row in rows:
-                click.echo("\t".join(row))
+                click.echo("\t".join(map(printable, row)))
 
     def resource(self, resource: Protobuf, numbers: Mapping[str, Any] | None = None) -> None:
         """Print one resource with all its fields, after the given further fields."""
@@ -95,7 +96,7 @@ class Output:
             self._table((), ([key, value] for key, value in _flat(record)))
         else:
             for key, value in _flat(record):
-                click.echo(f"{key}: {value}")
+                click.echo(f"{key}: {printable(value)}")
 
     def done(self, name: str, what: str, count: int | None = None) -> None:
         """Print that an operation on a resource is done.
@@ -165,7 +166,7 @@ class Output:
         from rich.table import Table
         from rich.text import Text
 
-        cells = [[printable(_short(value)) for value in row] for row in rows]
+        cells = [[printable(_short(value), keep_lines=True) for value in row] for row in rows]
         headings = [_HEADINGS.get(column, column) for column in columns] or ["", ""]
         shown = [at for at in range(len(headings)) if not at or any(row[at] for row in cells)]
         table = Table(show_header=bool(columns), box=None, pad_edge=False)
@@ -198,8 +199,10 @@ class Output:
         head.extend(f"{key}={value}" for key, value in received["attributes"].items())
         body = f"({len(data)} bytes, not text)" if received.get("base64") else received["data"]
         console = Console()
-        console.print(Text(printable("  ".join(head)), style="dim"), soft_wrap=True)
-        console.print(Text(printable(body)), soft_wrap=True)
+        console.print(
+            Text(printable("  ".join(head), keep_lines=True), style="dim"), soft_wrap=True
+        )
+        console.print(Text(printable(body, keep_lines=True)), soft_wrap=True)
 
 
 def _record(resource: Any, numbers: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -228,14 +231,6 @@ def message_record(
         record["data"] = b64encode(message.data).decode()
         record["base64"] = True
     return record
-
-
-def printable(text: str) -> str:
-    """Return `text` with control characters escaped, so a message cannot control the terminal."""
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
-        for char in text
-    )
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:

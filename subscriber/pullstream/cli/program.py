@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import NoReturn
@@ -15,6 +16,7 @@ from pullstream_protocol.errors import (
     RpcError,
     code_name,
 )
+from pullstream_protocol.printable import printable
 
 from .context import CliContext, context_options
 from .groups import CommandGroup
@@ -120,13 +122,16 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.Abort:
         return _INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        # The text may have names and texts of a server.
+        shown = io.StringIO()
+        error.show(shown)
+        click.echo(printable(shown.getvalue(), keep_lines=True), nl=False, err=True)
         return error.exit_code
     except PullstreamError as error:
         click.echo(f"Error: {_describe(error, session)}", err=True)
         return 1
     except OSError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {printable(str(error))}", err=True)
         return 1
     # click returns the code of ctx.exit() here.
     return result if isinstance(result, int) else 0
@@ -143,4 +148,4 @@ def _describe(error: PullstreamError, session: CliContext) -> str:
             if f"resource={names.short_id(name)})" in text and name not in text
         ]
         text = f"{text.rstrip('.')} ({', '.join(meant)})" if meant else text
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))

@@ -16,10 +16,11 @@ from pullstream_protocol.errors import InvalidArgument, NotFound, PullstreamErro
 from pullstream_protocol.filter import Filter, compile_filter
 from pullstream_protocol.message_limits import publishable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.printable import printable
 
 from . import completion
 from .context import CliContext, context_options, pass_session
-from .output import Output, printable
+from .output import Output
 from .parameters import Seconds
 
 # Messages that are fetched and moved at a time.

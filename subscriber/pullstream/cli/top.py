@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pullstream_protocol import names
+from pullstream_protocol.printable import printable
 
 from .broker_admin import BrokerAdmin
 from .context import CliContext, context_options, pass_session
-from .output import printable
 from .parameters import Seconds
 
 if TYPE_CHECKING:

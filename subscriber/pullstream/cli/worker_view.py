@@ -12,8 +12,7 @@ import click
 
 from pullstream.worker.scoreboard import Score
 from pullstream.worker.supervisor import Row, View
-
-from .output import printable
+from pullstream_protocol.printable import printable
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -100,7 +99,7 @@ class TableView:
         """Print the line above the table, without control characters."""
         from rich.text import Text
 
-        self._live.console.print(Text(printable(text)), soft_wrap=True)
+        self._live.console.print(Text(printable(text, keep_lines=True)), soft_wrap=True)
 
 
 class _Pace:

@@ -11,7 +11,10 @@ import pytest
 from pullstream import cli
 from pullstream.cli.program import SECTIONS
 from pullstream_emulator import Emulator
+from pullstream_protocol.errors import PermissionDenied
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.command_line import pullstream
+from tests.subscriber.scripted_server import Call, ScriptedServer
 
 OWN = ["publish", "pull", "subscribe", "subscriptions", "topics", "worker"]
 
@@ -204,3 +207,23 @@ def test_the_error_names_the_resource_that_is_missing() -> None:
     full = "projects/p/topics/none"
     shown = pullstream("publish", full, "a", "--project", "p")
     assert shown.stderr.endswith(f"(resource=none). The topic {full} does not exist.\n")
+
+
+def test_texts_of_a_server_cannot_control_the_terminal_or_forge_lines() -> None:
+    """Neither in errors nor in lists that are read by programs."""
+    wicked = "a\x1b[2J\nprojects/p/topics/forged"
+
+    def answer(call: Call) -> pubsub.ListTopicsResponse:
+        if call.method == "ListTopics":
+            return pubsub.ListTopicsResponse(topics=[pubsub.Topic(name=wicked)])
+        raise PermissionDenied(wicked)
+
+    with ScriptedServer(answer) as server:
+        options = ["--endpoint", server.endpoint, "--project", "p"]
+        listed = pullstream("topics", "list", *options)
+        refused = pullstream("topics", "create", "orders", *options)
+    assert listed.stdout.splitlines() == [rb"a\x1b[2J\nprojects/p/topics/forged" + b"\t\t"]
+    assert refused.code == 1
+    assert refused.stderr.splitlines() == [
+        r"Error: PERMISSION_DENIED: a\x1b[2J projects/p/topics/forged"
+    ]
