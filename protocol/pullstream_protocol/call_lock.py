@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+_TEXT = (
+    "a signal handler called this client while the interrupted code was in another call of it, and "
+    "the call would wait for itself. In the handler, only note the signal or raise an exception "
+    "(such as SystemExit), and call the client afterwards; or start a thread that calls it"
+)
+
+
 class InterruptedCall(RuntimeError):
     """A signal handler called a client in the middle of another call of the same client.
 
@@ -18,13 +25,8 @@ class InterruptedCall(RuntimeError):
     handler returns.
     """
 
-    def __init__(self) -> None:
-        super().__init__(
-            "a signal handler called this client while the interrupted code was in another call of "
-            "it, and the call would wait for itself. In the handler, only note the signal or raise "
-            "an exception (such as SystemExit), and call the client afterwards; or start a thread "
-            "that calls it"
-        )
+    def __init__(self, text: str = _TEXT) -> None:
+        super().__init__(text)
 
 
 _numbers = itertools.count()

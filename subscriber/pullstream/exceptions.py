@@ -11,6 +11,8 @@ from enum import Enum
 
 from google.api_core.exceptions import GoogleAPICallError
 
+# The error of a call in a signal handler that would wait for the interrupted code.
+from pullstream_protocol.call_lock import InterruptedCall as InterruptedCall
 from pullstream_protocol.errors import PullstreamError
 
 

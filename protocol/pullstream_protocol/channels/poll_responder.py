@@ -80,9 +80,13 @@ class PollResponder:
         self._events.put((parked, seconds))
 
     def stop(self) -> None:
-        """End the thread when it has processed all earlier events."""
-        self._events.put(None)
+        """End the thread when it has processed all earlier events, and wait for that."""
+        self.end()
         self._thread.join()
+
+    def end(self) -> None:
+        """End the thread when it has processed all earlier events. Takes no lock."""
+        self._events.put(None)
 
     def _run(self) -> None:
         # Two functions, so that their local variables are freed when they return. In one loop, the

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
+import weakref
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
 
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.due_thread import DueThread
 from pullstream_protocol.errors import FailedPrecondition
@@ -56,8 +57,20 @@ class ChannelPublisher:
     ) -> None:
         self._clock = clock
         self._core = SharedChannelCore(channels, limits, clock=clock)
+        core = weakref.ref(self._core)
+
+        def next_due() -> float | None:
+            present = core()
+            return None if present is None else present.next_due()
+
+        def advance() -> None:
+            present = core()
+            if present is not None:
+                present.advance()
+
+        self._next_due, self._advance = next_due, advance
         # Guards the two threads below.
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._expiry_thread: DueThread | None = None
         self._answerer: PollResponder | None = None
         self._closed = False
@@ -73,15 +86,13 @@ class ChannelPublisher:
         Two threads run until `close`: "pullstream-channel-expiry" drops subscribers that are gone,
         and "pullstream-answers" answers the polls on a `grpc.server`.
         """
-        with self._lock:
+        with self._lock.once:
             if self._closed:
                 raise FailedPrecondition("This ChannelPublisher is closed.")
             if isinstance(server, grpc.aio.Server):
                 handlers = aio_handlers(self._core)
             else:
-                self._answerer = self._answerer or PollResponder(
-                    self._core.finish_poll, self._core.withdraw_poll
-                )
+                self._answerer = self._answerer or self._start_answerer()
                 handlers = thread_handlers(self._core, self._answerer)
             server.add_generic_rpc_handlers([handlers])
             if self._expiry_thread is None:
@@ -161,24 +172,36 @@ class ChannelPublisher:
 
         Call it before the server is stopped. Otherwise the server waits for the polls.
         """
-        with self._lock:
+        with self._lock.once:
             self._closed = True
             self._core.close()
             expiry_thread, self._expiry_thread = self._expiry_thread, None
             answerer, self._answerer = self._answerer, None
-        self._clock.remove_waker(self._core.advance)
+        self._clock.remove_waker(self._advance)
         for thread in (expiry_thread, answerer):
             if thread is not None:
                 thread.stop()
 
+    # The threads do not hold the core: they end when the publisher and the server are collected.
+    # The garbage collector may run anywhere, so it only sends them an event.
+
+    def _start_answerer(self) -> PollResponder:
+        core: SharedChannelCore = weakref.proxy(self._core)
+        answerer = PollResponder(
+            lambda poll: core.finish_poll(poll), lambda poll: core.withdraw_poll(poll)
+        )
+        weakref.finalize(self._core, answerer.end).atexit = False
+        return answerer
+
     def _start_expiry_thread(self) -> DueThread:
         expiry_thread = DueThread(
-            self._clock, self._core.next_due, self._core.advance, name="pullstream-channel-expiry"
+            self._clock, self._next_due, self._advance, name="pullstream-channel-expiry"
         )
         expiry_thread.start()
         # When a test advances a ManualClock, the due work is done before `advance` returns.
-        self._clock.add_waker(self._core.advance)
+        self._clock.add_waker(self._advance)
         self._core.on_due = lambda due: expiry_thread.wake()
+        weakref.finalize(self._core, expiry_thread.post, expiry_thread.stop).atexit = False
         return expiry_thread
 
     def __enter__(self) -> Self:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Callable, Container, Hashable
 
+from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.errors import FailedPrecondition, RpcError, Unavailable
 from pullstream_protocol.messages import channels_pb2 as channels
@@ -44,7 +44,7 @@ class SharedChannelCore:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = CallLock()
         self._core = ChannelCore(
             limits or ChannelLimits(), new_incarnation=_new_incarnation, channels=channels
         )
@@ -69,24 +69,24 @@ class SharedChannelCore:
         Raises:
             FailedPrecondition: The publisher is closed.
         """
-        with self._lock:
+        with self._lock.once:
             self._check_open()
             return self._core.publish(channel, key, encode)
 
     def pass_over(self, count: int) -> None:
         """Count messages that were published without a subscriber."""
-        with self._lock:
+        with self._lock.once:
             self._core.pass_over(count)
 
     def publish_failure(self, channel: str, key: str | None, reason: str) -> int:
         """End the subscriptions to a key or a channel; see ChannelPublisher."""
-        with self._lock:
+        with self._lock.once:
             self._check_open()
             return self._core.publish_failure(channel, key, reason)
 
     def channel_gone(self, channel: str, reason: str) -> None:
         """End a channel that does not exist any more; see ChannelCore."""
-        with self._lock:
+        with self._lock.once:
             self._core.channel_gone(channel, reason)
 
     # ---- calls of subscribers ------------------------------------------------------------------
@@ -95,7 +95,7 @@ class SharedChannelCore:
         self, request: channels.CommandsRequest, owner: Hashable = None
     ) -> channels.CommandsResponse:
         """Apply a batch of commands; see ChannelCore."""
-        with self._lock:
+        with self._lock.once:
             self._check_serving()
             return self._core.commands(request, self._clock.monotonic(), owner)
 
@@ -109,23 +109,23 @@ class SharedChannelCore:
             wake: Called when the poll is ready, under the lock, by the thread that publishes.
             owner: See ChannelCore.
         """
-        with self._lock:
+        with self._lock.once:
             self._check_serving()
             return self._core.begin_poll(request, self._clock.monotonic(), wake, owner)
 
     def finish_poll(self, poll: Poll) -> encoded.EncodedPollResponse:
         """End a poll and return its response; see ChannelCore."""
-        with self._lock:
+        with self._lock.once:
             return self._core.finish_poll(poll, self._clock.monotonic())
 
     def withdraw_poll(self, poll: Poll) -> None:
         """End a poll without a response; see ChannelCore."""
-        with self._lock:
+        with self._lock.once:
             self._core.withdraw_poll(poll, self._clock.monotonic())
 
     def unregister(self, request: channels.UnregisterRequest, owner: Hashable = None) -> None:
         """End a session; see ChannelCore."""
-        with self._lock:
+        with self._lock.once:
             self._check_serving()
             self._core.unregister(request.subscriber_id, owner)
 
@@ -146,27 +146,27 @@ class SharedChannelCore:
 
     def advance(self) -> None:
         """Drop the subscribers that are gone."""
-        with self._lock:
+        with self._lock.once:
             self._core.advance(self._clock.monotonic())
 
     def statistics(self) -> ChannelStatistics:
         """Return the current figures."""
-        with self._lock:
+        with self._lock.once:
             return self._core.statistics()
 
     def sessions(self, most: int) -> list[SessionStatistics]:
         """Return the figures of the sessions; of the `most` oldest ones if there are more."""
-        with self._lock:
+        with self._lock.once:
             return self._core.sessions(most)
 
     def forget_all(self, error: RpcError | None = None) -> None:
         """Drop all subscribers. Their polls end with an empty response, or with `error`."""
-        with self._lock:
+        with self._lock.once:
             self._core.clear(error)
 
     def close(self) -> None:
         """End all polls with UNAVAILABLE, and refuse further calls and messages. Idempotent."""
-        with self._lock:
+        with self._lock.once:
             self._closed = True
             self._core.clear(Unavailable("The publisher is closed."))
 

@@ -6,6 +6,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from pullstream.ack_future import AckFuture
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus, SubscriberClosed
@@ -13,6 +14,7 @@ from pullstream.futures import RunningFuture, ShutdownMode
 from pullstream.message import Disposition, Message, Outcome
 from pullstream.rpc.calls import PendingCall
 from pullstream.rpc.rpcs import Rpcs
+from pullstream.runtime.process import at_exit
 from pullstream.runtime.thread_start import start_or_undo
 from pullstream.streaming.ack_requests import AckRequest
 from pullstream.streaming.dispatcher import Dispatcher
@@ -23,7 +25,7 @@ from pullstream_protocol.due_thread import DueThread
 from pullstream_protocol.errors import RpcError
 
 from .protocol import EXTEND_AT, EXTENSION
-from .settle_call import call_for
+from .settle_call import PATIENCE, call_for
 
 _log = logging.getLogger("pullstream.fetch")
 
@@ -125,6 +127,8 @@ class BackgroundSettler(RunningFuture):
         self._thread = DueThread(clock, self._next_due, self._extend_due, name="pullstream-leaser")
         self._dispatcher.start()
         start_or_undo(self._thread, lambda: self._dispatcher.stop(FLUSH_TIME))
+        # The client may be collected before the last outcomes are sent.
+        at_exit(self, BackgroundSettler.begin_close, BackgroundSettler.wait_until_done)
 
     def put_tracked(self, outcome: Outcome) -> None:
         """Pass a settlement to the dispatcher, which resolves its future."""
@@ -158,11 +162,21 @@ class BackgroundSettler(RunningFuture):
 
     def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
         """Begin the shutdown with at most FLUSH_TIME for the outbox; `mode` has no effect."""
+        self._begin_close(FLUSH_TIME if timeout is None else min(timeout, FLUSH_TIME))
+
+    def release(self) -> None:
+        """Send the waiting outcomes and end, because the client is collected.
+
+        The garbage collector calls this method on any thread, at any instruction. So it takes no
+        lock, and leaves the work to a thread of the settler.
+        """
+        self._thread.post(partial(self._begin_close, PATIENCE))
+
+    def _begin_close(self, limit: float) -> None:
         with self._lock.once:
             begun, self._closing = self._closing, True
         if begun:
             return
-        limit = FLUSH_TIME if timeout is None else min(timeout, FLUSH_TIME)
         thread = threading.Thread(
             target=self._close, args=[limit], name="pullstream-shutdown", daemon=True
         )

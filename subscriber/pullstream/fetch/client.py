@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -135,7 +136,12 @@ class FetchingClient(BackgroundClient):
         """
         settler = self._settlers.get(subscription)
         if settler is None:
-            settler = self._keep(lambda: BackgroundSettler(self._rpcs, subscription, self._clock))
+            rpcs, clock = self._rpcs, self._clock
+            settler = self._keep(
+                lambda: BackgroundSettler(rpcs, subscription, clock), outlives_client=False
+            )
+            # The fetched messages hold the client. Without them, there is nothing to do.
+            weakref.finalize(self, settler.release).atexit = False
             self._settlers[subscription] = settler
         return settler
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -101,6 +102,9 @@ class PublisherClient(TopicAdmin):
         self._process = os.getpid()
         self._sender = PublishSender(self._rpcs, self._settings, self._options, self._hooks)
         self._send = self._sender.publishing_method(may_block=self._may_block)
+        # A client that is dropped without a close leaves no threads, and loses no message.
+        hang_up = self._connections.close_all
+        weakref.finalize(self, self._sender.release, hang_up).atexit = False
 
     def publish(
         self,

@@ -139,6 +139,8 @@ class PublishSender:
         self._wakes_at = math.inf
         self._thread: DueThread | None = None
         self._callbacks_thread: DueThread | None = None
+        # Closes the connection; set when nobody can publish any more, see `release`.
+        self._hang_up: Callable[[], object] | None = None
         # Set at the close, when the last callbacks have run.
         self._callbacks_ran = Latch()
         self._counts = dict.fromkeys(
@@ -505,6 +507,8 @@ class PublishSender:
         self._send_ready()
         if not queue.batches:
             self._check_resolved()
+            if self._hang_up is not None:
+                self._post_end()
 
     def _fail(self, batches: Sequence[Batch], error: BaseException) -> None:
         """Resolve batches whose first one has failed; the others have its key, which is paused."""
@@ -730,6 +734,36 @@ class PublishSender:
         for call in calls:
             call.cancel()
         self._end_threads()
+
+    def release(self, hang_up: Callable[[], object]) -> None:
+        """End as soon as every accepted message has a result, because the client is collected.
+
+        The garbage collector calls this method on any thread, at any instruction. So it takes no
+        lock, and leaves the work to the sender's thread.
+
+        Args:
+            hang_up: Closes the connection.
+        """
+        self._hang_up = hang_up
+        self._post_end()
+
+    def _post_end(self) -> None:
+        if self._thread is not None and os.getpid() == self._process:
+            self._thread.post(self._end_if_idle)
+
+    def _end_if_idle(self) -> None:
+        self._flush()
+        if self._has_unresolved() or self._thread is None or self._hang_up is None:
+            # The answer to the last request calls this method again.
+            return
+        with self._lock:
+            self._stopped = self._closed = True
+            callbacks = self._callbacks_thread
+        if callbacks is not None:
+            # After the callbacks that it has.
+            callbacks.post(callbacks.stop)
+        self._thread.stop()
+        self._hang_up()
 
     def _begin_exit(self, timeout: float) -> None:
         """Accept no more messages, and send the open batches without waiting.

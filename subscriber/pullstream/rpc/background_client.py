@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -78,11 +79,13 @@ class BackgroundClient(BaseClient):
         """Wait until all messages are returned, and close the connection."""
         self.close(timeout, "nack")
 
-    def _keep(self, start: Callable[[], F]) -> F:
+    def _keep(self, start: Callable[[], F], *, outlives_client: bool = True) -> F:
         """Start an activity that `close` must end.
 
         Args:
             start: Starts the activity and returns its future.
+            outlives_client: Whether the activity keeps the client alive, so that it goes on when
+                the user has dropped both. Default: True.
 
         Raises:
             SubscriberClosed: The client is closed.
@@ -98,7 +101,7 @@ class BackgroundClient(BaseClient):
             future = start()
             self._running.add(future)
         at_exit(self, BackgroundClient._begin_exit, BackgroundClient._finish_exit)
-        future.when_done(self._forget)
+        future.when_done(self._forget if outlives_client else _Weak(self._forget))
         return future
 
     def _forget(self, future: Any) -> None:
@@ -107,3 +110,15 @@ class BackgroundClient(BaseClient):
             was_last = self._closed and not self._running
         if was_last:
             super().close()
+
+
+class _Weak:
+    """A call of a method, as long as its object lives."""
+
+    def __init__(self, method: Callable[[Any], None]) -> None:
+        self._method = weakref.WeakMethod(method)
+
+    def __call__(self, argument: Any) -> None:
+        method = self._method()
+        if method is not None:
+            method(argument)

@@ -1,0 +1,246 @@
+"""Clients that a program drops without closing them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+from pullstream import (
+    AsyncPublisherClient,
+    AsyncSubscriberClient,
+    BatchSettings,
+    ChannelPublisher,
+    LimitExceededBehavior,
+    Message,
+    PublisherClient,
+    PublisherOptions,
+    PublishFlowControl,
+    SchemaServiceClient,
+    SubscriberClient,
+    TopicAdminClient,
+)
+from pullstream_protocol.errors import Unavailable
+from tests.subscriber.behaviour.stage import SUBSCRIPTION, TOPIC, Stage, stage
+from tests.subscriber.publisher.conftest import PublishServer
+from tests.subscriber.streaming.fakes import PATIENCE, eventually
+from tests.threads import started_since
+
+TIMES = 5
+
+
+@pytest.fixture
+def here() -> Iterator[Stage]:
+    with stage() as here:
+        yield here
+
+
+@pytest.fixture
+def server() -> Iterator[PublishServer]:
+    with PublishServer() as running:
+        yield running
+        running.gate.set()
+
+
+def publish(endpoint: str) -> None:
+    PublisherClient(endpoint=endpoint).publish(TOPIC, b"x").result(PATIENCE)
+
+
+def publish_many(endpoint: str) -> None:
+    PublisherClient(endpoint=endpoint).publish_many(TOPIC, [b"x", b"y"]).result(PATIENCE)
+
+
+def publish_with_callback(endpoint: str) -> None:
+    called = threading.Event()
+    future = PublisherClient(endpoint=endpoint).publish(TOPIC, b"x")
+    future.add_done_callback(lambda _: called.set())
+    assert called.wait(PATIENCE)
+
+
+def publish_async(endpoint: str) -> None:
+    async def run() -> None:
+        await AsyncPublisherClient(endpoint=endpoint).publish(TOPIC, b"x")
+
+    asyncio.run(run())
+
+
+def administer(endpoint: str) -> None:
+    TopicAdminClient(endpoint=endpoint).get_topic(topic=TOPIC)
+    SubscriberClient(endpoint=endpoint).get_subscription(subscription=SUBSCRIPTION)
+    list(SchemaServiceClient(endpoint=endpoint).list_schemas(parent="projects/projects-1"))
+
+
+def fetch(endpoint: str) -> None:
+    publish(endpoint)
+    (message,) = SubscriberClient(endpoint=endpoint).fetch(SUBSCRIPTION, timeout=PATIENCE)
+    message.ack_with_response().result(PATIENCE)
+
+
+def fetch_in_a_block(endpoint: str) -> None:
+    publish(endpoint)
+    client = SubscriberClient(endpoint=endpoint)
+    with client.fetch(SUBSCRIPTION, timeout=PATIENCE) as messages:
+        messages[0].ack()
+
+
+def fetch_async(endpoint: str) -> None:
+    publish(endpoint)
+
+    async def run() -> None:
+        client = AsyncSubscriberClient(endpoint=endpoint)
+        async with await client.fetch(SUBSCRIPTION, timeout=PATIENCE) as messages:
+            messages[0].ack()
+
+    asyncio.run(run())
+
+
+def subscribe(endpoint: str) -> None:
+    SubscriberClient(endpoint=endpoint).subscribe(SUBSCRIPTION, print).close(PATIENCE)
+
+
+def listen(endpoint: str) -> None:
+    SubscriberClient(endpoint=endpoint).listen().close(PATIENCE)
+
+
+def follow(endpoint: str) -> None:
+    SubscriberClient(endpoint=endpoint).follow(TOPIC, print).close(PATIENCE)
+
+
+def watch(endpoint: str) -> None:
+    SubscriberClient(endpoint=endpoint).watch({TOPIC: 0}, print).close(PATIENCE)
+
+
+def serve_channels(endpoint: str) -> None:
+    ChannelPublisher().add_to(grpc.server(ThreadPoolExecutor(1)))
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
+@pytest.mark.parametrize(
+    "use",
+    [
+        publish,
+        publish_many,
+        publish_with_callback,
+        publish_async,
+        administer,
+        fetch,
+        fetch_in_a_block,
+        fetch_async,
+        subscribe,
+        listen,
+        follow,
+        watch,
+        serve_channels,
+    ],
+    ids=lambda use: use.__name__,
+)
+def test_a_dropped_client_leaves_no_threads_and_no_descriptors(
+    here: Stage, use: Callable[[str], None]
+) -> None:
+    endpoint = here.emulator.endpoint
+    # The first use may load modules and start threads of gRPC that remain.
+    use(endpoint)
+
+    def settled() -> bool:
+        gc.collect()
+        return not started_since(before, named="pullstream") and descriptors() <= open_before
+
+    before, open_before = set(threading.enumerate()), 1_000_000
+    eventually(settled)
+    before, open_before = set(threading.enumerate()), descriptors()
+    for _ in range(TIMES):
+        use(endpoint)
+    eventually(settled)
+
+
+def test_a_publish_is_not_lost_when_the_client_is_collected_before_the_answer(
+    server: PublishServer,
+) -> None:
+    """Neither the message on its way, nor one that waits in a batch, nor one that is retried."""
+    server.gate.clear()
+    server.fail = [Unavailable("later")]
+    before = set(threading.enumerate())
+    settings = BatchSettings(max_messages=2, max_latency=60)
+    publisher = PublisherClient(settings, endpoint=server.endpoint)
+    futures = [publisher.publish(TOPIC, b"%d" % number) for number in range(5)]
+    server.wait_for_calls(2)
+    del publisher
+    gc.collect()
+    server.gate.set()
+    assert len({future.result(PATIENCE) for future in futures}) == 5
+    eventually(lambda: not started_since(before, named="pullstream"))
+
+
+def test_messages_that_wait_for_room_are_sent_when_the_client_is_collected(
+    server: PublishServer,
+) -> None:
+    limits = PublishFlowControl(1, 1000, LimitExceededBehavior.BLOCK)
+    publisher = AsyncPublisherClient(
+        BatchSettings(max_messages=1),
+        PublisherOptions(flow_control=limits),
+        endpoint=server.endpoint,
+    )
+    server.gate.clear()
+    futures = [publisher.publish(TOPIC, b"%d" % number) for number in range(5)]
+    del publisher
+    gc.collect()
+    server.gate.set()
+    assert len({future.result(PATIENCE) for future in futures}) == 5
+
+
+def test_done_callbacks_run_to_their_end_when_the_client_is_collected(
+    server: PublishServer,
+) -> None:
+    begun, go_on, last = threading.Event(), threading.Event(), threading.Event()
+    publisher = PublisherClient(endpoint=server.endpoint)
+    future = publisher.publish(TOPIC, b"x")
+
+    def wait(_: object) -> None:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+
+    future.add_done_callback(wait)
+    future.add_done_callback(lambda _: last.set())
+    future.result(PATIENCE)
+    assert begun.wait(PATIENCE)
+    del publisher
+    gc.collect()
+    go_on.set()
+    assert last.wait(PATIENCE)
+
+
+def test_an_acknowledgement_is_sent_when_the_client_is_collected(here: Stage) -> None:
+    """Its future is resolved, although nobody holds the client or the message."""
+    here.publish(b"x")
+    (message,) = SubscriberClient(endpoint=here.emulator.endpoint).fetch(SUBSCRIPTION)
+    future = message.ack_with_response()
+    del message
+    gc.collect()
+    assert future.result(PATIENCE)
+    assert here.backlog == 0
+
+
+def test_a_running_subscription_outlives_its_client(here: Stage) -> None:
+    handled = threading.Event()
+
+    def handle(message: Message) -> None:
+        message.ack()
+        handled.set()
+
+    future = SubscriberClient(endpoint=here.emulator.endpoint).subscribe(SUBSCRIPTION, handle)
+    gc.collect()
+    here.publish(b"x")
+    assert handled.wait(PATIENCE)
+    assert future.close(PATIENCE)
+    assert here.backlog == 0
