@@ -700,13 +700,14 @@ class PublishSender:
             self._waiting.discard(get_ident())
 
     def _close(self, timeout: float | None) -> None:
+        due = None if timeout is None else self._clock.monotonic() + timeout
         with self._lock:
             self._stopped = self._is_closing = True
-            if timeout is not None:
-                self._ends_at = min(self._ends_at, self._clock.monotonic() + timeout)
+            if due is not None:
+                self._ends_at = min(self._ends_at, due)
         self._flush()
         self._warn_of_wait()
-        self._wait_until_resolved(timeout)
+        self._wait_until_resolved(due)
         with self._lock:
             waiting = self._gauge.abandon() if self._gauge else []
             unresolved = list(self._queue.abandon())
@@ -780,9 +781,8 @@ class PublishSender:
         """Wait until each message has a result; see `close`."""
         self.close(round(timeout, 1))
 
-    def _wait_until_resolved(self, timeout: float | None) -> None:
-        """Wait until every accepted message has a result, or `timeout` seconds on the clock."""
-        due = None if timeout is None else self._clock.monotonic() + timeout
+    def _wait_until_resolved(self, due: float | None) -> None:
+        """Wait until every accepted message has a result, or until the time `due` on the clock."""
         while True:
             latch = Latch()
             self._until_resolved.append(latch)
