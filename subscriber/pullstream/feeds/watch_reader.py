@@ -10,6 +10,7 @@ from typing import Protocol
 import grpc
 from google.protobuf.message import DecodeError
 
+from pullstream.rpc.named_errors import name_resource
 from pullstream.rpc.rpcs import to_error
 from pullstream.runtime.callback_kinds import refuse_awaitable
 from pullstream.runtime.lifecycle import Lifecycle, SubscriptionState
@@ -218,7 +219,9 @@ class WatchReader:
             except StopIteration:
                 self._broken(None)
             except grpc.RpcError as error:
-                self._broken(to_error(error, "Watch"))
+                cause = to_error(error, "Watch")
+                name_resource(cause, self._session.topics)
+                self._broken(cause)
             except DecodeError as error:
                 call.cancel()
                 self._broken(Internal(f"the server sent a frame that cannot be parsed: {error}"))

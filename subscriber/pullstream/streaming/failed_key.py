@@ -229,12 +229,17 @@ class MissingMessages:
         for ack_id in list(self._unanswered):
             self._forget_nack(ack_id)
 
-    def are_due_before(self, place: _Position, now: float) -> bool:
-        """Return whether the server may have redelivered all messages before a position."""
+    def are_due_before(self, place: _Position, time: float) -> bool:
+        """Return whether the server may have redelivered all messages before a position by then.
+
+        Args:
+            place: The position.
+            time: When a delivery was read. Not earlier than in the last call.
+        """
         while (first := self._to_come.first) is not None and first < place:
-            if now < self._by_id[first[-1]].comes_at:
+            if time < self._by_id[first[-1]].comes_at:
                 return False
-            # Time does not go back, so this one stays due.
+            # This one stays due.
             self._to_come.discard(first)
         return True
 
@@ -439,17 +444,18 @@ class FailedKey:
         server may have sent the delivery because the lease of this message expired. Two cases
         therefore prove nothing:
 
-        - The delivery arrives before the answers to the nacks and returns, or it was possibly sent
-          before the server accepted them, because it may have waited unread for a long time. (A
-          delivery that was read immediately counts as newer than an answer that was read before
-          it.)
+        - The delivery was read before the answers to the nacks and returns, even if it arrives here
+          after them, because it waited for its receipt; or it was possibly sent before the server
+          accepted them, because it may have waited unread for a long time. (A delivery that was
+          read immediately counts as newer than an answer that was read before it.)
         - Earlier messages are held behind a missing one. They may have been handled elsewhere. Or
           the server did not redeliver them because their leases continue. The key returns them: in
           the second case they are redelivered, before this message.
         """
         if not self._is_blocked(place):
             return
-        if message.batch.may_be_stale or not self._missing.are_due_before(place, now):
+        batch = message.batch
+        if batch.may_be_stale or not self._missing.are_due_before(place, batch.received_at):
             self._is_in_doubt = True
             if self.due is not None:
                 self.due = min(self.due, now + PROBE_AFTER)

@@ -105,6 +105,14 @@ def test_a_publish_to_a_missing_topic_names_it(broker: Emulator) -> None:
         publisher.publish("projects/shop/topics/order", b"x").result(PATIENCE)
 
 
+def test_a_watch_of_a_missing_topic_names_it(broker: Emulator) -> None:
+    with (
+        SubscriberClient(endpoint=broker.endpoint) as client,
+        pytest.raises(NotFound, match="The topic projects/shop/topics/order does not exist"),
+    ):
+        client.watch({"projects/shop/topics/order": 0}, print).result(PATIENCE)
+
+
 def test_where_it_may_not_list_the_error_has_no_similar_ids(broker: Emulator) -> None:
     """The error of the call itself stays."""
     with broker.faults.error("ListSubscriptions", PermissionDenied("no")):

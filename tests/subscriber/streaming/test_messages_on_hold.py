@@ -18,9 +18,11 @@ from pullstream.streaming.messages_on_hold import MessagesOnHold
 from tests.subscriber.streaming.fakes import ids, message
 
 
-def keyed(*ack_ids: str, key: str = "k", may_be_stale: bool = False) -> list[Message]:
+def keyed(
+    *ack_ids: str, key: str = "k", may_be_stale: bool = False, at: float = 0.0
+) -> list[Message]:
     """Return messages of one key. A slash in the ack id separates the message from the delivery."""
-    messages = [message(ack_id, key=key) for ack_id in ack_ids]
+    messages = [message(ack_id, key=key, at=at) for ack_id in ack_ids]
     for one in messages:
         one.batch.may_be_stale = may_be_stale
     return messages
@@ -35,7 +37,8 @@ class Hold(MessagesOnHold):
 
     def receive(self, *ack_ids: str, key: str = "k", may_be_stale: bool = False) -> Actions:
         """Offer a response to the hold."""
-        return self.offer(keyed(*ack_ids, key=key, may_be_stale=may_be_stale), self.now)
+        messages = keyed(*ack_ids, key=key, may_be_stale=may_be_stale, at=self.now)
+        return self.offer(messages, self.now)
 
     def nack(self, one: Message, *, taken: bool = True) -> Actions:
         """Nack a running message and end its turn. Take the nack at the server if `taken`."""
@@ -253,6 +256,19 @@ def test_before_the_server_has_taken_the_nack_a_redelivery_shows_nothing() -> No
     assert ids(hold.pass_time(0.0).give_back) == ["1/again"]
     hold.take_nack("1/again")
     assert ids(hold.receive("1/third").run) == ["1/third"]
+
+
+def test_what_was_read_before_the_answer_to_the_nack_shows_nothing() -> None:
+    """With exactly-once delivery it waits for its receipt, and arrives after the answer."""
+    hold = Hold()
+    failing = run_one(hold, "1")
+    again = keyed("1/again", at=hold.now)
+    hold.nack(failing, taken=False)
+    hold.now += 1
+    hold.take_nack("0")
+    hold.now += 1
+    assert hold.offer(again, hold.now).run == []
+    assert ids(hold.receive("0/again").run) == ["0/again"]
 
 
 def test_what_lay_unread_shows_nothing() -> None:

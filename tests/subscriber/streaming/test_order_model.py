@@ -270,7 +270,7 @@ class OrderUnderFailures(RuleBasedStateMachine):
         few = [self.responses.popleft() for _ in range(min(count, len(self.responses)))]
         batch = ResponseBatch(
             RecordingSettlementSink(),
-            0.0,
+            self.now,
             self.bytes_each,
             pubsub.StreamingPullResponse(received_messages=few),
         )
