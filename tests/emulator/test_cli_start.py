@@ -116,6 +116,17 @@ def test_it_refuses_what_it_cannot_keep() -> None:
         assert len(wire.pull()) == 1
 
 
+def test_it_returns_the_leases_of_a_cut_stream_if_that_is_asked_for() -> None:
+    """Without the option they would continue until the ack deadline."""
+    with broker("--return-leases-on-disconnect") as (wire, _):
+        wire.create()
+        wire.publish("a")
+        stream = wire.stream(stream_ack_deadline_seconds=600)
+        assert stream.data(1) == ["a"]
+        stream.cancel()
+        assert data_of(wire.pull()) == ["a"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
