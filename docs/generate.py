@@ -44,7 +44,7 @@ GUIDES = (
     *("migration", "worker", "samples", "feeds", "follow", "routers", "channels", "spark"),
     *("emulator", "testing", "faults", "console", "push", "schemas", "durability", "security"),
     *("operations", "rest", "feeds-http", "performance", "architecture", "engine", "glossary"),
-    "releasing",
+    *("guarantees", "releasing"),
 )
 
 
