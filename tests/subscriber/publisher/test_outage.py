@@ -115,23 +115,26 @@ def test_a_server_that_cannot_be_reached_is_reported(warnings: Warnings) -> None
             Rpcs(channel, clock), BatchSettings(max_messages=1), PublisherOptions(), (attempts,)
         )
         publish = sender.publishing_method(may_block=True)
-        future = publish(TOPIC, "", encode_data(b"x"), PublishPolicy(first_pause=60))
+        future = publish(
+            TOPIC, "", encode_data(b"x"), PublishPolicy(first_pause=60, give_up_after=100)
+        )
         assert attempts.ended.acquire(timeout=PATIENCE)
         assert warnings.texts == []
         clock.advance(3)
         text = warnings.next()
         assert text.startswith("the server has been unreachable for 3 s (503 failed to connect")
-        assert text.endswith("; 1 messages are not confirmed, and they are retried for up to 597 s")
+        assert text.endswith("; 1 messages are not confirmed, and they are retried for up to 97 s")
         with pytest.raises(
             TimeoutError, match=r"^not confirmed after 0 s: the server has been unr"
         ):
             future.result(0)
-        closing = threading.Thread(target=sender.close, args=(100,))
+        closing = threading.Thread(target=sender.close)
         closing.start()
-        assert "the end of the publisher waits for them for up to 100 s" in warnings.next()
+        assert "the end of the publisher waits for them for up to 97 s" in warnings.next()
+        # The last attempt fails, too.
         clock.advance(100)
         closing.join(PATIENCE)
-        assert not closing.is_alive()
+        assert isinstance(future.exception(0), Unavailable)
 
 
 def test_a_server_that_does_not_answer_is_reported(
