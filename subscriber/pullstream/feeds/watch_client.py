@@ -10,6 +10,7 @@ from pullstream.rpc.background_client import BackgroundClient
 from pullstream.rpc.channel_pool import StreamChannel
 from pullstream.rpc.request import make_message
 from pullstream.runtime.callback_kinds import is_coroutine_function
+from pullstream.runtime.validation import require_text
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from .position import Start, position_of
@@ -98,6 +99,7 @@ class WatchingClient(BackgroundClient):
             "include_data": include_data,
             "heartbeat": timedelta(seconds=heartbeat),
         }
+        require_text("resume_token", resume_token)
         session = ResumableWatch(make_message(feeds.WatchSpec, fields), resume_token)
 
         def start() -> WatchFuture:

@@ -408,6 +408,9 @@ def errors_of(method: str, attempts: Attempts | None = None) -> Iterator[None]:
             attempts.failed(converted)
         # gRPC's error says nothing more.
         raise converted from None
+    except UnicodeError:
+        # Of the metadata. It is a ValueError.
+        raise
     except ValueError as error:
         raise SubscriberClosed(f"{method}: {error}") from error
 

@@ -404,10 +404,14 @@ class WorkerPool:
 
     def _share(self) -> None:
         """Get help, because there is more work than one callback."""
-        if self._pace < FAST_CALLBACK:
-            self._ask_for_the_watch()
-        else:
-            self._call_another()
+        try:
+            if self._pace < FAST_CALLBACK:
+                self._ask_for_the_watch()
+            else:
+                self._call_another()
+        except RuntimeError as error:
+            # This worker has taken an argument, and goes on alone.
+            _log.warning("cannot start another worker thread: %s", error)
 
     def _ask_for_the_watch(self) -> None:
         self._quiet_looks = 0

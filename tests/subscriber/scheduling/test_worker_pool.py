@@ -244,6 +244,26 @@ def test_a_worker_that_finds_nothing_left_computes_nothing() -> None:
     assert process_time() - before < rounds * 2e-3
 
 
+def test_a_worker_goes_on_alone_when_no_other_can_be_started(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has taken an argument when it looks for help. No argument is lost."""
+    handled: queue.SimpleQueue[int] = queue.SimpleQueue()
+    start, started = threading.Thread.start, count()
+
+    def start_one(thread: threading.Thread) -> None:
+        if next(started):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    pool = WorkerPool(4)
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    pool.add(handled.put, range(3))
+    assert [handled.get(timeout=PATIENCE) for _ in range(3)] == [0, 1, 2]
+    pool.close()
+    assert "cannot start another worker thread" in caplog.text
+
+
 def test_a_finished_piece_is_not_kept() -> None:
     """A sleeping worker would keep a message, and with it the whole response."""
 
