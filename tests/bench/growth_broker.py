@@ -373,6 +373,8 @@ def all_waits(sizes: Sequence[int], only: str) -> None:
                 continue
             with serving(name, count) as address:
                 if name in HTTP:
+                    # The first HTTP request loads aiohttp.
+                    http_call(address, "GET", "/healthz", "")
                     method, path, body = HTTP[name]
 
                     def operation() -> None:

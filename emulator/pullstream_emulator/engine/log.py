@@ -8,10 +8,10 @@ are kept for a later seek.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from .due_queue import Now
 from .observer import Observer
@@ -192,7 +192,8 @@ class Log:
         new = [r for seq in seqs - self.remembered if (r := self._records.get(seq)) is not None]
         for record in new:
             record.holders += 1
-        self.history = deque(heapq.merge(self.history, new, key=lambda r: r.seq))
+        # Both parts are sorted, so this takes one pass.
+        self.history = deque(sorted([*self.history, *new], key=attrgetter("seq")))
         self.remembered.add(masks_of([record.seq for record in new]))
 
     def restore(self, records: Sequence[Record], now: Now) -> None:

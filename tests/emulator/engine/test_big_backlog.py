@@ -19,6 +19,7 @@ from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
 from tests.emulator.keeper import Keeper
+from tests.emulator.rest_client import RestClient
 
 SNAPSHOT = f"{PROJECT}/snapshots/before"
 DAY = 24 * 3600
@@ -306,15 +307,18 @@ def test_a_sweep_reaches_the_messages_that_a_seek_has_not_queued() -> None:
     assert broker.engine.kept_bytes == 0
 
 
-@pytest.mark.parametrize("thread", ["another thread", "the event loop"])
+@pytest.mark.parametrize("thread", ["another thread", "the event loop", "HTTP"])
 def test_an_advance_of_the_clock_returns_after_all_slices(thread: str) -> None:
     """A test sees the state of the new time."""
     clock = ManualClock()
-    with Emulator(clock=clock) as emulator:
+    with Emulator(clock=clock, rest=True) as emulator:
         broker = emulator.inspect(lambda engine: Broker(clock, engine=engine))
         emulator.inspect(lambda engine: fill(broker, 5 * SMALL))
         if thread == "another thread":
             clock.advance(8 * DAY)
+        elif thread == "HTTP":
+            rest = RestClient(emulator.endpoint)
+            rest.ok("POST", "/v0/admin/clock:advance", {"seconds": 8 * DAY})
         else:
             emulator.inspect(lambda engine: clock.advance(8 * DAY))
         assert emulator.backlog(SUBSCRIPTION) == 0
