@@ -20,6 +20,7 @@ from pullstream_protocol.errors import RpcError, code_name
 from .callback import UnusableCallback, load_callback, sources_of
 from .control_pipe import ControlPipe, Failed, Figures, Loaded, Unusable
 from .job import Job
+from .labelled_output import label_output
 
 REPORT_SECONDS = 1.0
 
@@ -39,6 +40,8 @@ def run(job: Job, line: ControlPipe) -> int:
         The exit code. 0: drained as ordered. 1: the subscription failed, or did not drain in time.
         2: the callback cannot be loaded.
     """
+    if job.label:
+        label_output(job.label)
     inbox: _Inbox = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
         # A signal handler may write to a SimpleQueue, but must not set an Event.

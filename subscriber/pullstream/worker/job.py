@@ -23,6 +23,7 @@ class Job:
         drain_timeout: Seconds that running callbacks have to finish when the child must stop.
         relayed: Whether the child prints to a pipe that the parent reads. Then printing fails after
             the parent has died.
+        label: The beginning of each line that the child prints; empty if there is one child.
     """
 
     callback: str
@@ -34,6 +35,7 @@ class Job:
     max_latency: float
     drain_timeout: float
     relayed: bool = False
+    label: str = ""
 
     def to_json(self) -> str:
         """Return the job on one line, as the control pipe needs it."""

@@ -6,7 +6,7 @@ import os
 import queue
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -155,8 +155,10 @@ class Supervisor:
 
     def _start(self, number: int) -> None:
         try:
+            # The lines that several processes print would otherwise be mixed up.
+            label = f"[{number + 1}] " if len(self._tallies) > 1 else ""
             self._children[number] = ChildProcess(
-                self._job,
+                replace(self._job, label=label),
                 heard=lambda news: self._inbox.put(partial(self._heard, number, news)),
                 ended=lambda code: self._inbox.put(partial(self._ended, number, code)),
                 printed=self._view.printed if self._view.relays else None,

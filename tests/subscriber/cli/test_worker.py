@@ -307,6 +307,30 @@ def test_a_subscription_that_is_not_there_is_one_error() -> None:
         assert len(last["processes"]) == len(os.sched_getaffinity(0))
 
 
+def test_each_line_of_several_processes_names_its_process(start: Start) -> None:
+    """Also each line of a traceback."""
+    publish("a", "b")
+    program = start(
+        *("--processes", "2"),
+        app="""
+def handle(message):
+    message.ack()
+    print("handled", message.data.decode())
+    raise ValueError("no luck with " + message.data.decode())
+""",
+    )
+    # Both may reach one process, which prints one traceback of the place.
+    for _ in range(2):
+        program.wait_for("handled ")
+    program.stop()
+    program.end()
+    printed = [line for line in program.said if "luck" in line or line.startswith("[")]
+    assert all(line.startswith(("[1] ", "[2] ")) for line in printed)
+    assert sorted(line[4:] for line in printed if "handled" in line) == ["handled a", "handled b"]
+    assert any(line[4:].startswith("Traceback") for line in printed)
+    assert not any(line.startswith("Traceback") for line in program.said)
+
+
 def test_on_a_terminal_what_processes_print_stands_above_the_table(tmp_path: Path) -> None:
     """Output written directly to the terminal would damage the table."""
     (tmp_path / "app.py").write_text("print('hello')\nraise ValueError('no luck')\n")

@@ -1,0 +1,60 @@
+"""Output of one of several processes that write to the same place."""
+
+from __future__ import annotations
+
+import io
+import logging
+import threading
+import traceback
+
+from pullstream.worker.labelled_output import LabelledOutput
+
+
+def test_each_line_begins_with_the_label() -> None:
+    stream = io.StringIO()
+    output = LabelledOutput(stream, "[2] ")
+    print("a", "b", file=output)
+    print("c\n\nd", file=output)
+    assert stream.getvalue() == "[2] a b\n[2] c\n[2] \n[2] d\n"
+
+
+def test_an_unfinished_line_waits_for_its_end() -> None:
+    stream = io.StringIO()
+    output = LabelledOutput(stream, "[2] ")
+    output.write("a")
+    assert stream.getvalue() == ""
+    output.write("b\nc")
+    assert stream.getvalue() == "[2] ab\n"
+
+
+def test_unfinished_lines_of_threads_do_not_mix() -> None:
+    stream = io.StringIO()
+    output = LabelledOutput(stream, "")
+    output.write("a")
+    thread = threading.Thread(target=lambda: output.write("other\n"))
+    thread.start()
+    thread.join()
+    output.write("b\n")
+    assert stream.getvalue() == "other\nab\n"
+
+
+def test_every_line_of_a_logged_traceback_is_labelled() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(LabelledOutput(stream, "[1] "))
+    try:
+        raise ValueError("no luck")
+    except ValueError:
+        record = logging.makeLogRecord({"msg": "failed", "exc_info": None})
+        record.exc_text = traceback.format_exc()
+        handler.handle(record)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) > 3
+    assert all(line.startswith("[1] ") for line in lines)
+
+
+def test_it_passes_for_the_stream_that_it_writes_to() -> None:
+    with open("/dev/null", "w", encoding="utf-8") as stream:
+        output = LabelledOutput(stream, "")
+        assert (output.fileno(), output.isatty()) == (stream.fileno(), False)
+        assert output.encoding == "utf-8"
+        assert output.writable()
