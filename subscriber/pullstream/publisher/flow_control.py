@@ -23,6 +23,8 @@ class PublishGauge:
         self._messages = 0
         self._bytes = 0
         self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
+        # Whether the owner runs the functions that `leave_in_order` has returned.
+        self._is_admitting = False
 
     def enter(self, size: int, admit: Callable[[], object] | None) -> bool:
         """Count a message if there is room; otherwise wait, or raise.
@@ -45,7 +47,7 @@ class PublishGauge:
                 f"a message of {size:,} bytes is above flow_control.byte_limit, which is "
                 f"{limits.byte_limit:,}"
             )
-        if not self._waiting and self._has_room(size):
+        if not self._waiting and not self._is_admitting and self._has_room(size):
             self._count(1, size)
             return True
         if limits.limit_exceeded_behavior is LimitExceededBehavior.ERROR or admit is None:
@@ -73,6 +75,29 @@ class PublishGauge:
             self._count(1, waiting_size)
             admitted.append(admit)
         return admitted
+
+    def leave_in_order(self, messages: int, size: int) -> list[Callable[[], object]]:
+        """Do the same as `leave`, and let no message enter before the functions have run.
+
+        A message that entered meanwhile, or was admitted by another thread, would be published
+        before them. So while one list is being run, this method returns no other, and messages
+        that enter wait. After running a list, call `admitted`, until it returns an empty one.
+
+        Args:
+            messages: Number of messages.
+            size: Their bytes.
+        """
+        if self._is_admitting:
+            self._count(-messages, -size)
+            return []
+        admitted = self.leave(messages, size)
+        self._is_admitting = bool(admitted)
+        return admitted
+
+    def admitted(self) -> list[Callable[[], object]]:
+        """Record that the functions have run, and return the next ones."""
+        self._is_admitting = False
+        return self.leave_in_order(0, 0)
 
     def withdraw(self, admit: Callable[[], object]) -> bool:
         """Remove a waiting message; return whether it was still waiting.

@@ -334,12 +334,17 @@ class PublishSender:
 
     def _leave_gauge(self, messages: int, size: int) -> None:
         if self._gauge is not None:
+            gauge = self._gauge
+            leave = gauge.leave_in_order if self._defers else gauge.leave
             with self._lock:
-                admitted = self._gauge.leave(messages, size)
+                admitted = leave(messages, size)
                 if self._stopped:
                     self._check_resolved()
-            for admit in admitted:
-                admit()
+            while admitted:
+                for admit in admitted:
+                    admit()
+                with self._lock:
+                    admitted = gauge.admitted() if self._defers else []
 
     def _check_usable(self, *, is_accepted: bool = False) -> None:
         if os.getpid() != self._process:

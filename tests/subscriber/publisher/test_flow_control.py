@@ -74,3 +74,23 @@ def test_a_waiting_message_can_be_withdrawn() -> None:
     assert not gauge.withdraw(admit)
     assert gauge.leave(1, 1) == []
     assert gauge.enter(1, nothing)
+
+
+def test_no_message_overtakes_those_that_are_being_admitted() -> None:
+    """The owner runs their functions without its lock, while other threads publish."""
+    gauge = PublishGauge(PublishFlowControl(2, 100, BLOCK))
+    entered: list[str] = []
+    assert gauge.enter(1, nothing)
+    assert gauge.enter(1, nothing)
+    assert not gauge.enter(1, lambda: entered.append("deferred"))
+    admitted = gauge.leave_in_order(2, 2)
+    assert not gauge.enter(1, lambda: entered.append("new"))
+    # The answer of another request comes on another thread.
+    assert gauge.leave_in_order(0, 0) == []
+    while admitted:
+        for admit in admitted:
+            admit()
+        admitted = gauge.admitted()
+    assert entered == ["deferred", "new"]
+    gauge.leave_in_order(2, 2)
+    assert gauge.enter(1, nothing)
