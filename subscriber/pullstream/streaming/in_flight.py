@@ -347,9 +347,10 @@ class InFlight:
             self._hooks.tell("settled", acked, nacked)
         if returned:
             self._count_returned(returned)
-        late_acks = count_late(acked)
         handled = self.leaser.remove_handled(acked)
         failed = self.leaser.remove_leases(nacked)
+        # A message that has lost its lease is not in the lease table.
+        late_acks = count_late(acked) if handled.messages < len(acked) else 0
         others = self.leaser.remove_leases((*dropped, *returned))
         # A message counts once, even if it is acknowledged several times.
         self.counters.acked += handled.messages + late_acks
