@@ -253,16 +253,22 @@ def test_an_acknowledgement_succeeds_once(
 
     (second,) = runner.publish(b"data")
     taken_back: list[str] = []
+    error = f"Ack for message {second} failed with error: AcknowledgeStatus.INVALID_ACK_ID\n"
+    printed = ""
 
     def lose_the_lease(message: Any) -> None:
+        nonlocal printed
         if not taken_back:
             taken_back.append(message.ack_id)
             runner.take_back(message)
+        # Otherwise both acknowledgements could be in one request, and Google's client would repeat
+        # the second one on a thread that outlives the client.
+        while message.ack_id not in taken_back and error not in printed:
+            printed += capsys.readouterr().out
 
     runner.process = lose_the_lease
     runner.run_until(lambda: runner.backlog == 0, "Exactly-once delivery")
-    error = f"Ack for message {second} failed with error: AcknowledgeStatus.INVALID_ACK_ID\n"
-    assert error in capsys.readouterr().out
+    assert error in printed + capsys.readouterr().out
 
 
 @snippet("Keep the order of messages")
