@@ -17,6 +17,7 @@ from pullstream_emulator import Emulator
 from pullstream_emulator.log_output import JsonFormatter, LogHandler, TextFormatter
 from pullstream_emulator.server import MAX_METADATA_BYTES, MAX_STREAMS_PER_CONNECTION
 from pullstream_protocol.clock import ManualClock
+from tests.emulator import http2
 from tests.emulator.wire import PATIENCE
 
 
@@ -148,40 +149,11 @@ def test_json_has_the_same_limits(log: Log) -> None:
 
 # ---- HTTP/2 of a stranger ------------------------------------------------------------------------
 
-DATA, HEADERS, SETTINGS = 0, 1, 4
-MAX_CONCURRENT_STREAMS, MAX_HEADER_LIST_SIZE = 3, 6
-
-
-def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    return (
-        struct.pack(">I", len(payload))[1:]
-        + bytes((kind, flags))
-        + struct.pack(">I", stream)
-        + payload
-    )
-
-
-def field(name: bytes, value: bytes) -> bytes:
-    return b"\x00" + bytes((len(name),)) + name + bytes((len(value),)) + value
-
-
-def request(stream: int, *headers: tuple[bytes, bytes]) -> bytes:
-    """Return a call with an empty message: `:method POST`, `:scheme http`, and literal fields."""
-    fields = [
-        (b":path", b"/google.pubsub.v1.Publisher/ListTopics"),
-        (b":authority", b"broker"),
-        (b"content-type", b"application/grpc"),
-        (b"te", b"trailers"),
-        *headers,
-    ]
-    head = frame(HEADERS, 4, stream, b"\x83\x86" + b"".join(field(*each) for each in fields))
-    return head + frame(DATA, 1, stream, bytes(5))
-
 
 def connected(emulator: Emulator) -> socket.socket:
     host, _, port = emulator.endpoint.rpartition(":")
     connection = socket.create_connection((host, int(port)), timeout=PATIENCE)
-    connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0))
+    connection.sendall(http2.OPENING)
     return connection
 
 
@@ -210,12 +182,12 @@ def test_headers_that_are_not_utf_8_cannot_fill_the_log() -> None:
     headers = [(b"k%d" % number, b"\xff\xfe%d" % number) for number in range(100)]
     try:
         with Emulator() as emulator, connected(emulator) as connection:
-            for number in range(10):
-                connection.sendall(request(2 * number + 1, *headers))
+            for call in range(1, 20, 2):
+                connection.sendall(http2.call(call, *headers) + http2.empty_message(call))
             ended = 0
             while ended < 10:
                 kind, flags, _ = next_frame(connection)
-                ended += kind == HEADERS and flags & 1
+                ended += kind == http2.HEADERS and flags & http2.END_STREAM
     finally:
         logger.propagate = True
         logger.removeHandler(handler)
@@ -230,7 +202,7 @@ def test_headers_that_are_not_utf_8_cannot_fill_the_log() -> None:
 def test_a_connection_has_limits_of_streams_and_metadata() -> None:
     with Emulator() as emulator, connected(emulator) as connection:
         kind, _, payload = next_frame(connection)
-        assert kind == SETTINGS
+        assert kind == http2.SETTINGS
         settings = dict(struct.iter_unpack(">HI", payload))
-    assert settings[MAX_CONCURRENT_STREAMS] == MAX_STREAMS_PER_CONNECTION
-    assert settings[MAX_HEADER_LIST_SIZE] == MAX_METADATA_BYTES
+    assert settings[http2.MAX_CONCURRENT_STREAMS] == MAX_STREAMS_PER_CONNECTION
+    assert settings[http2.MAX_HEADER_LIST_SIZE] == MAX_METADATA_BYTES
