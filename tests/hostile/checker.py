@@ -64,7 +64,7 @@ def judge(events: Iterable[Event]) -> Verdict:
         counts[kind][_RESULTS.get(found.kind, "false") if found else "truthful"] += 1
         if found:
             violations.append(found)
-    violations += _order(history)
+    violations += _order(history, by_request)
     violations += _stored_order(by_request)
     violations += _again(history)
     return Verdict(dict(counts), violations)
@@ -98,7 +98,7 @@ def _of_future(subject: str, story: list[Event]) -> Violation | None:
     return None
 
 
-def _order(history: list[Event]) -> list[Violation]:
+def _order(history: list[Event], by_request: dict[str, list[Event]]) -> list[Violation]:
     """Check that no callback overtakes an unhandled message of its key, in each client."""
     violations = []
     handled: dict[tuple[str, str], int] = defaultdict(lambda: -1)
@@ -115,10 +115,20 @@ def _order(history: list[Event]) -> list[Violation]:
         if event.what == "handled":
             handled[place] = max(handled[place], int(digits))
         elif event.what == "begin" and int(digits) > handled[place] + 1:
-            text = f"{message} began before {key}:{handled[place] + 1} was handled"
-            violations.append(Violation("reordered key", text, story[key][-MOST_NEIGHBOURS:]))
+            missing = f"{key}:{handled[place] + 1}"
+            text = f"{message} began before {missing} was handled"
+            proof = [*_requests(by_request, story[key], missing), *story[key][-MOST_NEIGHBOURS:]]
+            proof.sort(key=lambda each: each.at)
+            violations.append(Violation("reordered key", text, proof))
             handled[place] = int(digits)
     return violations
+
+
+def _requests(by_request: dict[str, list[Event]], story: list[Event], message: str) -> list[Event]:
+    """Return the events of the acks and nacks of all deliveries of a message."""
+    ids = [e.detail["ack_id"] for e in story if e.what == "delivered" and e.subject == message]
+    kinds = ("ack", "nack")
+    return [e for i in ids for kind in kinds for e in by_request.get(f"{kind} {i}", ())]
 
 
 def _stored_order(by_request: dict[str, list[Event]]) -> list[Violation]:
@@ -143,7 +153,7 @@ def _stored_order(by_request: dict[str, list[Event]]) -> list[Violation]:
 
 
 # Events of a key in the account of a reordered key.
-MOST_NEIGHBOURS = 20
+MOST_NEIGHBOURS = 15
 
 
 def _again(history: list[Event]) -> list[Violation]:

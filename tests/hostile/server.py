@@ -187,7 +187,7 @@ class HostileServer:
             half=0.05,
             strangers=0.03,
             trailer=0.03,
-            permanent=0.0 if kind == "extend" else 0.005,
+            permanent=0.005 if backlog.may_refuse(kind, ack_ids) else 0.0,
             duplicated=0.03,
         )
         answers = backlog.look(kind, ack_ids)
@@ -422,6 +422,7 @@ class HostileServer:
         if deliveries or what != "well":
             yield encoded
         if what == "twice":
+            backlog.sent_twice(delivery.ack_id for delivery in deliveries)
             yield encoded
 
 

@@ -80,6 +80,7 @@ class Backlog:
         # The consumer that holds leases of a key, which nobody else gets.
         self._holder: dict[str, object] = {}
         self._deliveries = 0
+        self._sent_twice: set[str] = set()
 
     @property
     def unfinished(self) -> int:
@@ -165,6 +166,21 @@ class Backlog:
                 other.state = "over"
             self._waiting[key].add(each)
 
+    def sent_twice(self, ack_ids: Iterable[str]) -> None:
+        """Note that a response with these ids was sent twice."""
+        self._sent_twice.update(ack_ids)
+
+    def may_refuse(self, kind: str, ack_ids: Iterable[str]) -> bool:
+        """Return whether the server may refuse a whole request for good.
+
+        Excluded are the documented limits (docs/guarantees.md): the two requests for an id that was
+        delivered twice know nothing of each other, and after a refused nack of a key only the
+        server knows when the message comes again. A refused extension is no request of the user.
+        """
+        if kind == "extend" or (kind == "nack" and "" not in self._next_number):
+            return False
+        return self._sent_twice.isdisjoint(ack_ids)
+
     # ---- requests ------------------------------------------------------------------------------
 
     def arrived(self, kind: str, ack_ids: Iterable[str]) -> None:
@@ -222,11 +238,13 @@ class Backlog:
             lease.state = "acked"
             self._out[key].pop(number, None)
             self._waiting[key].discard(number)
-        elif lease.state == "leased":
-            if kind == "nack":
+        elif kind == "nack" and lease.state != "acked":
+            if lease.state == "leased":
                 self._give_back(lease, "nacked")
-            else:
-                lease.deadline = SYSTEM_CLOCK.monotonic() + seconds
+            # An earlier nack of the same request may have ended it. A repeat must succeed.
+            lease.state = "nacked"
+        elif lease.state == "leased":
+            lease.deadline = SYSTEM_CLOCK.monotonic() + seconds
 
 
 class Log:
