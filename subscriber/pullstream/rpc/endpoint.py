@@ -26,7 +26,7 @@ from .access_tokens import AccessTokens
 if TYPE_CHECKING:
     from google.auth.credentials import Credentials
 
-_log = logging.getLogger("pullstream")
+_log = logging.getLogger("pullstream.connection")
 
 GOOGLE_ENDPOINT = "pubsub.googleapis.com:443"
 EMULATOR_VARIABLE = "PUBSUB_EMULATOR_HOST"
