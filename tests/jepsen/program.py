@@ -203,7 +203,8 @@ def publish_official(recorder: Recorder, name: str, endpoint: str, plant: str) -
             client.resume_publish(TOPIC, key)
 
     futures = publishing.run(ending(), resume)
-    client.stop()
+    # It may block for ever.
+    threading.Thread(target=client.stop, daemon=True).start()
     wait_for(lambda: all(future.done() for future in futures))
 
 

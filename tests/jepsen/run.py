@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -176,6 +177,8 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the recorded events")
     options = parser.parse_args()
     seed = random.randrange(10**6) if options.seed is None else options.seed
+    # Ends the processes of the run, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
     violations = 0
     for durability in [options.durability] if options.durability else DURABILITIES:
         print(f"durability {durability}, seed {seed}", flush=True)
