@@ -324,7 +324,7 @@ def command(**options: Any) -> None:
     tokens and certificates again.
 
     PUBSUB_PROJECT1=PROJECT,TOPIC:SUBSCRIPTION:..., PUBSUB_PROJECT2 and so on create topics and
-    subscriptions at the start.
+    subscriptions at the start. A SUBSCRIPTION is ID[~ACK_DEADLINE][/ordered][+PUSH_ENDPOINT].
     """
     if click.get_current_context().invoked_subcommand is not None:
         return

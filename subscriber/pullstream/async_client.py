@@ -24,7 +24,7 @@ from .follow.future import Follower
 from .follow.record import Record
 from .futures import ShutdownMode, StreamingPullFuture
 from .hooks import Hooks
-from .message import Message
+from .message import Message, MessageBatch
 from .message_stream import MessageStream
 from .rpc.connecting_client import ConnectingClient
 from .rpc.endpoint import ConnectionArguments
@@ -146,6 +146,58 @@ class AsyncSubscriberClient(ConnectingClient):
             scheduler,
             await_callbacks_on_shutdown=await_callbacks_on_shutdown,
             release_after=release_after,
+            give_up_after=give_up_after,
+            hooks=hooks,
+        )
+
+    def subscribe_batch(
+        self,
+        subscription: str,
+        callback: Callable[[MessageBatch], Coroutine[Any, Any, Any]],
+        flow_control: FlowControl | tuple[Any, ...] = (),
+        await_callbacks_on_shutdown: bool = False,
+        *,
+        max_messages: int = 100,
+        max_latency: float = 0.1,
+        max_tasks: int | None = None,
+        give_up_after: float | None = None,
+        hooks: Hooks | Sequence[Hooks] = (),
+    ) -> StreamingPullFuture:
+        """Run `callback(messages)` for lists of messages, as tasks on the running event loop.
+
+        See `SubscriberClient.subscribe_batch`.
+
+        Args:
+            subscription: Full name, `projects/P/subscriptions/S`.
+            callback: An `async def` function of one MessageBatch.
+            flow_control: Limits on outstanding messages, as for `SubscriberClient.subscribe`.
+            await_callbacks_on_shutdown: Whether `cancel()` lets running callbacks finish, as for
+                `SubscriberClient.subscribe`. Default: False.
+            max_messages: Maximum length of a list, from 1 to `flow_control.max_messages`. Default:
+                100.
+            max_latency: Maximum time in seconds that a message waits for others to join its list.
+                Default: 0.1.
+            max_tasks: Number of parallel callbacks. Default: as many as flow control allows.
+            give_up_after: Seconds without a working stream until the end, as for
+                `SubscriberClient.subscribe`.
+            hooks: One Hooks object or several, as for `SubscriberClient.subscribe`.
+
+        Returns:
+            The future of the subscription. `await future` waits for its end.
+
+        Raises:
+            TypeError, ValueError: An argument has the wrong type or is out of range.
+            SubscriberClosed: The client is closed.
+        """
+        scheduler = CoroutineScheduler(asyncio.get_running_loop(), max_tasks=max_tasks)
+        return self._client.subscribe_batch(
+            subscription,
+            callback,
+            flow_control,
+            scheduler,
+            await_callbacks_on_shutdown=await_callbacks_on_shutdown,
+            max_messages=max_messages,
+            max_latency=max_latency,
             give_up_after=give_up_after,
             hooks=hooks,
         )

@@ -50,14 +50,20 @@ def test_it_begins_with_what_file_and_environment_ask_for(config: str) -> None:
 
     The profile sets limits.
     """
-    seeds = "test,refunds:payout"
+    seeds = "test,refunds:payout:pushed~60/ordered+localhost#9/push"
     with broker("--config", config, "--profile", "emulator", PUBSUB_PROJECT1=seeds) as (wire, _):
         assert data_of(wire.pull()) == ["seed"]
         request = pubsub.ListSubscriptionsRequest(project="projects/test")
         listed = wire.call("ListSubscriptions", request).subscriptions
-        assert sorted((s.name, s.ack_deadline_seconds) for s in listed) == [
-            (SUBSCRIPTION, 1),
-            ("projects/test/subscriptions/payout", 10),
+        assert sorted(
+            (s.name, s.ack_deadline_seconds, s.enable_message_ordering) for s in listed
+        ) == [
+            (SUBSCRIPTION, 1, False),
+            ("projects/test/subscriptions/payout", 10, False),
+            ("projects/test/subscriptions/pushed", 60, True),
+        ]
+        assert [s.push_config.push_endpoint for s in listed if s.push_config.push_endpoint] == [
+            "http://localhost:9/push"
         ]
 
 
@@ -156,6 +162,8 @@ def test_a_variable_of_another_form_is_named() -> None:
     """The exit code is 1, and the error has one line."""
     error = error_of(PUBSUB_PROJECT1="shop,,orders")
     assert error.startswith("Error: PUBSUB_PROJECT1: must have the form ")
+    error = error_of(PUBSUB_PROJECT1="shop,orders:billing~700")
+    assert error.startswith("Error: PUBSUB_PROJECT1: orders:billing~700: Invalid ")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits are read from /proc")

@@ -69,8 +69,72 @@ def test_a_bad_address_is_refused(text: str) -> None:
         host_and_port(text)
 
 
+@pytest.fixture
+def no_broker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`start` returns at once, and gcloud's directory is temporary."""
+    monkeypatch.setattr("pullstream_emulator.cli.command.main", lambda *_, **__: None)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+
+
+@pytest.mark.usefixtures("no_broker")
+@pytest.mark.parametrize("directory", [(), ("--data-dir", "{tmp_path}/data")])
+@pytest.mark.parametrize(
+    ("host_port", "address"),
+    [
+        ((), "localhost:8085"),
+        (("--host-port=0.0.0.0:8432",), "0.0.0.0:8432"),
+        (("--host-port=[::1]:8432",), "[::1]:8432"),
+    ],
+)
+def test_the_environment_of_the_last_start_is_printed(
+    tmp_path: Path, directory: tuple[str, ...], host_port: tuple[str, ...], address: str
+) -> None:
+    """A shell executes it: $(gcloud beta emulators pubsub env-init)."""
+    where = [part.format(tmp_path=tmp_path) for part in directory]
+    command = ["beta", "emulators", "pubsub"]
+    for other in (("--host-port=other:1",), host_port):
+        started_ = CliRunner().invoke(gcloud, [*command, "start", *other, *where])
+        assert started_.exit_code == 0, started_.output
+    ran = CliRunner().invoke(gcloud, [*command, "env-init", *where])
+    assert (ran.exit_code, ran.output) == (0, f"export PUBSUB_EMULATOR_HOST={address}\n")
+
+
+def test_without_a_start_there_is_no_environment(tmp_path: Path) -> None:
+    """The error names the file and the remedy."""
+    command = ["beta", "emulators", "pubsub", "env-init", f"--data-dir={tmp_path}"]
+    ran = CliRunner().invoke(gcloud, command)
+    assert ran.exit_code == 1
+    assert f"{tmp_path / 'env.yaml'}'); start it first" in ran.output
+
+
+@pytest.mark.usefixtures("no_broker")
+def test_a_directory_that_cannot_be_written_does_not_keep_the_broker_from_starting(
+    tmp_path: Path,
+) -> None:
+    """Only `env-init` needs the file."""
+    (tmp_path / "emulators").touch()
+    assert CliRunner().invoke(gcloud, ["emulators", "pubsub", "start"]).exit_code == 0
+
+
+@pytest.mark.usefixtures("no_broker")
+def test_a_user_without_a_home_directory_can_start_the_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a container that runs with any user id."""
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("CLOUDSDK_CONFIG")
+    monkeypatch.setattr(Path, "home", no_home)
+    assert CliRunner().invoke(gcloud, ["emulators", "pubsub", "start"]).exit_code == 0
+    ran = CliRunner().invoke(gcloud, ["emulators", "pubsub", "env-init"])
+    assert ran.exit_code == 1
+    assert "set CLOUDSDK_CONFIG" in ran.output
+
+
 def test_other_commands_are_refused() -> None:
-    """The error names the one command."""
+    """The error names the two commands."""
     ran = CliRunner().invoke(gcloud, ["pubsub", "topics", "list"])
     assert ran.exit_code == 2
     assert "gcloud beta emulators pubsub start" in ran.output

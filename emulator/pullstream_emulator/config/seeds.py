@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pullstream_protocol.errors import AlreadyExists, PullstreamError, RpcError
-from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 # Runs a request of an RPC as if a client had sent it.
 Call = Callable[[str, Any], Any]
@@ -70,10 +69,3 @@ class Seeds:
                 raise ConfigError(f"{seed.where}: {error.message}") from error
             if seed.method == "CreateTopic":
                 made.add(seed.request.name)
-
-
-def topic_seeds(where: str, topic: str, subscriptions: Iterable[str]) -> Iterable[Seed]:
-    """Yield requests for a topic and its subscriptions, without settings."""
-    yield Seed(where, "CreateTopic", pubsub.Topic(name=topic))
-    for name in subscriptions:
-        yield Seed(where, "CreateSubscription", pubsub.Subscription(name=name, topic=topic))

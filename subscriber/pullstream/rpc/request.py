@@ -10,18 +10,29 @@ operation".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.timestamp_pb2 import Timestamp
 
 M = TypeVar("M", bound=Message)
 
 # Protobuf packages of the official client's messages. Ours have the same encoding.
 _OFFICIAL = ("google.pubsub.v1", "google.iam.v1")
+
+# The forms of a value of these types, for errors.
+_FORMS = {
+    "google.protobuf.Duration": "a timedelta, or text in seconds such as '600s'",
+    "google.protobuf.Timestamp": "a datetime, or text such as '2026-01-31T12:00:00Z'",
+    "google.protobuf.FieldMask": "a FieldMask, or text such as 'labels,ack_deadline_seconds'",
+}
 
 
 def build_request(
@@ -133,9 +144,49 @@ def _item_as_ours(message_type: type[Message], value: Any) -> Any:
     if isinstance(value, datetime) and value.tzinfo is None:
         # Local time, as in the official client. Protobuf would read it as UTC.
         return value.astimezone()
+    if isinstance(value, str):
+        return _text_as_ours(message_type, value)
     if isinstance(value, Mapping):
         return _fields_as_ours(message_type, value)
     return _as_ours(message_type, value)
+
+
+def _text_as_ours(message_type: type[Message], text: str) -> Any:
+    """Parse the text of a time, a duration or a field mask, as the official client does.
+
+    Other text is returned unchanged. Protobuf refuses it, and `_explanation` names the field.
+    """
+    try:
+        read = _READERS.get(message_type.DESCRIPTOR.full_name)
+        return text if read is None else read(text)
+    except (ValueError, OverflowError):
+        return text
+
+
+def _duration_of(text: str) -> Duration:
+    duration = Duration()
+    duration.FromJsonString(text)
+    return duration
+
+
+def _timestamp_of(text: str) -> Timestamp:
+    timestamp = Timestamp()
+    timestamp.FromJsonString(text)
+    return timestamp
+
+
+def _mask_of(text: str) -> FieldMask:
+    """Parse `labels,ackDeadlineSeconds`. The official client refuses names with underscores."""
+    paths = [path.strip() for path in text.split(",")]
+    snake = [re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", path) for path in paths]
+    return FieldMask(paths=[path for path in snake if path])
+
+
+_READERS: dict[str, Callable[[str], Message]] = {
+    "google.protobuf.Duration": _duration_of,
+    "google.protobuf.Timestamp": _timestamp_of,
+    "google.protobuf.FieldMask": _mask_of,
+}
 
 
 def routing_header(request: Message) -> tuple[str, str]:
@@ -171,13 +222,15 @@ def _explanation(
         except (TypeError, ValueError) as error:
             # For lists and maps the error names the field itself, because their items have no name.
             inner: Any = None if _is_list(known[name]) else known[name].message_type
+            form = None if inner is None else _FORMS.get(inner.full_name)
             if inner is not None and isinstance(value, Mapping):
                 found = _explanation(GetMessageClass(inner), value, f"{path}{name}.")
                 if found is not None:
                     return found
             # Not the error's own type: a UnicodeEncodeError cannot be made from a text.
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            return kind(f"{path}{name}: {_shown(value)} does not fit ({error})")
+            reason = f"({error})" if form is None else f"(it must be {form})"
+            return kind(f"{path}{name}: {_shown(value)} does not fit {reason}")
     return None
 
 

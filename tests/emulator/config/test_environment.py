@@ -7,6 +7,7 @@ import os
 import pytest
 
 from pullstream_emulator.config import ConfigError, seeds_from_environment
+from pullstream_protocol import names
 
 ORDERS = "projects/shop/topics/orders"
 BILLING = "projects/shop/subscriptions/billing"
@@ -50,3 +51,54 @@ def test_a_variable_of_another_form_is_named(value: str) -> None:
     """The error contains the value."""
     with pytest.raises(ConfigError, match=f"PUBSUB_PROJECT3: must have the form .*: '{value}'"):
         seeds_from_environment({"PUBSUB_PROJECT3": value})
+
+
+def subscriptions_of(value: str) -> dict[str, tuple[bool, int, str]]:
+    """Return ordering, ack deadline and push endpoint by the id of a subscription."""
+    seeds = seeds_from_environment({"PUBSUB_PROJECT1": value}).seeds
+    return {
+        names.short_id(seed.request.name): (
+            seed.request.enable_message_ordering,
+            seed.request.ack_deadline_seconds,
+            seed.request.push_config.push_endpoint,
+        )
+        for seed in seeds
+        if seed.method == "CreateSubscription"
+    }
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "url"),
+    [
+        # The forms of images for Google's emulator.
+        ("myapp/endpoint", "http://myapp/endpoint"),
+        ("localhost#8030", "http://localhost:8030"),
+        # Whole URLs.
+        ("http://app:8080/push", "http://app:8080/push"),
+        ("https://app", "https://app"),
+        ("app:8080", "http://app:8080"),
+    ],
+)
+def test_a_subscription_may_push(endpoint: str, url: str) -> None:
+    """The other subscriptions of the topic are found, too."""
+    assert subscriptions_of(f"shop,orders:billing:pushed+{endpoint}:audit") == {
+        "billing": (False, 0, ""),
+        "pushed": (False, 0, url),
+        "audit": (False, 0, ""),
+    }
+
+
+def test_a_subscription_may_have_ordering_and_an_ack_deadline() -> None:
+    """In every combination."""
+    assert subscriptions_of("shop,orders:aaa/ordered:bbb~300:ccc~60/ordered+app/push") == {
+        "aaa": (True, 0, ""),
+        "bbb": (False, 300, ""),
+        "ccc": (True, 60, "http://app/push"),
+    }
+
+
+@pytest.mark.parametrize("text", ["billing/order", "billing+", "billing/ordered~60", "+app", ""])
+def test_a_subscription_of_another_form_is_named(text: str) -> None:
+    """The error has the allowed form."""
+    with pytest.raises(ConfigError, match=r"PUBSUB_PROJECT1: .*ID\[~SECONDS\]\[/ordered\]"):
+        subscriptions_of(f"shop,orders:{text}")

@@ -17,6 +17,7 @@ from pullstream import (
     FlowControl,
     Hooks,
     Message,
+    MessageBatch,
     SubscriptionState,
 )
 from pullstream.futures import ShutdownMode
@@ -72,6 +73,49 @@ def test_a_plain_function_is_refused_before_it_stops_the_loop(
     async def main(client: AsyncSubscriberClient) -> None:
         with pytest.raises(TypeError, match=r"a plain function, .*; pass an async def"):
             client.subscribe(SUBSCRIPTION, callback)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"a plain function, .*; pass an async def"):
+            client.subscribe_batch(SUBSCRIPTION, callback)  # type: ignore[arg-type]
+
+    run(main, here)
+
+
+def test_lists_of_messages_are_handled_on_the_running_loop(here: Stage) -> None:
+    """Each list has up to `max_messages`. Two of them run at the same time."""
+
+    async def main(client: AsyncSubscriberClient) -> None:
+        lengths: list[int] = []
+        threads: set[int] = set()
+        both = asyncio.Event()
+
+        async def handle(messages: MessageBatch) -> None:
+            threads.add(threading.get_ident())
+            lengths.append(len(messages))
+            if len(lengths) == 2:
+                both.set()
+            await both.wait()
+            messages.ack()
+
+        future = client.subscribe_batch(
+            SUBSCRIPTION, handle, max_messages=10, max_latency=600, max_tasks=2
+        )
+        here.publish(*numbers(40))
+        await soon(lambda: here.backlog == 0)
+        assert lengths == [10, 10, 10, 10]
+        assert threads == {threading.get_ident()}
+        future.cancel()
+        assert await future is True
+
+    run(main, here)
+
+
+def test_limits_of_lists_are_checked(here: Stage) -> None:
+    """As by the synchronous client. No task is started."""
+
+    async def main(client: AsyncSubscriberClient) -> None:
+        with pytest.raises(ValueError, match="max_messages is 0; it must be between 1 and"):
+            client.subscribe_batch(SUBSCRIPTION, keep, max_messages=0)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="max_tasks is 0; it must be"):
+            client.subscribe_batch(SUBSCRIPTION, keep, max_tasks=0)  # type: ignore[arg-type]
 
     run(main, here)
 

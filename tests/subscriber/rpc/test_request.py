@@ -75,6 +75,89 @@ def test_a_field_that_does_not_fit_is_named(
         build_request(pubsub.Subscription, fields, {})
 
 
+def subscription_update(**fields: Any) -> pubsub.UpdateSubscriptionRequest:
+    """Return a request whose values are in a nested dict, in a dict and in keywords."""
+    request = {"subscription": {"name": "s", **fields}}
+    built = build_request(pubsub.UpdateSubscriptionRequest, request, {})
+    assert build_request(pubsub.UpdateSubscriptionRequest, None, request) == built
+    assert build_request(pubsub.Subscription, None, {"name": "s", **fields}) == built.subscription
+    return built
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("600s", 600), ("1.5s", 1.5), ("-3s", -3), ("0.000001s", 1e-6)]
+)
+def test_a_duration_may_be_text(text: str, seconds: float) -> None:
+    """As in the official client, at every depth."""
+    built = subscription_update(
+        message_retention_duration=text, retry_policy={"minimum_backoff": text}
+    )
+    assert built.subscription.message_retention_duration.ToTimedelta().total_seconds() == seconds
+    assert built.subscription.retry_policy.minimum_backoff.ToTimedelta().total_seconds() == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "nanos"),
+    [
+        ("2026-01-02T03:04:05Z", 0),
+        ("2026-01-02T05:04:05+02:00", 0),
+        ("2026-01-02T03:04:05.123456789Z", 123456789),
+    ],
+)
+def test_a_time_may_be_text(text: str, nanos: int) -> None:
+    """RFC 3339, as in the official client, also in the items of a list."""
+    moment = build_request(pubsub.SeekRequest, None, {"subscription": "s", "time": text}).time
+    assert (moment.seconds, moment.nanos) == (1767323045, nanos)
+    request = {"messages": [{"publish_time": text}]}
+    built = build_request(pubsub.PublishRequest, request, {})
+    assert built.messages[0].publish_time == moment
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("labels", ["labels"]),
+        ("labels,ackDeadlineSeconds", ["labels", "ack_deadline_seconds"]),
+        ("labels, ack_deadline_seconds", ["labels", "ack_deadline_seconds"]),
+        ("retryPolicy.minimumBackoff", ["retry_policy.minimum_backoff"]),
+        ("", []),
+    ],
+)
+def test_a_field_mask_may_be_text(text: str, paths: list[str]) -> None:
+    """The official client allows names without underscores only."""
+    for request, fields in (({"update_mask": text}, {}), (None, {"update_mask": text})):
+        built = build_request(pubsub.UpdateTopicRequest, request, fields)
+        assert list(built.update_mask.paths) == paths
+
+
+@pytest.mark.parametrize(
+    ("message_type", "field", "value", "form"),
+    [
+        (pubsub.Subscription, "message_retention_duration", "10m", "text in seconds such as '600s"),
+        (pubsub.Subscription, "message_retention_duration", "600", "text in seconds such as '600s"),
+        (pubsub.Subscription, "message_retention_duration", 600, "a timedelta, or text in seconds"),
+        (pubsub.Subscription, "message_retention_duration", "9" * 400 + "s", "a timedelta, or"),
+        (pubsub.SeekRequest, "time", "2026-01-02", "text such as '2026-01-31T12:00:00Z'"),
+        (pubsub.SeekRequest, "time", "2026-01-02T03:04:05", "text such as '2026-01-31T12:00:00Z'"),
+        (pubsub.SeekRequest, "time", 1767323045, "a datetime, or text"),
+        (pubsub.UpdateTopicRequest, "update_mask", ["labels"], "text such as 'labels,ack_dead"),
+    ],
+)
+def test_another_form_of_a_time_a_duration_or_a_mask_is_refused(
+    message_type: type[Message], field: str, value: Any, form: str
+) -> None:
+    """The error names the field and the allowed forms."""
+    with pytest.raises(TypeError, match=rf"^{field}: .* does not fit \(it must be .*{form}"):
+        build_request(message_type, None, {field: value})
+
+
+def test_the_field_of_a_nested_dict_is_named() -> None:
+    """As for all other values."""
+    place = r"^subscription\.retry_policy\.minimum_backoff: '10m' does not fit"
+    with pytest.raises(TypeError, match=place):
+        subscription_update(retry_policy={"minimum_backoff": "10m"})
+
+
 def test_a_text_is_not_a_list_of_texts() -> None:
     """Protobuf alone would acknowledge "a", "b" and "c"."""
     with pytest.raises(TypeError, match="ack_ids must be a list, got 'abc'"):
