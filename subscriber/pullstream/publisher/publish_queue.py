@@ -27,6 +27,10 @@ from .settings import BatchSettings, PublishHedging, PublishPolicy
 MAX_IN_FLIGHT = 1000
 MAX_BYTES_IN_FLIGHT = 64_000_000
 
+# Sequencers of topics are kept, because most programs publish to few topics again and again. From
+# this number on, the ones without messages are forgotten.
+KEPT_SEQUENCERS = 1000
+
 # Budgets for hedging are counted in thousandths, because sums of fractions are not exact.
 _TOKEN = 1000
 
@@ -229,6 +233,7 @@ class PublishQueue:
         self._waits_for = waits_for
         # Without a key by the topic, with one by the topic and the key.
         self.sequencers: dict[str | tuple[str, str], Sequencer] = {}
+        self._sweep_at = KEPT_SEQUENCERS
         self._unkeyed = _Window()
         self._keyed = _Window()
         # Open batches in the order of their times, and some that are no longer open.
@@ -250,8 +255,16 @@ class PublishQueue:
         name = (topic, key) if key else topic
         sequencer = self.sequencers.get(name)
         if sequencer is None:
+            if len(self.sequencers) >= self._sweep_at:
+                self._forget_idle()
             sequencer = self.sequencers[name] = Sequencer(topic, key)
         return sequencer
+
+    def _forget_idle(self) -> None:
+        """Forget the sequencers without messages; the next search is at twice their number."""
+        for name in [name for name, each in self.sequencers.items() if each.is_idle]:
+            del self.sequencers[name]
+        self._sweep_at = max(KEPT_SEQUENCERS, 2 * len(self.sequencers))
 
     def add(
         self, sequencer: Sequencer, entry: bytes, policy: PublishPolicy, time: Callable[[], float]

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pullstream import BatchSettings, PublishHedging
 from pullstream.publisher import publish_queue
-from pullstream.publisher.publish_queue import Batch, PublishQueue
+from pullstream.publisher.publish_queue import KEPT_SEQUENCERS, Batch, PublishQueue
 from pullstream.publisher.settings import PublishPolicy
 from pullstream_protocol.errors import NotFound, Unavailable
 
@@ -238,6 +238,23 @@ def test_a_key_without_messages_is_forgotten() -> None:
         publisher.add(b"1", f"key-{number}")
         publisher.queue.succeeded(take(publisher))
     assert publisher.queue.sequencers == {}
+
+
+def test_topics_without_messages_are_forgotten_when_there_are_many() -> None:
+    """A program may create a topic for each of its tests or sessions."""
+    publisher = Publisher(max_messages=1)
+    queue = publisher.queue
+
+    def publish(topic: str) -> Batch:
+        return queue.add(queue.sequencer(topic), b"1", POLICY, lambda: publisher.now)
+
+    waiting = publish(f"{TOPIC}-waiting")
+    assert publisher.take() is waiting
+    for number in range(3 * KEPT_SEQUENCERS):
+        publish(f"{TOPIC}-{number}")
+        queue.succeeded(take(publisher))
+    assert len(queue.sequencers) <= KEPT_SEQUENCERS
+    assert queue.sequencers[f"{TOPIC}-waiting"] is waiting.sequencer
 
 
 # ---- retries -----------------------------------------------------------------------------------
