@@ -11,7 +11,7 @@ These events are read; others are there for the reader of an account:
                                 client tells it, the time of the receipt, `received`
                 "ack"           the same subject and values, before the call
                 "ack ok", "ack failed"
-    client      "closed"        has ended in order, after its last future had a result
+    client      "closed"        a client of our SDK has ended in order: no future may be open
 """
 
 from __future__ import annotations

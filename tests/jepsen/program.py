@@ -294,7 +294,8 @@ def main(role: str, client: str, name: str, log: str, endpoint: str, plant: str 
     recorder = Recorder(name, Path(log))
     recorder.record("started", "")
     PROGRAMS[role, client](recorder, name, endpoint, plant if client == "ours" else "")
-    recorder.record("closed", "")
+    # The official client's futures may stay open for ever, which is no promise of this project.
+    recorder.record("closed" if client == "ours" else "ended", "")
     # Threads of the official client may outlive it.
     os._exit(0)
 
