@@ -50,7 +50,7 @@ def test_its_programs_run_one_after_the_other(
 def test_its_commands_are_understood(shop: Emulator) -> None:
     """All but the endless one are run."""
     commands = re.findall(r"^pullstream (.*?)(?: +#.*)?$", GUIDE, re.MULTILINE)
-    assert len(commands) == 5
+    assert len(commands) == 7
     shop.publish(TOPIC, "a book")
     for command in commands:
         if "--repeat" not in command:

@@ -27,6 +27,7 @@ def shop(pubsub_emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> Emulator
     with PublisherClient() as publisher, SubscriberClient() as subscriber:
         publisher.create_topic(name=TOPIC)
         publisher.create_topic(name="projects/shop/topics/dead")
+        subscriber.create_subscription(name="projects/shop/subscriptions/billing", topic=TOPIC)
         subscriber.create_subscription(
             name="projects/shop/subscriptions/dead-letters", topic="projects/shop/topics/dead"
         )
@@ -52,16 +53,22 @@ def test_its_programs_run_one_after_the_other(
     assert [message.data for message in ordered] == [b"0", b"1", b"2"]
 
 
-def test_its_commands_are_understood(shop: Emulator) -> None:
+def test_its_commands_are_understood(
+    shop: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The endless one gets its lines from a file."""
+    monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^\$ (?:.*\| )?pullstream (.*)$", GUIDE, re.MULTILINE)
-    assert len(commands) == 4
+    assert len(commands) == 6
     for command in commands:
+        command, _, file = command.partition(" > ")
         arguments = shlex.split(command)
         if arguments[0] == "redrive":
             arguments += ["--timeout", "0.1"]
         result = pullstream(*arguments, stdin=b"customer-1,two books\n")
         assert result.code == 0, (command, result.stderr)
+        if file:
+            Path(file).write_bytes(result.stdout)
 
 
 def table_under(heading: str, column: str) -> set[str]:

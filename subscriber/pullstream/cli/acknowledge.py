@@ -17,6 +17,7 @@ from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from . import completion
 from .context import CliContext, context_options, pass_session
+from .groups import command
 
 # How long requests are repeated while the server does not answer, in seconds.
 _PATIENCE = 5.0
@@ -25,7 +26,7 @@ _PATIENCE = 5.0
 _LISTED = 10
 
 
-@click.command("ack")
+@command("ack")
 @click.argument("subscription", shell_complete=completion.subscriptions)
 @click.argument("ack_ids", metavar="[ACK_ID]...", nargs=-1)
 @context_options
@@ -38,7 +39,7 @@ def ack(session: CliContext, subscription: str, ack_ids: tuple[str, ...]) -> Non
     _settle_all(session, subscription, Purpose.ACK, ack_ids, "acknowledged")
 
 
-@click.command("nack")
+@command("nack")
 @click.argument("subscription", shell_complete=completion.subscriptions)
 @click.argument("ack_ids", metavar="[ACK_ID]...", nargs=-1)
 @context_options

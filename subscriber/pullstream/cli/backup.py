@@ -12,9 +12,10 @@ import click
 
 from .broker_admin import BrokerAdmin
 from .context import CliContext, context_options, pass_session
+from .groups import command
 
 
-@click.command("backup", short_help="Copy a running broker's data directory.")
+@command("backup", short_help="Copy a running broker's data directory.")
 @click.argument("target", type=click.Path(path_type=Path))
 @context_options
 @pass_session

@@ -24,6 +24,7 @@ from urllib.request import (
 import click
 
 from pullstream.rpc.endpoint import EMULATOR_VARIABLE, access_of
+from pullstream_protocol import names
 
 from .context import CliContext
 
@@ -75,9 +76,35 @@ class BrokerAdmin:
         Raises:
             UsageError, ClickException: See `call`.
         """
-        query = "" if project is None else f"?project={quote(project, safe='')}"
+        query = "" if project is None else f"?project={_quoted(project)}"
         status: dict[str, Any] = self._exchange("GET", f"/v0/status{query}", None, json.load)
         return status
+
+    def messages(self, subscription: str, limit: int) -> dict[str, Any]:
+        """Return the oldest unacknowledged messages of a subscription, without a lease.
+
+        Args:
+            subscription: Full name.
+            limit: Maximum number of messages, up to 1,000.
+
+        Raises:
+            UsageError, ClickException: See `call`.
+        """
+        project = _quoted(names.project_of(subscription))
+        short = _quoted(names.short_id(subscription))
+        path = f"/v0/subscriptions/{short}/messages?project={project}&limit={limit}"
+        found: dict[str, Any] = self._exchange("GET", path, None, json.load)
+        return found
+
+    def message(self, topic: str, message_id: str) -> dict[str, Any]:
+        """Return one message of a topic with all its data.
+
+        Raises:
+            UsageError, ClickException: See `call`.
+        """
+        path = f"/v0/messages/{_quoted(message_id)}?topic={_quoted(topic)}"
+        found: dict[str, Any] = self._exchange("GET", path, None, json.load)
+        return found
 
     def download(self, path: str, file: Path) -> None:
         """Write the broker's answer to a GET request into a file.
@@ -139,6 +166,10 @@ class BrokerAdmin:
         except (OSError, ValueError) as error:
             reason = error.reason if isinstance(error, URLError) else error
             raise click.ClickException(f"{self._address} does not answer: {reason}") from error
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="")
 
 
 class _NoRedirect(HTTPRedirectHandler):

@@ -23,6 +23,7 @@ from pullstream.rpc.endpoint import (
 from pullstream.schemas import SchemaServiceClient
 from pullstream.topics import TopicAdminClient
 
+from .groups import ConnectionOption
 from .output import Output
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -127,7 +128,7 @@ pass_session = click.make_pass_decorator(CliContext, ensure=True)
 def context_options(command: F) -> F:
     """Add the common options, which may be given before or after a command's name."""
     for option in (
-        _option("--json", is_flag=True, help="Print one JSON object per line."),
+        _option("--json", cls=click.Option, is_flag=True, help="Print one JSON object per line."),
         _option("--key", metavar="FILE", help="Private key of --cert, as PEM."),
         _option("--cert", metavar="FILE", help="Client certificate, as PEM."),
         _option(
@@ -161,4 +162,4 @@ def _remember(ctx: click.Context, param: click.Parameter, value: str | bool | No
 
 
 _NEVER_EMPTY = ("token", "token_file", "ca", "cert", "key")
-_option = partial(click.option, expose_value=False, callback=_remember)
+_option = partial(click.option, cls=ConnectionOption, expose_value=False, callback=_remember)

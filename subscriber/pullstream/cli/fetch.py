@@ -10,16 +10,15 @@ from pullstream.message import Message
 
 from . import completion
 from .context import CliContext, context_options, pass_session
-from .output import Output, message_record
+from .groups import command
+from .output import Output, counted, message_record
 from .parameters import Seconds
 
-# What happens to messages that a command has only printed.
-NOT_ACKNOWLEDGED = (
-    "not acknowledged: delivered again after the ack deadline (--ack acknowledges the messages)"
-)
+# What happens to messages that the command has only printed.
+_RETURNED = "not acknowledged: returned to the subscription (--ack acknowledges the messages)"
 
 
-@click.command("fetch")
+@command("fetch")
 @click.argument("subscription", shell_complete=completion.subscriptions)
 @click.option(
     "--max-messages",
@@ -47,9 +46,9 @@ NOT_ACKNOWLEDGED = (
     "--ack/--no-ack",
     default=False,
     show_default=True,
-    help="Acknowledge the printed messages, or let them be redelivered.",
+    help="Acknowledge the printed messages, or return them to the subscription.",
 )
-@click.option("--repeat", is_flag=True, help="Repeat until Ctrl-C.")
+@click.option("--repeat", is_flag=True, help="Repeat until Ctrl-C. Needs --ack.")
 @context_options
 @pass_session
 def fetch(
@@ -62,34 +61,39 @@ def fetch(
     ack: bool,
     repeat: bool,
 ) -> None:
-    """Print the available messages, or wait for the first ones."""
+    """Wait for messages, print them, and return them to the subscription unless --ack is given.
+
+    Another command gets the returned messages at once. A look with `peek` takes none. `pull` keeps
+    the messages leased, so that `ack` and `nack` can settle them by their ack ids.
+    """
     if min_messages > max_messages:
         raise click.UsageError("--min-messages must be no more than --max-messages.")
     if repeat and no_wait:
         raise click.UsageError("--repeat waits for messages; remove --no-wait.")
+    if repeat and not ack:
+        raise click.UsageError(
+            "--repeat needs --ack: messages that are returned would be printed again at once."
+        )
     name = session.full_name("subscriptions", subscription)
     client, output = session.subscriber(), session.output
     while True:
         messages = client.fetch(name, max_messages, timeout, min_messages, no_wait, missing_ok=True)
-        if ack:
-            # The reader of the output may be slow, so `with` keeps the leases.
-            with messages:
-                _print(output, messages, acknowledged=True)
+        # The reader of the output may be slow, so `with` keeps the leases. Its end returns the
+        # messages that are not acknowledged.
+        with messages:
+            _print(output, messages)
+            if ack:
                 messages.ack()
-        else:
-            _print(output, messages, acknowledged=False)
         if not repeat:
             output.remark(_summary(len(messages), messages.reason))
             if messages and not ack:
-                output.hint(NOT_ACKNOWLEDGED)
+                output.hint(_RETURNED)
             return
 
 
-def _print(output: Output, messages: Sequence[Message], *, acknowledged: bool) -> None:
+def _print(output: Output, messages: Sequence[Message]) -> None:
     for message in messages:
         record = message_record(message, message.publish_time, message.delivery_attempt)
-        if not acknowledged:
-            record["ackId"] = message.ack_id
         output.message(record, message.data)
     # Flush, so that messages are acknowledged only after the reader got them.
     output.flush()
@@ -98,5 +102,4 @@ def _print(output: Output, messages: Sequence[Message], *, acknowledged: bool) -
 def _summary(count: int, reason: str) -> str:
     if not count:
         return "no messages"
-    counted = "1 message" if count == 1 else f"{count} messages"
-    return f"{counted} ({reason.replace('_', ' ')})"
+    return f"{counted(count)} ({reason.replace('_', ' ')})"

@@ -25,12 +25,13 @@ from pullstream.follow import (
 from . import completion
 from .context import CliContext, context_options, pass_session
 from .feed_events import event_of, feed_record
+from .groups import command
 from .output import Output
 from .parameters import feed_start
 from .progress import Progress, noting_signals
 
 
-@click.command("follow")
+@command("follow")
 @click.argument("topic", shell_complete=completion.topics)
 @click.option(
     "--checkpoint",

@@ -15,6 +15,7 @@ import click
 from pullstream.runtime.stop_signals import handled_by
 
 from .context import CliContext, context_options, pass_session
+from .groups import command
 from .ingest_view import ingest_view, summary
 from .parameters import duration, key_value
 
@@ -27,7 +28,7 @@ _INTERRUPTED = 130
 _BATCH_ROWS = "maxMessagesPerTrigger"
 
 
-@click.command("ingest")
+@command("ingest")
 @click.option("--subscription", required=True, help="The subscription to read.")
 @click.option(
     "--to",

@@ -9,11 +9,12 @@ from pullstream_protocol.errors import InvalidArgument, PullstreamError
 
 from . import completion
 from .context import CliContext, context_options, pass_session
+from .groups import command
 from .output import Output, message_record
 from .progress import Progress, end_options, noting_signals
 
 
-@click.command("listen")
+@command("listen")
 @click.argument("topic", shell_complete=completion.topics)
 @click.option(
     "--ordering-key",

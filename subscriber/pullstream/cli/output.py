@@ -194,6 +194,8 @@ class Output:
             head.insert(0, names.short_id(received["topic"]))
         if received["orderingKey"]:
             head.append(f"key={received['orderingKey']}")
+        if "state" in received:
+            head.append(f"state={received['state']}")
         if "deliveryAttempt" in received:
             head.append(f"attempt={received['deliveryAttempt']}")
         head.extend(f"{key}={value}" for key, value in received["attributes"].items())
@@ -231,6 +233,11 @@ def message_record(
         record["data"] = b64encode(message.data).decode()
         record["base64"] = True
     return record
+
+
+def counted(messages: int) -> str:
+    """Return "1 message" or "2 messages"."""
+    return "1 message" if messages == 1 else f"{messages:,} messages"
 
 
 def _flat(record: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:

@@ -25,7 +25,7 @@ GROUP = "pullstream.commands"
 
 # The commands by section of the help.
 SECTIONS = {
-    "Messages": ("publish", "subscribe", "pull", "fetch", "ack", "nack", "redrive"),
+    "Messages": ("publish", "subscribe", "fetch", "pull", "peek", "ack", "nack", "redrive"),
     "Resources": ("topics", "subscriptions", "snapshots", "schemas", "seek", "purge"),
     "Feeds and channels": ("feeds", "routers", "watch", "follow", "listen"),
     "Programs": ("worker", "ingest"),
@@ -110,7 +110,7 @@ def program() -> None:
     """Publish to, subscribe to and manage Google Cloud Pub/Sub, or a broker with the same API.
 
     A topic or subscription is given by its full name, projects/P/topics/T, or by its id if the
-    project is set. The options below may also be given after the command.
+    project is set. The options may also be given after the command.
     """
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, Protocol
 
@@ -15,21 +17,34 @@ from pullstream.publisher import PublisherOptions, PublishError
 from pullstream.publisher.encoding import encode_attributes, encode_ordering_key
 from pullstream.publisher.settings import is_transient
 from pullstream_protocol.errors import PullstreamError
+from pullstream_protocol.message_limits import publishable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from . import completion
 from .context import CliContext, context_options, pass_session
+from .groups import command
 from .parameters import key_value
 
 KeyOf = Callable[[bytes], str]
 
+# Returns the message of an input line, or None for a line that is skipped. Raises ValueError.
+MessageOf = Callable[[bytes], "pubsub.PubsubMessage | None"]
+
 _READ_BYTES = 1 << 20
 
 
-@click.command("publish")
+@command("publish")
 @click.argument("topic", shell_complete=completion.topics)
 @click.argument("messages", nargs=-1)
 @click.option("--file", type=click.File("rb"), help="Publish each line of this file.")
+@click.option(
+    "--from",
+    "records",
+    metavar="FILE",
+    type=click.File("rb"),
+    help="Publish the messages of this file, which `fetch --json`, `pull --json` or `peek --json` "
+    "has written.",
+)
 @click.option(
     "--attribute",
     "attributes",
@@ -51,6 +66,7 @@ def publish(
     topic: str,
     messages: tuple[str, ...],
     file: BinaryIO | None,
+    records: BinaryIO | None,
     attributes: tuple[tuple[str, str], ...],
     ordering_key: str,
     key_field: int | None,
@@ -58,18 +74,34 @@ def publish(
 ) -> None:
     """Publish MESSAGES, or each line of a file or of stdin, and print the message ids.
 
+    With --from, messages are published with the data, the attributes and the ordering key that
+    they had, without the attributes that servers add. `-` as FILE is stdin.
+
     Empty lines are skipped, unless there are attributes. After an error, the messages whose ids
     were printed stay published.
     """
-    if messages and file:
-        raise click.UsageError("Give either MESSAGES or --file, not both.")
+    if sum(map(bool, (messages, file, records))) > 1:
+        raise click.UsageError("Give one of MESSAGES, --file and --from.")
+    if records and (ordering_key or key_field):
+        raise click.UsageError(
+            "The messages of --from have their ordering keys: remove --ordering-key or --key-field."
+        )
     if ordering_key and key_field:
         raise click.UsageError("Give either --ordering-key or --key-field, not both.")
     _check("--attribute", lambda: encode_attributes(dict(attributes)))
     _check("--ordering-key", lambda: encode_ordering_key(ordering_key))
-    key_of = _field_reader(key_field, delimiter) if key_field else lambda line: ordering_key
-    groups = [[os.fsencode(text) for text in messages]] if messages else line_groups(_stream(file))
-    _Publication(session, session.full_name("topics", topic), dict(attributes), key_of).run(groups)
+    message_of: MessageOf
+    if records:
+        message_of = _record_reader(dict(attributes))
+    else:
+        key_of = _field_reader(key_field, delimiter) if key_field else lambda line: ordering_key
+        message_of = _line_reader(dict(attributes), key_of)
+    groups = (
+        [[os.fsencode(text) for text in messages]]
+        if messages
+        else line_groups(_stream(records or file))
+    )
+    _Publication(session, session.full_name("topics", topic), message_of).run(groups)
 
 
 def _check(option: str, encode: Callable[[], object]) -> None:
@@ -88,9 +120,7 @@ _RETRY_FOR = 60.0
 class _Publication:
     """One run of the command, with its counts of lines and published messages."""
 
-    def __init__(
-        self, session: CliContext, topic: str, attributes: dict[str, str], key_of: KeyOf
-    ) -> None:
+    def __init__(self, session: CliContext, topic: str, message_of: MessageOf) -> None:
         self._output = session.output
         self._client = session.publisher(PublisherOptions(enable_message_ordering=True))
         self._retry = Retry(predicate=is_transient, initial=0.1, maximum=5, timeout=_RETRY_FOR)
@@ -99,8 +129,7 @@ class _Publication:
         log.addFilter(_is_error)
         click.get_current_context().call_on_close(lambda: log.removeFilter(_is_error))
         self._topic = topic
-        self._attributes = attributes
-        self._key_of = key_of
+        self._message_of = message_of
         self._published = 0
         self._skipped = 0
         self._line = 0
@@ -119,15 +148,14 @@ class _Publication:
     def _messages(self, lines: Iterable[bytes]) -> Iterator[pubsub.PubsubMessage]:
         for line in lines:
             self._line += 1
-            if not line and not self._attributes:
-                self._skipped += 1
-                continue
             try:
-                key = self._key_of(line)
-                encode_ordering_key(key)
+                message = self._message_of(line)
             except ValueError as error:
                 raise click.ClickException(f"line {self._line}: {error}") from error
-            yield pubsub.PubsubMessage(data=line, attributes=self._attributes, ordering_key=key)
+            if message is None:
+                self._skipped += 1
+            else:
+                yield message
 
     def _publish(self, messages: list[pubsub.PubsubMessage]) -> None:
         retry = self._retry if self._published else None
@@ -148,6 +176,58 @@ class _Publication:
 
 def _is_error(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.ERROR
+
+
+def _line_reader(attributes: dict[str, str], key_of: KeyOf) -> MessageOf:
+    """Return a function that makes a message of a line. It skips a message without content."""
+
+    def read(line: bytes) -> pubsub.PubsubMessage | None:
+        if not line and not attributes:
+            return None
+        key = key_of(line)
+        encode_ordering_key(key)
+        return pubsub.PubsubMessage(data=line, attributes=attributes, ordering_key=key)
+
+    return read
+
+
+def _record_reader(added: dict[str, str]) -> MessageOf:
+    """Return a function that reads a message in the form of `message_record`.
+
+    Args:
+        added: Attributes of every message, which replace its own ones of the same name.
+    """
+
+    def read(line: bytes) -> pubsub.PubsubMessage | None:
+        if not line.strip():
+            return None
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"it is not JSON: {error}") from error
+        if not isinstance(record, dict) or "data" not in record:
+            raise ValueError("it is not a message as `fetch --json` writes it: it has no data")
+        data, key = record["data"], record.get("orderingKey", "")
+        attributes = record.get("attributes", {})
+        if not isinstance(data, str):
+            raise ValueError(f"data is {data!r:.80}; it must be text")
+        if not isinstance(key, str):
+            raise ValueError(f"orderingKey is {key!r:.80}; it must be text")
+        if not isinstance(attributes, dict):
+            raise ValueError(f"attributes is {attributes!r:.80}; it must be an object")
+        encode_ordering_key(key)
+        try:
+            kept = {**publishable(attributes), **added}
+            encode_attributes(kept)
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+        return pubsub.PubsubMessage(
+            data=b64decode(data, validate=True) if record.get("base64") else data.encode(),
+            attributes=kept,
+            ordering_key=key,
+        )
+
+    return read
 
 
 def _field_reader(number: int, delimiter: str) -> KeyOf:

@@ -16,12 +16,17 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from . import completion
 from .acknowledge import raise_failures, settle_ids
 from .context import CliContext, context_options, pass_session
-from .fetch import NOT_ACKNOWLEDGED
+from .groups import command
 from .output import message_record
 from .parameters import Seconds
 
+# What happens to messages that the command has only printed.
+_LEASED = (
+    "not acknowledged: delivered again after the ack deadline (--ack acknowledges the messages)"
+)
 
-@click.command("pull")
+
+@command("pull")
 @click.argument("subscription", shell_complete=completion.subscriptions)
 @click.option(
     "--max-messages",
@@ -34,7 +39,7 @@ from .parameters import Seconds
     "--ack/--no-ack",
     default=False,
     show_default=True,
-    help="Acknowledge the printed messages, or let them be redelivered.",
+    help="Acknowledge the printed messages, or leave them leased until the ack deadline.",
 )
 @click.option(
     "--wait",
@@ -46,7 +51,12 @@ from .parameters import Seconds
 @context_options
 @pass_session
 def pull(session: CliContext, subscription: str, max_messages: int, ack: bool, wait: float) -> None:
-    """Print the available messages, and stop when there are no more."""
+    """Print the available messages, and leave them leased unless --ack is given.
+
+    With --json, the messages have their ack ids, by which `ack` and `nack` settle them until the
+    ack deadline. `fetch` waits for a number of messages, and returns them. A look with `peek`
+    leases none.
+    """
     name = session.full_name("subscriptions", subscription)
     client, output = session.subscriber(), session.output
     nothing = True
@@ -68,7 +78,7 @@ def pull(session: CliContext, subscription: str, max_messages: int, ack: bool, w
     if nothing:
         output.remark("no messages")
     elif not ack:
-        output.hint(NOT_ACKNOWLEDGED)
+        output.hint(_LEASED)
 
 
 def _responses(

@@ -20,6 +20,7 @@ from pullstream_protocol.printable import printable
 
 from . import completion
 from .context import CliContext, context_options, pass_session
+from .groups import command
 from .output import Output
 from .parameters import Seconds
 
@@ -27,7 +28,7 @@ from .parameters import Seconds
 _GROUP = 1000
 
 
-@click.command("redrive")
+@command("redrive")
 @click.argument("subscription", shell_complete=completion.subscriptions)
 @click.option(
     "--to",

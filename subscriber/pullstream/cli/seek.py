@@ -13,10 +13,11 @@ from pullstream_protocol.clock import SYSTEM_CLOCK
 from . import completion
 from .broker_admin import BrokerAdmin
 from .context import CliContext, context_options, pass_session
+from .groups import command
 from .parameters import duration
 
 
-@click.command("seek")
+@command("seek")
 @click.argument("subscription", shell_complete=completion.subscriptions)
 @click.option(
     "--time", "when", help="2026-11-26T10:00:00Z or ...+02:00, or a duration before now: 10m, 2h."
@@ -42,7 +43,7 @@ def seek(session: CliContext, subscription: str, when: str | None, snapshot: str
     session.output.done(name, "moved")
 
 
-@click.command("purge")
+@command("purge")
 @click.argument("subscription", shell_complete=completion.subscriptions)
 @click.confirmation_option(prompt="Acknowledge every message of the subscription?")
 @context_options

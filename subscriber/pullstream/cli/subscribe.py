@@ -14,6 +14,7 @@ from pullstream.scheduling.scheduler import ThreadScheduler
 from . import completion
 from .command_runner import CommandRunner
 from .context import CliContext, context_options, pass_session
+from .groups import command
 from .output import Output, message_record
 from .progress import Progress, end_options, noting_signals
 
@@ -21,7 +22,7 @@ from .progress import Progress, end_options, noting_signals
 _MAX_OUTSTANDING = FlowControl().max_messages
 
 
-@click.command("subscribe")
+@command("subscribe")
 @click.argument("subscription", shell_complete=completion.subscriptions)
 @click.option(
     "--exec",

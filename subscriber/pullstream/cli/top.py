@@ -15,6 +15,7 @@ from pullstream_protocol.printable import printable
 
 from .broker_admin import BrokerAdmin
 from .context import CliContext, context_options, pass_session
+from .groups import command
 from .parameters import Seconds
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _LEAST_NAME = 16
 _GAP = 2
 
 
-@click.command("top")
+@command("top")
 @click.option(
     "--interval",
     type=Seconds(min=0.1),

@@ -11,12 +11,13 @@ from pullstream_protocol.messages import feeds_pb2 as feeds
 from . import completion
 from .context import CliContext, context_options, pass_session
 from .feed_events import event_of, feed_record
+from .groups import command
 from .output import Output
 from .parameters import feed_start
 from .progress import Progress, end_options, noting_signals
 
 
-@click.command("watch")
+@command("watch")
 @click.argument(
     "topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=completion.topics
 )

@@ -15,6 +15,7 @@ from pullstream.worker.job import Job
 from pullstream.worker.supervisor import Supervisor
 
 from .context import CliContext, context_options, pass_session
+from .groups import command
 from .parameters import Seconds
 from .worker_view import worker_view
 
@@ -26,7 +27,7 @@ _MAX_LATENCY = 0.1
 _GIVING_BACK_SECONDS = 1.0
 
 
-@click.command("worker")
+@command("worker")
 @click.argument("callback", metavar="MODULE:CALLBACK")
 @click.option("--subscription", required=True, help="The subscription to receive from.")
 @click.option(

@@ -46,6 +46,7 @@ ARGUMENTS = {
     "follow": ["F", "--until-caught-up"],
     "listen": ["T", "--idle-exit", "0.1"],
     "nack": ["S", "A"],
+    "peek": ["S"],
     "publish": ["T", "one"],
     "pull": ["S"],
     "purge": ["S", "--yes"],

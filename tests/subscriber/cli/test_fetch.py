@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pullstream import SubscriberClient
 from pullstream.topics import TopicAdminClient
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
@@ -57,14 +58,40 @@ def test_fewer_than_asked_for_come_when_the_time_is_up() -> None:
 
 
 def test_machines_get_all_there_is_to_know() -> None:
-    """The ack id is included only if it is still valid."""
+    """Without an ack id, because the delivery is over."""
     (message_id,) = publish(b"one")
-    (record,) = pullstream("fetch", "billing", "--json").objects
-    assert (record["messageId"], record["data"]) == (message_id, "one")
-    assert record["ackId"]
-    publish(b"two")
-    (record,) = pullstream("fetch", "billing", "--json", "--ack").objects
-    assert "ackId" not in record
+    for options in ((), ("--ack",)):
+        (record,) = pullstream("fetch", "billing", "--json", *options).objects
+        assert (record["messageId"], record["data"]) == (message_id, "one")
+        assert "ackId" not in record
+
+
+def test_printed_messages_are_returned_at_once_and_uncounted(pubsub_emulator: Emulator) -> None:
+    """The next command gets them. Nothing has moved the clock."""
+    policy = {"dead_letter_topic": TOPIC, "max_delivery_attempts": 5}
+    dead = names.subscription_path("test-project", "dead-letters")
+    with SubscriberClient() as client:
+        client.create_subscription(name=dead, topic=TOPIC, dead_letter_policy=policy)
+    publish(b"one")
+    for _ in range(7):
+        result = pullstream("fetch", "dead-letters", "--no-wait")
+        assert result.stdout == b"one\n"
+    (record,) = pullstream("fetch", "dead-letters", "--json").objects
+    assert record["deliveryAttempt"] == 1
+    dry = pullstream("redrive", "dead-letters", "--dry-run", "--to", "orders", "--timeout", "0.5")
+    assert dry.stderr == "would move 1\n"
+    for _ in range(2):
+        assert pullstream("fetch", "dead-letters", "--no-wait").stdout == b"one\n"
+    assert pubsub_emulator.backlog(dead) == 1
+
+
+def test_people_learn_that_messages_were_returned() -> None:
+    """And how to acknowledge them."""
+    publish(b"one")
+    assert (
+        "returned to the subscription (--ack"
+        in pullstream("fetch", "billing", terminal=True).stderr
+    )
 
 
 @pytest.mark.parametrize("options", [["--no-wait"], ["--timeout", "0.05"]])
@@ -90,6 +117,7 @@ def test_a_server_that_says_nothing_is_a_failure(pubsub_emulator: Emulator) -> N
     [
         (["--min-messages", "11"], "--min-messages must be no more than --max-messages"),
         (["--repeat", "--no-wait"], "--repeat waits for messages"),
+        (["--repeat"], "--repeat needs --ack"),
         (["--timeout", "0"], "0.0 is not in the range x>0"),
     ],
 )
@@ -118,7 +146,7 @@ def test_it_goes_on_until_ctrl_c(pubsub_emulator: Emulator) -> None:
 def test_the_state_of_a_subscription_is_reported() -> None:
     """The same command can set the limit of the subscription."""
     publish(b"one", b"two")
-    pullstream("fetch", "billing", "--max-messages", "1")
+    pullstream("pull", "billing", "--max-messages", "1")
     lines = pullstream("subscriptions", "state", "billing").lines
     assert {"maxWaiting: 512", "numPending: 1", "numAckPending: 1", "ackWait: 10s"} <= set(lines)
     assert "delivered.streamSeq: 1" in lines

@@ -72,7 +72,46 @@ def test_no_help_is_truncated() -> None:
     assert [line for line in text.splitlines() if line.endswith(":") and line[0] != " "] == [
         "Options:",
         *(f"{title}:" for title in SECTIONS),
+        "Connection:",
     ]
+
+
+@pytest.mark.parametrize("command", ["", "fetch", "topics", "topics create", "feeds append"])
+def test_the_options_of_the_connection_are_the_last_section_of_a_help(command: str) -> None:
+    """The options of the command come first."""
+    text = pullstream(*command.split(), "--help").stdout.decode()
+    options, connection = text.split("\nConnection:\n")
+    listed = [line.split()[0] for line in connection.splitlines() if line[2:3] == "-"]
+    assert listed == [
+        *("--project", "--endpoint", "--token", "--token-file", "--ca", "--cert", "--key")
+    ]
+    assert not any(f"  {name} " in options for name in listed)
+    assert "--json " in options
+
+
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        ("tail", "'subscribe' or 'watch' or 'follow'"),
+        ("rm", "'topics delete' or 'subscriptions delete'"),
+        ("subs", "'subscriptions' or 'subscribe'"),
+        ("sub", "'subscribe' or 'subscriptions'"),
+        ("pub", "'publish'"),
+        ("ls", "'topics list' or 'subscriptions list'"),
+        ("dlq", "'redrive'"),
+        ("topics rm", "'delete'"),
+        ("subscriptions ls", "'list'"),
+        ("feeds add", "'put'"),
+        ("subscriptions show", "'describe'"),
+        ("topics get", "'describe'"),
+    ],
+)
+def test_words_of_other_programs_have_a_suggestion(words: str, suggestion: str) -> None:
+    """A group suggests only the commands that it has."""
+    result = pullstream(*words.split())
+    assert result.code == 2
+    command = words.split()[-1]
+    assert f"No such command {command!r}. Did you mean {suggestion}?" in result.stderr
 
 
 def test_version_is_that_of_the_package() -> None:

@@ -6,15 +6,18 @@ import io
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pullstream.client import SubscriberClient
+from pullstream.topics import TopicAdminClient
 from pullstream_emulator import Emulator
 from pullstream_protocol import names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.subscriber.command_line import pullstream
 
+TOPIC = names.topic_path("test-project", "orders")
 SUBSCRIPTION = names.subscription_path("test-project", "billing")
 
 
@@ -116,11 +119,14 @@ def test_a_line_without_its_key_is_named() -> None:
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        (("one", "--file", "-"), "either MESSAGES or --file"),
+        (("one", "--file", "-"), "one of MESSAGES, --file and --from"),
         (
             ("one", "--ordering-key", "k", "--key-field", "1"),
             "either --ordering-key or --key-field",
         ),
+        (("one", "--from", "-"), "one of MESSAGES, --file and --from"),
+        (("--from", "-", "--key-field", "1"), "The messages of --from have their ordering keys"),
+        (("--from", "-", "--ordering-key", "k"), "remove --ordering-key or --key-field"),
         (("one", "--attribute", "a"), "'a' does not have the form KEY=VALUE"),
     ],
 )
@@ -165,3 +171,61 @@ def test_a_line_with_a_key_that_pubsub_refuses_is_named() -> None:
     result = pullstream("publish", "orders", "--key-field", "1", stdin=stdin)
     assert result.code == 1
     assert result.stderr == "Error: line 2: ordering_key has 1025 bytes; it may have 1024\n"
+
+
+@pytest.mark.parametrize("command", ["fetch", "pull"])
+def test_received_messages_are_published_as_they_were(command: str) -> None:
+    """Text and other data, attributes and ordering keys."""
+    with TopicAdminClient() as topics:
+        messages: list[dict[str, Any]] = [
+            {"data": "zwölf\nLinien".encode(), "attributes": {"a": "1"}, "ordering_key": "k"},
+            {"data": b"\xff\x00"},
+            {"attributes": {"only": "attributes"}},
+        ]
+        topics.publish(TOPIC, messages)
+    saved = pullstream(command, "billing", "--ack", "--json").stdout
+    result = pullstream("publish", "orders", "--from", "-", "--attribute", "copy=1", stdin=saved)
+    assert (result.code, len(result.lines)) == (0, 3)
+    copies = {
+        (copy.data, copy.ordering_key, tuple(sorted(copy.attributes.items())))
+        for copy in arrived(3)
+    }
+    assert copies == {
+        ("zwölf\nLinien".encode(), "k", (("a", "1"), ("copy", "1"))),
+        (b"\xff\x00", "", (("copy", "1"),)),
+        (b"", "", (("copy", "1"), ("only", "attributes"))),
+    }
+
+
+def test_attributes_that_servers_add_are_left_out() -> None:
+    """Publishing would refuse them."""
+    record = b'{"data": "x", "attributes": {"googclient_schemaname": "s", "a": "1"}}\n\n'
+    result = pullstream("publish", "orders", "--from", "-", stdin=record)
+    assert (result.code, result.stderr) == (0, "Empty lines skipped: 1\n")
+    (message,) = arrived(1)
+    assert dict(message.attributes) == {"a": "1"}
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (b"one", "it is not JSON: Expecting value"),
+        (b"[1]", "it is not a message as `fetch --json` writes it"),
+        (b'{"subscription": "s", "acknowledged": 3}', "it has no data"),
+        (b'{"data": 1}', "data is 1; it must be text"),
+        (b'{"data": "x", "orderingKey": 1}', "orderingKey is 1; it must be text"),
+        (b'{"data": "x", "attributes": []}', "attributes is []; it must be an object"),
+        (b'{"data": "x", "attributes": {"a": 1}}', "a"),
+        (b'{"data": "%", "base64": true}', "base64"),
+        (b'{"data": "\\udcff"}', "surrogates not allowed"),
+        (b"\xff", "can't decode"),
+    ],
+)
+def test_a_line_that_is_no_message_is_named(line: bytes, text: str) -> None:
+    """Messages of earlier lines may have been published."""
+    result = pullstream("publish", "orders", "--from", "-", stdin=b'{"data": "x"}\n' + line)
+    assert result.code == 1
+    published, error = result.stderr.splitlines()
+    assert published == "Messages published before the error: 1"
+    assert error.startswith("Error: line 2: ")
+    assert text in error
