@@ -15,6 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from pullstream_emulator import Emulator
 from pullstream_emulator.engine import Engine
+from pullstream_emulator.engine.delivery import subscription
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC, Broker
@@ -235,6 +236,33 @@ def test_a_second_seek_replaces_one_that_is_under_way() -> None:
     broker.engine.delete_snapshot(SNAPSHOT)
     work_all(broker)
     assert sorted(broker.join().take_data()) == list("abcde")
+
+
+@pytest.mark.parametrize("why", ["filter", "key"])
+def test_a_consumer_is_woken_for_a_message_behind_many_that_it_may_not_get(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its take gives up after some messages. The work that goes on finds the message."""
+    monkeypatch.setattr(subscription, "MAX_UNSTOCKED", 2)
+    if why == "filter":
+        retention = {"message_retention_duration": Duration(seconds=600)}
+        broker = Broker(topic=retention, filter='attributes.kind = "good"')
+    else:
+        broker = Broker(enable_message_ordering=True)
+    work = broker.engine.registry.work
+    work.size, work.at_once = 2, 3
+    broker.publish(*"abcdefghi", key="k")
+    if why == "filter":
+        broker.publish(*"jklm")
+    broker.publish("last", kind="good")
+    seek(broker, 1)
+    if why == "key":
+        assert broker.join().take_data() == ["a", "b"]
+    consumer = broker.join()
+    assert consumer.take() == []
+    work_all(broker)
+    assert consumer.wakes == 1
+    assert consumer.take_data() == ["last"]
 
 
 def test_a_filter_sees_what_a_seek_brings_back() -> None:

@@ -168,12 +168,13 @@ class Subscription:
         share = self.consumers.share_of(self._backlog.shared, consumer)
         deliveries = self._backlog.take_next(consumer, limit, share)
         if not deliveries:
-            if self.messages.stock and consumer.has_room:
-                self.log.work.add(self._unstock_all(), now)
             # Wake other consumers but not this one. It may have been the only one that was woken,
             # for messages that only others may take or that are gone.
             self._wake_next()
             self.consumers.mark_waiting(consumer)
+            if self.messages.stock and consumer.has_room:
+                # The first slices run here. They wake this consumer if they find a message for it.
+                self.log.work.add(self._unstock_all(), now)
             return []
         taken = self.leases.grant(deliveries, consumer, now)
         self._announce(self, now + consumer.ack_deadline)
