@@ -20,6 +20,7 @@ from aiohttp import web
 from pullstream_emulator.access import Access
 from pullstream_emulator.broker import Broker
 from pullstream_emulator.engine import Consumer, Delivery
+from pullstream_emulator.engine.delivery.delivery_state import too_early
 from pullstream_emulator.engine.delivery.subscription import Subscription
 from pullstream_emulator.engine.resources.subscriptions import is_push
 from pullstream_emulator.monitoring.status import MaySee
@@ -91,7 +92,8 @@ class DeadLetters:
 
         Raises:
             NotFound: There is no such message, or its source has no topic any more.
-            FailedPrecondition: A client has leased the message.
+            FailedPrecondition: A client has leased the message, or an earlier message of its
+                ordering key is not acknowledged.
         """
         may_see = visible_projects(request, self._access)
         http_request.check_parameters(request, ())
@@ -141,11 +143,13 @@ class DeadLetters:
     def _lease(self, subscription: Subscription, consumer: Consumer, wanted: Delivery) -> str:
         while taken := self._engine.take(subscription, consumer):
             for ack_id, delivery in taken:
-                if delivery.record is wanted.record:
+                # An acknowledgement before the earlier messages of the key would not be final.
+                if delivery.record is wanted.record and not too_early({delivery}):
                     return ack_id
         raise FailedPrecondition(
             f"The message {wanted.record.seq} is leased to a client, waits for a retry, or is "
-            "behind such a message of its ordering key. Try again later."
+            "behind another message of its ordering key. Resend that message first, or try again "
+            "later."
         )
 
     def _topics(self, may_see: MaySee) -> set[str]:

@@ -113,6 +113,23 @@ def test_a_dead_letter_of_a_key_waits_for_the_leased_ones_before_it(
     assert resend(rest, "2").status == 200
 
 
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_the_dead_letters_of_a_key_are_resent_in_their_order(
+    rest: RestClient, wire: Wire, emulator: Emulator, exactly_once: bool
+) -> None:
+    """A later one is refused: its acknowledgement would end with the lease of the earlier one."""
+    rest.ok("DELETE", f"/v1/{PARKED}")
+    content = {"topic": FAILED, "enableMessageOrdering": True}
+    rest.ok("PUT", f"/v1/{PARKED}", {**content, "enableExactlyOnceDelivery": exactly_once})
+    fail(wire, "a", "b", key="k")
+    assert resend(rest, "2").status == 409
+    assert [each.data for each in emulator.messages(TOPIC)] == [b"a", b"b"]
+    assert [letter["isLeased"] for letter in listed(rest)] == [False, False]
+    assert [resend(rest, each).status for each in ("1", "2")] == [200, 200]
+    assert listed(rest) == []
+    assert [each.data for each in emulator.messages(TOPIC)] == [b"a", b"b", b"a", b"b"]
+
+
 def test_a_dead_letter_whose_source_is_gone_is_not_resent(rest: RestClient, wire: Wire) -> None:
     fail(wire, "a")
     rest.ok("DELETE", f"/v1/{TOPIC}")
