@@ -115,7 +115,7 @@ class LogHandler(logging.StreamHandler[TextIO]):
                 self._wake_reporter()
             return
         self._places[key] = _Place(now + LIBRARY_INTERVAL, 0, record)
-        super().emit(_shortened(record))
+        self._write(record)
 
     def close(self) -> None:
         """Write the numbers of suppressed records, and close the handler."""
@@ -143,11 +143,16 @@ class LogHandler(logging.StreamHandler[TextIO]):
         with self._guard():
             for place in self._places.values():
                 if place.suppressed and place.next_line_at <= now:
-                    last, count = place.record, place.suppressed
-                    place.suppressed = 0
+                    count, place.suppressed = place.suppressed, 0
                     place.next_line_at = now + LIBRARY_INTERVAL
-                    text = f"{count} more of: {last.getMessage()}"
-                    super().emit(_shortened(last, text))
+                    self._write(place.record, f"{count} more of: ")
+
+    def _write(self, record: logging.LogRecord, prefix: str = "") -> None:
+        """Write a record of a library. An error in its text never reaches the library's code."""
+        try:
+            super().emit(_shortened(record, prefix))
+        except Exception:
+            self.handleError(record)
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
@@ -158,9 +163,9 @@ class LogHandler(logging.StreamHandler[TextIO]):
             self.release()
 
 
-def _shortened(record: logging.LogRecord, text: str = "") -> logging.LogRecord:
+def _shortened(record: logging.LogRecord, prefix: str) -> logging.LogRecord:
     """Return a record of a library with a short text in one line."""
-    text = printable(text or record.getMessage(), MAX_LIBRARY_TEXT)
+    text = printable(prefix + record.getMessage(), MAX_LIBRARY_TEXT)
     error = None
     if record.exc_info and record.exc_info[0] is not None:
         if logging.getLogger(_LOGGER).isEnabledFor(logging.DEBUG):

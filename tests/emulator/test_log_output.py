@@ -105,6 +105,25 @@ def test_a_text_of_a_library_is_shortened_and_in_one_line(log: Log) -> None:
     assert len(line) < 400
 
 
+class WithoutText(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("this error has no text")
+
+
+def test_a_record_without_a_text_does_not_raise_in_the_library(
+    log: Log, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Like every handler, it reports the problem on standard error, once per place and second."""
+    wrong = logging.LogRecord("library", logging.ERROR, "file.py", 1, "%d calls", ("x",), None)
+    error = (WithoutText, WithoutText(), None)
+    other = logging.LogRecord("library", logging.ERROR, "file.py", 2, "failed", (), error)
+    for record in (wrong, wrong, other, other):
+        log.handler.handle(record)
+    assert capsys.readouterr().err.count("--- Logging error ---") == 2
+    log.handler.close()
+    assert capsys.readouterr().err.count("--- Logging error ---") == 2
+
+
 def test_a_traceback_of_a_library_is_written_at_level_debug_only(log: Log) -> None:
     try:
         raise ValueError("bad\nvalue")
