@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from pullstream_emulator.engine import Consumer, Delivery, Engine
 from pullstream_emulator.engine.delivery.subscription import Subscription
@@ -214,9 +215,9 @@ class Pusher:
         self._failed_rounds = 0
 
     def _endpoint(self) -> str:
-        """Return the endpoint without its query, which may have a secret."""
-        config = self._engine.get_subscription(self._name).push_config
-        return config.push_endpoint.partition("?")[0]
+        """Return the endpoint without its query and its user, which may have a secret."""
+        parts = urlsplit(self._engine.get_subscription(self._name).push_config.push_endpoint)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     # ---- pauses --------------------------------------------------------------------------------
 
