@@ -76,6 +76,8 @@ def loads(body: bytes) -> Any:
         )
     except RecursionError as error:
         raise bad_payload("It is nested too deeply.") from error
+    except UnicodeDecodeError as error:
+        raise bad_payload("It is not UTF-8.") from error
     except ValueError as error:
         raise bad_payload(f"{error}.") from error
 
@@ -259,7 +261,7 @@ def _kind(field: FieldDescriptor) -> str:
 
 def _enum(value: Any, enum: EnumDescriptor) -> int | None:
     """Return the number of an enum's value from its name or number; None if it is neither."""
-    if isinstance(value, str) and value in enum.values_by_name:
+    if isinstance(value, str) and _is_unicode(value) and value in enum.values_by_name:
         number: int = enum.values_by_name[value].number
         return number
     return _whole(value, 32)

@@ -88,6 +88,17 @@ def test_parameters_of_googles_front_end_fill_no_field() -> None:
     assert request("GetTopic", TOPIC, **query) == pubsub.GetTopicRequest(topic=TOPIC)
 
 
+def test_half_of_a_surrogate_pair_names_no_value_of_an_enum() -> None:
+    text = refusal("CreateSchema", "projects/p", {"type": "\ud800"})
+    assert text.startswith("Invalid value at 'schema.type' ")
+
+
+def test_a_body_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        read(ROUTE["CreateTopic"], TOPIC, (), b'{"labels": "\xff"}')
+    assert caught.value.message == "Invalid JSON payload received. It is not UTF-8."
+
+
 @pytest.mark.parametrize("body", [b"", b"  \n", b"{}", b'{"labels": null}'])
 def test_an_empty_body_is_an_empty_request(body: bytes) -> None:
     """A request whose fields are all null is empty, too."""
