@@ -17,6 +17,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .context import Context, client_name
 from .delivery import add_deliveries
+from .refused_ack_ids import ALWAYS_NAMED
 from .reply_first import ReplyFirst
 
 _FIRST_ONLY = (
@@ -28,9 +29,10 @@ _FIRST_ONLY = (
 
 
 # Most messages in a response with exactly-once delivery. Go's and Python's clients confirm the
-# receipt of a response by one request, and an error for it must be able to name every ack ID. Up
-# to 90 ack IDs fit into an error, fewer after thousands of restarts.
-MAX_CONFIRMED = 80
+# receipt of a response by one request. Go's repeats it four times and then drops the messages that
+# still have no answer. Each of the five answers names ALWAYS_NAMED refused ack IDs. Smaller
+# responses would slow Python's client down, which waits up to a second before each repeat.
+MAX_CONFIRMED = 4 * ALWAYS_NAMED
 
 
 class StreamingPull:

@@ -18,7 +18,7 @@ from pullstream_protocol.rpcs import SUBSCRIBER, UNSEEN
 
 from .context import Context, client_name
 from .delivery import add_deliveries
-from .refused_ack_ids import verdict
+from .refused_ack_ids import Request, verdict
 from .reply_first import ReplyFirst
 from .rpc_methods import RpcMethod, StreamMethod, UnaryMethod, WritingMethod, metadata_of
 from .streaming_pull import StreamingPull
@@ -86,7 +86,7 @@ class SubscriberService:
         """Acknowledge messages; with exactly-once delivery, report refused ack IDs as an error."""
         _check_size(request)
         ack_ids = list(request.ack_ids)
-        refusal = _Refusal(ack_ids, is_nack=False)
+        refusal = _Refusal(ack_ids, "acknowledge")
         self._engine.acknowledge(request.subscription, ack_ids, refusal.decide)
         return refusal.answer()
 
@@ -96,7 +96,7 @@ class SubscriberService:
         """Extend leases, or nack with 0 seconds; report refused ack IDs as `acknowledge` does."""
         _check_size(request)
         ack_ids, seconds = list(request.ack_ids), request.ack_deadline_seconds
-        refusal = _Refusal(ack_ids, is_nack=seconds == 0)
+        refusal = _Refusal(ack_ids, "nack" if seconds == 0 else "extend")
         self._engine.modify_ack_deadline(
             request.subscription, ack_ids, seconds, refusal.decide, unseen=UNSEEN in metadata
         )
@@ -176,17 +176,17 @@ class _Refusal:
 
     Args:
         ack_ids: The ack IDs of the request.
-        is_nack: Whether the request ends leases.
+        request: What the request wants to do with the leases.
     """
 
-    def __init__(self, ack_ids: Sequence[str], *, is_nack: bool) -> None:
+    def __init__(self, ack_ids: Sequence[str], request: Request) -> None:
         self._ack_ids = ack_ids
-        self._is_nack = is_nack
+        self._request = request
         self._error: errors.RpcError | None = None
 
     def decide(self, refused: Mapping[str, str]) -> bool:
         """Choose the error for these refused ack IDs; return whether the others take effect."""
-        self._error, takes_effect = verdict(self._ack_ids, refused, is_nack=self._is_nack)
+        self._error, takes_effect = verdict(self._ack_ids, refused, self._request)
         return takes_effect
 
     def answer(self) -> Empty:
