@@ -19,7 +19,9 @@ valid, and the second form does not exist for nacks.
 
 A client confirms the receipt of a response by one extension. If the fourth form answered it, the
 Go client would drop messages whose leases it holds, and no other consumer would get them before
-these leases end.
+these leases end. Smaller responses would also avoid this, but Python's client waits for up to a
+second at each response of which it has to repeat an ID: with 80 messages in a response it handled
+848 of 3,000 in a minute, with 1,000 it handles all in 40 seconds.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ import grpc.aio
 
 from pullstream_emulator.engine import Consumer, Delivery, Engine
 from pullstream_emulator.engine.delivery.ack_ids import UNORDERED
-from pullstream_emulator.engine.delivery.subscription import MAX_PER_RESPONSE
 from pullstream_emulator.engine.settings.resource_settings import check_ack_deadline
 from pullstream_protocol import errors
 from pullstream_protocol.messages import encoded_pb2 as encoded
@@ -17,7 +16,6 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .context import Context, client_name
 from .delivery import add_deliveries
-from .refused_ack_ids import ALWAYS_NAMED
 from .reply_first import ReplyFirst
 
 _FIRST_ONLY = (
@@ -26,13 +24,6 @@ _FIRST_ONLY = (
     "max_outstanding_bytes",
     "protocol_version",
 )
-
-
-# Most messages in a response with exactly-once delivery. Go's and Python's clients confirm the
-# receipt of a response by one request. Go's repeats it four times and then drops the messages that
-# still have no answer. Each of the five answers names ALWAYS_NAMED refused ack IDs. Smaller
-# responses would slow Python's client down, which waits up to a second before each repeat.
-MAX_CONFIRMED = 4 * ALWAYS_NAMED
 
 
 class StreamingPull:
@@ -183,7 +174,7 @@ class StreamingPull:
             if consumer.closed is not None:
                 raise consumer.closed
             self._woken.clear()
-            taken = self._engine.take(self._subscription, consumer, self._most_per_response)
+            taken = self._engine.take(self._subscription, consumer)
             if taken or self._notice is not None:
                 self._unsent = [ack_id for ack_id, _ in taken]
                 await self._context.write(self._response(taken))
@@ -191,11 +182,6 @@ class StreamingPull:
             else:
                 await self._woken.wait()
                 await self._head_start.give(self._peer)
-
-    @property
-    def _most_per_response(self) -> int:
-        exactly_once = self._subscription.config.enable_exactly_once_delivery
-        return MAX_CONFIRMED if exactly_once else MAX_PER_RESPONSE
 
     def _response(self, taken: list[tuple[str, Delivery]]) -> encoded.EncodedStreamingPullResponse:
         response, self._notice = self._notice, None
