@@ -146,6 +146,14 @@ def test_a_resend_needs_subscription_and_message(rest: RestClient, body: Any) ->
     assert "messageId" in reply.content["error"]["message"]
 
 
+def test_a_resend_with_an_invalid_name_is_refused(rest: RestClient) -> None:
+    """The error quotes the name, also half of a surrogate pair."""
+    request = {"subscription": f"{PARKED}\ud800", "messageId": "1"}
+    reply = rest.call("POST", RESEND, request)
+    assert reply.status == 400
+    assert f"(name={PARKED}?)" in reply.content["error"]["message"]
+
+
 def test_dead_letters_of_other_projects_are_hidden(clock: ManualClock) -> None:
     access = Access({"all": Principal("root"), "other": Principal("ci", frozenset({"other"}))})
     with Emulator(clock=clock, rest=Rest(), access=access) as emulator:

@@ -49,7 +49,9 @@ def response(error: RpcError) -> web.Response:
 
 def body(code: str, message: str, detail: Mapping[str, Any] | None = None) -> str:
     """Return the body of an error response."""
-    return to_object({"error": content(code, message, detail)}) + "\n"
+    text = to_object({"error": content(code, message, detail)}) + "\n"
+    # A value that an error quotes from JSON may have one half of a surrogate pair.
+    return text.encode(errors="replace").decode()
 
 
 def content(code: str, message: str, detail: Mapping[str, Any] | None = None) -> dict[str, Any]:
