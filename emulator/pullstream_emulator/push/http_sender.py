@@ -70,6 +70,8 @@ class HttpSender:
             return PushAnswer(True, f"{PROCESSING} Processing")
         except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
             # The endpoint is unreachable, its response is not HTTP, or the URL is invalid.
+            if _response_has_begun(error):
+                return PushAnswer(False, "the response ended within its head")
             # aiohttp describes a broken response on several lines.
             return PushAnswer(False, " ".join(str(error).split()) or type(error).__name__)
 
@@ -134,6 +136,6 @@ async def _note_reuse(
     context.trace_request_ctx.is_reused = True
 
 
-def _response_has_begun(error: aiohttp.ClientError) -> bool:
+def _response_has_begun(error: Exception) -> bool:
     # aiohttp reports the incomplete head of a response instead of a text.
     return isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str)

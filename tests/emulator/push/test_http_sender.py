@@ -115,7 +115,7 @@ def test_a_new_connection_without_an_answer_is_a_failure() -> None:
 @pytest.mark.parametrize("begun", [b"H", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\nContent-Le"])
 def test_a_request_whose_answer_has_begun_is_not_repeated(begun: bytes) -> None:
     endpoint = Endpoint([OK, begun], [OK])
-    assert not post_twice(endpoint)[1].is_accepted
+    assert post_twice(endpoint)[1] == PushAnswer(False, "the response ended within its head")
     assert len(endpoint.targets) == 2
 
 
