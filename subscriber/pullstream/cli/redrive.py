@@ -44,7 +44,12 @@ _GROUP = 1000
     help="Move only messages whose attributes match, in Pub/Sub's filter language.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Move at most this many messages.")
-@click.option("--dry-run", is_flag=True, help="Print what would be moved, and change nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the messages and their targets, and return them at once. A server other than "
+    "pullstream's broker counts a delivery attempt.",
+)
 @click.option(
     "--timeout",
     type=Seconds(min=0, min_open=True),
