@@ -211,12 +211,14 @@ class Log:
         The next ones are due at once.
         """
         gone: list[Record] = []
-        window = max(self._windows.values(), default=0) * 1000
+        window = max(self._windows.values(), default=0)
         since = min(self._sinces.values(), default=self.head_seq)
-        now_ms = now.wall * 1000
         while self.history and len(gone) < self.work.size:
             record = self.history[0]
-            if record.seq > since or record.publish_ms + window > now_ms:
+            # The same expression as in `next_due`. After another rounding, a record that is due
+            # would stay, and be due for ever.
+            due = now.due(record.publish_ms / 1000 + window)
+            if record.seq > since or due > now.monotonic:
                 break
             gone.append(self.history.popleft())
         self.remembered.discard(masks_of([record.seq for record in gone]))

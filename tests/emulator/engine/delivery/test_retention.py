@@ -220,6 +220,22 @@ def test_a_topic_retains_for_all_its_subscriptions() -> None:
     assert (broker.backlog, broker.engine.kept_bytes) == (0, 0)
 
 
+def test_a_history_that_is_due_is_dropped_at_any_fraction_of_a_millisecond() -> None:
+    """Otherwise an advance of the clock, which does all due work, would not end."""
+    retention = Duration(seconds=600, nanos=123_456_789)
+    for hundredths in range(40):
+        broker = Broker(topic={"message_retention_duration": retention})
+        broker.advance(hundredths / 100)
+        broker.publish("1")
+        broker.acknowledge(*broker.join().take())
+        for _ in range(3):
+            # The first due times are those of the lease.
+            due = broker.engine.next_due()
+            assert due is not None
+            broker.advance(max(due - broker.clock.monotonic(), 0))
+        assert broker.engine.kept_bytes == 0
+
+
 def test_what_one_subscription_retains_is_not_anothers() -> None:
     """Without retention on the subscription or the topic a seek restores nothing."""
     broker = Broker()
