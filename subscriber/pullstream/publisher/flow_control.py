@@ -117,9 +117,9 @@ class PublishGauge:
         return len(self._waiting)
 
     @property
-    def is_occupied(self) -> bool:
-        """Whether a message is counted or waits for room."""
-        return bool(self._messages or self._waiting)
+    def is_waited_for(self) -> bool:
+        """Whether a message waits for room, or has just got it and is about to be published."""
+        return self._is_admitting or bool(self._waiting)
 
     def abandon(self) -> list[Callable[[], object]]:
         """Count all waiting messages, because the publisher is closed, and return as `leave`."""

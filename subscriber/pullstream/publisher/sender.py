@@ -55,7 +55,13 @@ from .outcome import (
     run_callbacks,
 )
 from .publish_queue import Batch, PublishQueue
-from .settings import BatchSettings, LimitExceededBehavior, PublisherOptions, PublishPolicy
+from .settings import (
+    BatchSettings,
+    LimitExceededBehavior,
+    PublisherOptions,
+    PublishPolicy,
+    is_transient,
+)
 
 _log = logging.getLogger("pullstream.publisher")
 
@@ -112,9 +118,11 @@ class PublishSender:
         self._gauge = PublishGauge(flow_control) if has_limits else None
         self._lock = CallLock()
         self._holds_lock: Callable[[], bool] = self._lock.is_owned
-        # Identifiers of the threads that are in `_send_ready`, and in `_add_or_wait` or `close`.
+        # Identifiers of the threads that are in `_send_ready`, in the methods that add a message
+        # with flow control, and in `close`.
         self._sending: set[int] = set()
-        self._waiting: set[int] = set()
+        self._adding: set[int] = set()
+        self._closing: set[int] = set()
         # Of the threads that wait until every accepted message has a result.
         self._until_resolved: list[Latch] = []
         self._queue = PublishQueue(settings, self._hurry, options.hedging, self._waits_for)
@@ -172,9 +180,9 @@ class PublishSender:
     ) -> PublishFuture:
         room, here = Latch(), get_ident()
         # The interrupted `publish` of a signal handler. It gets the next room, and does not return.
-        is_nested = here in self._waiting
-        self._waiting.add(here)
+        is_nested = here in self._adding
         try:
+            self._adding.add(here)
             if not self._enter_gauge(len(entry), room.set):
                 self._wait_for(room, len(entry), is_nested=is_nested)
             return self._add_counted(topic, key, entry, policy)
@@ -182,7 +190,9 @@ class PublishSender:
             return PublishFuture(failed_outcome(error), 0)
         finally:
             if not is_nested:
-                self._waiting.discard(here)
+                self._adding.discard(here)
+                if self._stopped:
+                    self._check_resolved()
 
     def _add_or_defer(
         self, topic: str, key: str, entry: bytes, policy: PublishPolicy
@@ -200,11 +210,19 @@ class PublishSender:
             # A task waits for the deferred future, and does not know this one.
             self._flush()
 
+        here = get_ident()
+        is_nested = here in self._adding
         try:
+            self._adding.add(here)
             if self._enter_gauge(len(entry), add):
                 return self._add_counted(topic, key, entry, policy)
         except FlowControlLimitError as error:
             return PublishFuture(failed_outcome(error), 0)
+        finally:
+            if not is_nested:
+                self._adding.discard(here)
+                if self._stopped:
+                    self._check_resolved()
         return PublishFuture(deferred, 0)
 
     def publish_many(
@@ -338,13 +356,13 @@ class PublishSender:
             leave = gauge.leave_in_order if self._defers else gauge.leave
             with self._lock:
                 admitted = leave(messages, size)
-                if self._stopped:
-                    self._check_resolved()
             while admitted:
                 for admit in admitted:
                     admit()
                 with self._lock:
                     admitted = gauge.admitted() if self._defers else []
+            if self._stopped:
+                self._check_resolved()
 
     def _check_usable(self, *, is_accepted: bool = False) -> None:
         if os.getpid() != self._process:
@@ -363,8 +381,8 @@ class PublishSender:
         if here in self._sending:
             # A signal handler or a done callback inside the loop below, which goes on.
             return
-        self._sending.add(here)
         try:
+            self._sending.add(here)
             while True:
                 with self._lock:
                     batch = self._queue.next_batch(self._clock.monotonic())
@@ -407,20 +425,23 @@ class PublishSender:
             self._end(batch, (), error, 0.0)
             return
         began = self._clock.monotonic()
+        call.add_done_callback(partial(self._ended, batch, began))
         with self._lock:
             is_needed = batch in self._queue.batches
             if is_needed:
-                # gRPC cancels a call without references.
-                self._calls.setdefault(batch, []).append(call)
                 self._outage.sent(began)
                 due = earliest(self._outage.report_due, self._rpcs.next_check)
                 if due is not None:
                     self._wake_for(due)
+                # gRPC cancels a call without references. Last: a Ctrl-C before this leaves a call
+                # that `_ended` does not know, and `_resume_sending` makes another.
+                self._calls.setdefault(batch, []).append(call)
         if not is_needed:
             # Another request for the batch succeeded in the meantime, or `close` gave it up.
             call.cancel()
-            return
-        call.add_done_callback(partial(self._ended, batch, began))
+        elif call.done() and self._thread is not None:
+            # The callback may have run before `_ended` knew the call.
+            self._thread.post(partial(self._ended, batch, began, call))
 
     def _metadata(self, batch: Batch, attempt: int) -> Metadata:
         topic = batch.sequencer.topic
@@ -440,7 +461,12 @@ class PublishSender:
     # ---- answers -------------------------------------------------------------------------------
 
     def _ended(self, batch: Batch, began: float, call: Any) -> None:
-        """Take the answer of a call, on gRPC's thread."""
+        """Take the answer of a call, on gRPC's thread. Has no effect the second time."""
+        with self._lock:
+            calls = self._calls.get(batch, [])
+            if call not in calls:
+                return
+            calls.remove(call)
         error: BaseException | None
         message_ids: Sequence[str] = ()
         try:
@@ -487,7 +513,7 @@ class PublishSender:
                 counts["failed"] += sum(len(one.entries) for one in failed or ())
                 counts["retries"] += failed is None and not batch.answers_due
             needless = [] if batch.answers_due and error else self._calls.pop(batch, [])
-            if error is None or not batch.policy.is_retried(error):
+            if error is None or (failed is not None and not is_transient(error)):
                 is_over = self._outage.answered(now, others_wait=bool(self._calls))
             else:
                 self._outage.failed(error)
@@ -698,11 +724,12 @@ class PublishSender:
         if os.getpid() != self._process:
             return
         self._refuse_to_wait()
-        self._waiting.add(get_ident())
+        here = get_ident()
         try:
+            self._closing.add(here)
             self._close(timeout)
         finally:
-            self._waiting.discard(get_ident())
+            self._closing.discard(here)
 
     def _close(self, timeout: float | None) -> None:
         due = None if timeout is None else self._clock.monotonic() + timeout
@@ -805,7 +832,8 @@ class PublishSender:
             InterruptedCall: They may need it.
         """
         here = get_ident()
-        if self._holds_lock() or here in self._sending or here in self._waiting:
+        is_inside = here in self._sending or here in self._adding or here in self._closing
+        if is_inside or self._holds_lock():
             raise InterruptedCall
 
     def _check_resolved(self) -> None:
@@ -816,8 +844,9 @@ class PublishSender:
     def _has_unresolved(self) -> bool:
         """Return whether an accepted message has no result."""
         with self._lock:
-            is_waiting = self._gauge is not None and self._gauge.is_occupied
-            return self._abandoned is None and (bool(self._queue.messages) or is_waiting)
+            is_waiting = self._gauge is not None and self._gauge.is_waited_for
+            is_entering = bool(self._adding) or is_waiting
+            return self._abandoned is None and (bool(self._queue.messages) or is_entering)
 
     def _end_threads(self) -> None:
         if self._thread is not None:

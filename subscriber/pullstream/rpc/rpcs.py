@@ -224,8 +224,8 @@ class Rpcs:
         here = get_ident()
         if here in self._beginning:
             raise InterruptedCall
-        self._beginning.add(here)
         try:
+            self._beginning.add(here)
             return BARRIER.begin(
                 lambda: stub.future(
                     request, timeout=timeout, metadata=metadata, compression=compression
@@ -525,6 +525,10 @@ class _EndedCall:
     def __init__(self, error: grpc.RpcError | None, response: Any = None) -> None:
         self._error = error
         self._response = response
+
+    def done(self) -> bool:
+        """Return True."""
+        return True
 
     def add_done_callback(self, callback: Any) -> None:
         """Call `callback` with this call, at once."""
