@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -9,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from google.api_core import exceptions as api
 
+from pullstream.runtime.repeated_errors import RepeatedErrors
 from pullstream.runtime.validation import require_int, require_number, require_positive
 from pullstream_protocol.message_limits import MAX_REQUEST_BYTES, MAX_REQUEST_MESSAGES
 
@@ -112,6 +114,8 @@ class PublisherOptions(NamedTuple):
     compression_bytes_threshold: int = 240
 
 
+_errors = RepeatedErrors(logging.getLogger("pullstream.publisher"))
+
 S = TypeVar("S", BatchSettings, PublisherOptions, PublishFlowControl, PublishHedging)
 
 _TRANSIENT = (
@@ -175,7 +179,7 @@ def policy_of(retry: Any, timeout: Any, default: PublishPolicy) -> PublishPolicy
         # google-api-core has no public names for these settings.
         return PublishPolicy(
             attempt_timeout,
-            retry._predicate,
+            _shielded(retry._predicate),
             retry._initial,
             retry._maximum,
             retry._multiplier,
@@ -186,6 +190,23 @@ def policy_of(retry: Any, timeout: Any, default: PublishPolicy) -> PublishPolicy
             f"retry is {retry!r}; it must be a google.api_core.retry.Retry, None for a single "
             "attempt, or left out"
         ) from None
+
+
+def _shielded(predicate: Callable[[BaseException], bool]) -> Callable[[BaseException], bool]:
+    """Return a user's predicate for the threads of a publisher. If it raises, nothing is retried.
+
+    The message would otherwise have no result.
+    """
+
+    def is_retried(error: BaseException) -> bool:
+        try:
+            return predicate(error)
+        except BaseException as raised:
+            text = f"the predicate {predicate!r} of a retry raised, so the request is not retried"
+            _errors.report(raised, text)
+            return False
+
+    return is_retried
 
 
 def _is_default(value: object) -> bool:

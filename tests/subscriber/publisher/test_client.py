@@ -280,6 +280,36 @@ QUICK = PublisherOptions(
 )
 
 
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_a_predicate_that_raises_ends_the_retries(
+    connect: Connect, server: PublishServer, caplog: pytest.LogCaptureFixture, error: type
+) -> None:
+    """The message has the error of its request, and the log names the predicate."""
+
+    def broken(_: BaseException) -> bool:
+        raise error
+
+    server.fail.append(Unavailable("later"))
+    future = connect().publish(TOPIC, b"x", retry=Retry(predicate=broken))
+    with pytest.raises(Unavailable, match="later"):
+        future.result(10)
+    assert "predicate" in caplog.text
+
+
+def test_a_predicate_is_asked_once_for_each_error(connect: Connect, server: PublishServer) -> None:
+    asked = []
+
+    def is_first(_: BaseException) -> bool:
+        asked.append(1)
+        return len(asked) == 1
+
+    server.fail += [Unavailable("1"), Unavailable("2")]
+    future = connect().publish(TOPIC, b"x", retry=Retry(predicate=is_first, initial=0.01))
+    with pytest.raises(Unavailable, match="2"):
+        future.result(10)
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize(
     ("ids", "text"),
     [
