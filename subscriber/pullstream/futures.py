@@ -115,7 +115,7 @@ class RunningFuture(InterruptibleFuture[bool], ABC):
                 self._activity,
                 _reason_of(exception),
                 _remedy_for(exception),
-                extra={"was_asked": self.was_asked, "began_at": self._began_at},
+                extra={"was_asked": _Asked(self), "began_at": self._began_at},
             )
         super().set_exception(exception)
 
@@ -208,6 +208,28 @@ class RunningFuture(InterruptibleFuture[bool], ABC):
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise forked(self._process)
+
+
+class _Asked:
+    """Tells whether the program has asked for the result of an activity, for records of the log.
+
+    A handler may send a record to another process. There, this is the present answer, a bool.
+
+    Args:
+        future: The future of the activity.
+    """
+
+    def __init__(self, future: RunningFuture) -> None:
+        self._future = future
+
+    def __call__(self) -> bool:
+        return self._future.was_asked()
+
+    def __repr__(self) -> str:
+        return repr(self())
+
+    def __reduce__(self) -> tuple[type[bool], tuple[bool]]:
+        return bool, (self(),)
 
 
 # What to do about an error that ended an activity, by its type; see `_remedy_for`.

@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import gc
 import logging
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -133,3 +134,16 @@ def test_an_activity_that_the_program_ends_is_not_logged(
     with emulator.faults.drop("StreamingPull"):
         assert client.subscribe(MISSING, print).close(PATIENCE)
     assert logged(caplog) == []
+
+
+def test_the_record_can_be_sent_to_another_process(
+    client: SubscriberClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As by logging.handlers.QueueHandler with a queue of multiprocessing."""
+    future = client.subscribe(MISSING, print)
+    eventually(lambda: bool(logged(caplog)))
+    (record,) = logged(caplog)
+    copy = logging.makeLogRecord(pickle.loads(pickle.dumps(vars(record))))
+    assert MISSING in copy.getMessage()
+    assert vars(copy)["was_asked"] is False
+    assert isinstance(future.exception(PATIENCE), NotFound)
