@@ -157,7 +157,8 @@ class PublisherClient(TopicAdmin):
         ):
             # The same as below, for the most common messages.
             return self._send(topic, "", HEADS[len(data)] + data, self._policy)
-        require_text("topic", topic, "the full name of a topic, a str")
+        if not isinstance(topic, str):
+            require_text("topic", topic, "the full name of a topic, a str")
         policy = self._policy_of(retry, timeout)
         content, key, given = _parts_of(data, ordering_key, attributes)
         if self._tracer is None:

@@ -61,7 +61,8 @@ def confirmed_ids(response: pubsub.PublishResponse, count: int, topic: str) -> l
         PublishError: The IDs do not identify the messages.
     """
     ids = list(response.message_ids)
-    if len(ids) == count and len(set(ids)) == count and "" not in ids:
+    distinct = set(ids)
+    if len(ids) == len(distinct) == count and "" not in distinct:
         return ids
     problem = (
         f"{len(ids)} message IDs" if len(ids) != count else "message IDs that are empty or repeated"

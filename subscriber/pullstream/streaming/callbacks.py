@@ -97,6 +97,7 @@ class CallbackRunner:
         self._hold = hold
         self._listener = listener
         self._clock = clock
+        self._monotonic = clock.monotonic
         self._release_after_ack = release_after_ack
         self.keeps_order = False
         # A dict used as a set. `pop` removes a message and reports success to one thread only.
@@ -194,7 +195,12 @@ class CallbackRunner:
     # ---- one callback --------------------------------------------------------------------------
 
     def _call_any(self, message: Message) -> None:
-        if not self._may_begin(message):
+        # The check of `_may_begin`, without the cost of a call for each message.
+        if message.settled is None and self._monotonic() >= message.batch.lease_ends:
+            lose(message)
+            return
+        message.begun = True
+        if message.settled is not None:
             return
         try:
             result = self._callback(message)
@@ -221,7 +227,7 @@ class CallbackRunner:
         lease is over, because the process was stopped for so long. Then the message is delivered
         again, and may be in another subscriber's callback now.
         """
-        if message.settled is None and self._clock.monotonic() >= message.batch.lease_ends:
+        if message.settled is None and self._monotonic() >= message.batch.lease_ends:
             lose(message)
             return False
         # Set before the check below: a thread that gives the message up first sets `settled`, and

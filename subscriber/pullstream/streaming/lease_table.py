@@ -75,22 +75,21 @@ class LeaseTable:
 
     def __init__(self, limits: FlowControl) -> None:
         self._limits = limits
+        # Seconds of the lease that the server grants for each delivery.
+        low = limits.min_duration_per_lease_extension
+        high = limits.max_duration_per_lease_extension or MAX_EXTENSION
+        self.stream_deadline = int(min(max(DEFAULT_STREAM_DEADLINE, low), high))
         self._table: DeadlineTable[ResponseBatch, list[Message]] = DeadlineTable()
         self._handling_times = handling_times()
         self._latencies = latencies()
         self._first_wait = min(self.stream_deadline * EXTEND_AT, limits.max_lease_duration)
         self._messages = 0
-        self._exactly_once = False
-        # With exactly-once delivery: the leased messages by ack id. A list, because a server may
-        # deliver an ack id twice.
-        self._by_ack_id: dict[str, list[Message]] = {}
-
-    @property
-    def stream_deadline(self) -> int:
-        """Seconds of the lease that the server grants for each delivery."""
-        low = self._limits.min_duration_per_lease_extension
-        high = self._limits.max_duration_per_lease_extension or MAX_EXTENSION
-        return int(min(max(DEFAULT_STREAM_DEADLINE, low), high))
+        # With exactly-once delivery the server rejects an ack or nack after the lease has ended.
+        self.exactly_once = False
+        # See `leased_under`. A list, because a server may deliver an ack id twice.
+        self._by_ack_id: dict[str, list[Message]] | None = None
+        # The index is dropped after so many more messages.
+        self._index_lasts = 0
 
     @property
     def extension(self) -> int:
@@ -99,26 +98,6 @@ class LeaseTable:
         low = self._limits.min_duration_per_lease_extension or default_low
         high = self._limits.max_duration_per_lease_extension or MAX_EXTENSION
         return int(min(max(self._handling_times.percentile(FITTING), low), high))
-
-    @property
-    def exactly_once(self) -> bool:
-        """Whether the subscription has exactly-once delivery.
-
-        Then the server rejects an ack, nack or extension after the lease has ended.
-        """
-        return self._exactly_once
-
-    @exactly_once.setter
-    def exactly_once(self, value: bool) -> None:
-        if value != self._exactly_once:
-            self._exactly_once = value
-            self._by_ack_id.clear()
-            if value:
-                self._index(self.leased_messages())
-
-    def _index(self, messages: Iterable[Message]) -> None:
-        for message in messages:
-            self._by_ack_id.setdefault(message.ack_id, []).append(message)
 
     def __len__(self) -> int:
         return self._messages
@@ -143,8 +122,11 @@ class LeaseTable:
         self._messages += batch.open
         wait = max(self._first_wait - age, 0.0)
         self._table.set(batch, messages, wait, now)
-        if self._exactly_once:
-            self._index(messages)
+        if self._by_ack_id is not None:
+            self._index(messages, self._by_ack_id)
+            self._index_lasts -= len(messages)
+            if self._index_lasts < 0:
+                self._by_ack_id = None
         return now + wait
 
     def remove_leases(self, messages: Iterable[Message]) -> Released:
@@ -179,20 +161,14 @@ class LeaseTable:
                 if message.leased:
                     message.leased = False
                     leased += 1
-                    if self._exactly_once:
-                        self._unindex(message)
+                    if self._by_ack_id is not None:
+                        self._unindex(message, self._by_ack_id)
             if leased:
                 self._messages -= leased
                 batch.open -= leased
                 if not batch.open:
                     self._table.pop(batch)
             yield batch, count, leased
-
-    def _unindex(self, message: Message) -> None:
-        of_id = self._by_ack_id[message.ack_id]
-        of_id.remove(message)
-        if not of_id:
-            del self._by_ack_id[message.ack_id]
 
     def latency(self) -> Latency:
         """Return the time from the receipt of messages to their acknowledgement."""
@@ -221,8 +197,29 @@ class LeaseTable:
         return self._table.next_due()
 
     def leased_under(self, ack_ids: Iterable[str]) -> list[Message]:
-        """Return the leased messages with these ack ids. Only with exactly-once delivery."""
-        return [message for ack_id in ack_ids for message in self._by_ack_id.get(ack_id, ())]
+        """Return the leased messages with these ack ids.
+
+        The first call makes an index. It is dropped when as many messages have come as it had at
+        first, so it costs nothing unless the server refuses extensions, and little if it refuses
+        one in each response.
+        """
+        by_ack_id = self._by_ack_id
+        if by_ack_id is None:
+            by_ack_id = self._by_ack_id = {}
+            leased = self.leased_messages()
+            self._index(leased, by_ack_id)
+            self._index_lasts = len(leased)
+        return [message for ack_id in ack_ids for message in by_ack_id.get(ack_id, ())]
+
+    def _index(self, messages: list[Message], by_ack_id: dict[str, list[Message]]) -> None:
+        for ack_id, message in zip(ack_ids_of(messages), messages, strict=True):
+            by_ack_id.setdefault(ack_id, []).append(message)
+
+    def _unindex(self, message: Message, by_ack_id: dict[str, list[Message]]) -> None:
+        of_id = by_ack_id[message.ack_id]
+        of_id.remove(message)
+        if not of_id:
+            del by_ack_id[message.ack_id]
 
     def leased_messages(self) -> list[Message]:
         """Return the received messages that are neither finished nor given up."""

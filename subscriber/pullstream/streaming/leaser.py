@@ -72,10 +72,7 @@ class Leaser:
 
     @exactly_once.setter
     def exactly_once(self, value: bool) -> None:
-        # Called for each response, so the lock is only taken for a change.
-        if value != self._table.exactly_once:
-            with self._lock.once:
-                self._table.exactly_once = value
+        self._table.exactly_once = value
 
     @property
     def longest_lease(self) -> int:
@@ -128,7 +125,7 @@ class Leaser:
             return self._table.leased_messages()
 
     def leased_under(self, ack_ids: Iterable[str]) -> list[Message]:
-        """Return the leased messages with these ack ids. Only with exactly-once delivery."""
+        """Return the leased messages with these ack ids."""
         with self._lock.once:
             return self._table.leased_under(ack_ids)
 

@@ -38,6 +38,21 @@ def test_a_lease_is_extended_when_four_fifths_of_it_have_passed() -> None:
     assert table.due(56.0).extend == ["a"]
 
 
+def test_refused_extensions_find_leased_messages_by_ack_id() -> None:
+    """Later messages are found, too, and so are two deliveries with the same ack id."""
+    table = LeaseTable(NO_LIMIT)
+    first = add(table, "a", "b", "c", "d")
+    assert table.leased_under(["a", "unknown"]) == first[:1]
+    second = add(table, "a", "e")
+    assert table.leased_under(["a", "e"]) == [first[0], *second]
+    table.remove_leases([first[0], second[1]])
+    assert table.leased_under(["a", "e"]) == second[:1]
+    # More messages than there were at the first refusal.
+    many = add(table, *(f"late-{number}" for number in range(20)))
+    table.remove_leases(many[:10])
+    assert table.leased_under(["late-9", "late-10", "b"]) == [many[10], first[1]]
+
+
 def test_an_extension_moves_the_end_of_a_lease_but_does_not_revive_it() -> None:
     """The process may be stopped when the extension is due."""
     table = LeaseTable(NO_LIMIT)
