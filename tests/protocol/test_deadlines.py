@@ -24,6 +24,12 @@ class TableAgainstDictionary(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
 
+    @invariant()
+    def the_key_that_was_added_first_is_first(self) -> None:
+        # A dict has the order in which its keys were added.
+        oldest = next(iter(self.model.values()), None)
+        assert self.table.first() == (None if oldest is None else oldest[1])
+
     @rule(key=KEYS, duration=DURATIONS)
     def set(self, key: str, duration: float) -> None:
         self.count += 1

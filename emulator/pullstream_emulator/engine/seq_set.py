@@ -6,7 +6,7 @@ integers, so copies, unions and differences of whole backlogs take microseconds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -283,15 +283,29 @@ class SeqTable(Generic[T]):
                     self.put(first + at, values[at])
             done = end
 
-    def remove(self, seqs: Iterable[int]) -> None:
-        """Remove the values of numbers that have one."""
+    def remove(self, seqs: Sequence[int]) -> None:
+        """Remove the values of distinct numbers that have one."""
         segments = self._segments
+        if len(seqs) > 1 and max(seqs) - min(seqs) == len(seqs) - 1:
+            self._remove_run(min(seqs), len(seqs))
+            return
         for seq in seqs:
             segment = segments[seq >> CHUNK_BITS]
             segment.places[seq - segment.first] = None
             segment.count -= 1
             if not segment.count:
                 del segments[seq >> CHUNK_BITS]
+
+    def _remove_run(self, seq: int, count: int) -> None:
+        while count:
+            segment = self._segments[seq >> CHUNK_BITS]
+            part = min(count, CHUNK - (seq & _MASK))
+            at = seq - segment.first
+            segment.places[at : at + part] = [None] * part
+            segment.count -= part
+            if not segment.count:
+                del self._segments[seq >> CHUNK_BITS]
+            seq, count = seq + part, count - part
 
     @property
     def first_chunk(self) -> int | None:

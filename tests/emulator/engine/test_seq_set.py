@@ -81,7 +81,7 @@ def test_a_table_behaves_as_a_dict(first: set[int], second: set[int], gone: set[
     table: SeqTable[str] = SeqTable()
     table.put_all(sorted(first), [str(seq) for seq in sorted(first)])
     table.put_all(sorted(second - first), [str(seq) for seq in sorted(second - first)])
-    table.remove(first & gone)
+    table.remove(list(first & gone))
     left = (first - gone) | (second - first)
     assert {seq for seq in first | second | gone if table.get(seq) == str(seq)} == left
     assert (table.first_chunk is None) == (not left)

@@ -103,8 +103,9 @@ class Backlog:
             failed: Whether the lease ended without an acknowledgement.
             now: The present time, on the monotonic clock.
         """
-        self.acked += lane.acked - lane.counted_acked
-        lane.counted_acked = lane.acked
+        acked = lane.acked
+        self.acked += acked - lane.counted_acked
+        lane.counted_acked = acked
         if lane.queued and holder is not None and (failed or lane.holder is not holder):
             holder.lanes.remove(lane)
             lane.queued = False

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
 from typing import Any
 
 from pullstream_protocol.deadlines import DeadlineTable
 
 from .ack_ids import INVALID, UNORDERED, AckIds
 from .delivery_state import Consumer, Delivery, too_early
-
-_FIRST = itemgetter(0)
-
-# Up to this many ended leases are left in the order of numbers.
-_FEW = 64
 
 
 class Leases(DeadlineTable[str, Delivery]):
@@ -31,7 +24,7 @@ class Leases(DeadlineTable[str, Delivery]):
         redelivered: Number of leased messages with an earlier failed delivery.
     """
 
-    __slots__ = ("_ack_ids", "_by_number", "_returned", "granted", "newest_seq", "redelivered")
+    __slots__ = ("_ack_ids", "_returned", "granted", "newest_seq", "redelivered")
 
     def __init__(self, subscription: str, numbers: Iterator[int]) -> None:
         super().__init__()
@@ -42,8 +35,6 @@ class Leases(DeadlineTable[str, Delivery]):
         # Messages that are back in a queue and have not been delivered since. A late
         # acknowledgement finds its message here.
         self._returned: dict[str, Delivery] = {}
-        # Numbers and ack IDs of the leases, oldest first. Ended leases are removed later.
-        self._by_number: deque[tuple[int, str]] = deque()
 
     def grant(
         self, deliveries: Sequence[Delivery], consumer: Consumer, now: float
@@ -60,9 +51,7 @@ class Leases(DeadlineTable[str, Delivery]):
         """
         granted: list[tuple[str, Delivery]] = []
         numbers, mark, size = self._ack_ids.numbers, self._ack_ids.mark, 0
-        newest, by_number = self.newest_seq, self._by_number
-        if not len(self):
-            by_number.clear()
+        newest = self.newest_seq
         for number, delivery in enumerate(deliveries, self.granted + 1):
             if delivery.ack_id:
                 self._returned.pop(delivery.ack_id, None)
@@ -76,29 +65,18 @@ class Leases(DeadlineTable[str, Delivery]):
             if record.seq > newest:
                 newest = record.seq
             granted.append((ack_id, delivery))
-        by_number.extend(
-            zip(
-                range(self.granted + 1, self.granted + len(granted) + 1),
-                map(_FIRST, granted),
-                strict=True,
-            )
-        )
         self.granted += len(granted)
         self.newest_seq = newest
         consumer.outstanding_messages += len(granted)
         consumer.outstanding_bytes += size
         self.set_all(granted, consumer.ack_deadline, now)
-        if len(by_number) > 2 * len(self) + _FEW:
-            self._by_number = deque(entry for entry in by_number if entry[1] in self)
         return granted
 
     @property
     def oldest_number(self) -> int:
         """The lowest number of a lease; the next number if there is no lease."""
-        by_number = self._by_number
-        while by_number and by_number[0][1] not in self:
-            by_number.popleft()
-        return by_number[0][0] if by_number else self.granted + 1
+        oldest = self.first()
+        return self.granted + 1 if oldest is None else oldest.number
 
     def release_holder(self, delivery: Delivery) -> Consumer | None:
         """Give the holder of an ended lease its room back. Return the holder."""
@@ -118,16 +96,15 @@ class Leases(DeadlineTable[str, Delivery]):
             self._returned.pop(delivery.ack_id, None)
             self.release_holder(delivery)
 
-    def take_apart(self) -> Sequence[dict[Any, Any] | deque[Any]]:
+    def take_apart(self) -> Sequence[dict[Any, Any]]:
         """End all leases. The caller gives the consumers their room back.
 
         Returns:
             The former containers of the leases. To free them takes time for each lease.
         """
         queues = [queue.items for queue in self._queues.values()]
-        remains: list[dict[Any, Any] | deque[Any]] = [self._where, *queues, self._returned]
-        remains.append(self._by_number)
-        self._where, self._queues, self._returned, self._by_number = {}, {}, {}, deque()
+        remains: list[dict[Any, Any]] = [self._where, *queues, self._returned]
+        self._where, self._queues, self._returned = {}, {}, {}
         self.redelivered = 0
         return remains
 

@@ -223,7 +223,7 @@ class Unacked:
             for delivery in deliveries:
                 delivery.attempts = self._attempts.get(delivery.record.seq, 0)
         self._deliveries.put_all([record.seq for record in records], deliveries)
-        self._finish(rejected)
+        self._finish(rejected, [record.seq for record in rejected])
         return len(seqs)
 
     # ---- out -----------------------------------------------------------------------------------
@@ -235,14 +235,14 @@ class Unacked:
 
     def finish(self, deliveries: Sequence[Delivery]) -> None:
         """Release messages that are finished, and inform the observer."""
-        if deliveries:
-            self._deliveries.remove([delivery.record.seq for delivery in deliveries])
-            self._finish([delivery.record for delivery in deliveries])
+        records = [delivery.record for delivery in deliveries]
+        seqs = [record.seq for record in records]
+        self._deliveries.remove(seqs)
+        self._finish(records, seqs)
 
-    def _finish(self, records: Sequence[Record]) -> None:
+    def _finish(self, records: Sequence[Record], seqs: Sequence[int]) -> None:
         if not records:
             return
-        seqs = [record.seq for record in records]
         self.seqs.discard(masks_of(seqs))
         self._count -= len(seqs)
         if self._attempts:
@@ -277,9 +277,10 @@ class Unacked:
             elif delivery.holder is None and not delivery.acked:
                 dropped.append(delivery)
         if unstocked:
-            self.stock.discard(masks_of([record.seq for record in unstocked]))
+            seqs = [record.seq for record in unstocked]
+            self.stock.discard(masks_of(seqs))
             self._log.hold_pinned(self._subscription, unstocked)
-            self._finish(unstocked)
+            self._finish(unstocked, seqs)
         self._backlog.drop(dropped)
         self._leases.forget_returned(dropped)
         self.finish(dropped)
