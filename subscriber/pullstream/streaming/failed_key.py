@@ -36,6 +36,10 @@ FIRST_WAIT = 60.0
 # after this many seconds to find out.
 PROBE_AFTER = 1.0
 
+# A delivery may wait this many seconds for the reader's thread without any sign, if the machine is
+# busy. The answer to a nack has its own connection and may overtake it.
+READER_DELAY = 1.0
+
 # Number of recent redeliveries that count.
 _REMEMBERED = 20
 
@@ -133,11 +137,13 @@ class _Missing:
     Attributes:
         place: The position of the message in its key.
         ack_id: Ack id of its last delivery to this client.
+        received_at: When that delivery was read.
         comes_at: Earliest time of its redelivery; infinite until the server has accepted the nack.
     """
 
     place: _Position
     ack_id: str
+    received_at: float
     comes_at: float = math.inf
 
 
@@ -191,7 +197,7 @@ class MissingMessages:
     def add(self, message: Message, place: _Position) -> None:
         """Add a message whose nack or return is about to be sent."""
         self.pop(message.message_id)
-        missing = _Missing(place, message.ack_id)
+        missing = _Missing(place, message.ack_id, message.batch.received_at)
         self._by_id[message.message_id] = missing
         self._unanswered[missing.ack_id] = missing
         self._nacks[missing.ack_id] = self._key
@@ -229,15 +235,21 @@ class MissingMessages:
         for ack_id in list(self._unanswered):
             self._forget_nack(ack_id)
 
+    def received_at(self, message_id: str) -> float | None:
+        """When the last delivery of a message was read; None if it is not missing."""
+        missing = self._by_id.get(message_id)
+        return None if missing is None else missing.received_at
+
     def are_due_before(self, place: _Position, time: float) -> bool:
-        """Return whether the server may have redelivered all messages before a position by then.
+        """Return whether a delivery was sent after the server could redeliver all earlier messages.
 
         Args:
-            place: The position.
-            time: When a delivery was read. Not earlier than in the last call.
+            place: The position of the delivery.
+            time: When it was read. Not earlier than in the last call.
         """
+        sent_after = time - READER_DELAY
         while (first := self._to_come.first) is not None and first < place:
-            if time < self._by_id[first[-1]].comes_at:
+            if sent_after < self._by_id[first[-1]].comes_at:
                 return False
             # This one stays due.
             self._to_come.discard(first)
@@ -360,19 +372,29 @@ class FailedKey:
 
     # ---- failures ------------------------------------------------------------------------------
 
-    def fail(self, message: Message) -> None:
-        """Record that a message was not handled and will be redelivered."""
+    def fail(self, message: Message, actions: Actions) -> None:
+        """Record that a message was not handled and will be redelivered.
+
+        The delivery may be older than the last one. With exactly-once delivery it may also be
+        newer: its receipt was refused before it arrived here.
+        """
         message_id, place = message.message_id, position_of(message)
+        received_at = message.batch.received_at
         self._seen.add(message_id)
-        if message_id in self._missing:
-            # A newer delivery of the message was returned.
+        returned_at = self._missing.received_at(message_id)
+        if returned_at is not None and received_at <= returned_at:
+            # This delivery or a newer one was returned.
             return
         self._retried.discard(message_id)
-        if message_id in self._held:
-            # After a reconnect the next delivery arrived before this one failed.
-            self._retried.add(message_id)
-            return
-        if self._missing.first is None or place < self._missing.first:
+        held = self._held.get(message_id)
+        if held is not None:
+            if received_at <= held.message.batch.received_at:
+                # After a reconnect the next delivery arrived before this one failed.
+                self._retried.add(message_id)
+                return
+            self._drop(held.message)
+            actions.forget.append(held.message)
+        if self._missing.first is None or place <= self._missing.first:
             self.due, self._has_probed, self._gave_up, self._is_in_doubt = None, False, False, False
         self._miss(message, place)
 
@@ -381,7 +403,7 @@ class FailedKey:
         self._missing.nack_was_taken(ack_id, comes_at)
         if self.is_waiting and self._missing.are_answered and not self._gave_up:
             if self._is_in_doubt:
-                self.due = self._missing.latest
+                self.due = self._missing.latest + PROBE_AFTER
             elif self.due is None:
                 self._wait()
 
@@ -418,10 +440,10 @@ class FailedKey:
         message_id, place = message.message_id, position_of(message)
         is_new = message_id not in self._seen
         was_missing = message_id in self._missing
-        if not is_new:
-            self._find_gone(message, place, now, actions)
         if was_missing:
             self._come_again(message_id, now)
+        if not is_new:
+            self._find_gone(message, place, now, actions)
         if self._gave_up and self._is_blocked(place):
             self._give_back(message, actions)
         elif message_id in self._handled:
@@ -444,10 +466,10 @@ class FailedKey:
         server may have sent the delivery because the lease of this message expired. Two cases
         therefore prove nothing:
 
-        - The delivery was read before the answers to the nacks and returns, even if it arrives here
-          after them, because it waited for its receipt; or it was possibly sent before the server
-          accepted them, because it may have waited unread for a long time. (A delivery that was
-          read immediately counts as newer than an answer that was read before it.)
+        - The delivery was possibly sent before the server accepted the nacks and returns: it was
+          read before their answers or less than READER_DELAY after them, or it may have waited
+          unread for a long time. The key returns the first held message after PROBE_AFTER. The
+          redelivery of that message was sent after the server had accepted the nacks.
         - Earlier messages are held behind a missing one. They may have been handled elsewhere. Or
           the server did not redeliver them because their leases continue. The key returns them: in
           the second case they are redelivered, before this message.
@@ -457,8 +479,12 @@ class FailedKey:
         batch = message.batch
         if batch.may_be_stale or not self._missing.are_due_before(place, batch.received_at):
             self._is_in_doubt = True
-            if self.due is not None:
-                self.due = min(self.due, now + PROBE_AFTER)
+            # Hold it for a moment. If the key returned it at once, the server might send it again
+            # and again before a redelivery can prove anything, and count each return.
+            self._gave_up = self._has_probed = False
+            if self._missing.are_answered:
+                probe_at = max(self._missing.latest, now) + PROBE_AFTER
+                self.due = probe_at if self.due is None else min(self.due, probe_at)
         elif held := self._blocked(before=place):
             self._is_in_doubt = True
             self._give_back_held(held, actions)
@@ -478,10 +504,7 @@ class FailedKey:
         """Handle the redelivery of a missing message."""
         first = self._missing.first
         missing = self._missing.pop(message_id)
-        if missing is None:
-            # `_find_gone` has just removed it.
-            return
-        if missing.place == first:
+        if missing is not None and missing.place == first:
             self._last_delay = max(now - missing.comes_at, 0.0)
             self._redeliveries.observe(self._last_delay)
         self._retried.add(message_id)

@@ -71,7 +71,7 @@ class MessagesOnHold:
     def offer(self, messages: Iterable[Message], now: float) -> Actions:
         """Divide received messages, in order, into messages to run and messages to hold.
 
-        Messages without an ordering key always run.
+        Messages without an ordering key always run. Messages that `lost` has reported are left out.
         """
         actions = Actions()
         run, held_by_key = actions.run, self._held
@@ -84,6 +84,9 @@ class MessagesOnHold:
                 key = message.ordering_key
                 if not key:
                     run.append(message)
+                elif message.failure_noted:
+                    # Its lease was lost while it waited for its receipt.
+                    continue
                 elif self._failed and key in self._failed:
                     of_failed.setdefault(key, []).append(message)
                 elif key not in held_by_key:
@@ -173,7 +176,7 @@ class MessagesOnHold:
                     failed.hold(unhandled, actions)
                     if not message.failure_noted:
                         message.failure_noted = True
-                        failed.fail(message)
+                        failed.fail(message, actions)
                         if message.settled in (Disposition.DROP, Disposition.LOST):
                             actions.return_dropped.append(message)
                     for each in handled:
@@ -207,7 +210,7 @@ class MessagesOnHold:
                 message.failure_noted = True
                 with self._changing(message.ordering_key, actions) as failed:
                     failed.remove(message)
-                    failed.fail(message)
+                    failed.fail(message, actions)
                     if comes_at is not None:
                         failed.nack_was_taken(message.ack_id, comes_at)
         return actions

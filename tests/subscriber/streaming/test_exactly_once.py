@@ -132,6 +132,28 @@ def test_what_comes_behind_a_refused_message_of_its_key_waits_for_its_redelivery
     assert once.future.statistics().returned == 0
 
 
+def test_what_comes_behind_a_receipt_that_is_refused_at_the_second_attempt_waits_as_well(
+    once: Once,
+) -> None:
+    """Also if its own receipt was confirmed before."""
+    first = once.deliver("1", key="k")
+    second = once.deliver("2", key="k")
+    refuse(first, **{"1": TRANSIENT})
+    once.told.next("request_done")
+    second.answer()
+    once.told.next("request_done")
+    once.clock.advance(1)
+    asked, call = once.calls.next_extension()
+    assert asked == ["1"]
+    refuse(call, **{"1": INVALID})
+    once.deliver("3").answer()
+    once.gate.wait_for()
+    assert once.gate.begun == ["3"]
+    once.deliver("1/again", "2/again", key="k").answer()
+    once.gate.open(3)
+    assert sorted(once.acknowledged(3)) == ["1/again", "2/again", "3"]
+
+
 def test_the_end_of_a_lease_behind_a_failed_message_is_no_loss(
     once: Once, caplog: pytest.LogCaptureFixture
 ) -> None:

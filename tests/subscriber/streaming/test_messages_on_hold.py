@@ -11,6 +11,7 @@ from pullstream.streaming.failed_key import (
     FIRST_WAIT,
     MIN_WAIT,
     PROBE_AFTER,
+    READER_DELAY,
     Actions,
     Redeliveries,
 )
@@ -150,6 +151,7 @@ def test_older_deliveries_of_one_response_do_not_run() -> None:
     hold = Hold()
     failing = run_one(hold, "1", "2")
     hold.nack(failing)
+    hold.now += READER_DELAY
     offered = hold.receive("1/again", "2/again")
     assert (ids(offered.run), sorted(ids(offered.forget))) == (["1/again"], ["1", "2"])
 
@@ -235,6 +237,7 @@ def test_a_later_message_that_is_redelivered_first_shows_that_the_failed_one_is_
     """The failed message is in the dead-letter topic, or another subscriber handled it."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2"))
+    hold.now += READER_DELAY
     offered = hold.receive("1/again", "2/again")
     assert (ids(offered.run), offered.give_back) == (["1/again"], [])
 
@@ -252,8 +255,8 @@ def test_before_the_server_has_taken_the_nack_a_redelivery_shows_nothing() -> No
     hold = Hold()
     hold.nack(run_one(hold, "1"), taken=False)
     assert hold.receive("1/again").run == []
-    assert hold.take_nack("0").due == hold.now
-    assert ids(hold.pass_time(0.0).give_back) == ["1/again"]
+    assert hold.take_nack("0").due == hold.now + PROBE_AFTER
+    assert ids(hold.pass_time(PROBE_AFTER).give_back) == ["1/again"]
     hold.take_nack("1/again")
     assert ids(hold.receive("1/third").run) == ["1/third"]
 
@@ -271,6 +274,42 @@ def test_what_was_read_before_the_answer_to_the_nack_shows_nothing() -> None:
     assert ids(hold.receive("0/again").run) == ["0/again"]
 
 
+def test_what_was_read_right_after_the_answer_to_the_nack_shows_nothing() -> None:
+    """The reader's thread may get no processor while another thread reads the answer.
+
+    1. The server sends 1 again, and then accepts the nack of 0.
+    2. The client reads the answer, and then the delivery, because each has its own connection.
+    3. The server sends 0 and 1 again.
+    """
+    hold = Hold()
+    hold.nack(run_one(hold, "1"))
+    hold.now += READER_DELAY / 2
+    assert hold.receive("1/again").run == []
+    offered = hold.receive("0/again", "1/third")
+    assert (ids(offered.run), ids(offered.forget)) == (["0/again"], ["1/again"])
+
+
+def test_a_failed_message_that_is_gone_delays_its_key_by_a_probe() -> None:
+    """The key returns the next message; its second redelivery shows that the first one is gone."""
+    hold = Hold()
+    hold.nack(run_one(hold, "1", "2"))
+    assert hold.receive("1/again", "2/again").run == []
+    assert ids(hold.pass_time(PROBE_AFTER).give_back) == ["1/again"]
+    hold.take_nack("1/again")
+    assert ids(hold.receive("1/third", "2/third").run) == ["1/third"]
+
+
+def test_a_key_that_has_given_up_does_not_return_a_message_again_and_again() -> None:
+    """A server may count each return as a delivery attempt."""
+    hold = Hold(max_messages=1)
+    assert ids(hold.nack(run_one(hold, "1", "2")).give_back) == ["1", "2"]
+    hold.take_nack("1", "2")
+    assert hold.receive("1/again").give_back == []
+    assert ids(hold.pass_time(PROBE_AFTER).give_back) == ["1/again"]
+    hold.take_nack("1/again")
+    assert ids(hold.receive("1/third").run) == ["1/third"]
+
+
 def test_what_lay_unread_shows_nothing() -> None:
     """It may have been sent before the server took the nack."""
     hold = Hold()
@@ -285,6 +324,7 @@ def test_messages_between_are_returned_and_not_overtaken() -> None:
     """They were handled elsewhere, or their leases still run and only the lease of 2 has ended."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2"))
+    hold.now += READER_DELAY
     offered = hold.receive("2/again")
     assert (offered.run, ids(offered.give_back)) == ([], ["1"])
     hold.take_nack("1")
@@ -357,6 +397,60 @@ def test_a_new_message_is_returned_soon_where_keys_restart() -> None:
     assert ids(hold.pass_time(PROBE_AFTER).give_back) == ["5"]
     hold.take_nack("5")
     assert ids(hold.receive("5/again", key="other").run) == ["5/again"]
+
+
+# ---- deliveries that are lost before they arrive -------------------------------------------------
+
+
+def lose(hold: Hold, one: Message) -> Actions:
+    """Report the lost lease of a message."""
+    one.settled = Disposition.LOST
+    return hold.lost([one], hold.now)
+
+
+def test_a_failed_message_whose_next_delivery_is_refused_is_still_missing() -> None:
+    """The later message was read before the refusal, so it proves nothing."""
+    hold = Hold()
+    hold.nack(run_one(hold, "1"))
+    hold.now += 60
+    again, behind = keyed("0/again", "1/again", at=hold.now)
+    hold.now += 1
+    lose(hold, again)
+    assert hold.offer([behind], hold.now).run == []
+    assert ids(hold.receive("0/third", "1/third").run) == ["0/third"]
+
+
+def test_the_end_of_an_older_delivery_does_not_restart_the_wait() -> None:
+    """The server answers the return of the newer one."""
+    hold = Hold()
+    failing = run_one(hold, "1")
+    older = keyed("1/older", at=-1.0)[0]
+    hold.nack(failing)
+    hold.pass_time(FIRST_WAIT)
+    hold.take_nack("1")
+    due = hold.next_due()
+    hold.now += 1
+    lose(hold, older)
+    assert hold.next_due() == due
+
+
+def test_a_message_that_lost_its_lease_before_its_receipt_came_does_not_run() -> None:
+    """Nor do the messages behind it, until it is redelivered."""
+    hold = Hold()
+    first, second = keyed("1", "2")
+    lose(hold, first)
+    assert hold.offer([first, second], hold.now).run == []
+    assert ids(hold.receive("1/again").run) == ["1/again"]
+
+
+def test_a_held_message_whose_next_delivery_is_refused_does_not_run() -> None:
+    """The server has ended the lease of the held delivery, or it would not have sent another."""
+    hold = Hold()
+    first = run_one(hold, "1", "2")
+    hold.now += 1
+    actions = lose(hold, keyed("1/again", at=hold.now)[0])
+    assert (ids(actions.forget), hold.ack(first)) == (["1"], [])
+    assert ids(hold.receive("1/third").run) == ["1/third"]
 
 
 # ---- handled, and redelivered --------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pullstream.flow_control import FlowControl
 from pullstream.message import Disposition, Message, ResponseBatch
-from pullstream.streaming.failed_key import Actions
+from pullstream.streaming.failed_key import READER_DELAY, Actions
 from pullstream.streaming.messages_on_hold import MessagesOnHold
 from pullstream_emulator.engine import Consumer, Engine
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -183,9 +183,13 @@ class OrderUnderFailures(RuleBasedStateMachine):
         self.server = self.new_server()
         self.now = 0.0
         self.hold = MessagesOnHold(FlowControl(max_messages=20))
-        self.responses: deque[pubsub.ReceivedMessage] = deque()
+        # Messages in flight, with the time when the server sent each.
+        self.responses: deque[tuple[float, pubsub.ReceivedMessage]] = deque()
         # The number of first responses that may have waited unread until their leases ended.
         self.stale = 0
+        # Responses whose receipts the server has not answered, and ack ids that it will refuse.
+        self.unconfirmed: deque[list[Message]] = deque()
+        self.refused: set[str] = set()
         # Acknowledgements, nacks and returns that have not arrived.
         self.requests: list[tuple[str, str]] = []
         # Leases that the client gave up, and the time when the server ends them.
@@ -209,7 +213,7 @@ class OrderUnderFailures(RuleBasedStateMachine):
 
     @rule(count=FEW)
     def send(self, count: int) -> None:
-        self.responses += self.server.take(0, count)
+        self.responses += [(self.now, one) for one in self.server.take(0, count)]
 
     @rule(count=FEW)
     def another_subscriber_handles(self, count: int) -> None:
@@ -227,9 +231,6 @@ class OrderUnderFailures(RuleBasedStateMachine):
         if kind == "ack":
             self.server.acknowledge(ack_id)
         else:
-            # The client assumes that messages received after the answer were sent after it, except
-            # those that may have waited unread for long.
-            self.stale = len(self.responses)
             self.server.nack(ack_id, unseen=kind == "return")
             self.act(self.hold.nacks_taken([ack_id], self.now))
 
@@ -238,15 +239,15 @@ class OrderUnderFailures(RuleBasedStateMachine):
     def a_lease_expires_in_flight(self, data: st.DataObject) -> None:
         """The client knows only that these messages may have waited unread for long."""
         index = data.draw(st.integers(0, len(self.responses) - 1))
-        self.server.expire(self.responses[index].ack_id)
-        self.responses += self.server.take(0, 2)
+        self.server.expire(self.responses[index][1].ack_id)
+        self.send(2)
         self.stale = len(self.responses)
 
     @rule()
     def the_stream_breaks(self) -> None:
         """The messages in flight are lost, and the server delivers them again."""
         self.server.cut_stream()
-        for one in self.responses:
+        for _, one in self.responses:
             self.server.expire(one.ack_id)
         self.responses.clear()
         self.stale = 0
@@ -254,20 +255,21 @@ class OrderUnderFailures(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, 2.0, 30.0, 100.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
+        # The client knows of messages that have waited unread for long.
+        waited = sum(self.now - sent >= READER_DELAY for sent, _ in self.responses)
+        self.stale = max(self.stale, waited)
         for due, ack_id in [one for one in self.ending if one[0] <= self.now]:
             self.ending.remove((due, ack_id))
-            # The client assumes that messages received after the longest lease were sent after its
-            # end, except those that may have waited unread for long.
-            self.stale = len(self.responses)
             self.server.expire(ack_id)
         self.server.advance(self.now)
         self.act(self.hold.waits_over(self.now))
 
     # ---- the client ------------------------------------------------------------------------------
 
-    @rule(count=FEW)
-    def receive(self, count: int) -> None:
-        few = [self.responses.popleft() for _ in range(min(count, len(self.responses)))]
+    @rule(count=FEW, wait=st.booleans())
+    def receive(self, count: int, wait: bool) -> None:
+        """Read a response, whose receipts may have to wait for the server's answers."""
+        few = [self.responses.popleft()[1] for _ in range(min(count, len(self.responses)))]
         batch = ResponseBatch(
             RecordingSettlementSink(),
             self.now,
@@ -278,7 +280,33 @@ class OrderUnderFailures(RuleBasedStateMachine):
         self.bytes_each += 1
         batch.may_be_stale = self.stale > 0
         self.stale = max(self.stale - len(few), 0)
-        self.act(self.hold.offer(batch.messages(), self.now))
+        if few:
+            self.unconfirmed.append(batch.messages())
+        if not wait:
+            self.receipts_are_answered()
+
+    @precondition(lambda self: self.unconfirmed)
+    @rule(data=st.data(), is_known=st.booleans())
+    def a_lease_ends_before_its_receipt(self, data: st.DataObject, is_known: bool) -> None:
+        """The server refuses the receipt. A refused extension may show it earlier."""
+        one = data.draw(st.sampled_from([one for few in self.unconfirmed for one in few]))
+        self.server.expire(one.ack_id)
+        self.refused.add(one.ack_id)
+        if is_known:
+            self.lose([one])
+
+    def lose(self, messages: list[Message]) -> None:
+        for message in messages:
+            message.settled = message.settled or Disposition.LOST
+        self.act(self.hold.lost(messages, self.now))
+
+    @rule()
+    def receipts_are_answered(self) -> None:
+        """A confirmed message may have lost its lease by now, which the hold already knows."""
+        while self.unconfirmed:
+            few = self.unconfirmed.popleft()
+            self.lose([one for one in few if one.ack_id in self.refused and one.settled is None])
+            self.act(self.hold.offer(few, self.now))
 
     def act(self, actions: Actions) -> None:
         self.parked += actions.parked
@@ -380,7 +408,7 @@ class OrderUnderFailures(RuleBasedStateMachine):
         """When nothing fails any more, everything is handled and nothing stays held."""
         for _ in range(200):
             self.send(100)
-            self.receive(100)
+            self.receive(100, wait=False)
             for key in sorted(self.running):
                 self.end(self.running.pop(key), "ack")
             while self.unsettled:
