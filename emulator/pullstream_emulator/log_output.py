@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.due_thread import DueThread
@@ -79,7 +79,14 @@ class _Place:
     record: logging.LogRecord
 
 
-class LogHandler(logging.StreamHandler[TextIO]):
+if TYPE_CHECKING:
+    _StreamHandler = logging.StreamHandler[TextIO]
+else:
+    # Python 3.10 has no parameter for it.
+    _StreamHandler = logging.StreamHandler
+
+
+class LogHandler(_StreamHandler):
     """Writes the records of the broker, and few of the libraries'.
 
     Any client can make a library log, for example by a header that is not UTF-8 or by a connection
