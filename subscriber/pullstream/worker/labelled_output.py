@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import sys
 import threading
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 
 class LabelledOutput(io.TextIOBase):
     """Begins each line with the label of the process, and writes whole lines only.
 
     Any thread may call any method. Each thread has its own unfinished line, so lines of two
-    threads do not mix, and lines that a thread writes at once stay together.
+    threads do not mix, and lines that a thread writes at once stay together. `finish` writes the
+    unfinished lines at the end of the program. Further attributes are those of the stream.
 
     Args:
         stream: Where the lines go.
@@ -23,7 +25,11 @@ class LabelledOutput(io.TextIOBase):
         self._stream = stream
         self._label = label
         self._lock = threading.Lock()
-        self._unfinished = threading.local()
+        # By the identifier of the thread.
+        self._unfinished: dict[int, str] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -49,16 +55,28 @@ class LabelledOutput(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Write the lines that the text completes, and keep the rest."""
-        *lines, rest = (getattr(self._unfinished, "text", "") + text).split("\n")
-        self._unfinished.text = rest
+        here = threading.get_ident()
+        *lines, rest = (self._unfinished.pop(here, "") + text).split("\n")
+        if rest:
+            self._unfinished[here] = rest
         if lines:
             with self._lock:
                 self._stream.write("".join(f"{self._label}{line}\n" for line in lines))
                 self._stream.flush()
         return len(text)
 
+    def finish(self) -> None:
+        """Write the lines whose ends are missing."""
+        for thread in list(self._unfinished):
+            rest = self._unfinished.pop(thread, "")
+            with self._lock:
+                self._stream.write(f"{self._label}{rest}\n")
+        self._stream.flush()
+
 
 def label_output(label: str) -> None:
     """Label the lines that this process prints from now on, on stdout and stderr."""
-    sys.stdout = LabelledOutput(sys.stdout, label)
-    sys.stderr = LabelledOutput(sys.stderr, label)
+    for name in ("stdout", "stderr"):
+        output = LabelledOutput(getattr(sys, name), label)
+        setattr(sys, name, output)
+        atexit.register(output.finish)

@@ -27,6 +27,22 @@ def test_an_unfinished_line_waits_for_its_end() -> None:
     assert stream.getvalue() == "[2] ab\n"
 
 
+def test_an_unfinished_line_is_written_at_the_end() -> None:
+    stream = io.StringIO()
+    output = LabelledOutput(stream, "[2] ")
+    output.write("a\nb")
+    output.finish()
+    assert stream.getvalue() == "[2] a\n[2] b\n"
+
+
+def test_a_program_may_reconfigure_its_output() -> None:
+    """Many programs do so for the encoding or for the buffering of lines."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    output = LabelledOutput(stream, "")
+    output.reconfigure(encoding="utf-8")
+    assert output.encoding == "utf-8"
+
+
 def test_unfinished_lines_of_threads_do_not_mix() -> None:
     stream = io.StringIO()
     output = LabelledOutput(stream, "")
