@@ -6,6 +6,7 @@ InterruptedCall. It never waits for the code that it has interrupted.
 
 from __future__ import annotations
 
+import concurrent.futures
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -41,7 +42,7 @@ class Handler:
             function()
         except InterruptedCall:
             self.refused += 1
-        except (PublisherClosed, TimeoutError):
+        except (PublisherClosed, concurrent.futures.TimeoutError):
             self.done += 1
         else:
             self.done += 1
@@ -91,7 +92,7 @@ def test_a_publisher_is_called_by_a_handler_that_interrupts_it(
         futures[:] = [publisher.publish(TOPIC, b"first")]
 
         def interrupted_call() -> None:
-            with suppress(PublisherClosed, TimeoutError):
+            with suppress(PublisherClosed, concurrent.futures.TimeoutError):
                 run(call)
 
         return interrupted_call, lambda: handler(lambda: run(handler_calls))
