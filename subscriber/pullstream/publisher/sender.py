@@ -271,7 +271,7 @@ class PublishSender:
     ) -> PublishFuture:
         """Add a message that flow control has counted, and which is therefore accepted."""
         try:
-            future = self._add(topic, key, entry, policy, is_accepted=True)
+            future = self._add(topic, key, entry, policy)
         except BaseException:
             self._leave_gauge(1, len(entry))
             raise
@@ -280,31 +280,16 @@ class PublishSender:
             self._flush()
         return future
 
-    def _add(
-        self,
-        topic: str,
-        key: str,
-        entry: bytes,
-        policy: PublishPolicy,
-        *,
-        is_accepted: bool = False,
-    ) -> PublishFuture:
-        """Add a message, which flow control has counted if it has limits.
-
-        Args:
-            topic: Full name of the topic.
-            key: The ordering key, or "".
-            entry: The encoded message.
-            policy: How long to attempt the request.
-            is_accepted: Whether the message was accepted before a `stop` or `close`.
-        """
+    def _add(self, topic: str, key: str, entry: bytes, policy: PublishPolicy) -> PublishFuture:
+        """Add a message, which flow control has counted if it has limits."""
         queue = self._queue
         # As `self._lock.once`, in less time.
         if self._holds_lock():
             raise InterruptedCall
         with self._lock:
             if self._stopped or self._thread is None:
-                self._check_usable(is_accepted=is_accepted)
+                # A message that flow control has counted may come after a `stop` or `close`.
+                self._check_usable(is_accepted=self._gauge is not None)
                 self._ensure_thread()
             name = (topic, key) if key else topic
             sequencer = queue.sequencers.get(name) or queue.sequencer(topic, key)

@@ -202,7 +202,8 @@ class Outbox:
             # Leases have no order.
             answer.retry += answer.too_early
             answer.too_early = []
-        if request.out_of_turn or not (answer.failed or answer.too_early):
+        names_some = bool(answer.failed or answer.too_early)
+        if answer.unnamed and (request.out_of_turn or not names_some):
             # Without the pause of a retry, the same request would be repeated over and over.
             again = {*answer.retry, *answer.unnamed}
             answer.retry = [ack_id for ack_id in request.ack_ids if ack_id in again]
