@@ -200,6 +200,7 @@ class Dispatcher:
         # Set when a future waits for an answer: then outcomes do not gather.
         self._hurry = WakeUp()
         self._phase = _Phase.RUNNING
+        self._stream_ends = False
         self._process = os.getpid()
         in_forked_child(self, Dispatcher.refuse_in_child)
         self.exactly_once = False
@@ -255,6 +256,19 @@ class Dispatcher:
     def send_receipts(self, ack_ids: list[str], seconds: int) -> None:
         """Send receipts with a deadline of `seconds`. The listener gets the answer."""
         self._inbox.put(partial(self._outbox.add_ack_ids, Purpose.RECEIPT, ack_ids, seconds))
+
+    def stream_ends(self) -> None:
+        """Send no deadline changes until `stream_ended`; nacks are among them.
+
+        The server would redeliver a nacked message on the stream that is about to end, with the
+        later messages of its key. All of them would be returned, and the server may count that.
+        """
+        self._stream_ends = True
+
+    def stream_ended(self) -> None:
+        """Send deadline changes again."""
+        self._stream_ends = False
+        self._inbox.wake()
 
     def stop(self, timeout: float) -> None:
         """Send the waiting outcomes, wait for the answers, and end the thread. Idempotent.
@@ -368,7 +382,7 @@ class Dispatcher:
         acks = [len(request.ack_ids) for request, _ in self._in_flight.values() if request.is_ack]
         changes = len(self._in_flight) - len(acks)
         may_ack = len(acks) < MAX_IN_FLIGHT and sum(acks) < self._max_acks_in_flight
-        if changes < MAX_IN_FLIGHT:
+        if changes < MAX_IN_FLIGHT and not self._stream_ends:
             return ALL_LANES if may_ack else (Lane.DEADLINES,)
         return (Lane.ACKS,) if may_ack else ()
 

@@ -508,6 +508,7 @@ class InFlight:
 
     def begin_no_more(self) -> None:
         """Begin no more callbacks. `end_of_stream` returns the messages that have not begun."""
+        self.dispatcher.stream_ends()
         # First the held messages, so that the end of a running callback does not start another one.
         self.return_unbegun(self.callbacks.give_up_held())
         self.return_unbegun(self.callbacks.close())
@@ -530,6 +531,7 @@ class InFlight:
 
     def end_of_stream(self) -> None:
         """Return the messages that have not begun, as no more messages arrive."""
+        self.dispatcher.stream_ended()
         with self._unbegun_lock:
             unbegun, self._unbegun = self._unbegun, None
         give_back(unbegun or [])

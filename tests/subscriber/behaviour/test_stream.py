@@ -10,6 +10,7 @@ import pytest
 
 from pullstream import FlowControl, SubscriptionState
 from pullstream.streaming.stream import PROVEN_AFTER
+from pullstream_emulator.engine import Consumer, Engine
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import BY_CODE, Unavailable
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Events, Gate, Log, Stage, stage
@@ -49,6 +50,11 @@ def let_time_pass(clock: ManualClock, until: Callable[[], bool], step: float = 0
         return until()
 
     eventually(goes_by)
+
+
+def consumers(engine: Engine) -> list[Consumer]:
+    """Return the broker's consumers, one for each stream."""
+    return list(engine.registry.subscription(SUBSCRIPTION).consumers)
 
 
 # ---- codes -------------------------------------------------------------------------------------
@@ -208,6 +214,7 @@ def test_a_stream_that_fell_silent_is_replaced() -> None:
         events, log = Events(), Log()
         here.manage(log, clock=clock, hooks=(events,))
         eventually(lambda: is_streaming(events))
+        (first,) = here.emulator.inspect(consumers)
         with here.faults.silence_streams() as silence:
             here.publish(b"lost on the way")
             silence.wait_for_hits()
@@ -215,6 +222,8 @@ def test_a_stream_that_fell_silent_is_replaced() -> None:
             clock.advance(14)
             assert events.states == ["streaming"]
             let_time_pass(clock, lambda: "reconnecting" in events.states)
+            # Otherwise the broker could still write the message to the dead stream.
+            eventually(lambda: not first.is_here)
         let_time_pass(clock, lambda: is_streaming(events))
         log.wait_for(1)
         eventually(lambda: here.backlog == 0)

@@ -279,6 +279,22 @@ def test_messages_that_arrive_during_the_shutdown_are_returned_after_the_stream(
     assert world.leased == []
 
 
+def test_a_nack_during_the_shutdown_is_sent_after_the_stream() -> None:
+    """Earlier, the server would send the message and its key again on the same stream."""
+    world = World()
+    world.receive("a", "b")
+    first, second = world.leased_messages("a", "b")
+    world.lifecycle.move(SubscriptionState.CLOSING)
+    with sending(world):
+        world.in_flight.begin_no_more()
+        first.nack()
+        second.ack()
+        assert world.next_request().purpose is Purpose.ACK
+        world.in_flight.end_of_stream()
+        request = world.next_request()
+        assert (request.ack_ids, request.purpose) == (["a"], Purpose.NACK)
+
+
 def test_a_message_that_comes_too_late_for_the_end_of_the_stream_is_returned_at_once() -> None:
     """A key may pass it on when the callback before it ends."""
     world = World()
