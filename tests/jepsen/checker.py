@@ -26,6 +26,8 @@ from tests.event_log import Event, Violation
 DURABILITIES = ("memory", "disk", "fsync")
 # Class disk loses messages that were confirmed within a span of this many seconds.
 MAX_LOSS = 0.5
+# The beginning of the names of the official client's processes.
+OFFICIAL = "official-"
 # Seconds. A seek without an answer may take effect later.
 LATE_SEEK = 10.0
 
@@ -238,6 +240,11 @@ def _order(history: _History, name: str, durability: str) -> list[Violation]:
 
     Only confirmed messages have a place in the order of their key. A message that was begun and
     then lost by a kill is never handled, where the class allows that loss.
+
+    The official client runs two callbacks of a key at the same time when it has dropped a copy of a
+    message that came again: it begins one held message for each message that ends, also for copies
+    (`MessagesOnHold.activate_ordering_keys`). So within one of its processes only the beginnings
+    count.
     """
     keys: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for subscription, data in history.stories:
@@ -247,12 +254,14 @@ def _order(history: _History, name: str, durability: str) -> list[Violation]:
     violations = []
     for numbers in keys.values():
         latest: tuple[float, str] = (0.0, "")
+        latest_begin = Event(0.0, "", "", "", {})
         for _, data in sorted(numbers):
             story = history.stories[name, data]
-            begun = [event.at for event in story if event.what == "begin"]
-            if not begun:
+            begun = next((event for event in story if event.what == "begin"), None)
+            if begun is None:
                 continue
-            if begun[0] < latest[0]:
+            is_alone = begun.actor == latest_begin.actor and begun.actor.startswith(OFFICIAL)
+            if begun.at < (latest_begin.at if is_alone else latest[0]):
                 text = f"{name} began {data} before {latest[1]} of the same key was handled"
                 both = history.story(name, latest[1]) + history.story(name, data)
                 both.sort(key=lambda event: event.at)
@@ -267,7 +276,8 @@ def _order(history: _History, name: str, durability: str) -> list[Violation]:
             if handled is None:
                 # Not handled before the end of the run: nothing of the key may come after it.
                 handled = float("inf")
-            latest = max(latest, (handled, data))
+            if (handled, data) > latest:
+                latest, latest_begin = (handled, data), begun
     return violations
 
 

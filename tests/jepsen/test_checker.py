@@ -36,6 +36,15 @@ def kinds(*steps: Step, durability: str = "fsync", apart: float = 1.0) -> list[s
     return [violation.kind for violation in verdict.violations]
 
 
+def official_kinds(*steps: Step) -> list[str]:
+    """Judge steps of one process of the official client."""
+    begin = Event(
+        0.0, "run", "subscription", ONCE, {"ordered": True, "exactly_once": True, "sought": False}
+    )
+    events = [Event(at + 1.0, "official-1", *each) for at, each in enumerate(steps)]
+    return [violation.kind for violation in judge([begin, *events], "fsync").violations]
+
+
 def published(data: str, message_id: str) -> list[Step]:
     return [step("publish", data), step("publish ok", data, id=message_id)]
 
@@ -113,6 +122,16 @@ def test_a_confirmed_acknowledgement_that_comes_again_is_found() -> None:
 def test_an_acknowledgement_that_a_crash_has_lost_is_found() -> None:
     before = [*published(":0", "1"), *handled(":0", "1", "d1"), KILLED]
     assert kinds(*before, *delivered(":0", "1", "d2", received=7.0)) == ["lost ack"]
+
+
+def test_callbacks_of_a_key_may_overlap_within_an_official_client_only() -> None:
+    """It begins a held message for each copy that ends. Their beginnings are in order."""
+    sent = [*published("key:0", "1"), *published("key:1", "2")]
+    first, second = delivered("key:0", "1", "d1"), delivered("key:1", "2", "d2")
+    ends = [*acked("key:1", "2", "d2"), *acked("key:0", "1", "d1")]
+    assert official_kinds(*sent, *first, *second, *ends) == []
+    assert official_kinds(*sent, *second, *first, *ends) == ["reordered key"]
+    assert kinds(*sent, *first, *second, *ends) == ["reordered key"]
 
 
 def test_a_reordered_key_is_found() -> None:
