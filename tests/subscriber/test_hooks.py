@@ -207,6 +207,8 @@ def test_an_extension_that_the_server_refuses_is_reported_as_a_lost_lease() -> N
         ack_ids, call = running.calls.next_extension()
         assert ack_ids == ["a", "b"]
         named = {"b": "PERMANENT_FAILURE_INVALID_ACK_ID"}
+        # The other ID has no answer yet, and is sent again.
+        running.calls.answers_extensions = True
         call.answer_with(FailedPrecondition("over", reason="R", metadata=named))
         assert told.next("lease_lost") == (SUBSCRIPTION, ["b"], "expired")
         assert list(told.next("refused")[1]) == ["b"]
