@@ -95,6 +95,11 @@ class _History:
         """Return the number of kills of the broker before a time."""
         return bisect_right(self.kills, at)
 
+    def next_kill(self, at: float) -> float:
+        """Return the time of the next kill of the broker after `at`; infinity if there is none."""
+        life = self.life(at)
+        return self.kills[life] if life < len(self.kills) else float("inf")
+
     def story(self, subscription: str, data: str) -> list[Event]:
         """Return the events of a message, of the kills since, and of its publish."""
         found = list(self.stories.get((subscription, data), ()))
@@ -238,8 +243,8 @@ def _again(history: _History) -> list[Violation]:
 def _order(history: _History, name: str, durability: str) -> list[Violation]:
     """Find first callbacks that began before an earlier message of their key was handled.
 
-    Only confirmed messages have a place in the order of their key. A message that was begun and
-    then lost by a kill is never handled, where the class allows that loss.
+    Only confirmed messages have a place in the order of their key. Where the class allows the loss
+    of messages, the next kill ends it.
 
     The official client runs two callbacks of a key at the same time when it has dropped a copy of a
     message that came again: it begins one held message for each message that ends, also for copies
@@ -270,12 +275,11 @@ def _order(history: _History, name: str, durability: str) -> list[Violation]:
             publish = history.publishes.get(data)
             if publish is None or not publish.is_confirmed:
                 continue
-            handled = next((event.at for event in story if event.what == "ack"), None)
-            if handled is None and _may_be_lost(history, publish, durability):
-                continue
-            if handled is None:
-                # Not handled before the end of the run: nothing of the key may come after it.
-                handled = float("inf")
+            # Not handled before the end of the run: nothing of the key may come after it.
+            handled = next((event.at for event in story if event.what == "ack"), float("inf"))
+            if durability != "fsync":
+                # A kill may lose the message, and a client may begin its copy after that.
+                handled = min(handled, history.next_kill(publish.asked.at))
             if (handled, data) > latest:
                 latest, latest_begin = (handled, data), begun
     return violations

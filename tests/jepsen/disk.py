@@ -26,12 +26,13 @@ class SmallDisk:
     def fill(self) -> None:
         """Take all free space."""
         assert self.is_mounted
-        with self._ballast.open("ab") as file, suppress(OSError):
+        # Not even the file can be made if the broker has filled the disk.
+        with suppress(OSError), self._ballast.open("ab") as file:
             while True:
                 file.write(bytes(65536))
                 file.flush()
         # The last bytes.
-        with self._ballast.open("ab", buffering=0) as file, suppress(OSError):
+        with suppress(OSError), self._ballast.open("ab", buffering=0) as file:
             while True:
                 file.write(bytes(512))
 

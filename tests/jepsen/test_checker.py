@@ -145,6 +145,18 @@ def test_a_reordered_key_is_found() -> None:
     assert kinds(*open_end, *handled("key:1", "2", "d1"), *handled("key:0", "1", "d2")) == []
 
 
+def test_a_client_may_begin_the_copy_of_a_message_that_a_kill_has_lost() -> None:
+    steps = [
+        *published("key:0", "1"),
+        KILLED,
+        *published("key:1", "2"),
+        *handled("key:1", "2", "d2"),
+        *delivered("key:0", "1", "d1"),
+    ]
+    assert kinds(*steps, durability="memory") == []
+    assert kinds(*steps) == ["reordered key"]
+
+
 def test_a_message_that_a_kill_has_lost_holds_up_no_key() -> None:
     steps = [
         *published("key:0", "1"),
