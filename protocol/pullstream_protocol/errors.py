@@ -93,7 +93,7 @@ class RpcError(PullstreamError, api.GoogleAPICallError):
     def restate(self, message: str) -> None:
         """Replace the text."""
         self.message: str = message
-        self.args = (message,)
+        self.args: tuple[object, ...] = (message,)
 
 
 def restated(error: RpcError, message: str) -> RpcError:

@@ -64,19 +64,38 @@ def test_each_outcome_is_reported(history: History, wire: Wire, clock: ManualClo
     assert {event.resource for event in history.events()[1:]} == {SUBSCRIPTION}
 
 
-def test_what_a_closed_stream_gives_back_is_no_nack(
-    history: History, wire: Wire, emulator: Emulator
+def test_a_lease_that_outlives_its_stream_ends_by_expiry(
+    history: History, wire: Wire, emulator: Emulator, clock: ManualClock
 ) -> None:
-    """It is a separate kind of event, and no attempt is counted."""
+    """The end of the stream returns nothing."""
     wire.publish("a")
     stream = wire.stream()
     stream.messages(1)
     emulator.faults.close_streams()
     stream.end()
-    assert [event.attempt for event in history.returns("billing")] == [1]
-    assert history.nacks() == history.expiries() == []
+    assert history.returns() == history.nacks() == history.expiries() == []
+    clock.advance(600)
+    assert [event.attempt for event in history.expiries("billing")] == [1]
     wire.pull()
-    assert [event.attempt for event in history.deliveries()] == [1, 1]
+    assert [event.attempt for event in history.deliveries()] == [1, 2]
+
+
+def test_what_a_closed_stream_gives_back_is_no_nack() -> None:
+    """With leases that end with their stream, this is a separate kind of event without attempt."""
+    with Emulator(return_leases_on_disconnect=True) as emulator:
+        wire = Wire(emulator.endpoint)
+        wire.create()
+        wire.publish("a")
+        stream = wire.stream()
+        stream.messages(1)
+        emulator.faults.close_streams()
+        stream.end()
+        history = emulator.history
+        assert len(wire.pull()) == 1
+        assert [event.attempt for event in history.returns("billing")] == [1]
+        assert history.nacks() == history.expiries() == []
+        assert [event.attempt for event in history.deliveries()] == [1, 1]
+        wire.close()
 
 
 def test_events_are_found_by_kind_and_resource(history: History, wire: Wire) -> None:
