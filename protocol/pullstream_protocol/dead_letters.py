@@ -6,9 +6,11 @@ callback rejects a message.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from . import names
+from .message_limits import publishable
 
 SOURCE_PREFIX = "CloudPubSubDeadLetterSource"
 SUBSCRIPTION = f"{SOURCE_PREFIX}Subscription"
@@ -34,6 +36,11 @@ def source_attributes(subscription: str, attempts: int, published: datetime) -> 
     }
 
 
-def is_added(attribute: str) -> bool:
+def original_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes of a dead letter with which its source message may be published."""
+    return {name: value for name, value in publishable(attributes).items() if not _is_added(name)}
+
+
+def _is_added(attribute: str) -> bool:
     """Return whether dead-lettering has added an attribute of this name."""
     return attribute.startswith(SOURCE_PREFIX) or attribute == REASON

@@ -11,7 +11,6 @@ from pullstream_protocol.message_limits import (
     MAX_ATTRIBUTE_VALUE_BYTES,
     MAX_ATTRIBUTES,
     MAX_REQUEST_BYTES,
-    publishable,
 )
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import IDEMPOTENCY_KEY
@@ -101,11 +100,7 @@ def _request(topic: str, message: Message, added: Mapping[str, str]) -> pubsub.P
     """
     copy = pubsub.PubsubMessage(
         data=message.data,
-        attributes={
-            name: value
-            for name, value in publishable(message.attributes).items()
-            if not dead_letters.is_added(name)
-        },
+        attributes=dead_letters.original_attributes(message.attributes),
         ordering_key=message.ordering_key,
     )
     request = pubsub.PublishRequest(topic=topic, messages=[copy])

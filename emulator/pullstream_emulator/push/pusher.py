@@ -24,8 +24,8 @@ _log = logging.getLogger("pullstream.emulator")
 # Called with the subscription, the message, and the text of a PushAnswer.
 OnAnswer = Callable[[str, Delivery, str], None]
 
-# After so many failures in different rounds, without an acceptance between them, a warning names
-# the endpoint. One failure may concern one message alone.
+# Failures in different rounds, without an acceptance between them, after which a warning names the
+# endpoint. One failure may concern one message alone.
 _OUTAGE_AFTER = 2
 
 

@@ -27,7 +27,6 @@ from pullstream_emulator.monitoring.status import MaySee
 from pullstream_emulator.services.disk_barrier import change
 from pullstream_protocol import dead_letters, names
 from pullstream_protocol.errors import FailedPrecondition, InvalidArgument, NotFound
-from pullstream_protocol.message_limits import publishable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from . import http_request
@@ -126,11 +125,7 @@ class DeadLetters:
             ack_id = self._lease(subscription, consumer, delivery)
             copy = pubsub.PubsubMessage(
                 data=message.data,
-                attributes={
-                    attribute: value
-                    for attribute, value in publishable(message.attributes).items()
-                    if not dead_letters.is_added(attribute)
-                },
+                attributes=dead_letters.original_attributes(message.attributes),
                 ordering_key=message.ordering_key,
             )
             request = pubsub.PublishRequest(topic=topic, messages=[copy])

@@ -68,7 +68,7 @@ def verdict(ack_ids: Sequence[str], refused: Mapping[str, str], request: Request
     Args:
         ack_ids: All ack IDs of the request.
         refused: The refused ones, with their failure codes.
-        request: What the request wants to do with the leases.
+        request: The kind of the request.
     """
     every = {ack_id: refused.get(ack_id, TRANSIENT) for ack_id in ack_ids}
     error: RpcError | None = _named(InvalidArgument, every)

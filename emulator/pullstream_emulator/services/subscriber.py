@@ -176,7 +176,7 @@ class _Refusal:
 
     Args:
         ack_ids: The ack IDs of the request.
-        request: What the request wants to do with the leases.
+        request: The kind of the request.
     """
 
     def __init__(self, ack_ids: Sequence[str], request: Request) -> None:

@@ -14,7 +14,6 @@ from pullstream.publisher import PublisherClient, PublisherOptions, PublishFutur
 from pullstream_protocol import dead_letters, names
 from pullstream_protocol.errors import InvalidArgument, NotFound, PullstreamError
 from pullstream_protocol.filter import Filter, compile_filter
-from pullstream_protocol.message_limits import publishable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.printable import printable
 
@@ -199,10 +198,6 @@ def _copy_of(message: Message) -> pubsub.PubsubMessage:
     """Return the message as it was before it became a dead letter."""
     return pubsub.PubsubMessage(
         data=message.data,
-        attributes={
-            name: value
-            for name, value in publishable(message.attributes).items()
-            if not dead_letters.is_added(name)
-        },
+        attributes=dead_letters.original_attributes(message.attributes),
         ordering_key=message.ordering_key,
     )
