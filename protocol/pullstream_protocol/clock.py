@@ -86,7 +86,7 @@ class _Timeline:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # The function that was read last, and what is added to its values. One attribute, so that a
+        # The function that was read last, and the offset of its values. One attribute, so that a
         # reader sees both of the same moment. The function is an element, because freezegun
         # replaces real functions in modules.
         self._source: tuple[Callable[[], float] | None, float] = None, 0.0

@@ -20,7 +20,7 @@ class SlicedWork(TimedTask):
     """The remaining work of calls whose effect is complete. Owned by the engine's owner.
 
     A call that removes or replaces a whole backlog marks this in a time that does not depend on
-    the backlog. What is left is work that no caller can see, such as the release of memory.
+    the backlog. The remaining work is invisible to callers, such as the release of memory.
 
     Args:
         timetable: Gets the time of the next slice.

@@ -1,7 +1,7 @@
 """The status of a broker, computed in slices, once for all its readers.
 
 The status of ten thousand topics and subscriptions takes some tenths of a second. It is computed in
-slices, between other calls. Readers of the live stream get it once, and then what has changed.
+slices, between other calls. Readers of the live stream get it once, and then the changes.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def raise_failures(failed: Mapping[str, AcknowledgeError], asked: int, what: str
     Args:
         failed: The ids that the server has not confirmed, with the error of each.
         asked: Number of all ids.
-        what: What was asked for, such as "acknowledged".
+        what: The requested outcome, such as "acknowledged".
 
     Raises:
         RpcError: The server refused all of them with one status.

@@ -1,4 +1,4 @@
-"""What the unconfirmed messages of a publisher wait for: the state of the server, in words."""
+"""Describes in words why the unconfirmed messages of a publisher wait: the state of the server."""
 
 from __future__ import annotations
 

@@ -59,13 +59,13 @@ class Outcome:
 
     No method takes a lock: a signal handler may interrupt each one at any instruction, raise an
     exception there, or call another method. Nothing is lost, because two threads do two steps in
-    opposite order. Who adds an entry adds it, and then reads `resolved`. `resolve` sets `resolved`,
+    opposite order. A thread that adds an entry then reads `resolved`. `resolve` sets `resolved`,
     and then takes the entries. So at least one of the two sees the other; if both do, the one that
     removes the entry acts.
 
     Attributes:
         hurry: Called when a caller waits for the outcome.
-        waits_for: Returns what the unresolved outcome waits for, as a clause.
+        waits_for: Returns the reason why the outcome is unresolved, as a clause.
         resolved: Whether there is a result. It never changes back.
         message_ids: The message IDs, in the order of the messages. Empty after an error.
         error: The error, or None.

@@ -1,4 +1,4 @@
-"""What is known of the attempts of a call that failed: whether one of them may have succeeded."""
+"""Decides whether an attempt of a failed call may have succeeded at the server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def is_unclear(error: RpcError) -> bool:
 
 
 class Attempts:
-    """Adds to the error of each attempt what earlier attempts of the same call leave open.
+    """Marks the error of an attempt if an earlier attempt of the call may have succeeded.
 
     Not thread-safe. The attempts of a call that only reads need none of this.
     """

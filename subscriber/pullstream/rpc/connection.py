@@ -53,7 +53,7 @@ class Connection:
 
     Attributes:
         channel: The channel.
-        stubs: gRPC's callables, by what the owner chooses.
+        stubs: gRPC's callables, by keys that the owner chooses.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Names in errors: what the SDK knows of the resource that an error is about.
+"""Adds the full names of resources, and similar ids, to errors.
 
 Servers quote the last part of a name: "Resource not found (resource=billing)". A topic and a
 subscription may share that, and a wrong project does not show.

@@ -343,8 +343,8 @@ def shares(left: Callable[[], float], steps: int) -> Callable[[], float]:
         steps: Number of steps.
 
     Returns:
-        A function to call before each step, which returns the seconds for this step: all that are
-        left if the steps only begin something, else an equal part.
+        A function to call before each step. It returns the seconds for this step: all remaining
+        seconds if the steps only begin something, otherwise an equal part.
     """
     is_sequential = threads_are_refused()
     unbegun = steps

@@ -224,8 +224,8 @@ class CallbackRunner:
         """Return whether the callback may begin.
 
         It may not if the message was given up or returned while it waited for a worker, or if its
-        lease is over, because the process was stopped for so long. Then the message is delivered
-        again, and may be in another subscriber's callback now.
+        lease is over, because the process was stopped for longer than the lease. Then the message
+        is delivered again, and may be in another subscriber's callback now.
         """
         if message.settled is None and self._monotonic() >= message.batch.lease_ends:
             lose(message)

@@ -88,7 +88,7 @@ class LeaseTable:
         self.exactly_once = False
         # See `leased_under`. A list, because a server may deliver an ack id twice.
         self._by_ack_id: dict[str, list[Message]] | None = None
-        # The index is dropped after so many more messages.
+        # Number of further messages after which the index is dropped.
         self._index_lasts = 0
 
     @property
