@@ -125,7 +125,7 @@ class DirectCall:
 
     The reader itself waits for the network, while the reader of an IteratedCall waits for another
     thread, which waits for the network. With one message in each response this saves a third of the
-    total time, and one thread for each open stream (docs/performance.md). `begin`
+    total time, and one thread for each open stream (tests/bench/NOTES.md). `begin`
     uses IteratedCall where this is not possible, and a test checks that both behave alike.
 
     `next_event` returns each operation that was given to gRPC when it is done. Only `__next__`

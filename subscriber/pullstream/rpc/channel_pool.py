@@ -26,7 +26,7 @@ class ChannelPool:
     A subscription's stream has a separate connection for two reasons. First, a server limits the
     number of calls on a connection, and a stream is a call as long as it is open. Second, gRPC
     guards every operation on a channel with one lock: a hundred readers and their acknowledgements
-    spent most of their time waiting for it (docs/performance.md).
+    spent most of their time waiting for it (tests/bench/NOTES.md).
 
     Owns the channels that it opened. Any thread may open and close.
 
