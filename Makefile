@@ -33,8 +33,8 @@ versions: ## run the suites with other versions of Python (PYTHONS="python3.10 p
 	done
 
 # Suites that need no Spark, no other client and no second program.
-CORE := $(addprefix tests/emulator/,engine feeds history rest schemas services) tests/protocol \
-	$(addprefix tests/subscriber/,feeds fetch follow listen publisher rpc runtime scheduling streaming)
+CORE := $(addprefix tests/emulator/,engine history logs rest schemas services) tests/protocol \
+	$(addprefix tests/subscriber/,fetch listen logs publisher rpc runtime scheduling streaming)
 
 # Failed tests (exit status 1) are only printed here, because tracing makes every test about twice as
 # slow. `make test` fails for them.

@@ -13,9 +13,9 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from .engine import Engine
 from .engine.observer import ObserverFanout, Resource
 from .engine.settings.durability import Durability
-from .feeds import Feeds
-from .feeds.dependents import Dependents
 from .history import History
+from .logs import Feeds
+from .logs.dependents import Dependents
 from .monitoring import Counters
 from .offload import ProcessPool
 from .schemas import SchemaRegistry

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from .client import SubscriberClient
-from .feeds.client import AsyncFeedsClient
-from .feeds.frame_stream import FrameStream
-from .feeds.position import Start
-from .feeds.routers import AsyncCursorsClient, AsyncRoutersClient
 from .fetch.client import fetch_async
 from .fetch.messages import AsyncFetchedMessages
 from .fetch.protocol import Wanted
 from .flow_control import FlowControl
-from .follow.client import FollowOptions
-from .follow.coroutine_handler import CoroutineHandler
-from .follow.events import Checkpoint
-from .follow.future import Follower
-from .follow.record import Record
 from .futures import ShutdownMode, StreamingPullFuture
 from .hooks import Hooks
+from .logs.feeds.client import AsyncFeedsClient
+from .logs.feeds.frame_stream import FrameStream
+from .logs.feeds.position import Start
+from .logs.feeds.routers import AsyncCursorsClient, AsyncRoutersClient
+from .logs.follow.client import FollowOptions
+from .logs.follow.coroutine_handler import CoroutineHandler
+from .logs.follow.events import Checkpoint
+from .logs.follow.future import Follower
+from .logs.follow.record import Record
 from .message import Message, MessageBatch
 from .message_stream import MessageStream
 from .rpc.connecting_client import ConnectingClient

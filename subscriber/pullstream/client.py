@@ -15,15 +15,15 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.rpcs import UNSEEN
 
 from .admin import SubscriberAdmin
-from .feeds.client import FeedsClient
-from .feeds.routers import CursorsClient, RoutersClient
-from .feeds.watch_client import WatchingClient
 from .fetch.client import FetchingClient
 from .flow_control import FlowControl, limits_of
-from .follow.client import FollowingClient
 from .futures import StreamingPullFuture
 from .hooks import Hooks, hooks_of
 from .listen.client import ListeningClient
+from .logs.feeds.client import FeedsClient
+from .logs.feeds.routers import CursorsClient, RoutersClient
+from .logs.feeds.watch_client import WatchingClient
+from .logs.follow.client import FollowingClient
 from .message import Message, MessageBatch
 from .rpc.calls import PendingCall, StreamCall, begin
 from .rpc.channel_pool import ChannelPool, SharedChannel, StreamChannel

@@ -26,10 +26,10 @@ from pullstream.follow import (
     FollowState,
     Record,
 )
-from pullstream.follow.runner import FollowRunner
-from pullstream.follow.settings import FollowSettings, Rules
-from pullstream.follow.source import Source
-from pullstream.follow.stores import NoStore
+from pullstream.logs.follow.runner import FollowRunner
+from pullstream.logs.follow.settings import FollowSettings, Rules
+from pullstream.logs.follow.source import Source
+from pullstream.logs.follow.stores import NoStore
 from pullstream.rpc.rpcs import Rpcs
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock

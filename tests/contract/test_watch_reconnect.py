@@ -11,8 +11,8 @@ import grpc
 
 from pullstream import SubscriberClient, WatchFuture
 from pullstream.feeds import Opened
-from pullstream.feeds.resumable_watch import ResumableWatch
-from pullstream.feeds.watch_reader import WatchReader, frame_calls
+from pullstream.logs.feeds.resumable_watch import ResumableWatch
+from pullstream.logs.feeds.watch_reader import WatchReader, frame_calls
 from pullstream.runtime.lifecycle import SubscriptionState
 from pullstream_emulator import Emulator
 from pullstream_protocol.clock import ManualClock

@@ -16,8 +16,8 @@ import pullstream
 import pullstream.spark
 import pullstream_emulator
 from pullstream import PublisherClient, SchemaServiceClient, SubscriberClient, TopicAdminClient
-from pullstream.feeds.client import FeedsClient
-from pullstream.feeds.routers import CursorsClient, RoutersClient
+from pullstream.logs.feeds.client import FeedsClient
+from pullstream.logs.feeds.routers import CursorsClient, RoutersClient
 from pullstream.telemetry.opentelemetry import OpenTelemetryHooks
 from pullstream.telemetry.prometheus import PrometheusHooks, PrometheusPublisherHooks
 from pullstream_emulator import Emulator

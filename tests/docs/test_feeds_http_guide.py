@@ -15,14 +15,14 @@ import pytest
 
 from pullstream_emulator import Emulator
 from pullstream_emulator.engine.resources.publish_limits import MAX_PAYLOAD_BYTES
-from pullstream_emulator.feeds import feeds, read, selection, watch
-from pullstream_emulator.feeds.append_limits import (
+from pullstream_emulator.logs import feeds, read, selection, watch
+from pullstream_emulator.logs.append_limits import (
     MAX_DATA_BYTES,
     MAX_NODE_BYTES,
     MAX_RECORDS,
     MAX_TAG_BYTES,
 )
-from pullstream_emulator.feeds.settings import DEFAULT_CAP_RECORDS
+from pullstream_emulator.logs.settings import DEFAULT_CAP_RECORDS
 from pullstream_emulator.rest.v0 import reading as v0_reading
 from pullstream_emulator.rest.v0 import routers, topics, watches, writing
 from pullstream_emulator.rest.v0.endpoints import ENDPOINTS

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from pullstream.follow import CloseReason, FollowState
-from pullstream.follow.events import FallCause
+from pullstream.logs.follow.events import FallCause
 from pullstream_emulator import Emulator
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "follow.md").read_text(encoding="utf-8")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pullstream_emulator.feeds.forwarder import MESSAGES_PER_TURN, RETRY
-from pullstream_emulator.feeds.record_copies import HOPS, MAX_HOPS
-from pullstream_emulator.feeds.routers import MAX_ROUTERS
+from pullstream_emulator.logs.forwarder import MESSAGES_PER_TURN, RETRY
+from pullstream_emulator.logs.record_copies import HOPS, MAX_HOPS
+from pullstream_emulator.logs.routers import MAX_ROUTERS
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "routers.md").read_text(encoding="utf-8")
 

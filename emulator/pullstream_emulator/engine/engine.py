@@ -52,7 +52,7 @@ class Engine:
 
     Attributes:
         registry: All resources, for code that is built on the engine and has the same owner
-            (pullstream_emulator/feeds).
+            (pullstream_emulator/logs).
         topics: The topics, for the same code.
         pulls: The statistics and limits of Pull calls.
         min_ack_deadline: The shortest ack deadline of a subscription, in seconds.

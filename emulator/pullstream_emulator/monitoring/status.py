@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from pullstream_emulator.engine import Engine
 from pullstream_emulator.engine.delivery.subscription import Subscription
-from pullstream_emulator.feeds.cursors import Cursors
-from pullstream_emulator.feeds.feed import Feed
-from pullstream_emulator.feeds.routers import Routers
+from pullstream_emulator.logs.cursors import Cursors
+from pullstream_emulator.logs.feed import Feed
+from pullstream_emulator.logs.routers import Routers
 from pullstream_emulator.schemas import SchemaRegistry
 from pullstream_protocol import names
 from pullstream_protocol.messages import schema_pb2 as pb

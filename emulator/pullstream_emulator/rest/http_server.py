@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from pullstream_emulator.feeds import resume_token
+from pullstream_emulator.logs import resume_token
 
 # Time for active responses to finish when the server stops, in seconds.
 STOP_GRACE = 1.0

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from pullstream_emulator.access.current_principal import caller
-from pullstream_emulator.feeds import Feeds, WatchSession
-from pullstream_emulator.feeds.cursors import Cursors
-from pullstream_emulator.feeds.deletion import Deletion
-from pullstream_emulator.feeds.read import wait_of
-from pullstream_emulator.feeds.routers import Routers
+from pullstream_emulator.logs import Feeds, WatchSession
+from pullstream_emulator.logs.cursors import Cursors
+from pullstream_emulator.logs.deletion import Deletion
+from pullstream_emulator.logs.read import wait_of
+from pullstream_emulator.logs.routers import Routers
 from pullstream_emulator.offload import Offloaded
 from pullstream_protocol.errors import PermissionDenied
 from pullstream_protocol.long_poll import longest_wait

@@ -14,7 +14,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from pullstream_emulator.engine.observer import Resource
-from pullstream_emulator.feeds.persisted_feed import FeedValue
+from pullstream_emulator.logs.persisted_feed import FeedValue
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .ack_bitmap import BYTES, CHUNK

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from pullstream.feeds.frames import CaughtUp, Gap, GapReason, TopicDeleted
 from pullstream.follow import Record
+from pullstream.logs.feeds.frames import CaughtUp, Gap, GapReason, TopicDeleted
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .output import message_record

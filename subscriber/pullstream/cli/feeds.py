@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from pullstream.feeds.client import Reading
-from pullstream.feeds.position import Start
+from pullstream.logs.feeds.client import Reading
+from pullstream.logs.feeds.position import Start
 
 from . import completion
 from .context import CliContext, context_options, pass_session

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from pullstream.feeds.position import Start
 from pullstream.follow import (
     CaughtUp,
     CheckpointFile,
@@ -21,6 +20,7 @@ from pullstream.follow import (
     Record,
     ServerCursor,
 )
+from pullstream.logs.feeds.position import Start
 
 from . import completion
 from .context import CliContext, context_options, pass_session

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pullstream.feeds.position import Start, position_of
+from pullstream.logs.feeds.position import Start, position_of
 
 _UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 

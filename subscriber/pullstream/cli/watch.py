@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from pullstream.feeds.frames import Frame, Opened, Records
-from pullstream.feeds.position import Start, position_of
+from pullstream.logs.feeds.frames import Frame, Opened, Records
+from pullstream.logs.feeds.position import Start, position_of
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from . import completion

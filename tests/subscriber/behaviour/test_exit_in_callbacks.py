@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pullstream import BatchSettings, Message, PublisherClient, SubscriberClient
-from pullstream.follow.events import CaughtUp
+from pullstream.logs.follow.events import CaughtUp
 from pullstream.scheduling.coroutines import CoroutineScheduler
 from pullstream_emulator import Emulator
 from pullstream_protocol.errors import PullstreamError

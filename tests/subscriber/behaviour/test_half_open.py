@@ -21,7 +21,8 @@ from pullstream import (
 )
 from pullstream.feeds import Frame, Records
 from pullstream.fetch import protocol
-from pullstream.follow import Record, settings
+from pullstream.follow import Record
+from pullstream.logs.follow import settings
 from pullstream.rpc import connection
 from pullstream.streaming import heartbeater
 from pullstream_emulator import Emulator, server

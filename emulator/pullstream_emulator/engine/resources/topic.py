@@ -16,7 +16,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 
 class TopicFeed(Protocol):
-    """The calls that a topic makes to its feed, if it has one; see emulator/feeds."""
+    """The calls that a topic makes to its feed, if it has one; see `logs`."""
 
     def prepare(self) -> None:
         """Release records that are too old. Called before new records get their numbers."""

@@ -14,7 +14,7 @@ from itertools import accumulate
 from json import JSONDecodeError
 from typing import Any
 
-from pullstream_emulator.feeds.append_limits import MAX_DATA_BYTES, MAX_RECORDS
+from pullstream_emulator.logs.append_limits import MAX_DATA_BYTES, MAX_RECORDS
 from pullstream_protocol.errors import InvalidArgument
 
 # Deepest nesting of a record's data. Python fails on data nested much deeper; the exact limit

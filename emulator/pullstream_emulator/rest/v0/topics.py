@@ -6,7 +6,7 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from pullstream_emulator.feeds.settings import MAX_IDEMPOTENCY_WINDOW, MAX_TTL
+from pullstream_emulator.logs.settings import MAX_IDEMPOTENCY_WINDOW, MAX_TTL
 from pullstream_protocol.errors import InvalidArgument, NotFound
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub

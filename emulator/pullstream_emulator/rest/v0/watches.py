@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 
 from pullstream_emulator.access.current_principal import caller
-from pullstream_emulator.feeds import Feeds, WatchSession, resume_token
-from pullstream_emulator.feeds.feeds import MAX_WATCHED
+from pullstream_emulator.logs import Feeds, WatchSession, resume_token
+from pullstream_emulator.logs.feeds import MAX_WATCHED
 from pullstream_emulator.offload import ProcessPool
 from pullstream_emulator.rest import http_request
 from pullstream_emulator.rest.rpc_bridge import CallerGone, RpcBridge

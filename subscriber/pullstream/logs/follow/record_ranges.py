@@ -1,0 +1,102 @@
+"""Ranges of records, as reads and streams return them, and the live buffer of a follower."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pullstream.logs.feeds.frames import Gap
+
+from .record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRange:
+    """A range of sequence numbers, and the records in it.
+
+    Attributes:
+        from_seq: The number before the first number of the range.
+        to_seq: The last number of the range.
+        records: The records. Numbers of the range that have no record were filtered out or deleted.
+        size: Size on the wire, in bytes.
+    """
+
+    from_seq: int
+    to_seq: int
+    records: Sequence[Record] = ()
+    size: int = 0
+
+    @property
+    def weight(self) -> int:
+        """The number of records that count in a buffer. An empty range counts as one record."""
+        return max(len(self.records), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """The result of one read.
+
+    Attributes:
+        run: The range of records that was read.
+        head_seq: The newest number of the log.
+        caught_up: Whether the range ends at the end of the log.
+        epoch: The epoch of the topic, to which all these numbers belong.
+        gap: The gap before the range, if there is one.
+    """
+
+    run: RecordRange
+    head_seq: int
+    caught_up: bool
+    epoch: int
+    gap: Gap | None = None
+
+
+class LiveBuffer:
+    """Ranges of records in order, with limits on records and bytes.
+
+    When the buffer is full, the oldest range is dropped. The hole is then before the next range in
+    the buffer, where the follower detects it at once. If the newest range were dropped, the
+    follower would detect the hole only when another range arrives, which may never happen.
+
+    The newest range is kept even if it alone exceeds the limits. Not thread-safe.
+    """
+
+    def __init__(self, max_records: int, max_bytes: int) -> None:
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._runs: deque[RecordRange] = deque()
+        self._records = 0
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        """Return the number of records in the buffer."""
+        return self._records
+
+    @property
+    def first(self) -> RecordRange | None:
+        """The oldest range, or None if the buffer is empty."""
+        return self._runs[0] if self._runs else None
+
+    def add(self, run: RecordRange) -> None:
+        """Add the newest range. Drops older ranges if the buffer is full."""
+        self._runs.append(run)
+        self._records += run.weight
+        self._bytes += run.size
+        while len(self._runs) > 1 and not self._fits():
+            self.take()
+
+    def take(self) -> RecordRange:
+        """Remove and return the oldest range."""
+        run = self._runs.popleft()
+        self._records -= run.weight
+        self._bytes -= run.size
+        return run
+
+    def clear(self) -> None:
+        """Remove all ranges."""
+        self._runs.clear()
+        self._records = self._bytes = 0
+
+    def _fits(self) -> bool:
+        return self._records <= self._max_records and self._bytes <= self._max_bytes

@@ -1,0 +1,52 @@
+"""Records that one feed removes, and the state that remains."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from pullstream_emulator.logs.gaps import LossFloors, LostRange, LostRanges
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from tests.emulator.logs.driver import Driver
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver()
+
+
+def test_what_was_too_old_before_it_was_deleted_is_reported(driver: Driver) -> None:
+    """It is reported even if the expiry timer has not run yet."""
+    driver.put(ttl_ms=1000)
+    driver.append("a", "b")
+    driver.clock.advance(1.5)
+    driver.append("c")
+    driver.clock.advance(0.6)
+    assert driver.delete(before=4) == 1
+    gap = driver.read().gap
+    assert (gap.from_seq, gap.to_seq, gap.reason) == (1, 3, feeds.TTL)
+
+
+def test_nothing_is_kept_of_a_feed_that_is_gone(driver: Driver) -> None:
+    """This includes its timers, which may be due in a year."""
+    driver.put(ttl_ms=1000)
+    driver.append("a", key="k")
+    feed, keys = weakref.ref(driver.feed()), weakref.ref(driver.feed().keys)
+    driver.delete_topic()
+    gc.collect()
+    assert (feed(), keys()) == (None, None)
+
+
+def test_lost_ranges_are_found_by_their_numbers() -> None:
+    trimmed = [LostRange(5, 6, feeds.SOURCE_TRIM), LostRange(9, 9, feeds.SOURCE_TRIM)]
+    lost = LostRanges(trimmed)
+    at = [
+        next((i for i, each in enumerate(trimmed) if each is lost.at(n)), None) for n in range(11)
+    ]
+    assert at == [None] * 5 + [0, 0, None, None, 1, None]
+    assert [lost.next_first(n) for n in range(11)] == [5] * 5 + [9] * 4 + [None] * 2
+    floors = LossFloors()
+    lost.fold(7, floors)
+    assert (list(lost), floors.source) == (trimmed[1:], 6)

@@ -1,0 +1,54 @@
+"""Idempotency keys of appends: their lifetime and their maximum number."""
+
+from __future__ import annotations
+
+import pytest
+
+from pullstream_emulator.logs import idempotency
+from pullstream_emulator.logs.idempotency import SWEEP_AFTER, Appended, IdempotencyKeys
+from pullstream_protocol.errors import ResourceExhausted
+from tests.emulator.logs.driver import Driver
+
+
+def test_a_key_is_known_for_its_window() -> None:
+    keys = IdempotencyKeys(window=120)
+    keys.remember("a", Appended(1, 3), now=10)
+    assert keys.find("a", now=129.9) == (1, 3)
+    assert keys.find("b", now=129.9) is None
+    assert keys.find("a", now=130) is None
+    assert len(keys) == 0
+
+
+def test_a_shorter_window_holds_for_older_keys_too() -> None:
+    keys = IdempotencyKeys(window=120)
+    keys.remember("a", Appended(1, 1), now=0)
+    keys.window = 10
+    assert keys.find("a", now=50) is None
+
+
+def test_keys_of_a_silent_feed_are_forgotten_too() -> None:
+    driver = Driver()
+    driver.append("x", key="a")
+    driver.advance(60)
+    driver.append("x", key="b")
+    keys = driver.feed().keys
+    driver.advance(60 + SWEEP_AFTER)
+    assert len(keys) == 1
+    driver.advance(60)
+    assert len(keys) == 0
+    assert driver.engine.next_due() is None
+
+
+def test_more_keys_than_can_be_remembered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker never forgets a key early, because the client would not notice."""
+    monkeypatch.setattr(idempotency, "MAX_KEYS", 2)
+    driver = Driver()
+    driver.put()
+    for key in ("a", "b"):
+        driver.append("x", key=key)
+    with pytest.raises(ResourceExhausted, match="2 idempotency keys"):
+        driver.append("x", key="c")
+    assert driver.append("again", key="a") == [1]
+    assert driver.append("no key") == [3]
+    driver.advance(120)
+    assert driver.append("x", key="c") == [4]

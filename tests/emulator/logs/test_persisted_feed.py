@@ -1,0 +1,123 @@
+"""The stored state of a feed, and its restoration in the next broker."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pullstream_emulator.engine import Record
+from pullstream_emulator.logs.gaps import LossFloors, LostRange
+from pullstream_emulator.logs.persisted_feed import (
+    FeedNote,
+    FeedValue,
+    RecoveredFeed,
+    recovered_feed,
+)
+from pullstream_protocol.messages import feeds_pb2 as feeds
+
+NO_VALUE = FeedValue(feeds.FeedConfig(), 7)
+UNTOLD = feeds.FROM_SEQ_TOO_OLD
+
+
+def records(*seqs: int) -> dict[int, Record]:
+    return {seq: Record(seq, "", b"data", 0) for seq in seqs}
+
+
+def left(
+    *seqs: int,
+    head: int,
+    floors: LossFloors | None = None,
+    silent: tuple[tuple[int, int], ...] = (),
+    lost: tuple[LostRange, ...] = (),
+    all_was_kept: bool = False,
+) -> RecoveredFeed:
+    return recovered_feed(
+        NO_VALUE._replace(silent=silent),
+        FeedNote(floors or LossFloors(), lost),
+        records(*seqs),
+        head,
+        all_was_kept=all_was_kept,
+    )
+
+
+def test_a_value_is_what_it_was() -> None:
+    config = feeds.FeedConfig(cap_records=5, discard=feeds.REJECT)
+    value = FeedValue(config, 2**63 + 5, 12, [(3, 9), (11, 11)])
+    assert FeedValue.decode(value.encode()) == value
+
+
+def test_a_note_is_what_it_was() -> None:
+    note = FeedNote(LossFloors(1, cap=2, ttl=3, source=4), [LostRange(5, 6, feeds.SOURCE_TRIM)])
+    back = FeedNote.decode(note.encode())
+    assert back.lost == note.lost
+    floors = back.floors
+    assert (floors.start, floors.cap, floors.ttl, floors.source) == (1, 2, 3, 4)
+
+
+def test_nothing_is_missing_after_an_orderly_end() -> None:
+    """This holds even if the oldest rows were no longer in the window."""
+    found = left(3, 4, 5, 6, head=6, floors=LossFloors(cap=4))
+    assert [record.seq for record in found.records] == [5, 6]
+    assert (found.lost, found.silent) == ([], [])
+
+
+def test_what_has_no_record_and_no_reason_was_lost_with_the_broker() -> None:
+    """Missing numbers in the middle and at the end count as lost.
+
+    Nothing is known of the numbers after the last record.
+    """
+    found = left(3, 5, head=9, floors=LossFloors(cap=2))
+    assert found.lost == [LostRange(4, 4, UNTOLD), LostRange(6, 9, UNTOLD)]
+
+
+def test_numbers_that_nobody_was_given_are_no_loss() -> None:
+    """The reason is stored, because otherwise the next broker would count them as lost."""
+    found = left(3, 5, head=9, floors=LossFloors(cap=2), all_was_kept=True)
+    assert found.lost == [LostRange(4, 4, UNTOLD)]
+    assert found.silent == [(6, 9)]
+    again = left(3, 5, 10, head=10, floors=LossFloors(cap=2), silent=((6, 9),), all_was_kept=True)
+    assert again.lost == [LostRange(4, 4, UNTOLD)]
+
+
+def test_what_was_given_before_the_value_was_written_is_a_loss() -> None:
+    """The topic may not have had its durability class then."""
+    value = NO_VALUE._replace(head=4)
+    found = recovered_feed(value, FeedNote(LossFloors()), records(1, 2), 9, all_was_kept=True)
+    assert found.lost == [LostRange(3, 4, UNTOLD)]
+    assert found.silent == [(5, 9)]
+
+
+def test_what_was_deleted_does_not_come_back() -> None:
+    """Its row may still exist among other rows."""
+    found = left(1, 2, 3, 4, head=4, silent=((1, 1), (3, 3)))
+    assert [record.seq for record in found.records] == [2, 4]
+    assert found.lost == []
+
+
+def test_a_loss_that_was_reported_is_reported_again() -> None:
+    """It has its own reason."""
+    trimmed = LostRange(3, 4, feeds.SOURCE_TRIM)
+    found = left(1, 2, 5, head=5, lost=(trimmed,))
+    assert found.lost == [trimmed]
+
+
+RUNS = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 4)), max_size=4)
+
+
+@given(st.sets(st.integers(1, 30)), RUNS, st.integers(0, 10), st.integers(0, 10), st.booleans())
+def test_every_number_is_accounted_for_once(
+    seqs: set[int], runs: list[tuple[int, int]], floor: int, beyond: int, all_was_kept: bool
+) -> None:
+    """Each number is below a floor, has a record, is silent, or is lost."""
+    silent = tuple((first, first + length) for first, length in runs)
+    head = max([*seqs, floor, *(last for _, last in silent)], default=0) + beyond
+    found = left(
+        *seqs, head=head, floors=LossFloors(ttl=floor), silent=silent, all_was_kept=all_was_kept
+    )
+    kept = {record.seq for record in found.records}
+    quiet = {seq for first, last in found.silent for seq in range(first, last + 1)}
+    lost = {seq for each in found.lost for seq in range(each.first, each.last + 1)}
+    assert kept.isdisjoint(quiet | lost)
+    assert lost.isdisjoint(quiet)
+    assert kept | lost | quiet | set(range(1, floor + 1)) >= set(range(1, head + 1))
+    assert kept <= seqs

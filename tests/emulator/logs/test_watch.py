@@ -1,0 +1,300 @@
+"""Watches without a network: frames, turns, and the phases of a stream."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pullstream_emulator.logs.resume_token import decode
+from pullstream_protocol.errors import Aborted, InvalidArgument, NotFound
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from tests.emulator.logs.driver import PROJECT, TOPIC, Driver, Reader, kinds, seqs
+
+HOT, QUIET = f"{PROJECT}/topics/hot", f"{PROJECT}/topics/quiet"
+
+
+@pytest.fixture
+def driver() -> Driver:
+    driver = Driver()
+    driver.put()
+    return driver
+
+
+def test_topics_have_one_frame_a_turn(driver: Driver) -> None:
+    """A busy topic does not delay the others until it is drained."""
+    driver.append(*["x"] * 1000, topic=HOT)
+    driver.append("y", topic=QUIET)
+    frames = Reader(driver.watch(HOT, QUIET)).take()
+    assert [f.messages.topic for f in frames[:3]] == [HOT, QUIET, HOT]
+    assert kinds(frames[2:4]) == ["messages", "caught_up"]
+
+
+def test_a_reader_is_woken_once_for_what_it_has_not_asked_for_yet(driver: Driver) -> None:
+    reader = Reader(driver.watch())
+    reader.take()
+    for _ in range(3):
+        driver.append("x")
+    assert reader.wakes == 1
+    assert kinds(reader.take()) == ["messages"]
+    driver.append("x")
+    assert reader.wakes == 2
+
+
+def test_a_session_without_a_stream_is_no_work_for_its_topics(driver: Driver) -> None:
+    reader = Reader(driver.watch())
+    reader.take()
+    reader.stream.detach()
+    driver.append("x")
+    assert (reader.wakes, driver.state().watchers) == (0, 0)
+    assert not reader.watch.has_more
+
+
+def test_looking_at_much_that_is_not_wanted_is_done_in_pieces(driver: Driver) -> None:
+    """Other readers have their turn in between. Each piece asks for another call."""
+    driver.append(*["x"] * 3500, node="a")
+    reader = Reader(driver.watch(exclude_node="a"))
+    for _ in range(3):
+        assert reader.next() is None
+    assert reader.wakes == 3
+    frame = reader.next()
+    assert frame is not None
+    assert frame.caught_up.head_seq == 3500
+
+
+def test_a_filter_is_asked_of_each_record(driver: Driver) -> None:
+    for number in range(6):
+        driver.append(str(number), tag="odd" if number % 2 else "even")
+    spec = feeds.WatchSpec()
+    spec.topics[TOPIC].filter = 'attributes.tag = "odd"'
+    messages, caught_up = Reader(driver.feeds.create(spec)).take()
+    assert seqs(messages.messages.messages) == [2, 4, 6]
+    assert caught_up.caught_up.head_seq == 6
+
+
+def test_a_token_says_where_a_new_session_goes_on(driver: Driver) -> None:
+    """This also works when the old session is gone."""
+    driver.append("a", "b")
+    token = Reader(driver.watch(max_messages=1)).take()[0].resume_token
+    frames = Reader(driver.watch(token=token)).take()
+    assert seqs(frames[0].messages.messages) == [2]
+    assert decode(token)[TOPIC] == (1, driver.state().epoch)
+
+
+def test_a_topic_that_only_the_token_knows_has_its_end_told(driver: Driver) -> None:
+    """It was deleted while its reader was disconnected and the session expired.
+
+    The others continue.
+    """
+    driver.append("x", topic=HOT)
+    driver.append("y", topic=QUIET)
+    token = Reader(driver.watch(HOT, QUIET)).take()[-1].resume_token
+    driver.delete_topic(HOT)
+    driver.append("z", topic=QUIET)
+    frames = Reader(driver.watch(HOT, QUIET, token=token)).take()
+    assert kinds(frames) == ["topic_deleted", "messages", "caught_up"]
+    assert seqs(frames[1].messages.messages) == [2]
+    with pytest.raises(NotFound):
+        driver.watch(HOT, QUIET)
+
+
+def test_a_token_of_an_old_life_is_reported_as_old(driver: Driver) -> None:
+    driver.append("a", "b")
+    token = Reader(driver.watch()).take()[-1].resume_token
+    driver.delete_topic()
+    driver.append("new")
+    gap, messages, _ = Reader(driver.watch(token=token)).take()
+    assert (gap.gap.reason, gap.gap.from_seq, gap.gap.to_seq) == (feeds.RECREATED, 1, 0)
+    assert seqs(messages.messages.messages) == [1]
+
+
+def test_a_reader_that_missed_the_news_of_another_life_gets_it_again(driver: Driver) -> None:
+    """Its token is from the former life, so the frame with the report has not arrived."""
+    driver.append("a")
+    token = Reader(driver.watch()).take()[0].resume_token
+    driver.delete_topic()
+    driver.append("new")
+    watch = driver.watch(token=token)
+    told = kinds(Reader(watch).take())
+    assert told == ["gap", "messages", "caught_up"]
+    watch.rewind(token)
+    assert kinds(Reader(watch).take()) == told
+
+
+def test_only_the_position_that_a_reader_came_with_can_be_too_old(driver: Driver) -> None:
+    """A later loss has its own reason."""
+    driver.put(cap_records=1)
+    driver.append("a", "b")
+    reader = Reader(driver.watch())
+    first = reader.take()[0].gap
+    assert (first.reason, first.cause) == (feeds.FROM_SEQ_TOO_OLD, feeds.CAP)
+    driver.append("c", "d")
+    assert reader.take()[0].gap.reason == feeds.CAP
+    # This also holds for a reader that came in time and lost records before its first frame.
+    late = Reader(driver.watch(after=4))
+    driver.append("e", "f")
+    assert late.take()[0].gap.reason == feeds.CAP
+
+
+def test_what_is_too_old_is_not_sent_before_the_timer_has_run(driver: Driver) -> None:
+    driver.put(ttl_ms=1000)
+    driver.append("a")
+    reader = Reader(driver.watch())
+    driver.clock.advance(1.001)
+    assert kinds(reader.take()) == ["gap", "caught_up"]
+
+
+def test_a_session_ends_its_topic_with_the_life_that_it_has_watched(driver: Driver) -> None:
+    watch = driver.watch()
+    driver.delete_topic()
+    driver.append("of another life")
+    assert kinds(Reader(watch).take()) == ["topic_deleted"]
+
+
+def test_a_refused_watch_changes_nothing(driver: Driver) -> None:
+    """It does not even turn a topic into a feed."""
+    driver.engine.create_topic(pubsub.Topic(name=QUIET))
+    with pytest.raises(InvalidArgument, match="after_seq"):
+        driver.watch(QUIET, TOPIC, after=-1)
+    with pytest.raises(InvalidArgument, match="max_messages"):
+        driver.watch(QUIET, max_messages=-1)
+    with pytest.raises(NotFound):
+        driver.watch(QUIET, f"{PROJECT}/topics/missing")
+    with pytest.raises(NotFound, match="not a feed"):
+        driver.state(QUIET)
+
+
+# ---- the phases of a stream ----------------------------------------------------------------------
+
+
+def test_silence_is_ended_by_a_heartbeat(driver: Driver) -> None:
+    reader = Reader(driver.watch())
+    reader.take()
+    driver.advance(14.9)
+    assert reader.wakes == 0
+    driver.advance(0.1)
+    assert (reader.wakes, kinds(reader.take())) == (1, ["heartbeat"])
+    driver.advance(15)
+    assert kinds(reader.take()) == ["heartbeat"]
+
+
+def test_a_stream_that_is_not_served_is_woken_for_its_heartbeat_once(driver: Driver) -> None:
+    reader = Reader(driver.watch())
+    reader.take()
+    for _ in range(5):
+        driver.advance(20)
+    assert (reader.wakes, kinds(reader.take())) == (1, ["heartbeat"])
+
+
+def test_a_reader_that_takes_nothing_is_given_up(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The stream counts as writing until the next frame is requested."""
+    caplog.set_level(logging.WARNING, logger="pullstream.emulator")
+    driver.append("x")
+    reader = Reader(driver.watch())
+    reader.next()
+    driver.advance(4.9)
+    assert caplog.messages == []
+    driver.advance(0.1)
+    assert "has taken nothing for 5 s" in caplog.messages[0]
+    driver.advance(24.9)
+    assert driver.state().watchers == 1
+    driver.advance(0.1)
+    assert (reader.wakes, driver.state().watchers) == (1, 0)
+    with pytest.raises(Aborted, match="has taken nothing for 30 s"):
+        reader.next()
+    # The session still exists.
+    assert driver.feeds.find(reader.watch.id) is reader.watch
+
+
+def test_a_slow_reader_that_takes_its_frame_after_all_goes_on(driver: Driver) -> None:
+    driver.append("x")
+    reader = Reader(driver.watch())
+    reader.next()
+    driver.advance(25)
+    assert kinds(reader.take()) == ["caught_up"]
+    driver.advance(14)
+    driver.append("y")
+    assert kinds(reader.take()) == ["messages"]
+
+
+def test_a_jump_of_the_clock_gives_up_nobody_who_is_well(driver: Driver) -> None:
+    driver.append("x")
+    reader = Reader(driver.watch())
+    reader.next()
+    driver.advance(100_000)
+    assert kinds(reader.take()) == ["caught_up"]
+
+
+def test_another_stream_ends_the_first(driver: Driver) -> None:
+    watch = driver.watch()
+    first = Reader(watch)
+    first.take()
+    second = Reader(watch)
+    assert first.wakes == 1
+    with pytest.raises(Aborted, match="Another stream"):
+        first.next()
+    first.stream.detach()
+    assert driver.state().watchers == 1
+    driver.append("x")
+    assert kinds(second.take()) == ["messages", "caught_up"]
+
+
+# ---- random lives of a reader --------------------------------------------------------------------
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 30)),
+        st.tuples(st.just("read"), st.integers(1, 6)),
+        st.tuples(st.just("resume"), st.integers(0, 5)),
+        st.tuples(st.just("anew"), st.integers(0, 5)),
+        st.tuples(st.just("advance"), st.integers(1, 4)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS, st.integers(1, 40))
+@settings(max_examples=80)
+def test_whoever_resumes_with_a_token_gets_each_record_or_a_gap(
+    steps: list[tuple[str, int]], cap: int
+) -> None:
+    """Records come in order. The reader may resume with any of its last tokens."""
+    driver = Driver()
+    driver.put(cap_records=cap, ttl_ms=5000)
+    watch = driver.watch(max_messages=7)
+    reader = Reader(watch)
+    position, told = 0, [("", 0)]
+    for step, number in [*steps, ("read", 1000)]:
+        if step == "append":
+            driver.append(*["x"] * number)
+        elif step == "advance":
+            driver.advance(number)
+        elif step in ("resume", "anew"):
+            # Later reports do not count, because a session does not move ahead of the token.
+            told = told[: max(len(told) - number, 1)]
+            token, position = told[-1]
+            if step == "resume" and token:
+                watch.rewind(token)
+            else:
+                watch = driver.watch(max_messages=7, token=token)
+            reader = Reader(watch)
+        else:
+            for _ in range(number):
+                frame = reader.next()
+                if frame is None:
+                    break
+                if frame.HasField("gap"):
+                    assert frame.gap.from_seq == position + 1
+                    position = frame.gap.to_seq
+                for seq in seqs(frame.messages.messages):
+                    assert seq == position + 1
+                    position = seq
+                if frame.resume_token:
+                    assert decode(frame.resume_token)[TOPIC].seq == position
+                    told.append((frame.resume_token, position))
+    assert position == driver.state().head_seq

@@ -1,0 +1,173 @@
+"""The session of a watch after a broken stream: the next request, and the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from pullstream.feeds import CaughtUp, Gap, GapReason, Opened, Records, TopicDeleted
+from pullstream.logs.feeds.resumable_watch import ResumableWatch
+from pullstream_protocol.errors import InvalidArgument, NotFound, ResourceExhausted, Unavailable
+from pullstream_protocol.messages import feeds_pb2 as feeds
+from tests.subscriber.feeding import HEARTBEAT, NEWS, OLDS, deleted, gap, opened, records
+
+
+def session(*topics: str, token: str = "") -> ResumableWatch:
+    spec = feeds.WatchSpec(exclude_node="me")
+    for topic in topics or (NEWS,):
+        spec.topics[topic].tail = True
+    return ResumableWatch(spec, token)
+
+
+def handle(one: ResumableWatch, *frames: feeds.Frame) -> None:
+    for frame in frames:
+        one.received(frame)
+        one.handled(frame)
+
+
+def test_the_first_request_asks_for_what_the_user_wants() -> None:
+    """The request has a token of an earlier watch."""
+    request = session(NEWS, token="earlier").request()
+    assert request.spec.topics[NEWS].tail
+    assert request.spec.exclude_node == "me"
+    assert (request.watch_id, request.resume_token) == ("", "earlier")
+
+
+def test_the_session_is_taken_back_to_the_last_handled_frame() -> None:
+    """Frames that were only received do not count."""
+    one = session()
+    handle(one, opened({NEWS: 4}), records(NEWS, 5, 6))
+    one.received(records(NEWS, 7))
+    assert 1.0 <= one.broken(Unavailable("gone")) <= 2.0
+    assert one.request() == feeds.WatchRequest(watch_id="w-1", resume_token=f"{NEWS}@6")
+
+
+def test_without_a_token_another_session_begins_where_the_first_one_did() -> None:
+    """The tail and the session's own position have moved on since then."""
+    one = session(NEWS, OLDS)
+    handle(one, opened({NEWS: 4, OLDS: 0}))
+    one.received(records(NEWS, 5))
+    one.broken(None)
+    request = one.request()
+    assert (request.watch_id, request.resume_token) == ("", "")
+    assert request.spec.topics[NEWS] == feeds.Position(after_seq=4, epoch=7)
+    assert request.spec.topics[OLDS] == feeds.Position(after_seq=0, epoch=7)
+
+
+def test_a_token_of_the_opening_is_enough() -> None:
+    """The token is the beginning of the session."""
+    one = session()
+    handle(one, opened({NEWS: 4}, token="at 4"))
+    one.broken(None)
+    assert one.request() == feeds.WatchRequest(watch_id="w-1", resume_token="at 4")
+
+
+def test_a_forgotten_session_is_recreated_at_once() -> None:
+    """The new session has the token, the same topics and the same filters."""
+    spec = feeds.WatchSpec()
+    spec.topics[NEWS].CopyFrom(feeds.Position(tail=True, filter='attributes.tag = "x"'))
+    one = ResumableWatch(spec)
+    handle(one, opened({NEWS: 4}), records(NEWS, 5))
+    one.broken(Unavailable("restarted"))
+    one.request()
+    assert one.broken(NotFound("no such watch")) == 0.0
+    request = one.request()
+    assert request.watch_id == ""
+    assert request.resume_token == f"{NEWS}@5"
+    assert request.spec.topics[NEWS].filter == 'attributes.tag = "x"'
+
+
+def test_a_session_that_ends_under_its_stream_is_recreated_after_a_pause() -> None:
+    """Otherwise a broker that ends each session would get requests without a pause."""
+    one = session()
+    handle(one, opened({NEWS: 4}), records(NEWS, 5))
+    assert one.broken(NotFound("the watch is over")) >= 1.0
+    assert one.request().watch_id == ""
+
+
+def test_a_topic_that_does_not_exist_is_the_end() -> None:
+    """This holds at first, and when the topic is gone together with the session."""
+    one = session()
+    with pytest.raises(NotFound):
+        one.broken(NotFound("no such topic"))
+    handle(one, opened({NEWS: 4}), records(NEWS, 5))
+    one.broken(NotFound("no such watch"))
+    one.request()
+    with pytest.raises(NotFound):
+        one.broken(NotFound("no such topic"))
+
+
+def test_what_another_attempt_cannot_mend_is_the_end() -> None:
+    """A wrong request is permanent. A broker without room may have some later."""
+    with pytest.raises(InvalidArgument):
+        session().broken(InvalidArgument("no such filter"))
+    assert session().broken(ResourceExhausted("too many sessions")) > 0
+
+
+def test_pauses_grow_while_nothing_comes() -> None:
+    """Pauses grow from two seconds, as brokers request, to thirty, each shortened by up to half."""
+    one = session()
+    pauses = [one.broken(Unavailable("down")) for _ in range(8)]
+    for pause, longest in zip(pauses, [2, 4, 8, 16, 30, 30, 30, 30], strict=True):
+        assert longest / 2 <= pause <= longest
+    one.received(opened({NEWS: 0}))
+    assert one.broken(None) <= 2
+
+
+def test_a_deleted_topic_is_not_asked_for_again() -> None:
+    """The watch ends with its last topic."""
+    one = session(NEWS, OLDS)
+    handle(one, opened({NEWS: 4, OLDS: 2}), deleted(NEWS))
+    assert not one.is_over
+    one.broken(None)
+    one.request()
+    one.broken(NotFound("no such watch"))
+    assert list(one.request().spec.topics) == [OLDS]
+    handle(one, opened({OLDS: 2}), deleted(OLDS))
+    assert one.is_over
+
+
+def test_a_deletion_that_is_reported_again_is_old_news() -> None:
+    """A broker reports it on every stream, because the last one may have broken before."""
+    one = session(NEWS, OLDS)
+    handle(one, opened({NEWS: 4, OLDS: 2}), deleted(NEWS))
+    assert one.received(deleted(NEWS)) is None
+
+
+def test_frames_become_objects() -> None:
+    """Each kind of frame that a handler needs has a class. A heartbeat has none."""
+    one = session()
+    start = one.received(opened({NEWS: 4}))
+    assert isinstance(start, Opened)
+    assert start.topics[NEWS].after_seq == 4
+    some = one.received(records(NEWS, 5, 6))
+    assert isinstance(some, Records)
+    assert (some.topic, some.from_seq, some.to_seq, some.head_seq) == (NEWS, 4, 6, 6)
+    assert [message.message_id for message in some.messages] == ["5", "6"]
+    lost = one.received(gap(NEWS, 7, 9, feeds.GapReason.CAP))
+    assert lost == Gap(NEWS, 7, 9, GapReason.CAP, GapReason.UNKNOWN, 0, 0)
+    wire = feeds.Frame(caught_up=feeds.Frame.CaughtUp(topic=NEWS, head_seq=9))
+    wire.caught_up.time.FromSeconds(60)
+    now = one.received(wire)
+    assert isinstance(now, CaughtUp)
+    assert (now.topic, now.head_seq, now.time.isoformat()) == (NEWS, 9, "1970-01-01T00:01:00+00:00")
+    assert one.received(deleted(NEWS)) == TopicDeleted(NEWS)
+    assert one.received(HEARTBEAT) is None
+
+
+def test_kinds_and_reasons_of_a_later_broker_do_no_harm() -> None:
+    """An unknown frame is skipped, but its token counts. An unknown reason becomes UNKNOWN."""
+    one = session()
+    assert one.received(feeds.Frame(resume_token="later")) is None
+    assert one.resume_token == "later"
+    wire = gap(NEWS, 1, 2, feeds.GapReason.CAP)
+    wire.gap.reason = 99  # type: ignore[assignment]
+    lost = one.received(wire)
+    assert isinstance(lost, Gap)
+    assert lost.reason is GapReason.UNKNOWN
+
+
+def test_the_reasons_are_the_wires() -> None:
+    """All reasons have the same names."""
+    named = {number: name for name, number in feeds.GapReason.items()}
+    named[0] = "UNKNOWN"
+    assert {reason.value: reason.name for reason in GapReason} == named

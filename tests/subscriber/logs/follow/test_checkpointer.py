@@ -1,0 +1,184 @@
+"""The live buffer's limits, and the intervals at which the position is saved."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from pullstream import SubscriberClient
+from pullstream.follow import Checkpoint, CheckpointError, CheckpointFile
+from pullstream.logs.follow.checkpointer import Checkpointer
+from pullstream.logs.follow.file_store import FileStore
+from pullstream.logs.follow.record_ranges import LiveBuffer, RecordRange
+from pullstream_protocol.clock import ManualClock
+from pullstream_protocol.errors import PermissionDenied, Unavailable
+from tests.subscriber.logs.follow.model import record
+
+
+def run(after: int, to: int, size: int = 0) -> RecordRange:
+    return RecordRange(after, to, [record(seq, 1) for seq in range(after + 1, to + 1)], size)
+
+
+# ---- the live buffer -----------------------------------------------------------------------------
+
+
+def test_a_full_buffer_loses_its_oldest_run() -> None:
+    """The oldest run is dropped, so that the missing records are before the buffered ones."""
+    buffer = LiveBuffer(5, 1000)
+    for after in (0, 2, 4):
+        buffer.add(run(after, after + 2))
+    assert len(buffer) == 4
+    assert buffer.take().from_seq == 2
+    assert buffer.take().from_seq == 4
+    assert buffer.first is None
+
+
+def test_bytes_fill_it_too() -> None:
+    """The newest run stays, however large it is."""
+    buffer = LiveBuffer(100, 1000)
+    buffer.add(run(0, 1, size=600))
+    buffer.add(run(1, 2, size=600))
+    assert (len(buffer), buffer.first) == (1, run(1, 2, size=600))
+    buffer.add(run(2, 3, size=5000))
+    assert (len(buffer), buffer.first) == (1, run(2, 3, size=5000))
+
+
+def test_runs_without_records_fill_it_too() -> None:
+    """Runs without records count too, because there can be any number of them."""
+    buffer = LiveBuffer(3, 1000)
+    for seq in range(10):
+        buffer.add(RecordRange(seq, seq + 1))
+    assert buffer.first == RecordRange(7, 8)
+
+
+# ---- the position --------------------------------------------------------------------------------
+
+
+class Notes:
+    """A store that records the saved positions."""
+
+    def __init__(self) -> None:
+        self.saved: list[int] = []
+        self.error: Exception | None = None
+
+    def open(self, topic: str) -> Checkpoint | None:
+        if self.error is not None:
+            raise self.error
+        return Checkpoint(10, 1)
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        if self.error is not None:
+            raise self.error
+        self.saved.append(checkpoint.seq)
+
+    def close(self) -> None:
+        self.saved.append(-1)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def notes() -> Notes:
+    return Notes()
+
+
+@pytest.fixture
+def keeper(notes: Notes, clock: ManualClock) -> Checkpointer:
+    keeper = Checkpointer(notes, every=3, seconds=2.0, clock=clock)
+    assert keeper.open("topic") == Checkpoint(10, 1)
+    return keeper
+
+
+def test_a_position_is_kept_every_so_many_records(keeper: Checkpointer, notes: Notes) -> None:
+    """Records are counted from the last save."""
+    for seq in range(11, 21):
+        keeper.passed(seq, 1)
+    assert notes.saved == [13, 16, 19]
+    assert (keeper.position, keeper.kept) == (Checkpoint(20, 1), Checkpoint(19, 1))
+
+
+def test_or_after_so_many_seconds(keeper: Checkpointer, notes: Notes, clock: ManualClock) -> None:
+    """Seconds count from the first unsaved record. `due` gives the time for the next save."""
+    clock.advance(100)
+    keeper.passed(11, 1)
+    assert keeper.due == 102
+    clock.advance(2)
+    keeper.passed(12, 1)
+    assert notes.saved == [12]
+    assert keeper.due is None
+
+
+def test_nothing_is_written_twice(keeper: Checkpointer, notes: Notes) -> None:
+    """A position that is already saved is not saved again."""
+    keeper.moved(Checkpoint(10, 1))
+    keeper.save()
+    assert (notes.saved, keeper.due) == ([], None)
+    keeper.moved(Checkpoint(12, 1))
+    keeper.save()
+    keeper.save()
+    assert notes.saved == [12]
+
+
+def test_it_is_kept_in_time_also_where_no_record_is_for_the_follower(
+    keeper: Checkpointer, notes: Notes, clock: ManualClock
+) -> None:
+    """A filter may pass no record during the whole time of catching up."""
+    for seq in (1000, 2000, 3000):
+        keeper.moved(Checkpoint(seq, 1))
+        clock.advance(1.0)
+    assert notes.saved == [3000]
+
+
+def test_a_store_that_is_away_is_asked_again(
+    keeper: Checkpointer, notes: Notes, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The retry comes after the usual interval, with a warning."""
+    notes.error = Unavailable("away")
+    with caplog.at_level(logging.WARNING):
+        for seq in (11, 12, 13):
+            keeper.passed(seq, 1)
+    assert "13 could not be saved" in caplog.text
+    assert keeper.due == 2.0
+    with pytest.raises(Unavailable):
+        keeper.open("topic")
+    notes.error = None
+    keeper.save()
+    assert notes.saved == [13]
+
+
+def test_an_error_that_stays_is_one_of_the_checkpoint(keeper: Checkpointer, notes: Notes) -> None:
+    """Permanent errors of every kind become CheckpointError."""
+    keeper.passed(11, 1)
+    for error in (PermissionDenied("no"), ZeroDivisionError(), CheckpointError("full")):
+        notes.error = error
+        with pytest.raises(CheckpointError):
+            keeper.save()
+        with pytest.raises(CheckpointError):
+            keeper.open("topic")
+
+
+def test_a_file_has_room_for_every_epoch(tmp_path: Path) -> None:
+    """An epoch can use all 64 bits."""
+    for checkpoint in (Checkpoint(2**62, 2**64 - 1), Checkpoint(0, 1)):
+        file = FileStore(CheckpointFile(tmp_path / "positions.db"))
+        file.open("topic")
+        file.save(checkpoint)
+        file.close()
+        assert file.open("topic") == checkpoint
+        file.close()
+
+
+@pytest.mark.parametrize("path", ["", ":memory:", Path(":memory:")])
+def test_a_checkpoint_that_would_save_nothing_is_refused(path: str | Path) -> None:
+    """SQLite keeps a database of such a name in memory."""
+    with pytest.raises(ValueError, match="would save nothing"):
+        CheckpointFile(path)
+    client = SubscriberClient(endpoint="localhost:1")
+    with pytest.raises(ValueError, match="would save nothing"):
+        client.follow("projects/p/topics/t", print, checkpoint=path)
+    client.close()

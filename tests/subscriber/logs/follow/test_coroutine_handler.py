@@ -1,0 +1,55 @@
+"""A handler that is a coroutine, and an event loop that ends before it does."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pullstream.follow import Record
+from pullstream.logs.follow.coroutine_handler import CoroutineHandler
+from tests.subscriber.logs.follow.model import record
+from tests.subscriber.streaming.fakes import PATIENCE
+
+
+async def handle(record: Record) -> None:
+    """Accept any record."""
+
+
+def test_a_loop_that_is_closed_takes_no_record() -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        CoroutineHandler(handle, loop)(record(1, 1))
+
+
+def test_a_record_that_a_loop_drops_as_it_is_closed_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The loop was asked to handle it, but was closed first."""
+    loop = asyncio.new_event_loop()
+    asked = threading.Event()
+    ask = loop.call_soon_threadsafe
+
+    def ask_and_tell(callback: Callable[..., object], *args: Any) -> None:
+        ask(callback, *args)
+        asked.set()
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", ask_and_tell)
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            CoroutineHandler(handle, loop)(record(1, 1))
+        except RuntimeError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert asked.wait(PATIENCE)
+    loop.close()
+    thread.join(PATIENCE)
+    assert "before the handler had ended" in str(errors)

@@ -1,0 +1,135 @@
+"""The machine against a model of broker, network and handler, in thousands of random runs.
+
+The same model runs against machines that lack one step each, and must find the failure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pullstream.logs.follow.actions import Action, Read
+from pullstream.logs.follow.events import Checkpoint
+from pullstream.logs.follow.live_stream_state import LiveStreamState
+from pullstream.logs.follow.machine import FollowMachine
+from pullstream.logs.follow.progress_events import ProgressEvents
+from pullstream.logs.follow.record import Record
+from pullstream.logs.follow.record_ranges import LiveBuffer, RecordRange
+from tests.subscriber.logs.follow.model import BUFFER, NewMachine, Violation, World
+
+RUNS = 5_000
+# The number of runs that find a machine without one of its steps.
+MUTANT_RUNS = 300
+
+
+def run_many(runs: int, new_machine: NewMachine = FollowMachine) -> None:
+    for seed in range(runs):
+        World(seed, new_machine).run()
+
+
+def test_order_no_duplicate_no_silent_loss_and_events_that_alternate() -> None:
+    """Every record of the log comes once and in order, or a gap reports it."""
+    run_many(RUNS)
+
+
+def test_the_model_reaches_every_state_and_event() -> None:
+    """A model without events would prove nothing."""
+    worlds = [World(seed) for seed in range(200)]
+    for world in worlds:
+        world.run()
+    told = {type(event).__name__ for world in worlds for event in world.witness.told}
+    assert told == {"CaughtUp", "FellBehind", "Gap"}
+    causes = {getattr(event, "cause", "") for world in worlds for event in world.witness.told}
+    assert {"overflow", "stream lost", "gap"} <= causes
+    assert sum(len(world.witness.handed) for world in worlds) > 3_000
+
+
+class NoLastPull(FollowMachine):
+    def _needs_last_pull(self) -> bool:
+        return False
+
+
+class StreamAfterLastPull(NoLastPull):
+    """Pulls once more near the end, and only then lets the stream begin."""
+
+    _has_pulled = False
+
+    def _pull(self, now: float) -> Action:
+        if self._is_near and not self._has_pulled:
+            self._has_pulled = True
+            return Read(self.cursor)
+        self._has_pulled = False
+        return super()._pull(now)
+
+
+class NoDedupe(FollowMachine):
+    def _unseen(self, run: RecordRange) -> list[Record]:
+        return list(run.records)
+
+
+class NoGapCheck(FollowMachine):
+    def _joins(self, run: RecordRange) -> bool:
+        return True
+
+
+class NoEpochCheck(FollowMachine):
+    def _is_another_life(self, epoch: int) -> bool:
+        return False
+
+
+class KeepsOldBuffer(LiveStreamState):
+    """Mistakes the records of an earlier stream for the new one's."""
+
+    def end(self) -> bool:
+        was_wanted, self.is_wanted = self.is_wanted, False
+        return was_wanted
+
+
+def keeps_old_buffer(*args: Any) -> FollowMachine:
+    machine = FollowMachine(*args)
+    machine._push = KeepsOldBuffer(args[1])
+    return machine
+
+
+class TellsEachTime(ProgressEvents):
+    def caught_up(self, position: Checkpoint | None) -> None:
+        self.is_caught_up = False
+        super().caught_up(position)
+
+
+def tells_each_time(*args: Any) -> FollowMachine:
+    machine = FollowMachine(*args)
+    machine._progress = TellsEachTime(machine._outbox.append)
+    return machine
+
+
+class DropsNewest(LiveBuffer):
+    def add(self, run: RecordRange) -> None:
+        if len(self) + run.weight <= self._max_records:
+            super().add(run)
+
+
+def drops_newest(*args: Any) -> FollowMachine:
+    machine = FollowMachine(*args)
+    machine._push.buffer = DropsNewest(BUFFER, 1 << 20)
+    return machine
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        NoLastPull,
+        StreamAfterLastPull,
+        NoDedupe,
+        NoGapCheck,
+        NoEpochCheck,
+        keeps_old_buffer,
+        tells_each_time,
+        drops_newest,
+    ],
+)
+def test_each_step_that_is_left_out_is_seen(mutant: NewMachine) -> None:
+    """Examples are no last pull, a late stream, no deduplication, and no search for holes."""
+    with pytest.raises((Violation, RuntimeError)):
+        run_many(MUTANT_RUNS, mutant)

@@ -1,0 +1,42 @@
+"""The live buffer of a follower drops the oldest ranges when it is full."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pullstream.logs.follow.record_ranges import LiveBuffer, RecordRange
+
+
+def a_range(number: int, size: int) -> RecordRange:
+    return RecordRange(number, number + 1, (), size)
+
+
+@given(sizes=st.lists(st.integers(0, 6), min_size=1, max_size=20))
+def test_the_newest_ranges_that_fit_are_kept(sizes: list[int]) -> None:
+    """At most 4 records and 10 bytes, and the newest range in any case."""
+    buffer = LiveBuffer(4, 10)
+    added: list[RecordRange] = []
+    for number, size in enumerate(sizes):
+        added.append(a_range(number, size))
+        buffer.add(added[-1])
+        kept = next(
+            added[start:]
+            for start in range(max(len(added) - 4, 0), len(added))
+            if sum(one.size for one in added[start:]) <= 10 or start == len(added) - 1
+        )
+        assert (len(buffer), buffer.first) == (len(kept), kept[0])
+    assert [buffer.take() for _ in range(len(buffer))] == kept
+    assert buffer.first is None
+
+
+def test_a_range_that_is_too_large_is_kept_alone() -> None:
+    """It is dropped when the next range arrives."""
+    buffer = LiveBuffer(4, 10)
+    buffer.add(a_range(0, 11))
+    assert len(buffer) == 1
+    buffer.add(a_range(1, 1))
+    assert buffer.take() == a_range(1, 1)
+    buffer.add(a_range(2, 1))
+    buffer.clear()
+    assert (len(buffer), buffer.first) == (0, None)
