@@ -11,8 +11,8 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from .delivery.acked_ids import subscription_of
 from .delivery.delivery_state import Consumer, Delivery
 from .delivery.subscription import MAX_PER_RESPONSE, Decide, Subscription
-from .due_queue import Now, Timed, TimedTask, Timetable
 from .log import Log
+from .now import Now
 from .observer import Observer
 from .persisted_state import Saved
 from .resources.pull_state import PullCalls
@@ -23,6 +23,7 @@ from .resources.snapshots import Snapshots
 from .resources.subscriptions import Subscriptions, detached, is_pull, is_push, wrong_kind
 from .resources.topics import CheckSettings, Topics, Validate
 from .settings import resource_settings
+from .timetable import Timed, TimedTask, Timetable
 
 
 class Engine:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from .due_queue import Now
+from .now import Now
 from .observer import Observer
 from .record import Record
 from .seq_set import CHUNK_BITS, SeqSet, SeqTable, masks_of

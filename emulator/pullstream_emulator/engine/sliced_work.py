@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
-from .due_queue import Now, TimedTask, Timetable
+from .now import Now
+from .timetable import TimedTask, Timetable
 
 # Most messages in one slice, about 3 ms of work.
 SLICE = 1000

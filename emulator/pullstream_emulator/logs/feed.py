@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from pullstream_emulator.engine import Record
-from pullstream_emulator.engine.due_queue import Now, TimedTask, Timetable
 from pullstream_emulator.engine.log import Log
+from pullstream_emulator.engine.now import Now
+from pullstream_emulator.engine.timetable import TimedTask, Timetable
 from pullstream_protocol.errors import FailedPrecondition
 from pullstream_protocol.messages import feeds_pb2 as feeds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from pullstream_emulator.engine.due_queue import Now
+from pullstream_emulator.engine.now import Now
 
 from .record_copies import CopyBatches
 from .router import Phase, Router

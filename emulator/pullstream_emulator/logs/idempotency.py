@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
-from pullstream_emulator.engine.due_queue import Now, TimedTask
+from pullstream_emulator.engine.now import Now
+from pullstream_emulator.engine.timetable import TimedTask
 from pullstream_protocol.errors import ResourceExhausted
 
 # Most keys that one feed remembers at the same time.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from pullstream_emulator.engine.due_queue import Now
+from pullstream_emulator.engine.now import Now
 from pullstream_protocol.filter import compile_filter
 from pullstream_protocol.messages import feeds_pb2 as feeds
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from pullstream_emulator.engine import Engine, Record
-from pullstream_emulator.engine.due_queue import Now
+from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.resources.topic import Topic
 from pullstream_emulator.error_texts import missing
 from pullstream_protocol import names

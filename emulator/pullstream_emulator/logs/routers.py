@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.empty_pb2 import Empty
 
-from pullstream_emulator.engine.due_queue import Now, TimedTask, Timetable
+from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.observer import Observer, Resource
 from pullstream_emulator.engine.resources.registry import check_room, page_of_project
 from pullstream_emulator.engine.settings.resource_settings import MAX_FILTER_BYTES
+from pullstream_emulator.engine.timetable import TimedTask, Timetable
 from pullstream_emulator.error_texts import missing, too_large
 from pullstream_protocol import names
 from pullstream_protocol.filter import compile_filter

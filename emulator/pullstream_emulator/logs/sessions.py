@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pullstream_emulator.engine.due_queue import Now, TimedTask, Timetable
 from pullstream_emulator.engine.log import Usage
+from pullstream_emulator.engine.now import Now
+from pullstream_emulator.engine.timetable import TimedTask, Timetable
 from pullstream_protocol.errors import NotFound, ResourceExhausted, RpcError
 
 from .watch import WatchSession

@@ -10,7 +10,8 @@ from functools import partial
 
 from google.protobuf.duration_pb2 import Duration
 
-from pullstream_emulator.engine.due_queue import Now, TimedTask, Timetable
+from pullstream_emulator.engine.now import Now
+from pullstream_emulator.engine.timetable import TimedTask, Timetable
 from pullstream_protocol.errors import Aborted, RpcError
 from pullstream_protocol.messages import encoded_pb2 as encoded
 from pullstream_protocol.messages import feeds_pb2 as feeds

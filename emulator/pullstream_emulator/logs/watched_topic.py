@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pullstream_emulator.engine.due_queue import Now
+from pullstream_emulator.engine.now import Now
 from pullstream_protocol.messages import encoded_pb2 as encoded
 from pullstream_protocol.messages import feeds_pb2 as feeds
 

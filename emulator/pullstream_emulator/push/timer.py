@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pullstream_emulator.due_timer import DueTimer
-from pullstream_emulator.engine.due_queue import DueQueue
 from pullstream_protocol.clock import Clock
+from pullstream_protocol.due_queue import DueQueue
 
 
 class Alarm:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from pullstream_emulator.engine.due_queue import Now
+from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.observer import Observer, Resource
 from pullstream_emulator.engine.seq_set import CHUNK, CHUNK_BITS, masks_of
 

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from pullstream_emulator.engine.due_queue import DueQueue
 from pullstream_emulator.engine.record import Record
+from pullstream_protocol.due_queue import DueQueue
 
 from .delivery_state import Consumer, Delivery, KeyQueue, ReadyKeys
 

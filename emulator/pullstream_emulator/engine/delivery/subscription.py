@@ -10,12 +10,13 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from pullstream_emulator.engine.due_queue import Now, Timed
 from pullstream_emulator.engine.log import Log
+from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.observer import Observer, ReturnReason
 from pullstream_emulator.engine.record import Record
 from pullstream_emulator.engine.seq_set import SeqSet
 from pullstream_emulator.engine.sliced_work import SLICE
+from pullstream_emulator.engine.timetable import Timed
 from pullstream_protocol import dead_letters
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from pullstream_emulator.engine.due_queue import Now
 from pullstream_emulator.engine.log import Log
+from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.observer import Observer
 from pullstream_emulator.engine.record import Record
 from pullstream_emulator.engine.seq_set import SeqSet, SeqTable, masks_of

@@ -7,11 +7,12 @@ from typing import Protocol, TypeVar
 
 from pullstream_emulator.engine.delivery.consumers import MAX_WAITING
 from pullstream_emulator.engine.delivery.subscription import Subscription
-from pullstream_emulator.engine.due_queue import Now, Timetable
 from pullstream_emulator.engine.log import Log, Usage
+from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.observer import Observer, Resource
 from pullstream_emulator.engine.settings import paging
 from pullstream_emulator.engine.sliced_work import SlicedWork
+from pullstream_emulator.engine.timetable import Timetable
 from pullstream_emulator.error_texts import limit_exceeded, missing
 from pullstream_protocol import names
 from pullstream_protocol.messages import pubsub_pb2 as pubsub

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable, Mapping
 
 from pullstream_emulator.engine.delivery.delivery_state import Delivery, KeyQueue
-from pullstream_emulator.engine.due_queue import Timed
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.persisted_state import (
     Saved,
@@ -16,6 +15,7 @@ from pullstream_emulator.engine.persisted_state import (
 )
 from pullstream_emulator.engine.record import Record
 from pullstream_emulator.engine.seq_set import SeqSet
+from pullstream_emulator.engine.timetable import Timed
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .registry import Registry

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pullstream_emulator.engine.due_queue import Now
 from pullstream_emulator.engine.log import Log
+from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.persisted_state import SnapshotValue
 from pullstream_emulator.engine.seq_set import SeqSet
 from pullstream_protocol.messages import pubsub_pb2 as pubsub

@@ -7,7 +7,7 @@ import uuid
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from pullstream_emulator.engine.delivery.subscription import Subscription
-from pullstream_emulator.engine.due_queue import Now
+from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.seq_set import SeqSet
 from pullstream_emulator.engine.settings import field_mask, resource_settings
 from pullstream_emulator.engine.settings.durations import DAY, HOUR, is_timestamp, seconds_of

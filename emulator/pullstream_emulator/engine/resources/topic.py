@@ -8,8 +8,8 @@ from typing import Protocol
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from pullstream_emulator.engine.delivery.subscription import Subscription
-from pullstream_emulator.engine.due_queue import Now
 from pullstream_emulator.engine.log import Log
+from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.observer import Observer
 from pullstream_emulator.engine.record import Record
 from pullstream_protocol.messages import pubsub_pb2 as pubsub

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 
-from pullstream_emulator.engine.due_queue import Now
 from pullstream_emulator.engine.log import Log
+from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.record import Record
 from pullstream_emulator.engine.settings import field_mask, paging, resource_settings
 from pullstream_emulator.engine.settings.durations import seconds_of

@@ -8,7 +8,7 @@ import pytest
 
 from pullstream_emulator.engine.delivery import acked_ids
 from pullstream_emulator.engine.delivery.acked_ids import AckedIds
-from pullstream_emulator.engine.due_queue import Now
+from pullstream_emulator.engine.now import Now
 from pullstream_emulator.engine.observer import Observer, Resource
 
 NAME = "projects/p/subscriptions/s"

@@ -6,17 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullstream_emulator.engine.due_queue import DueQueue, Now, Timetable
-
-
-class Item:
-    """Timed work whose due time a test sets."""
-
-    def __init__(self, due: float | None) -> None:
-        self.due = due
-
-    def next_due(self, _now: Now) -> float | None:
-        return self.due
+from pullstream_protocol.due_queue import DueQueue
 
 
 def test_due_items_come_in_order_of_their_times() -> None:
@@ -98,19 +88,3 @@ def test_the_queue_behaves_as_a_dict_of_due_times(steps: list[tuple[str, int, in
         assert sorted(queue.items()) == sorted(model)
         announced = queue.next_due()
         assert not model or (announced is not None and announced <= min(model.values()))
-
-
-def test_a_timetable_announces_only_earlier_times() -> None:
-    """A later time of a watched item is ignored until the item is popped."""
-    told: list[float] = []
-    timetable = Timetable(told.append)
-    item, other, idle = Item(10.0), Item(20.0), Item(None)
-    now = Now(0.0, 0.0)
-    for watched in (item, other, idle):
-        timetable.watch(watched, now)
-    timetable.announce(item, 15.0)
-    timetable.announce(other, 5.0)
-    assert (told, timetable.next_due()) == ([10.0, 5.0], 5.0)
-    assert list(timetable.pop_due(10.0)) == [other, item]
-    timetable.announce(item, 15.0)
-    assert (told, timetable.due_of(item)) == ([10.0, 5.0, 15.0], 15.0)

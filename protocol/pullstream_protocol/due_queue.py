@@ -4,29 +4,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 # Up to this many forgotten entries are left in the heap.
 _FEW = 64
-
-
-class Now(NamedTuple):
-    """The present time on both clocks.
-
-    Attributes:
-        wall: Seconds since the epoch, for times that users see and set.
-        monotonic: Seconds on a clock that never goes back, for deadlines and durations.
-    """
-
-    wall: float
-    monotonic: float
-
-    def due(self, wall: float) -> float:
-        """Convert a time on the wall clock to the monotonic clock."""
-        return self.monotonic + (wall - self.wall)
 
 
 class DueQueue(Generic[T]):
@@ -95,46 +79,3 @@ class DueQueue(Generic[T]):
             if owner:
                 del self._current[owner[0]]
                 yield owner[0]
-
-
-class Timed(Protocol):
-    """An object with timed work."""
-
-    def next_due(self, now: Now) -> float | None:
-        """Return the monotonic time of the next work. It may be too early, but never too late."""
-
-
-class TimedTask(Timed):
-    """Timed work of code that is built on the engine."""
-
-    def advance(self, now: Now) -> None:
-        """Do the work that is due."""
-        raise NotImplementedError
-
-
-class Timetable(DueQueue[Timed]):
-    """The objects of an engine that have timed work.
-
-    The caller of `pop_due` must watch each item again after its work.
-
-    Args:
-        on_due: Called with the due time of a new entry that is the earliest.
-    """
-
-    def __init__(self, on_due: Callable[[float], None]) -> None:
-        super().__init__()
-        self._on_due = on_due
-
-    def watch(self, item: Timed, now: Now) -> None:
-        """Enter the item's next due time, unless an earlier time is entered."""
-        due = item.next_due(now)
-        if due is not None:
-            self.announce(item, due)
-
-    def announce(self, item: Timed, due: float) -> None:
-        """Enter a due time of an item, unless an earlier time is entered."""
-        current = self._current.get(item)
-        if current is None or due < current[0]:
-            self.schedule(item, due)
-            if self._entries[0][0] == due:
-                self._on_due(due)
