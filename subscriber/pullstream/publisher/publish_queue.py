@@ -5,7 +5,6 @@ No threads and no gRPC: messages come in, batches go out, and results come back.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections import deque
@@ -14,6 +13,7 @@ from functools import partial
 
 from pullstream.rpc.attempts import Attempts
 from pullstream.runtime.retry_clock import RetryClock
+from pullstream_protocol.due_queue import DueQueue
 from pullstream_protocol.errors import RpcError
 
 from .encoding import encode_topic
@@ -178,7 +178,7 @@ class _Window:
         self._requests = 0
         self._bytes = 0
         self.ready: deque[Batch | Sequencer] = deque()
-        self.retries: list[tuple[float, int, Batch]] = []
+        self.retries: DueQueue[Batch] = DueQueue()
 
     @property
     def has_room(self) -> bool:
@@ -378,28 +378,25 @@ class PublishQueue:
 
     def next_due(self) -> float | None:
         """Return when `expire`, `next_batch` or `next_hedge` has work, or None."""
-        moments = [
-            window.retries[0][0]
-            for window in (self._unkeyed, self._keyed)
-            # Without room, the next answer leads to the next batch.
-            if window.retries and window.has_room
-        ]
+        # Without room, the next answer leads to the next batch.
+        windows = (window for window in (self._unkeyed, self._keyed) if window.has_room)
+        times = [due for window in windows if (due := window.retries.next_due()) is not None]
         by_due = self._by_due
         while by_due and by_due[0].sequencer.open is not by_due[0]:
             by_due.popleft()
         if by_due:
-            moments.append(by_due[0].due)
+            times.append(by_due[0].due)
         while self._hedges and self._hedges[0][1].outcome.resolved:
             self._hedges.popleft()
         if self._hedges:
-            moments.append(self._hedges[0][0])
-        return min(moments, default=None)
+            times.append(self._hedges[0][0])
+        return min(times, default=None)
 
     def _take(self, window: _Window, now: float) -> Batch | None:
         if not window.has_room:
             return None
-        if window.retries and window.retries[0][0] <= now:
-            batch = heapq.heappop(window.retries)[2]
+        batch = next(window.retries.pop_due(now), None)
+        if batch is not None:
             batch.sequencer.retrying = False
         elif window.ready:
             head = window.ready.popleft()
@@ -447,8 +444,7 @@ class PublishQueue:
         sequencer = batch.sequencer
         due = batch.next_attempt(error, now)
         if due is not None:
-            window = self._window(sequencer)
-            heapq.heappush(window.retries, (due, next(self._numbers), batch))
+            self._window(sequencer).retries.schedule(batch, due)
             sequencer.retrying = bool(sequencer.key)
             self._leave(batch)
             return None

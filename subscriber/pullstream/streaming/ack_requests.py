@@ -76,7 +76,7 @@ class Lane(Enum):
 ALL_LANES = tuple(Lane)
 
 
-@dataclass
+@dataclass(eq=False)
 class AckRequest:
     """One Acknowledge or ModifyAckDeadline call.
 

@@ -5,7 +5,6 @@ This module has no thread and no gRPC. It takes outcomes, makes requests, and ta
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ from dataclasses import replace
 
 from pullstream.ack_future import AckFuture
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
+from pullstream_protocol.due_queue import DueQueue
 from pullstream_protocol.errors import RpcError
 
 from .ack_lease_keepalive import AckLeaseKeepalive
@@ -64,9 +64,9 @@ class Outbox:
         self._keepalive = AckLeaseKeepalive(keep_for)
         # (purpose, seconds) -> ids, in the order of arrival.
         self._pending: dict[tuple[Purpose, int], list[str]] = {}
-        self._retries: dict[Lane, list[tuple[float, int, AckRequest]]] = {
-            Lane.DEADLINES: [],
-            Lane.ACKS: [],
+        self._retries: dict[Lane, DueQueue[AckRequest]] = {
+            Lane.DEADLINES: DueQueue(),
+            Lane.ACKS: DueQueue(),
         }
         self._numbers = itertools.count()
         # Acknowledgements to retry when earlier ones have succeeded.
@@ -142,14 +142,12 @@ class Outbox:
         return request
 
     def _next_retry(self, now: float, lanes: Collection[Lane]) -> AckRequest | None:
-        for retries in self._waiting_in(lanes):
-            if retries[0][0] <= now:
-                return heapq.heappop(retries)[2]
+        # Deadline changes come first.
+        for lane, retries in self._retries.items():
+            if lane in lanes:
+                for request in retries.pop_due(now):
+                    return request
         return None
-
-    def _waiting_in(self, lanes: Collection[Lane]) -> list[list[tuple[float, int, AckRequest]]]:
-        """Return the retries of each open lane that has any. Deadline changes come first."""
-        return [retries for lane, retries in self._retries.items() if retries and lane in lanes]
 
     def _next_pending(self, now: float, lanes: Collection[Lane]) -> AckRequest | None:
         for kind, ack_ids in self._pending.items():
@@ -174,7 +172,8 @@ class Outbox:
         Args:
             lanes: The lanes that are open.
         """
-        times = [retries[0][0] for retries in self._waiting_in(lanes)]
+        retries = (each.next_due() for lane, each in self._retries.items() if lane in lanes)
+        times = [due for due in retries if due is not None]
         if Lane.ACKS in lanes:
             times.append(self._out_of_turn.due)
         if Lane.DEADLINES in lanes:
@@ -329,7 +328,7 @@ class Outbox:
         unsent = AcknowledgeError(AcknowledgeStatus.OTHER, f"not sent: {why}")
         refused = AcknowledgeError(AcknowledgeStatus.OTHER, f"refused for now, and then {why}")
         unanswered = unconfirmed(f"sent, but {why} before the server confirmed it")
-        waiting = [request for retries in self._retries.values() for _, _, request in retries]
+        waiting = [request for retries in self._retries.values() for request in retries.items()]
         in_doubt = [*in_flight, *(request for request in waiting if request.may_have_succeeded)]
         out_of_turn = AckRequest(Purpose.ACK, self._out_of_turn.ack_ids, math.inf)
         doubtful_out_of_turn = AckRequest(Purpose.ACK, list(self._out_of_turn.in_doubt), math.inf)
@@ -353,7 +352,7 @@ class Outbox:
         return {i: error for (purpose, _, i), error in errors.items() if purpose in _OUTCOMES}
 
     def _send_at(self, when: float, request: AckRequest) -> None:
-        heapq.heappush(self._retries[request.lane], (when, next(self._numbers), request))
+        self._retries[request.lane].schedule(request, when)
 
     def _resolve(self, request: AckRequest, ack_id: str, failure: AcknowledgeError | None) -> None:
         for future in self._futures.pop((request.purpose, request.seconds, ack_id), ()):
