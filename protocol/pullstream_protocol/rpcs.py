@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from google.protobuf.empty_pb2 import Empty
@@ -60,6 +61,7 @@ class Rpc:
         request: The type of the request message.
         response: The type of the response message.
         kind: Unary or a kind of stream.
+        reads: Whether the RPC only reads: a second execution is harmless.
     """
 
     service: str
@@ -67,6 +69,7 @@ class Rpc:
     request: type[Message]
     response: type[Message]
     kind: Kind = Kind.UNARY
+    reads: bool = False
 
     @property
     def path(self) -> str:
@@ -74,19 +77,21 @@ class Rpc:
         return f"/{self.service}/{self.method}"
 
 
+_read = partial(Rpc, reads=True)
+
 RPCS: tuple[Rpc, ...] = (
     Rpc(PUBLISHER, "CreateTopic", pubsub.Topic, pubsub.Topic),
     Rpc(PUBLISHER, "UpdateTopic", pubsub.UpdateTopicRequest, pubsub.Topic),
     Rpc(PUBLISHER, "Publish", pubsub.PublishRequest, pubsub.PublishResponse),
-    Rpc(PUBLISHER, "GetTopic", pubsub.GetTopicRequest, pubsub.Topic),
-    Rpc(PUBLISHER, "ListTopics", pubsub.ListTopicsRequest, pubsub.ListTopicsResponse),
-    Rpc(
+    _read(PUBLISHER, "GetTopic", pubsub.GetTopicRequest, pubsub.Topic),
+    _read(PUBLISHER, "ListTopics", pubsub.ListTopicsRequest, pubsub.ListTopicsResponse),
+    _read(
         PUBLISHER,
         "ListTopicSubscriptions",
         pubsub.ListTopicSubscriptionsRequest,
         pubsub.ListTopicSubscriptionsResponse,
     ),
-    Rpc(
+    _read(
         PUBLISHER,
         "ListTopicSnapshots",
         pubsub.ListTopicSnapshotsRequest,
@@ -100,9 +105,9 @@ RPCS: tuple[Rpc, ...] = (
         pubsub.DetachSubscriptionResponse,
     ),
     Rpc(SUBSCRIBER, "CreateSubscription", pubsub.Subscription, pubsub.Subscription),
-    Rpc(SUBSCRIBER, "GetSubscription", pubsub.GetSubscriptionRequest, pubsub.Subscription),
+    _read(SUBSCRIBER, "GetSubscription", pubsub.GetSubscriptionRequest, pubsub.Subscription),
     Rpc(SUBSCRIBER, "UpdateSubscription", pubsub.UpdateSubscriptionRequest, pubsub.Subscription),
-    Rpc(
+    _read(
         SUBSCRIBER,
         "ListSubscriptions",
         pubsub.ListSubscriptionsRequest,
@@ -120,16 +125,16 @@ RPCS: tuple[Rpc, ...] = (
         Kind.BIDI,
     ),
     Rpc(SUBSCRIBER, "ModifyPushConfig", pubsub.ModifyPushConfigRequest, Empty),
-    Rpc(SUBSCRIBER, "GetSnapshot", pubsub.GetSnapshotRequest, pubsub.Snapshot),
-    Rpc(SUBSCRIBER, "ListSnapshots", pubsub.ListSnapshotsRequest, pubsub.ListSnapshotsResponse),
+    _read(SUBSCRIBER, "GetSnapshot", pubsub.GetSnapshotRequest, pubsub.Snapshot),
+    _read(SUBSCRIBER, "ListSnapshots", pubsub.ListSnapshotsRequest, pubsub.ListSnapshotsResponse),
     Rpc(SUBSCRIBER, "CreateSnapshot", pubsub.CreateSnapshotRequest, pubsub.Snapshot),
     Rpc(SUBSCRIBER, "UpdateSnapshot", pubsub.UpdateSnapshotRequest, pubsub.Snapshot),
     Rpc(SUBSCRIBER, "DeleteSnapshot", pubsub.DeleteSnapshotRequest, Empty),
     Rpc(SUBSCRIBER, "Seek", pubsub.SeekRequest, pubsub.SeekResponse),
     Rpc(SCHEMA_SERVICE, "CreateSchema", schema.CreateSchemaRequest, schema.Schema),
-    Rpc(SCHEMA_SERVICE, "GetSchema", schema.GetSchemaRequest, schema.Schema),
-    Rpc(SCHEMA_SERVICE, "ListSchemas", schema.ListSchemasRequest, schema.ListSchemasResponse),
-    Rpc(
+    _read(SCHEMA_SERVICE, "GetSchema", schema.GetSchemaRequest, schema.Schema),
+    _read(SCHEMA_SERVICE, "ListSchemas", schema.ListSchemasRequest, schema.ListSchemasResponse),
+    _read(
         SCHEMA_SERVICE,
         "ListSchemaRevisions",
         schema.ListSchemaRevisionsRequest,
@@ -139,42 +144,44 @@ RPCS: tuple[Rpc, ...] = (
     Rpc(SCHEMA_SERVICE, "RollbackSchema", schema.RollbackSchemaRequest, schema.Schema),
     Rpc(SCHEMA_SERVICE, "DeleteSchemaRevision", schema.DeleteSchemaRevisionRequest, schema.Schema),
     Rpc(SCHEMA_SERVICE, "DeleteSchema", schema.DeleteSchemaRequest, Empty),
-    Rpc(
+    _read(
         SCHEMA_SERVICE,
         "ValidateSchema",
         schema.ValidateSchemaRequest,
         schema.ValidateSchemaResponse,
     ),
-    Rpc(
+    _read(
         SCHEMA_SERVICE,
         "ValidateMessage",
         schema.ValidateMessageRequest,
         schema.ValidateMessageResponse,
     ),
     Rpc(IAM_POLICY, "SetIamPolicy", iam.SetIamPolicyRequest, iam.Policy),
-    Rpc(IAM_POLICY, "GetIamPolicy", iam.GetIamPolicyRequest, iam.Policy),
-    Rpc(
+    _read(IAM_POLICY, "GetIamPolicy", iam.GetIamPolicyRequest, iam.Policy),
+    _read(
         IAM_POLICY,
         "TestIamPermissions",
         iam.TestIamPermissionsRequest,
         iam.TestIamPermissionsResponse,
     ),
-    Rpc(PULLS, "GetSubscriptionState", pulls.GetSubscriptionStateRequest, pulls.SubscriptionState),
+    _read(
+        PULLS, "GetSubscriptionState", pulls.GetSubscriptionStateRequest, pulls.SubscriptionState
+    ),
     Rpc(PULLS, "SetMaxWaiting", pulls.SetMaxWaitingRequest, pulls.SubscriptionState),
     Rpc(FEEDS, "PutFeed", feeds.PutFeedRequest, feeds.Feed),
-    Rpc(FEEDS, "GetFeed", feeds.GetFeedRequest, feeds.Feed),
-    Rpc(FEEDS, "ListFeeds", feeds.ListFeedsRequest, feeds.ListFeedsResponse),
+    _read(FEEDS, "GetFeed", feeds.GetFeedRequest, feeds.Feed),
+    _read(FEEDS, "ListFeeds", feeds.ListFeedsRequest, feeds.ListFeedsResponse),
     Rpc(FEEDS, "Append", feeds.AppendRequest, feeds.AppendResponse),
     Rpc(FEEDS, "DeleteMessages", feeds.DeleteMessagesRequest, feeds.DeleteMessagesResponse),
-    Rpc(FEEDS, "Read", feeds.ReadRequest, feeds.ReadResponse),
-    Rpc(FEEDS, "Watch", feeds.WatchRequest, feeds.Frame, Kind.SERVER_STREAM),
+    _read(FEEDS, "Read", feeds.ReadRequest, feeds.ReadResponse),
+    _read(FEEDS, "Watch", feeds.WatchRequest, feeds.Frame, Kind.SERVER_STREAM),
     Rpc(FEEDS, "PutRouter", feeds.PutRouterRequest, feeds.Router),
-    Rpc(FEEDS, "GetRouter", feeds.GetRouterRequest, feeds.Router),
-    Rpc(FEEDS, "ListRouters", feeds.ListRoutersRequest, feeds.ListRoutersResponse),
+    _read(FEEDS, "GetRouter", feeds.GetRouterRequest, feeds.Router),
+    _read(FEEDS, "ListRouters", feeds.ListRoutersRequest, feeds.ListRoutersResponse),
     Rpc(FEEDS, "DeleteRouter", feeds.DeleteRouterRequest, Empty),
     Rpc(FEEDS, "PutCursor", feeds.PutCursorRequest, feeds.Cursor),
-    Rpc(FEEDS, "GetCursor", feeds.GetCursorRequest, feeds.Cursor),
-    Rpc(FEEDS, "ListCursors", feeds.ListCursorsRequest, feeds.ListCursorsResponse),
+    _read(FEEDS, "GetCursor", feeds.GetCursorRequest, feeds.Cursor),
+    _read(FEEDS, "ListCursors", feeds.ListCursorsRequest, feeds.ListCursorsResponse),
     Rpc(FEEDS, "DeleteCursor", feeds.DeleteCursorRequest, Empty),
     Rpc(CHANNELS, "Commands", channels.CommandsRequest, channels.CommandsResponse),
     Rpc(CHANNELS, "Poll", channels.PollRequest, channels.PollResponse),

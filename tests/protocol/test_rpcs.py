@@ -43,3 +43,9 @@ def test_every_request_and_response_is_used() -> None:
     defined = {name.full_name for file in FILES for name in file.message_types_by_name.values()}
     assert {name for name in defined if name.endswith(("Request", "Response"))} <= used
     assert used - defined == {Empty.DESCRIPTOR.full_name}
+
+
+def test_rpcs_that_read_are_known_by_their_names() -> None:
+    """An RPC reads if it gets, lists, tests or validates, or is `Read` or `Watch`."""
+    reading = ("Get", "List", "Read", "Test", "Validate", "Watch")
+    assert all(rpc.reads is rpc.method.startswith(reading) for rpc in RPCS)

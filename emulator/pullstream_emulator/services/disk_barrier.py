@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from google.protobuf.message import Message
 
 from pullstream_protocol.messages import encoded_pb2 as encoded
+from pullstream_protocol.rpcs import BY_METHOD
 
 from .context import Context
 
@@ -17,40 +18,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-# RPCs that change nothing on disk. They also succeed while the disk cannot be written.
-WITHOUT_DISK = frozenset(
-    {
-        "Commands",
-        "GetCursor",
-        "GetFeed",
-        "GetIamPolicy",
-        "GetRouter",
-        "GetSchema",
-        "GetSnapshot",
-        "GetSubscription",
-        "GetSubscriptionState",
-        "GetTopic",
-        "ListCursors",
-        "ListFeeds",
-        "ListRouters",
-        "ListSchemaRevisions",
-        "ListSchemas",
-        "ListSnapshots",
-        "ListSubscriptions",
-        "ListTopicSnapshots",
-        "ListTopicSubscriptions",
-        "ListTopics",
-        "ModifyAckDeadline",
-        "Poll",
-        "Pull",
-        "Read",
-        "TestIamPermissions",
-        "Unregister",
-        "ValidateMessage",
-        "ValidateSchema",
-        "Watch",
-    }
-)
+# RPCs that change only leases and registrations, which are not on disk.
+_IN_MEMORY = frozenset({"Commands", "ModifyAckDeadline", "Poll", "Pull", "Unregister"})
 
 
 async def carry_out(
@@ -65,11 +34,11 @@ async def carry_out(
         request: The request.
 
     Raises:
-        Unavailable: The disk cannot be written.
+        Unavailable: The disk cannot be written, and the RPC changes what is on it.
     """
     if storage is None:
         return method(request)
-    storage.check(request, needs_disk=rpc not in WITHOUT_DISK)
+    storage.check(request, needs_disk=not (BY_METHOD[rpc].reads or rpc in _IN_MEMORY))
     try:
         return method(request)
     finally:

@@ -7,6 +7,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from pullstream_protocol.errors import InvalidArgument, NotFound, RpcError
+from pullstream_protocol.rpcs import BY_METHOD
 
 from .attempts import Attempts
 from .named_errors import names_in
@@ -18,7 +19,6 @@ from .rpcs import (
     Repetition,
     Retry,
     Rpcs,
-    is_read,
     repeated_errors,
 )
 from .sansio import Sleep, Steps, UnaryCall, naming, run_async
@@ -52,7 +52,7 @@ async def call_async(
     """
     clock = rpcs.clock
     deadline = None if timeout is None else clock.monotonic() + timeout
-    known = None if is_read(method) else Attempts()
+    known = None if BY_METHOD[method].reads else Attempts()
 
     def attempt() -> Steps[Any]:
         left = None if deadline is None else max(deadline - clock.monotonic(), 0.0)

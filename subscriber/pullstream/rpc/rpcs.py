@@ -265,7 +265,7 @@ class Rpcs:
         headers = (*metadata, routing_header(request))
         clock = self.clock
         deadline = None if timeout is None else clock.monotonic() + timeout
-        attempts = None if is_read(method) else Attempts()
+        attempts = None if BY_METHOD[method].reads else Attempts()
 
         def attempt() -> Any:
             left = None if deadline is None else max(deadline - clock.monotonic(), 0.0)
@@ -435,23 +435,16 @@ def _is_ours(method: str) -> bool:
     return method in BY_METHOD and BY_METHOD[method].path.startswith("/pullstream.")
 
 
-def is_read(method: str) -> bool:
-    """Return whether the call changes nothing."""
-    return method.startswith(("Get", "List", "Read", "Test"))
-
-
-def is_repeatable(method: str, request: Message, metadata: Metadata = ()) -> bool:
-    """Return whether a second execution of the call is harmless."""
-    has_key = any(key == IDEMPOTENCY_KEY for key, _ in metadata)
-    return is_read(method) or has_key or bool(getattr(request, "idempotency_key", ""))
-
-
 def repeated_errors(
     method: str, request: Message, metadata: Metadata = ()
 ) -> tuple[type[RpcError], ...]:
     """Return the errors after which the call is repeated."""
+    has_key = bool(getattr(request, "idempotency_key", ""))
+    has_key |= any(key == IDEMPOTENCY_KEY for key, _ in metadata)
+    if has_key or BY_METHOD[method].reads:
+        return _REPEATED_ERRORS
     # Without a token the call was not sent, so its repetition is the first execution.
-    return _REPEATED_ERRORS if is_repeatable(method, request, metadata) else (TokenUnavailable,)
+    return (TokenUnavailable,)
 
 
 def earliest(*times: float | None) -> float | None:

@@ -9,7 +9,6 @@ import grpc
 import pytest
 
 from pullstream_emulator.faults import Faults
-from pullstream_emulator.services.disk_barrier import WITHOUT_DISK
 from pullstream_emulator.services.handlers import method_handlers
 from pullstream_emulator.services.rpc_methods import RpcMethod, UnaryMethod
 from pullstream_protocol.clock import ManualClock
@@ -57,10 +56,3 @@ def test_an_rpc_without_an_entry_is_unimplemented() -> None:
     assert {(service, name) for service, found in handlers.items() for name in found} == {
         (rpc.service, rpc.method) for rpc in RPCS
     }
-
-
-def test_rpcs_that_only_read_do_not_need_the_disk() -> None:
-    """Every RPC that gets, lists, tests or validates, and a few others that store nothing."""
-    reading = ("Get", "List", "Test", "Validate")
-    others = {"Commands", "ModifyAckDeadline", "Poll", "Pull", "Read", "Unregister", "Watch"}
-    assert {r.method for r in RPCS if r.method.startswith(reading)} | others == WITHOUT_DISK
