@@ -300,3 +300,11 @@ def test_a_group_of_tests_stays_in_one_process(request: pytest.FixtureRequest) -
     if not request.config.getoption("loadgroup", False):
         pytest.skip("not in one of several processes of `make test`")
     assert request.node.nodeid.endswith("@layout")
+
+
+def test_constraints_name_versions_of_an_index() -> None:
+    """A URL would tie the environment to one machine or registry."""
+    lines = (ROOT / ".ci/constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert len(pins) > 50
+    assert not [pin for pin in pins if not re.fullmatch(r"[\w.\-]+==[\w.!+]+", pin)]
