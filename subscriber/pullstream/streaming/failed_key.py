@@ -13,14 +13,14 @@ does not nack them: a nack would count as a delivery attempt of a message that n
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 
 from pullstream.message import Disposition, Message, ack_is_tracked
 
-from .sorted_keys import SortedKeys
+from .key_messages import HeldMessages, MissingMessages, Position, position_of
 
 # A key waits for its failed message: WAIT_FACTOR times the duration of the slowest recent
 # redelivery, and at least MIN_WAIT seconds. The backoff of a retry policy doubles with each
@@ -36,26 +36,8 @@ FIRST_WAIT = 60.0
 # after this many seconds to find out.
 PROBE_AFTER = 1.0
 
-# A delivery may wait this many seconds for the reader's thread without any sign, if the machine is
-# busy. The answer to a nack has its own connection and may overtake it.
-READER_DELAY = 1.0
-
 # Number of recent redeliveries that count.
 _REMEMBERED = 20
-
-_Position = tuple[int, int, int, str]
-
-
-def position_of(message: Message) -> _Position:
-    """Return the position of a message in its key, which is the same for each of its deliveries.
-
-    It is the order of publishing. The ids of messages that were published together are increasing
-    numbers. The order of receipt cannot be used: after a reconnect there may be deliveries of one
-    message before and after another message.
-    """
-    seconds, nanos = message.published
-    message_id = message.message_id
-    return seconds, nanos, len(message_id), message_id
 
 
 @dataclass(slots=True)
@@ -117,147 +99,41 @@ class Redeliveries:
         return max(MIN_WAIT, WAIT_FACTOR * max(last_delay, *self._delays))
 
 
-@dataclass(slots=True)
-class _Held:
-    """A message that is held here.
+class KeyState(Enum):
+    """State of a failed key.
 
     Attributes:
-        message: Its last delivery.
-        number: How many deliveries the key had held before.
+        IN_ORDER: No message is missing.
+        NACKED: Messages are missing, and the server has not accepted all nacks and returns.
+        WAITING: The server has accepted them. Their redeliveries may come.
+        IN_DOUBT: A later message was redelivered at a moment when that proves nothing.
+        PROBED: The wait was over, and the key has returned its first held message.
+        PROBED_IN_DOUBT: The same, and then messages before a redelivered one were returned.
+        GAVE_UP: The key has returned all messages behind the first missing one. It does not hold
+            later ones.
     """
 
-    message: Message
-    number: int
+    IN_ORDER = "in order"
+    NACKED = "nacked"
+    WAITING = "waiting"
+    IN_DOUBT = "in doubt"
+    PROBED = "probed"
+    PROBED_IN_DOUBT = "probed, in doubt"
+    GAVE_UP = "gave up"
 
 
-@dataclass(slots=True)
-class _Missing:
-    """A message that was not handled and is not held here.
+# After a failure, a redelivery or a lack of room, which may come in each state with a wait.
+_RESTARTS = frozenset(KeyState) - {KeyState.PROBED, KeyState.PROBED_IN_DOUBT}
 
-    Attributes:
-        place: The position of the message in its key.
-        ack_id: Ack id of its last delivery to this client.
-        received_at: When that delivery was read.
-        comes_at: Earliest time of its redelivery; infinite until the server has accepted the nack.
-    """
-
-    place: _Position
-    ack_id: str
-    received_at: float
-    comes_at: float = math.inf
-
-
-class MissingMessages:
-    """The missing messages of a key, and the times of their redeliveries. Not thread-safe.
-
-    Each method takes nearly constant time, because a key may miss thousands of messages, and a
-    server redelivers them one by one.
-
-    Args:
-        key: The ordering key.
-        nacks: The keys of nacks that the server has not accepted yet, by ack id, of all keys. This
-            class adds and removes the nacks of its messages.
-    """
-
-    def __init__(self, key: str, nacks: dict[str, str]) -> None:
-        self._key = key
-        self._nacks = nacks
-        self._by_id: dict[str, _Missing] = {}
-        self._unanswered: dict[str, _Missing] = {}
-        self._places: SortedKeys[_Position] = SortedKeys()
-        # The places of messages that the server may not have redelivered yet, when last looked at.
-        self._to_come: SortedKeys[_Position] = SortedKeys()
-        # The times of redeliveries after an accepted nack.
-        self._times: SortedKeys[tuple[float, _Position]] = SortedKeys()
-
-    def __len__(self) -> int:
-        return len(self._by_id)
-
-    def __contains__(self, message_id: str) -> bool:
-        return message_id in self._by_id
-
-    @property
-    def first(self) -> _Position | None:
-        """The position of the earliest missing message; None if no message is missing."""
-        return self._places.first
-
-    @property
-    def latest(self) -> float:
-        """Earliest time by which the server may have redelivered all missing messages."""
-        if self._unanswered:
-            return math.inf
-        last = self._times.last
-        return -math.inf if last is None else last[0]
-
-    @property
-    def are_answered(self) -> bool:
-        """Whether the server has accepted all nacks and returns."""
-        return not self._unanswered
-
-    def add(self, message: Message, place: _Position) -> None:
-        """Add a message whose nack or return is about to be sent."""
-        self.pop(message.message_id)
-        missing = _Missing(place, message.ack_id, message.batch.received_at)
-        self._by_id[message.message_id] = missing
-        self._unanswered[missing.ack_id] = missing
-        self._nacks[missing.ack_id] = self._key
-        self._places.add(place)
-        self._to_come.add(place)
-
-    def pop(self, message_id: str) -> _Missing | None:
-        """Remove a message and return it; None if it is not missing."""
-        missing = self._by_id.pop(message_id, None)
-        if missing is None:
-            return None
-        if missing.comes_at == math.inf:
-            self._forget_nack(missing.ack_id)
-        else:
-            self._times.discard((missing.comes_at, missing.place))
-        self._places.discard(missing.place)
-        self._to_come.discard(missing.place)
-        return missing
-
-    def pop_before(self, place: _Position) -> None:
-        """Remove the messages before a position."""
-        for earlier in self._places.between(None, place):
-            self.pop(earlier[-1])
-
-    def nack_was_taken(self, ack_id: str, comes_at: float) -> None:
-        """Record that the server accepted a nack, and redelivers from `comes_at` on."""
-        missing = self._unanswered.get(ack_id)
-        if missing is not None:
-            self._forget_nack(ack_id)
-            missing.comes_at = comes_at
-            self._times.add((comes_at, missing.place))
-
-    def forget_nacks(self) -> None:
-        """Stop waiting for the answers of the server."""
-        for ack_id in list(self._unanswered):
-            self._forget_nack(ack_id)
-
-    def received_at(self, message_id: str) -> float | None:
-        """When the last delivery of a message was read; None if it is not missing."""
-        missing = self._by_id.get(message_id)
-        return None if missing is None else missing.received_at
-
-    def are_due_before(self, place: _Position, time: float) -> bool:
-        """Return whether a delivery was sent after the server could redeliver all earlier messages.
-
-        Args:
-            place: The position of the delivery.
-            time: When it was read. Not earlier than in the last call.
-        """
-        sent_after = time - READER_DELAY
-        while (first := self._to_come.first) is not None and first < place:
-            if sent_after < self._by_id[first[-1]].comes_at:
-                return False
-            # This one stays due.
-            self._to_come.discard(first)
-        return True
-
-    def _forget_nack(self, ack_id: str) -> None:
-        self._unanswered.pop(ack_id, None)
-        self._nacks.pop(ack_id, None)
+_NEXT: dict[KeyState, frozenset[KeyState]] = {
+    KeyState.IN_ORDER: frozenset({KeyState.NACKED}),
+    KeyState.NACKED: _RESTARTS,
+    KeyState.WAITING: _RESTARTS | {KeyState.PROBED},
+    KeyState.IN_DOUBT: _RESTARTS | {KeyState.PROBED},
+    KeyState.PROBED: _RESTARTS | {KeyState.PROBED_IN_DOUBT},
+    KeyState.PROBED_IN_DOUBT: _RESTARTS,
+    KeyState.GAVE_UP: _RESTARTS,
+}
 
 
 class FailedKey:
@@ -289,8 +165,8 @@ class FailedKey:
     Attributes:
         number: The number of this failure.
         is_running: Whether a callback of the key is running or about to run.
+        state: The state; only methods of this class change it.
         due: End of the wait; None if no action is due then.
-        held_bytes: Bytes of the held messages.
     """
 
     def __init__(
@@ -298,21 +174,15 @@ class FailedKey:
     ) -> None:
         self._redeliveries = redeliveries
         self._missing = missing
+        self._held = HeldMessages()
         self.number = number
         self.is_running = is_running
+        self.state = KeyState.IN_ORDER
         self.due: float | None = None
-        self.held_bytes = 0
-        # By message id, and their positions in order.
-        self._held: dict[str, _Held] = {}
-        self._places: SortedKeys[_Position] = SortedKeys()
         # Every message id that was received before the failure or since.
         self._seen: set[str] = set()
-        # Deliveries with a smaller number are old: they were received before a missing message was
-        # redelivered. `_old` counts the old deliveries that are held.
-        self._deliveries = 0
-        self._old_below = 0
-        self._old = 0
-        # Ids of old deliveries whose callback runs.
+        # Ids of messages whose callback runs for an old delivery: one that was received before a
+        # missing message was redelivered.
         self._running_old: set[str] = set()
         # Ids of messages that a callback has handled and the server may redeliver.
         self._handled: set[str] = set()
@@ -320,10 +190,6 @@ class FailedKey:
         # of the last such redelivery, in seconds.
         self._retried: set[str] = set()
         self._last_delay = 0.0
-        # Whether a later message was redelivered at a moment when that proves nothing.
-        self._is_in_doubt = False
-        self._has_probed = False
-        self._gave_up = False
 
     def __len__(self) -> int:
         """Return the number of held messages."""
@@ -332,12 +198,12 @@ class FailedKey:
     @property
     def held(self) -> list[Message]:
         """The held messages, in order."""
-        return self._at(self._places.head(len(self)))
+        return self._held.head(len(self))
 
     @property
     def is_waiting(self) -> bool:
         """Whether a message is missing, so that no message behind it may run."""
-        return len(self._missing) > 0
+        return self.state is not KeyState.IN_ORDER
 
     @property
     def parked(self) -> int:
@@ -347,28 +213,28 @@ class FailedKey:
     @property
     def parked_bytes(self) -> int:
         """Bytes of the parked messages."""
-        return self.held_bytes if self.is_waiting else 0
+        return self._held.bytes if self.is_waiting else 0
 
     def is_parked(self, message: Message) -> bool:
         """Return whether this delivery of a message is parked."""
-        return self.is_waiting and self._holds(message)
+        return self.is_waiting and self._held.get(message.message_id) is message
 
     @property
     def can_make_room(self) -> bool:
         """Whether `give_back_all` would return messages."""
-        last = self._places.last
+        last = self._held.last
         return last is not None and self._is_blocked(last)
 
     @property
     def is_idle(self) -> bool:
         """Whether no message of the key is here."""
-        return not (self.is_running or self._held)
+        return not (self.is_running or len(self))
 
     @property
     def is_over(self) -> bool:
         """Whether the key is in order, and the failure can be forgotten."""
         is_in_order = not (self.is_waiting or self._retried)
-        return is_in_order and not (self._old or self._running_old or self._handled)
+        return is_in_order and not (self._held.old or self._running_old or self._handled)
 
     # ---- failures ------------------------------------------------------------------------------
 
@@ -378,7 +244,7 @@ class FailedKey:
         The delivery may be older than the last one. With exactly-once delivery it may also be
         newer: its receipt was refused before it arrived here.
         """
-        message_id, place = message.message_id, position_of(message)
+        message_id, position = message.message_id, position_of(message)
         received_at = message.batch.received_at
         self._seen.add(message_id)
         returned_at = self._missing.received_at(message_id)
@@ -388,24 +254,27 @@ class FailedKey:
         self._retried.discard(message_id)
         held = self._held.get(message_id)
         if held is not None:
-            if received_at <= held.message.batch.received_at:
+            if received_at <= held.batch.received_at:
                 # After a reconnect the next delivery arrived before this one failed.
                 self._retried.add(message_id)
                 return
-            self._drop(held.message)
-            actions.forget.append(held.message)
-        if self._missing.first is None or place <= self._missing.first:
-            self.due, self._has_probed, self._gave_up, self._is_in_doubt = None, False, False, False
-        self._miss(message, place)
+            self._held.remove(held)
+            actions.forget.append(held)
+        if self._missing.first is None or position <= self._missing.first:
+            self._move(KeyState.NACKED)
+        self._miss(message, position)
 
     def nack_was_taken(self, ack_id: str, comes_at: float) -> None:
         """Record that the server accepted a nack or return, and redelivers from `comes_at` on."""
         self._missing.nack_was_taken(ack_id, comes_at)
-        if self.is_waiting and self._missing.are_answered and not self._gave_up:
-            if self._is_in_doubt:
-                self.due = self._missing.latest + PROBE_AFTER
-            elif self.due is None:
-                self._wait()
+        if not self._missing.are_answered:
+            return
+        if self.state is KeyState.NACKED:
+            self._move(KeyState.WAITING, self._end_of_wait())
+        elif self.state in (KeyState.IN_DOUBT, KeyState.PROBED_IN_DOUBT):
+            self.due = self._missing.latest + PROBE_AFTER
+        elif self.state is KeyState.PROBED and self.due is None:
+            self.due = self._end_of_wait()
 
     def forget_nacks(self) -> None:
         """Stop waiting for the answers of the server, because this key is forgotten."""
@@ -424,8 +293,8 @@ class FailedKey:
         self._handled.add(message_id)
         copy = self._held.get(message_id)
         if copy is not None:
-            self._drop(copy.message)
-            actions.acknowledge.append(copy.message)
+            self._held.remove(copy)
+            actions.acknowledge.append(copy)
 
     # ---- messages ------------------------------------------------------------------------------
 
@@ -437,29 +306,32 @@ class FailedKey:
 
     def receive(self, message: Message, now: float, actions: Actions) -> None:
         """Handle a delivery that has arrived."""
-        message_id, place = message.message_id, position_of(message)
+        message_id, position = message.message_id, position_of(message)
         is_new = message_id not in self._seen
         was_missing = message_id in self._missing
         if was_missing:
             self._come_again(message_id, now)
         if not is_new:
-            self._find_gone(message, place, now, actions)
-        if self._gave_up and self._is_blocked(place):
+            self._find_gone(message, position, now, actions)
+        is_blocked = self._is_blocked(position)
+        if is_blocked and self.state is KeyState.GAVE_UP:
             self._give_back(message, actions)
         elif message_id in self._handled:
             actions.acknowledge.append(message)
         else:
-            if is_new and self._is_blocked(place):
-                self._look_at_new(now)
-            self._put(message, place, actions)
+            if is_blocked and is_new:
+                self._probe_new(now)
+            self._put(message, position, actions)
         if not (is_new or was_missing or self.is_waiting):
-            self._forget_behind(place, actions)
-        elif is_new and not (self._old or self.is_waiting):
+            self._forget_behind(position, actions)
+        elif is_new and not (self._held.old or self.is_waiting):
             # Redelivered messages arrive before new ones.
             self._handled.clear()
         self._seen.add(message_id)
 
-    def _find_gone(self, message: Message, place: _Position, now: float, actions: Actions) -> None:
+    def _find_gone(
+        self, message: Message, position: Position, now: float, actions: Actions
+    ) -> None:
         """Find out from a redelivery whether earlier missing messages are gone.
 
         They are gone if the server accepted their nacks before it sent this delivery. Otherwise the
@@ -474,26 +346,29 @@ class FailedKey:
           the server did not redeliver them because their leases continue. The key returns them: in
           the second case they are redelivered, before this message.
         """
-        if not self._is_blocked(place):
+        if not self._is_blocked(position):
             return
         batch = message.batch
-        if batch.may_be_stale or not self._missing.are_due_before(place, batch.received_at):
-            self._is_in_doubt = True
+        if batch.may_be_stale or not self._missing.are_due_before(position, batch.received_at):
             # Hold it for a moment. If the key returned it at once, the server might send it again
             # and again before a redelivery can prove anything, and count each return.
-            self._gave_up = self._has_probed = False
+            due = self.due
             if self._missing.are_answered:
                 probe_at = max(self._missing.latest, now) + PROBE_AFTER
-                self.due = probe_at if self.due is None else min(self.due, probe_at)
-        elif held := self._blocked(before=place):
-            self._is_in_doubt = True
+                due = probe_at if due is None else min(due, probe_at)
+            self._move(KeyState.IN_DOUBT, due)
+        elif held := self._blocked(before=position):
+            if self.state in (KeyState.NACKED, KeyState.WAITING):
+                self._move(KeyState.IN_DOUBT, self.due)
+            elif self.state is KeyState.PROBED:
+                self._move(KeyState.PROBED_IN_DOUBT, self.due)
             self._give_back_held(held, actions)
         else:
-            self._missing.pop_before(place)
-            self._look_at_missing()
+            self._missing.pop_before(position)
+            self._restart_wait()
 
-    def _look_at_new(self, now: float) -> None:
-        """Handle a message that arrives for the first time, behind a missing one."""
+    def _probe_new(self, now: float) -> None:
+        """Shorten the wait for a message that arrives for the first time, behind a missing one."""
         if self.due is not None and not self._held and self._redeliveries.restart_keys:
             # The server has accepted the nacks and restarts keys. Either it sent this message
             # earlier, or the missing message was handled elsewhere. Returning the message is
@@ -504,42 +379,46 @@ class FailedKey:
         """Handle the redelivery of a missing message."""
         first = self._missing.first
         missing = self._missing.pop(message_id)
-        if missing is not None and missing.place == first:
+        if missing is not None and missing.position == first:
             self._last_delay = max(now - missing.comes_at, 0.0)
             self._redeliveries.observe(self._last_delay)
         self._retried.add(message_id)
-        self._look_at_missing()
+        self._restart_wait()
 
-    def _look_at_missing(self) -> None:
-        """Update the wait after missing messages were redelivered, or are gone."""
-        self._is_in_doubt = self._gave_up = self._has_probed = False
-        self.due = None
-        if not self.is_waiting:
-            self._old_below, self._old = self._deliveries, len(self)
+    def _restart_wait(self) -> None:
+        """Move to the next state after missing messages were redelivered, or are gone."""
+        if not self._missing:
+            self._move(KeyState.IN_ORDER)
+            self._held.mark_old()
         elif self._missing.are_answered:
-            self._wait()
+            self._move(KeyState.WAITING, self._end_of_wait())
+        else:
+            self._move(KeyState.NACKED)
 
-    def _wait(self) -> None:
-        self.due = self._missing.latest + self._redeliveries.wait(self._last_delay)
+    def _end_of_wait(self) -> float:
+        return self._missing.latest + self._redeliveries.wait(self._last_delay)
 
-    def _forget_behind(self, place: _Position, actions: Actions) -> None:
+    def _move(self, to: KeyState, due: float | None = None) -> None:
+        if to not in _NEXT[self.state]:
+            raise RuntimeError(f"{to} cannot follow {self.state}")
+        self.state, self.due = to, due
+
+    def _forget_behind(self, position: Position, actions: Actions) -> None:
         """Forget the messages behind a redelivered one, because the server redelivers them, too."""
         self._redeliveries.restart_keys = True
-        for message in self._at(self._places.between(place, None)):
-            self._drop(message)
+        for message in self._held.between(position, None):
+            self._held.remove(message)
             actions.forget.append(message)
 
     # ---- turns ---------------------------------------------------------------------------------
 
     def next(self) -> Message | None:
         """Begin the turn of the next message and return it; None if no message may run."""
-        first = self._places.first
+        first = self._held.first
         if self.is_running or first is None or self._is_blocked(first):
             return None
-        message = self._held[first[-1]].message
-        self._begin(message)
         self.is_running = True
-        return message
+        return self._begin(1)[0]
 
     def joining(self, message: Message) -> int:
         """Return how many held messages may share the turn of the running message.
@@ -552,52 +431,44 @@ class FailedKey:
 
     def join(self, message: Message, limit: int) -> list[Message]:
         """Take up to `limit` held messages, which share the turn of the running message."""
-        joining = self._at(self._places.head(min(limit, self.joining(message))))
-        for each in joining:
-            self._begin(each)
-        return joining
+        return self._begin(min(limit, self.joining(message)))
 
     def ended(self, message: Message, actions: Actions) -> None:
         """Record that the turn of a message is over."""
         self.is_running = False
         message_id = message.message_id
-        may_come_again = message_id in self._running_old or message_id in self._held
+        may_come_again = message_id in self._running_old or self._held.get(message_id) is not None
         self._running_old.discard(message_id)
         if message.settled is Disposition.ACK and may_come_again:
             # Its lease may have been stale. Then it is redelivered, or has been already.
             self.handled(message, actions)
-        if message_id not in self._held:
+        if self._held.get(message_id) is None:
             self._retried.discard(message_id)
 
-    def remove(self, message: Message) -> bool:
-        """Stop holding a message, and return whether it was held."""
-        is_held = self._holds(message)
-        if is_held:
-            self._drop(message)
-        return is_held
+    def remove(self, message: Message) -> None:
+        """Stop holding this delivery of a message, if it is held."""
+        if self._held.get(message.message_id) is message:
+            self._held.remove(message)
 
     # ---- the end of the wait -------------------------------------------------------------------
 
     def wait_is_over(self, actions: Actions) -> None:
         """Return messages to the server, because no redelivery came in time."""
         blocked = self._blocked()
-        if blocked and not self._has_probed:
-            self._has_probed = True
-            self._is_in_doubt = False
-            del blocked[1:]
+        if blocked and self.state in (KeyState.WAITING, KeyState.IN_DOUBT):
+            self._move(KeyState.PROBED)
+            self._give_back_held(blocked[:1], actions)
         else:
-            self._gave_up = True
-        self.due = None
-        self._give_back_held(blocked, actions)
+            self.give_back_all(actions)
 
     def give_back_all(self, actions: Actions) -> None:
-        """Return all messages that wait for a missing one, to make room."""
-        self.due, self._gave_up = None, True
+        """Return all messages that wait for a missing one, also to make room."""
+        self._move(KeyState.GAVE_UP)
         self._give_back_held(self._blocked(), actions)
 
     def _give_back_held(self, messages: Iterable[Message], actions: Actions) -> None:
         for message in messages:
-            self._drop(message)
+            self._held.remove(message)
             self._give_back(message, actions)
 
     def _give_back(self, message: Message, actions: Actions) -> None:
@@ -605,48 +476,28 @@ class FailedKey:
         self._miss(message, position_of(message))
         actions.give_back.append(message)
 
-    def _miss(self, message: Message, place: _Position) -> None:
-        self._missing.add(message, place)
-        self._old_below = self._old = 0
+    def _miss(self, message: Message, position: Position) -> None:
+        self._missing.add(message, position)
+        self._held.mark_new()
 
     # ---- the held messages ---------------------------------------------------------------------
 
-    def _is_blocked(self, place: _Position) -> bool:
+    def _is_blocked(self, position: Position) -> bool:
         first = self._missing.first
-        return first is not None and place > first
+        return first is not None and position > first
 
-    def _blocked(self, before: _Position | None = None) -> list[Message]:
+    def _blocked(self, before: Position | None = None) -> list[Message]:
         """Return the held messages behind the first missing one, and before a position."""
         first = self._missing.first
-        if first is None:
-            return []
-        return self._at(self._places.between(first, before))
+        return [] if first is None else self._held.between(first, before)
 
-    def _at(self, places: Iterable[_Position]) -> list[Message]:
-        return [self._held[place[-1]].message for place in places]
-
-    def _holds(self, message: Message) -> bool:
-        held = self._held.get(message.message_id)
-        return held is not None and held.message is message
-
-    def _put(self, message: Message, place: _Position, actions: Actions) -> None:
-        """Hold a message at its position, and replace an older delivery of it."""
-        older = self._held.get(message.message_id)
+    def _put(self, message: Message, position: Position, actions: Actions) -> None:
+        older = self._held.put(message, position)
         if older is not None:
-            self._drop(older.message)
-            actions.forget.append(older.message)
-        self._held[message.message_id] = _Held(message, self._deliveries)
-        self._deliveries += 1
-        self._places.add(place)
-        self.held_bytes += message.batch.bytes_each
+            actions.forget.append(older)
 
-    def _begin(self, message: Message) -> None:
-        if self._held[message.message_id].number < self._old_below:
-            self._running_old.add(message.message_id)
-        self._drop(message)
-
-    def _drop(self, message: Message) -> None:
-        held = self._held.pop(message.message_id)
-        self._old -= held.number < self._old_below
-        self._places.discard(position_of(message))
-        self.held_bytes -= message.batch.bytes_each
+    def _begin(self, count: int) -> list[Message]:
+        """Stop holding the first messages, because they run."""
+        messages = self._held.head(count)
+        self._running_old.update(one.message_id for one in messages if self._held.remove(one))
+        return messages

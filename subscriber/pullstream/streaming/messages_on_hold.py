@@ -10,7 +10,8 @@ from pullstream.flow_control import FlowControl
 from pullstream.message import Disposition, Message
 from pullstream_protocol.call_lock import CallLock
 
-from .failed_key import Actions, FailedKey, MissingMessages, Redeliveries
+from .failed_key import Actions, FailedKey, Redeliveries
+from .key_messages import MissingMessages
 from .sorted_keys import SortedKeys
 
 # Largest number of failed keys that are remembered; the latest failures are kept. Without this

@@ -11,10 +11,10 @@ from pullstream.streaming.failed_key import (
     FIRST_WAIT,
     MIN_WAIT,
     PROBE_AFTER,
-    READER_DELAY,
     Actions,
     Redeliveries,
 )
+from pullstream.streaming.key_messages import READER_DELAY
 from pullstream.streaming.messages_on_hold import MessagesOnHold
 from tests.subscriber.streaming.fakes import ids, message
 

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pullstream.flow_control import FlowControl
 from pullstream.message import Disposition, Message, ResponseBatch
-from pullstream.streaming.failed_key import READER_DELAY, Actions
+from pullstream.streaming.failed_key import Actions
+from pullstream.streaming.key_messages import READER_DELAY
 from pullstream.streaming.messages_on_hold import MessagesOnHold
 from pullstream_emulator.engine import Consumer, Engine
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
