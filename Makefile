@@ -6,7 +6,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 .DEFAULT_GOAL := help
 # Two simultaneous installs would break .venv.
 .NOTPARALLEL:
-.PHONY: help demo demo-spark test versions coverage check docs dist constraints browser pictures bench soak hostile jepsen clients damage upstream protos clean
+.PHONY: help demo demo-spark test versions coverage check docs dist constraints browser pictures bench soak hostile jepsen clients damage mutants upstream protos clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -96,6 +96,9 @@ jepsen: .venv/dev.stamp ## kill and stop every process, ten minutes for each dur
 
 damage: .venv/dev.stamp ## damage a data directory in 2,550 ways: none may go unnoticed (ARGS="--seed 7")
 	@$(BIN)/python -m tests.soak.damage $(ARGS)
+
+mutants: .venv/dev.stamp ## change single tokens of the rules for ordering keys: the tests must fail (ARGS="streaming/failed_key.py --count 60")
+	@$(BIN)/python -m tests.mutants.run $(ARGS)
 
 upstream: .venv/dev.stamp .venv-upstream/suites.stamp ## run Google's own Python suites on the broker (UPSTREAM=path of their source)
 	@$(BIN)/python -m tests.upstream.run "$(UPSTREAM)" --python "$(CURDIR)/.venv-upstream/bin/python" $(ARGS)

@@ -83,8 +83,8 @@ class Redeliveries:
         self.restart_keys = False
 
     def observe(self, delay: float) -> None:
-        """Record that a redelivery arrived `delay` seconds after the server accepted the nack."""
-        self._delays.append(max(delay, 0.0))
+        """Record that a redelivery arrived `delay` seconds after it was due; negative: earlier."""
+        self._delays.append(delay)
 
     def wait(self, last_delay: float) -> float:
         """Return the seconds to wait for a failed message.
@@ -94,7 +94,7 @@ class Redeliveries:
         """
         if self._wait is not None:
             return self._wait
-        if not self._delays and not last_delay:
+        if not self._delays:
             return FIRST_WAIT
         return max(MIN_WAIT, WAIT_FACTOR * max(last_delay, *self._delays))
 
@@ -125,7 +125,7 @@ class KeyState(Enum):
 # After a failure, a redelivery or a lack of room, which may come in each state with a wait.
 _RESTARTS = frozenset(KeyState) - {KeyState.PROBED, KeyState.PROBED_IN_DOUBT}
 
-_NEXT: dict[KeyState, frozenset[KeyState]] = {
+NEXT: dict[KeyState, frozenset[KeyState]] = {
     KeyState.IN_ORDER: frozenset({KeyState.NACKED}),
     KeyState.NACKED: _RESTARTS,
     KeyState.WAITING: _RESTARTS | {KeyState.PROBED},
@@ -186,7 +186,7 @@ class FailedKey:
         self._running_old: set[str] = set()
         # Ids of messages that a callback has handled and the server may redeliver.
         self._handled: set[str] = set()
-        # Ids of messages that failed, were redelivered, and have not been handled; and the duration
+        # Ids of messages that failed, were redelivered, and have not been handled; and the delay
         # of the last such redelivery, in seconds.
         self._retried: set[str] = set()
         self._last_delay = 0.0
@@ -380,7 +380,7 @@ class FailedKey:
         first = self._missing.first
         missing = self._missing.pop(message_id)
         if missing is not None and missing.position == first:
-            self._last_delay = max(now - missing.comes_at, 0.0)
+            self._last_delay = now - missing.comes_at
             self._redeliveries.observe(self._last_delay)
         self._retried.add(message_id)
         self._restart_wait()
@@ -399,7 +399,7 @@ class FailedKey:
         return self._missing.latest + self._redeliveries.wait(self._last_delay)
 
     def _move(self, to: KeyState, due: float | None = None) -> None:
-        if to not in _NEXT[self.state]:
+        if to not in NEXT[self.state]:
             raise RuntimeError(f"{to} cannot follow {self.state}")
         self.state, self.due = to, due
 

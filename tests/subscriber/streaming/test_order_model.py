@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from pullstream.flow_control import FlowControl
 from pullstream.message import Disposition, Message, ResponseBatch
-from pullstream.streaming.failed_key import Actions
+from pullstream.streaming.failed_key import Actions, KeyState
 from pullstream.streaming.key_messages import READER_DELAY
 from pullstream.streaming.messages_on_hold import MessagesOnHold
 from pullstream_emulator.engine import Consumer, Engine
@@ -402,6 +402,15 @@ class OrderUnderFailures(RuleBasedStateMachine):
         size = sum(message.batch.bytes_each for message in parked)
         assert (self.parked, self.parked_bytes) == (len(parked), size)
         assert (self.hold._parked, self.hold._parked_bytes) == (len(parked), size)
+
+    @invariant()
+    def waits_belong_to_states(self) -> None:
+        """A key has a due time only if the server can redeliver its missing messages."""
+        for failed in self.hold._failed.values():
+            if failed.state is KeyState.WAITING:
+                assert failed.due is not None
+            elif failed.state in (KeyState.IN_ORDER, KeyState.NACKED, KeyState.GAVE_UP):
+                assert failed.due is None
 
     # ---- the end ---------------------------------------------------------------------------------
 
