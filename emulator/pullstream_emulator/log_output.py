@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.due_thread import DueThread
@@ -25,6 +25,9 @@ FORMATS: tuple[LogFormat, ...] = ("text", "json")
 FIELDS = "pullstream_fields"
 
 _LOGGER = "pullstream"
+
+# The logger of grpcio's compiled code, which logs each header that is not UTF-8, with a traceback.
+GRPC_LOGGER = "grpc._cython.cygrpc"
 
 # Seconds between two lines of one place in a library's code, and the most characters of its text.
 LIBRARY_INTERVAL = 1.0
@@ -115,19 +118,61 @@ class LogHandler(_StreamHandler):
             return
         now = self._clock.monotonic()
         place = self._places.get(key := (record.name, record.pathname, record.lineno))
-        if place is not None and now < place.next_line_at:
-            place.suppressed += 1
-            place.record = record
-            if place.suppressed == 1:
-                self._wake_reporter()
+        if place is None or (place.next_line_at <= now and not place.suppressed):
+            self._places[key] = _Place(now + LIBRARY_INTERVAL, 0, record)
+            self._write(record)
             return
-        self._places[key] = _Place(now + LIBRARY_INTERVAL, 0, record)
-        self._write(record)
+        place.record = record
+        self._suppress(place)
+        if place.next_line_at <= now:
+            # The thread is late.
+            self._report(now)
+
+    def count(self, logger: str, text: object) -> bool:
+        """Count an error for which no record exists yet.
+
+        Args:
+            logger: The name of the library's logger.
+            text: The text without its values.
+
+        Returns:
+            False if no place has written this text in the last second: the caller logs it.
+        """
+        now = self._clock.monotonic()
+        # This is called for each header. `_guard` would take as long as the rest.
+        self.acquire()
+        try:
+            for place in self._places.values():
+                known = place.record
+                if now < place.next_line_at and known.msg == text and known.name == logger:
+                    self._suppress(place)
+                    return True
+        finally:
+            self.release()
+        return False
+
+    def count_early(self, logger: logging.Logger) -> None:
+        """Make no record where `logger.exception` would log what this handler only counts.
+
+        A record takes much longer than the rest of the work on a wrong header, and a call can have
+        some 200 of them. Other calls wait for this work.
+        """
+
+        def exception(text: object, *values: object, **options: Any) -> None:
+            if not self.count(logger.name, text):
+                logger.error(text, *values, **{"exc_info": True, "stacklevel": 2, **options})
+
+        logger.exception = exception  # type: ignore[assignment, method-assign]
 
     def close(self) -> None:
         """Write the numbers of suppressed records, and close the handler."""
         self._report(math.inf)
         super().close()
+
+    def _suppress(self, place: _Place) -> None:
+        place.suppressed += 1
+        if place.suppressed == 1:
+            self._wake_reporter()
 
     def _wake_reporter(self) -> None:
         if self._reporter is None:
@@ -194,6 +239,7 @@ def configure(level: str, form: LogFormat) -> None:
     """
     handler = LogHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    handler.count_early(logging.getLogger(GRPC_LOGGER))
     logging.basicConfig(handlers=[handler], level=max(logging.WARNING, _number(level)), force=True)
     logging.getLogger(_LOGGER).setLevel(_number(level))
 

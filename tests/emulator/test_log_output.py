@@ -7,14 +7,21 @@ import json
 import logging
 import socket
 import struct
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from pullstream_emulator import Emulator
-from pullstream_emulator.log_output import JsonFormatter, LogHandler, TextFormatter
+from pullstream_emulator.log_output import (
+    GRPC_LOGGER,
+    JsonFormatter,
+    LogHandler,
+    TextFormatter,
+)
 from pullstream_emulator.server import MAX_METADATA_BYTES, MAX_STREAMS_PER_CONNECTION
 from pullstream_protocol.clock import ManualClock
 from tests.emulator import http2
@@ -77,6 +84,18 @@ def test_a_place_writes_again_after_a_quiet_second(log: Log) -> None:
     log.clock.advance(1)
     log.write("b")
     assert log.lines == ["ERROR a", "ERROR b"]
+
+
+def test_no_number_is_lost_if_the_thread_that_writes_it_is_late(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log.handler, "_wake_reporter", lambda: None)
+    log.write("a")
+    log.write("b")
+    log.clock.advance(1)
+    log.write("c")
+    log.handler.close()
+    assert log.lines == ["ERROR a", "ERROR 2 more of: c"]
 
 
 def test_each_place_has_its_own_line(log: Log) -> None:
@@ -166,6 +185,77 @@ def test_json_has_the_same_limits(log: Log) -> None:
     assert last["message"].startswith("2 more of: xxx")
 
 
+# ---- errors that are counted before they are records ----
+
+
+@contextmanager
+def counted_early(
+    handler: LogHandler, name: str
+) -> Iterator[tuple[logging.Logger, list[logging.LogRecord]]]:
+    """Let `handler` count errors early. Yield the logger and the records that it makes."""
+    logger = logging.getLogger(name)
+    made: list[logging.LogRecord] = []
+
+    def note(record: logging.LogRecord) -> bool:
+        made.append(record)
+        return True
+
+    logger.addFilter(note)
+    logger.addHandler(handler)
+    logger.propagate = False
+    handler.count_early(logger)
+    try:
+        yield logger, made
+    finally:
+        del logger.exception
+        logger.propagate = True
+        logger.removeHandler(handler)
+        logger.removeFilter(note)
+
+
+def test_an_error_that_is_only_counted_needs_no_record(log: Log) -> None:
+    with counted_early(log.handler, "library.compiled") as (logger, made):
+        for second in range(3):
+            for number in range(100):
+                logger.exception("header %s", f"{second} {number}")
+            log.clock.advance(1)
+            log.wait_for_lines(second + 2)
+    assert log.lines == [
+        "ERROR header 0 0",
+        "ERROR 99 more of: header 0 0",
+        "ERROR 100 more of: header 0 0",
+        "ERROR 100 more of: header 0 0",
+    ]
+    assert len(made) == 1
+
+
+def test_an_error_with_another_text_or_logger_is_not_counted_with_it(log: Log) -> None:
+    with (
+        counted_early(log.handler, "library.compiled") as (logger, _),
+        counted_early(log.handler, "library.other") as (other, _),
+    ):
+        logger.exception("header %s", 1)
+        other.exception("header %s", 2)
+        logger.exception("call %s failed", 3)
+        logger.error("header %s", 4)
+    assert log.lines == [
+        f"ERROR {text}" for text in ("header 1", "header 2", "call 3 failed", "header 4")
+    ]
+
+
+def test_a_record_of_a_counted_logger_has_its_place_and_its_error(log: Log) -> None:
+    with counted_early(log.handler, "library.compiled") as (logger, made):
+        try:
+            raise ValueError("bad")
+        except ValueError:
+            logger.exception("failed")
+    assert (made[0].filename, made[0].funcName) == (
+        "test_log_output.py",
+        "test_a_record_of_a_counted_logger_has_its_place_and_its_error",
+    )
+    assert log.lines == ["ERROR failed (ValueError: bad)"]
+
+
 # ---- HTTP/2 of a stranger ------------------------------------------------------------------------
 
 
@@ -195,27 +285,49 @@ def test_headers_that_are_not_utf_8_cannot_fill_the_log() -> None:
     stream = io.StringIO()
     handler = LogHandler(stream)
     handler.setFormatter(TextFormatter())
-    logger = logging.getLogger("grpc")
-    logger.addHandler(handler)
-    logger.propagate = False
     headers = [(b"k%d" % number, b"\xff\xfe%d" % number) for number in range(100)]
-    try:
-        with Emulator() as emulator, connected(emulator) as connection:
-            for call in range(1, 20, 2):
-                connection.sendall(http2.call(call, *headers) + http2.empty_message(call))
-            ended = 0
-            while ended < 10:
-                kind, flags, _ = next_frame(connection)
-                ended += kind == http2.HEADERS and flags & http2.END_STREAM
-    finally:
-        logger.propagate = True
-        logger.removeHandler(handler)
-        handler.close()
+    with (
+        counted_early(handler, GRPC_LOGGER) as (_logger, made),
+        Emulator() as emulator,
+        connected(emulator) as connection,
+    ):
+        for call in range(1, 20, 2):
+            connection.sendall(http2.call(call, *headers) + http2.empty_message(call))
+        ended = 0
+        while ended < 10:
+            kind, flags, _ = next_frame(connection)
+            ended += kind == http2.HEADERS and flags & http2.END_STREAM
+    handler.close()
+    assert 1 <= len(made) <= 20
     lines = stream.getvalue().splitlines()
     # gRPC logs 1,000 headers, from a few places.
     assert 1 <= len(lines) <= 20
     assert sum(int(line.split()[1]) for line in lines if " more of: " in line) > 900
     assert all(line.startswith("ERROR ") and len(line) < 700 for line in lines)
+
+
+# Configures the log as the broker does, and logs what grpcio logs for 100 wrong headers.
+PROGRAM = """
+import logging
+from pullstream_emulator.log_output import GRPC_LOGGER, configure
+
+configure("info", "text")
+logger = logging.getLogger(GRPC_LOGGER)
+made = []
+logger.addFilter(lambda record: not made.append(record))
+for _ in range(100):
+    logger.exception("Invalid encoding on %s", b"x")
+print(len(made))
+"""
+
+
+def test_the_broker_counts_these_headers_before_they_are_records() -> None:
+    """Their records would take most of the time of the event loop, while other calls wait."""
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert int(ran.stdout) <= 2, ran.stderr
+    assert "99 more of: Invalid encoding" in ran.stderr
 
 
 def test_a_connection_has_limits_of_streams_and_metadata() -> None:
