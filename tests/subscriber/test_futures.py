@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import itertools
 import os
 import signal
@@ -159,11 +160,14 @@ def publish_many_future() -> tuple[Future[Any], Callable[[], object]]:
     return PublishManyFuture([(outcome, range(1))], 1), lambda: outcome.resolve(["7"])
 
 
-@pytest.mark.parametrize(
+every_kind = pytest.mark.parametrize(
     "make",
     [running_future, ack_future, publish_future, publish_many_future],
     ids=["subscription", "ack", "publish", "publish_many"],
 )
+
+
+@every_kind
 @pytest.mark.parametrize("method", ["result", "exception", "done", "running"])
 def test_ctrl_c_at_any_instruction_of_a_future_leaves_it_usable(
     make: Callable[[], tuple[Future[Any], Callable[[], object]]], method: str
@@ -181,6 +185,17 @@ def test_ctrl_c_at_any_instruction_of_a_future_leaves_it_usable(
         assert future.result(timeout=PATIENCE)
         assert future.exception(timeout=PATIENCE) is None
     assert instruction > 0
+
+
+@every_kind
+def test_a_future_enters_and_leaves_its_lock_by_one_call_each(
+    make: Callable[[], tuple[Future[Any], Callable[[], object]]],
+) -> None:
+    """A function in Python, as of threading.Condition, would keep the lock after a Ctrl-C in it."""
+    future, _ = make()
+    kind = type(future._condition)
+    assert not inspect.isfunction(kind.__enter__)
+    assert not inspect.isfunction(kind.__exit__)
 
 
 def test_a_waiter_that_is_interrupted_at_the_end_does_not_stop_the_others() -> None:
