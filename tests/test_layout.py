@@ -78,11 +78,11 @@ EXTRA_MODULES = {
     "prometheus_client": ("pullstream/telemetry/", "pullstream_emulator/monitoring/metrics.py"),
     "grpc_health": ("pullstream_emulator/monitoring/health.py",),
     "grpc_reflection": ("pullstream_emulator/services/reflection.py",),
-    "yarl": ("pullstream_emulator/push/http_sender.py",),
+    "yarl": ("pullstream_emulator/push/sender.py",),
     "aiohttp": (
         "pullstream_emulator/console/pages.py",
         "pullstream_emulator/rest/",
-        "pullstream_emulator/push/http_sender.py",
+        "pullstream_emulator/push/sender.py",
     ),
     "cryptography": ("pullstream_emulator/access/tls.py",),
     "yaml": ("pullstream_emulator/config_files.py",),

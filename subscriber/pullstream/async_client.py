@@ -20,10 +20,10 @@ from .logs.feeds.frame_stream import FrameStream
 from .logs.feeds.position import Start
 from .logs.feeds.routers import AsyncCursorsClient, AsyncRoutersClient
 from .logs.follow.client import FollowOptions
-from .logs.follow.coroutine_handler import CoroutineHandler
 from .logs.follow.events import Checkpoint
 from .logs.follow.future import Follower
-from .logs.follow.record import Record
+from .logs.follow.records import Record
+from .logs.follow.runner import CoroutineHandler
 from .message import Message, MessageBatch
 from .message_stream import MessageStream
 from .rpc.connecting_client import ConnectingClient

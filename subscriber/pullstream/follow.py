@@ -2,8 +2,8 @@
 
 from .logs.follow.events import CaughtUp, Checkpoint, Closed, CloseReason, Event, FellBehind, Gap
 from .logs.follow.future import Follower, FollowStatistics
-from .logs.follow.record import Record
-from .logs.follow.states import FollowState
+from .logs.follow.machine import FollowState
+from .logs.follow.records import Record
 from .logs.follow.stores import CheckpointError, CheckpointFile, CheckpointStore, ServerCursor
 
 __all__ = [

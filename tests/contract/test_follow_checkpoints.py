@@ -111,7 +111,7 @@ def test_c1_2_a_lock_that_may_not_be_made_is_no_other_follower(
     def refuse(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("pullstream.logs.follow.file_store.FileLock", refuse)
+    monkeypatch.setattr("pullstream.logs.follow.stores.FileLock", refuse)
     here.append(1)
     error = here.follow(checkpoint=tmp_path / "positions.db").exception(20)
     assert isinstance(error, CheckpointError)

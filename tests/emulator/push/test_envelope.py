@@ -11,7 +11,7 @@ from google.auth import jwt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullstream_emulator.push.envelope import PushRequest, request
+from pullstream_emulator.push.envelope import ISSUER, LIFETIME, PushRequest, oidc_token, request
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION
 
@@ -206,3 +206,43 @@ def test_a_token_goes_with_bare_messages_too() -> None:
     token = pubsub.PushConfig.OidcToken(audience="me")
     made = posted(message(data=b"x"), oidc_token=token, no_wrapper=with_metadata())
     assert made.headers["Authorization"].startswith("Bearer ")
+
+
+def decoded(segment: str) -> dict[str, Any]:
+    text = base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
+    content: dict[str, Any] = json.loads(text)
+    return content
+
+
+def push_config(email: str, audience: str = "") -> pubsub.PushConfig:
+    oidc = {"service_account_email": email, "audience": audience}
+    return pubsub.PushConfig(push_endpoint="http://localhost/push", oidc_token=oidc)
+
+
+def test_the_claims() -> None:
+    """The endpoint is the audience unless the subscription has another one."""
+    header, claims, signature = oidc_token(push_config("a@example.com"), 1_700_000_000.9).split(".")
+    assert decoded(header) == {"alg": "none", "typ": "JWT"}
+    assert signature == ""
+    content = decoded(claims)
+    subject = content.pop("sub")
+    assert subject.isdigit()
+    assert content == {
+        "aud": "http://localhost/push",
+        "azp": subject,
+        "email": "a@example.com",
+        "email_verified": True,
+        "exp": 1_700_000_000 + LIFETIME,
+        "iat": 1_700_000_000,
+        "iss": ISSUER,
+    }
+    assert decoded(oidc_token(push_config("a@example.com", "us"), 0).split(".")[1])["aud"] == "us"
+
+
+def test_each_account_has_its_subject() -> None:
+    """It stays the same, as the number of an account does."""
+    subjects = [
+        decoded(oidc_token(push_config(email), 0).split(".")[1])["sub"]
+        for email in ("a@example.com", "b@example.com", "a@example.com")
+    ]
+    assert subjects[0] == subjects[2] != subjects[1]

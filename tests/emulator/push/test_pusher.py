@@ -16,7 +16,7 @@ import pytest
 
 from pullstream_emulator.push.delivery import PushDelivery
 from pullstream_emulator.push.envelope import PushAnswer, PushRequest
-from pullstream_emulator.push.slow_start import FIRST_WINDOW
+from pullstream_emulator.push.pusher import FIRST_WINDOW
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.emulator.broker import SUBSCRIPTION, TOPIC, Broker, new_engine

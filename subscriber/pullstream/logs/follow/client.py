@@ -13,7 +13,6 @@ from pullstream.runtime.validation import require_number, require_text, require_
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from .events import Checkpoint
-from .file_store import FileStore
 from .future import Follower
 from .runner import FollowRunner, Handler, OnEvent
 from .settings import FollowSettings, Rules
@@ -24,6 +23,7 @@ from .stores import (
     Checkpoints,
     CheckpointStore,
     CursorStore,
+    FileStore,
     NoStore,
     ServerCursor,
 )

@@ -8,7 +8,7 @@ from typing import Protocol
 from pullstream.logs.feeds.reader_future import Reader, ReaderFuture
 
 from .events import Checkpoint
-from .states import FollowState
+from .machine import FollowState
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,22 +19,255 @@ would cost more than it gains. In a network that cuts streams, no stream would l
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum
+from functools import partial
+from typing import TypeAlias
 
-from pullstream.logs.feeds.frames import GapReason
+from pullstream.logs.feeds.frames import Gap, GapReason
 from pullstream.runtime.retry_clock import RetryClock
 
-from .actions import Action, Close, Deliver, LeaveStream, OpenStream, Read, Wait
-from .events import Checkpoint, CloseReason, FallCause
-from .live_stream_state import LiveStreamState
-from .progress_events import ProgressEvents
-from .record import Record
-from .record_ranges import ReadResult, RecordRange
+from .events import CaughtUp, Checkpoint, CloseReason, Event, FallCause, FellBehind
+from .records import LiveBuffer, ReadResult, Record, RecordRange
 from .settings import Rules
-from .states import FollowState, may_follow
-from .stream_failures import StreamFailures, read_retries
 
 # The longest long poll, in seconds. The broker's limit is 30.
 _LONG_POLL = 20.0
+
+# The shortest and the longest pause between failed reads, in seconds.
+_FIRST_PAUSE = 0.1
+_LAST_PAUSE = 10.0
+
+# After this many failures within this many seconds, no stream is opened for a while.
+MAX_FAILURES = 3
+FAILURES_WITHIN = 60.0
+
+# The length of that while, in seconds. The follower polls meanwhile.
+POLL_FOR = 60.0
+
+
+# ---- states --------------------------------------------------------------------------------------
+
+
+class FollowState(Enum):
+    """State of a follower.
+
+    Attributes:
+        PULL: Reads the records that were appended while it was away.
+        SUBSCRIBE: Has requested a stream, and waits for it to open.
+        LAST_PULL: Reads up to the number from which the stream delivers.
+        DRAIN: Handles the records that the stream has delivered in the meantime.
+        LIVE: Handles records as the stream delivers them.
+        POLL: The stream failed too often; uses long polls for a while.
+        CLOSED: Has ended, or is ending.
+    """
+
+    PULL = "pull"
+    SUBSCRIBE = "subscribe"
+    LAST_PULL = "last pull"
+    DRAIN = "drain"
+    LIVE = "live"
+    POLL = "poll"
+    CLOSED = "closed"
+
+
+# From each state with a stream, the follower may return to reads: because the stream was lost, is
+# silent, or is faster than the handler.
+_FALLS = frozenset({FollowState.PULL, FollowState.POLL})
+
+NEXT: dict[FollowState, frozenset[FollowState]] = {
+    FollowState.PULL: frozenset({FollowState.SUBSCRIBE}),
+    FollowState.SUBSCRIBE: frozenset({FollowState.LAST_PULL}) | _FALLS,
+    FollowState.LAST_PULL: frozenset({FollowState.DRAIN}) | _FALLS,
+    FollowState.DRAIN: frozenset({FollowState.LIVE}) | _FALLS,
+    FollowState.LIVE: _FALLS,
+    FollowState.POLL: frozenset({FollowState.PULL}),
+    FollowState.CLOSED: frozenset(),
+}
+
+
+def may_follow(state: FollowState, to: FollowState) -> bool:
+    """Return whether `to` may come after `state`. CLOSED may come after every other state."""
+    return to in NEXT[state] or (to is FollowState.CLOSED and state is not FollowState.CLOSED)
+
+
+# ---- actions that the machine asks its shell to perform ------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read the records after a position.
+
+    Attributes:
+        after: The position. None asks for the end of the log.
+        wait: Seconds to wait for a first record.
+    """
+
+    after: Checkpoint | None
+    wait: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStream:
+    """Open a stream at the end of the log. The events of the stream carry this number."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveStream:
+    """End the stream with this number. Its later events are ignored."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Pass these records to the handler, one at a time. After that the position is `to`."""
+
+    records: Sequence[Record]
+    to: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Report an event to the user.
+
+    Attributes:
+        event: Creates the event from the wall-clock time, in UTC.
+    """
+
+    event: Callable[[datetime], Event]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for an event, or until this time on the monotonic clock."""
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """End the follower."""
+
+    reason: CloseReason
+    error: BaseException | None
+
+
+Action: TypeAlias = "Read | OpenStream | LeaveStream | Deliver | Tell | Wait | Close"
+
+
+# ---- parts of the machine ------------------------------------------------------------------------
+
+
+class LiveStreamState:
+    """The newest stream: its number, whether it is still in use, and its buffered records.
+
+    There is one stream at a time.
+
+    Attributes:
+        number: The number of the newest stream. 0 if there was none.
+        is_wanted: Whether the stream is in use.
+        begins_after: The stream delivers the records after this sequence number.
+        silent_at: The time at which the stream counts as dead unless something comes before, on the
+            monotonic clock.
+        buffer: The records that the stream has delivered.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self.number: int = 0
+        self.is_wanted: bool = False
+        self.begins_after: int = 0
+        self.silent_at: float = 0.0
+        self.buffer: LiveBuffer = LiveBuffer(rules.live_buffer, rules.live_bytes)
+        self._patience = rules.patience
+
+    def begin(self, now: float) -> int:
+        """Begin another stream and return its number."""
+        self.number += 1
+        self.is_wanted = True
+        self.silent_at = now + self._patience
+        return self.number
+
+    def hears(self, stream: int, now: float) -> bool:
+        """Return whether an event of this stream counts; if so, record that the stream is alive."""
+        counts = self.is_wanted and stream == self.number
+        if counts:
+            self.silent_at = now + self._patience
+        return counts
+
+    def end(self) -> bool:
+        """End the use of the stream and drop its records; return whether there was one."""
+        was_wanted, self.is_wanted = self.is_wanted, False
+        self.buffer.clear()
+        return was_wanted
+
+
+def read_retries(give_up_after: float | None) -> RetryClock:
+    """Return the times of retries of failed reads.
+
+    Args:
+        give_up_after: Seconds without an answer after which to give up. None: never.
+    """
+    return RetryClock(_FIRST_PAUSE, _LAST_PAUSE, give_up_after)
+
+
+class StreamFailures:
+    """Counts the failures of streams, and decides when to use long polls instead.
+
+    Attributes:
+        count: Failures since the start.
+        poll_until: No stream is opened before this time, on the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self.count: int = 0
+        self.poll_until: float = 0.0
+        self._recent: deque[float] = deque(maxlen=MAX_FAILURES)
+
+    def add(self, now: float) -> None:
+        """Count a failure; after MAX_FAILURES within FAILURES_WITHIN seconds, set `poll_until`."""
+        self.count += 1
+        self._recent.append(now)
+        if len(self._recent) == MAX_FAILURES and now - self._recent[0] <= FAILURES_WITHIN:
+            self._recent.clear()
+            self.poll_until = now + POLL_FOR
+
+
+class ProgressEvents:
+    """Makes CaughtUp and FellBehind alternate, beginning with CaughtUp.
+
+    Args:
+        tell: Called with each event to report.
+    """
+
+    def __init__(self, tell: Callable[[Tell], None]) -> None:
+        self.is_caught_up: bool = False
+        self._tell = tell
+
+    def caught_up(self, position: Checkpoint | None) -> None:
+        """Report CaughtUp, unless it still holds or there is no position yet."""
+        if not self.is_caught_up and position is not None:
+            self.is_caught_up = True
+            self._tell(Tell(partial(CaughtUp, position)))
+
+    def fell_behind(self, position: Checkpoint | None, cause: FallCause) -> None:
+        """Report FellBehind, if CaughtUp was reported and still holds."""
+        if self.is_caught_up and position is not None:
+            self.is_caught_up = False
+            self._tell(Tell(partial(FellBehind, position, cause=cause)))
+
+    def gap(self, gap: Gap, after: int) -> None:
+        """Report the part of the gap after `after`; always report that the topic was recreated."""
+        if gap.to_seq > after or gap.reason is GapReason.RECREATED:
+            told = replace(gap, from_seq=max(gap.from_seq, after + 1))
+            self._tell(Tell(lambda _: told))
+
+
+# ---- the machine ---------------------------------------------------------------------------------
 
 
 class FollowMachine:

@@ -1,10 +1,13 @@
-"""Shell of a follower: the thread that runs the state machine and performs its actions."""
+"""Shell of a follower: runs the state machine, performs its actions, and calls the handler."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import wait
+from contextvars import ContextVar
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
@@ -17,24 +20,82 @@ from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.errors import NotFound, RpcError
 
-from .actions import Action, Close, Deliver, LeaveStream, OpenStream, Read, Tell, Wait
 from .checkpointer import Checkpointer, is_passing
-from .coroutine_handler import CoroutineHandler
 from .events import Checkpoint, Closed, CloseReason, Event, FallCause, Gap
 from .future import Follower, FollowStatistics
-from .machine import FollowMachine
-from .record import Record
-from .record_ranges import RecordRange
+from .machine import (
+    Action,
+    Close,
+    Deliver,
+    FollowMachine,
+    FollowState,
+    LeaveStream,
+    OpenStream,
+    Read,
+    Tell,
+    Wait,
+    read_retries,
+)
+from .records import Record, RecordRange
 from .settings import FollowSettings
 from .source import LiveStream, Source
-from .states import FollowState
 from .stores import CheckpointError, CheckpointStore
-from .stream_failures import read_retries
 
 _log = logging.getLogger("pullstream.follow")
 
 Handler = Callable[[Record], Any]
 OnEvent = Callable[[Event], Any]
+
+# While a follower waits for its handler, it checks at this interval that the event loop is still
+# open, in seconds.
+_LOOK_SECONDS = 1.0
+
+# Set inside a handler, and in the code that it awaits: the CoroutineHandler that runs it.
+_running: ContextVar[CoroutineHandler | None] = ContextVar("pullstream_handler", default=None)
+
+
+class CoroutineHandler:
+    """Runs an `async def` handler on an event loop, one record at a time.
+
+    The follower's thread waits for each record. If the loop is closed before the handler has ended,
+    this counts as an error of the handler.
+    """
+
+    def __init__(
+        self,
+        handler: Callable[[Record], Coroutine[Any, Any, Any]],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._handler = handler
+        self._loop = loop
+
+    def __call__(self, record: Record) -> None:
+        """Run the handler for a record, wait for its end, and raise its error."""
+        coroutine = self._handle(record)
+        try:
+            running = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            while not wait([running], _LOOK_SECONDS).done:
+                # A loop that is closed drops callbacks that have not started, without an error.
+                if self._loop.is_closed():
+                    raise RuntimeError("the event loop was closed before the handler had ended")
+        except RuntimeError:
+            # The coroutine will not be awaited.
+            coroutine.close()
+            raise
+        running.result()
+
+    def runs_here(self) -> bool:
+        """Return whether the handler cannot end while the caller blocks or is awaited."""
+        if _running.get() is self:
+            return True
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    async def _handle(self, record: Record) -> None:
+        _running.set(self)
+        refuse_awaitable(await self._handler(record), self._handler)
 
 
 class FollowRunner:

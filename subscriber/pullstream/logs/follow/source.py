@@ -24,8 +24,7 @@ from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .events import Checkpoint, FallCause
-from .record import Record
-from .record_ranges import ReadResult, RecordRange
+from .records import ReadResult, Record, RecordRange
 from .settings import FollowSettings
 
 _log = logging.getLogger("pullstream.follow")
@@ -57,7 +56,7 @@ class Source:
             self._make("CreateTopic", pubsub.Topic(name=self._settings.topic), _CREATE_TIMEOUT)
 
     def read(self, after: Checkpoint | None, wait: float) -> ReadResult:
-        """Make one read; see `actions.Read`.
+        """Make one read; see `machine.Read`.
 
         Raises:
             RpcError: The read failed, or `cut` cancelled it.

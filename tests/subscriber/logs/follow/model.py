@@ -13,22 +13,21 @@ from datetime import datetime, timezone
 from functools import cache
 
 from pullstream.feeds import GapReason
-from pullstream.logs.follow.actions import (
+from pullstream.logs.follow.events import CaughtUp, Checkpoint, Event, FellBehind, Gap
+from pullstream.logs.follow.machine import (
     Action,
     Close,
     Deliver,
+    FollowMachine,
+    FollowState,
     LeaveStream,
     OpenStream,
     Read,
     Tell,
     Wait,
 )
-from pullstream.logs.follow.events import CaughtUp, Checkpoint, Event, FellBehind, Gap
-from pullstream.logs.follow.machine import FollowMachine
-from pullstream.logs.follow.record import Record
-from pullstream.logs.follow.record_ranges import ReadResult, RecordRange
+from pullstream.logs.follow.records import ReadResult, Record, RecordRange
 from pullstream.logs.follow.settings import Rules
-from pullstream.logs.follow.states import FollowState
 from pullstream_protocol.errors import Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 

@@ -1,4 +1,4 @@
-"""The live buffer's limits, and the intervals at which the position is saved."""
+"""The intervals at which the position is saved."""
 
 from __future__ import annotations
 
@@ -10,50 +10,9 @@ import pytest
 from pullstream import SubscriberClient
 from pullstream.follow import Checkpoint, CheckpointError, CheckpointFile
 from pullstream.logs.follow.checkpointer import Checkpointer
-from pullstream.logs.follow.file_store import FileStore
-from pullstream.logs.follow.record_ranges import LiveBuffer, RecordRange
+from pullstream.logs.follow.stores import FileStore
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import PermissionDenied, Unavailable
-from tests.subscriber.logs.follow.model import record
-
-
-def run(after: int, to: int, size: int = 0) -> RecordRange:
-    return RecordRange(after, to, [record(seq, 1) for seq in range(after + 1, to + 1)], size)
-
-
-# ---- the live buffer -----------------------------------------------------------------------------
-
-
-def test_a_full_buffer_loses_its_oldest_run() -> None:
-    """The oldest run is dropped, so that the missing records are before the buffered ones."""
-    buffer = LiveBuffer(5, 1000)
-    for after in (0, 2, 4):
-        buffer.add(run(after, after + 2))
-    assert len(buffer) == 4
-    assert buffer.take().from_seq == 2
-    assert buffer.take().from_seq == 4
-    assert buffer.first is None
-
-
-def test_bytes_fill_it_too() -> None:
-    """The newest run stays, however large it is."""
-    buffer = LiveBuffer(100, 1000)
-    buffer.add(run(0, 1, size=600))
-    buffer.add(run(1, 2, size=600))
-    assert (len(buffer), buffer.first) == (1, run(1, 2, size=600))
-    buffer.add(run(2, 3, size=5000))
-    assert (len(buffer), buffer.first) == (1, run(2, 3, size=5000))
-
-
-def test_runs_without_records_fill_it_too() -> None:
-    """Runs without records count too, because there can be any number of them."""
-    buffer = LiveBuffer(3, 1000)
-    for seq in range(10):
-        buffer.add(RecordRange(seq, seq + 1))
-    assert buffer.first == RecordRange(7, 8)
-
-
-# ---- the position --------------------------------------------------------------------------------
 
 
 class Notes:

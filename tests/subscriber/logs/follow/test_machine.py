@@ -9,22 +9,27 @@ from typing import Any
 import pytest
 
 from pullstream.feeds import Gap, GapReason
-from pullstream.logs.follow.actions import (
+from pullstream.logs.follow.events import CaughtUp, Checkpoint, CloseReason, Event, FellBehind
+from pullstream.logs.follow.machine import (
+    FAILURES_WITHIN,
+    MAX_FAILURES,
+    NEXT,
+    POLL_FOR,
     Action,
     Close,
     Deliver,
+    FollowMachine,
+    FollowState,
     LeaveStream,
     OpenStream,
     Read,
+    StreamFailures,
     Tell,
     Wait,
+    may_follow,
 )
-from pullstream.logs.follow.events import CaughtUp, Checkpoint, CloseReason, Event, FellBehind
-from pullstream.logs.follow.machine import FollowMachine
-from pullstream.logs.follow.record_ranges import ReadResult, RecordRange
+from pullstream.logs.follow.records import ReadResult, RecordRange
 from pullstream.logs.follow.settings import Rules
-from pullstream.logs.follow.states import NEXT, FollowState, may_follow
-from pullstream.logs.follow.stream_failures import POLL_FOR
 from pullstream.runtime.retry_clock import RetryClock
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.logs.follow.model import record
@@ -298,3 +303,30 @@ def test_a_gap_is_reported_before_the_records_behind_it_and_as_far_as_it_is_news
     assert isinstance(event, Gap)
     assert (event.from_seq, event.to_seq) == (4, 5)
     assert machine.next(0) == Deliver([record(6, EPOCH), record(7, EPOCH)], Checkpoint(7, EPOCH))
+
+
+def test_failures_in_a_short_time() -> None:
+    """The third failure within a minute ends the use of streams for a minute."""
+    failures = StreamFailures()
+    for second in range(MAX_FAILURES - 1):
+        failures.add(second)
+        assert failures.poll_until == 0
+    failures.add(FAILURES_WITHIN)
+    assert failures.poll_until == FAILURES_WITHIN + POLL_FOR
+    assert failures.count == MAX_FAILURES
+
+
+def test_failures_in_a_long_time() -> None:
+    """Streams are used again after each failure."""
+    failures = StreamFailures()
+    for number in range(10):
+        failures.add(number * (FAILURES_WITHIN / (MAX_FAILURES - 1) + 1))
+    assert (failures.count, failures.poll_until) == (10, 0)
+
+
+def test_failures_before_a_poll_do_not_count_twice() -> None:
+    """The next poll needs as many new failures."""
+    failures = StreamFailures()
+    for second in range(2 * MAX_FAILURES - 1):
+        failures.add(second)
+    assert failures.poll_until == MAX_FAILURES - 1 + POLL_FOR

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from pullstream.logs.follow.actions import Action, Read
 from pullstream.logs.follow.events import Checkpoint
-from pullstream.logs.follow.live_stream_state import LiveStreamState
-from pullstream.logs.follow.machine import FollowMachine
-from pullstream.logs.follow.progress_events import ProgressEvents
-from pullstream.logs.follow.record import Record
-from pullstream.logs.follow.record_ranges import LiveBuffer, RecordRange
+from pullstream.logs.follow.machine import (
+    Action,
+    FollowMachine,
+    LiveStreamState,
+    ProgressEvents,
+    Read,
+)
+from pullstream.logs.follow.records import LiveBuffer, Record, RecordRange
 from tests.subscriber.logs.follow.model import BUFFER, NewMachine, Violation, World
 
 RUNS = 5_000

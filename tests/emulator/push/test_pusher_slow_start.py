@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullstream_emulator.push.slow_start import (
+from pullstream_emulator.push.pusher import (
     FIRST_WINDOW,
     MAX_PAUSE,
     MAX_WINDOW,

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from pullstream_emulator.push.envelope import PushAnswer, PushRequest
-from pullstream_emulator.push.http_sender import HttpSender, url_as_configured
+from pullstream_emulator.push.sender import HttpSender, url_as_configured
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from pullstream_emulator.push.timer import Timer
+from pullstream_emulator.due_timer import Timer
 from pullstream_protocol.clock import ManualClock, SystemClock
 from tests.emulator.wire import PATIENCE
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pullstream.follow import Record
-from pullstream.logs.follow.coroutine_handler import CoroutineHandler
+from pullstream.logs.follow.runner import CoroutineHandler
 from tests.subscriber.logs.follow.model import record
 from tests.subscriber.streaming.fakes import PATIENCE
 
