@@ -27,7 +27,7 @@ from pullstream.follow import (
     Record,
 )
 from pullstream.logs.follow.runner import FollowRunner
-from pullstream.logs.follow.settings import FollowSettings, Rules
+from pullstream.logs.follow.settings import FollowRules, FollowSettings
 from pullstream.logs.follow.source import Source
 from pullstream.logs.follow.stores import NoStore
 from pullstream.rpc.rpcs import Rpcs
@@ -274,7 +274,7 @@ caught_up.wait()
 def test_c1_11_a_stream_that_falls_silent_is_left(here: Followed) -> None:
     """Without heartbeats the follower reports FellBehind and opens another stream."""
     here.append(1)
-    rules = Rules(patience=0.2)
+    rules = FollowRules(silence_limit=0.2)
     settings = FollowSettings(TOPIC, rules=rules)
     follow = FollowRunner(
         Source(here.client._rpcs, settings),

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from pullstream.follow import CloseReason, FollowState
-from pullstream.logs.follow.events import FallCause
+from pullstream.logs.follow.events import FellBehindCause
 from pullstream_emulator import Emulator
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "follow.md").read_text(encoding="utf-8")
@@ -40,4 +40,4 @@ def test_every_state_reason_and_cause_stands_in_it() -> None:
     assert all(f"**{state.name}**" in GUIDE or state.name in GUIDE for state in FollowState)
     named = re.findall(r"^\| `([A-Z_]+)`", GUIDE, re.MULTILINE)
     assert named == [reason.name for reason in CloseReason]
-    assert all(f'`"{cause}"`' in GUIDE for cause in get_args(FallCause))
+    assert all(f'`"{cause}"`' in GUIDE for cause in get_args(FellBehindCause))

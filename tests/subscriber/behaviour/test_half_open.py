@@ -42,7 +42,7 @@ def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "ANSWER_TIME", 0.3)
     monkeypatch.setattr(server, "PING_AFTER", 0.2)
     monkeypatch.setattr(server, "PONG_WITHIN", 0.2)
-    monkeypatch.setattr(settings, "STREAM_PATIENCE", 1.0)
+    monkeypatch.setattr(settings, "STREAM_SILENCE_LIMIT", 1.0)
     monkeypatch.setattr(heartbeater, "PING_EVERY", 0.2)
     monkeypatch.setattr(heartbeater, "PONG_WITHIN", 0.2)
 

@@ -25,7 +25,7 @@ Dict = Mapping[str, Any]
 
 # A record to append: its data (bytes, or text that is encoded as UTF-8), or a PubsubMessage, or a
 # dict with the fields of a PubsubMessage.
-Record: TypeAlias = "str | bytes | pubsub.PubsubMessage | Dict"
+NewRecord: TypeAlias = "str | bytes | pubsub.PubsubMessage | Dict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class FeedsClient(UnaryClient):
     def append(
         self,
         topic: str,
-        records: Iterable[Record],
+        records: Iterable[NewRecord],
         *,
         idempotency_key: str = "",
         create: bool = True,
@@ -236,7 +236,7 @@ class AsyncFeedsClient(AsyncUnaryClient):
     async def append(
         self,
         topic: str,
-        records: Iterable[Record],
+        records: Iterable[NewRecord],
         *,
         idempotency_key: str = "",
         create: bool = True,
@@ -284,7 +284,7 @@ class AsyncFeedsClient(AsyncUnaryClient):
 
 
 def _append_fields(
-    topic: str, records: Iterable[Record], idempotency_key: str, create: bool
+    topic: str, records: Iterable[NewRecord], idempotency_key: str, create: bool
 ) -> dict[str, Any]:
     if isinstance(records, (str, bytes)) or not isinstance(records, Iterable):
         raise TypeError(f"records is {records!r:.80}; it must be a list of records")
@@ -335,7 +335,7 @@ def _reading(start: feeds.Position, response: feeds.ReadResponse) -> Reading:
     )
 
 
-def _message(record: Record) -> pubsub.PubsubMessage:
+def _message(record: NewRecord) -> pubsub.PubsubMessage:
     if isinstance(record, str):
         return pubsub.PubsubMessage(data=require_text("record", record).encode())
     if isinstance(record, bytes):

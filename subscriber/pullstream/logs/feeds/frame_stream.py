@@ -17,7 +17,7 @@ from .watch_reader import NotTaken, WatchFuture
 
 # While the loop handles a frame, the watch's thread checks at this interval whether the watch has
 # ended, in seconds.
-_LOOK_SECONDS = 0.1
+_CHECK_SECONDS = 0.1
 
 
 class FrameStream:
@@ -53,21 +53,21 @@ class FrameStream:
                 "another iteration over this stream is running; "
                 "call `watch` again for a second stream"
             )
-        handover = FrameQueue(asyncio.get_running_loop())
-        self._future = future = self._client.watch(self._topics, handover.give, **self._options)
-        handover.watch = future
-        future.add_done_callback(lambda _: handover.mailbox.wake())
+        frame_queue = FrameQueue(asyncio.get_running_loop())
+        self._future = future = self._client.watch(self._topics, frame_queue.give, **self._options)
+        frame_queue.watch = future
+        future.add_done_callback(lambda _: frame_queue.mailbox.wake())
         try:
-            while (frame := await handover.mailbox.get(until=future.done)) is not None:
+            while (frame := await frame_queue.mailbox.get(until=future.done)) is not None:
                 yield frame
-                handover.taken.set()
+                frame_queue.handled.set()
             # Raises the error that ended the watch, unless the user ended it.
             future.result()
         finally:
             future.cancel()
-            handover.close()
+            frame_queue.close()
             while not future.done():
-                await handover.mailbox.wait()
+                await frame_queue.mailbox.wait()
 
 
 class FrameQueue:
@@ -78,7 +78,7 @@ class FrameQueue:
     Attributes:
         watch: The watch that the frames come from. None until the watch has started.
         mailbox: The queue from which the loop takes the frames.
-        taken: Set by the loop when it is done with a frame.
+        handled: Set by the loop when it is done with a frame.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -86,13 +86,13 @@ class FrameQueue:
         self._is_closed = False
         self.watch: WatchFuture | None = None
         self.mailbox: LoopQueue[Frame] = LoopQueue(loop)
-        self.taken: threading.Event = threading.Event()
+        self.handled: threading.Event = threading.Event()
 
     def give(self, frame: Frame) -> None:
         """Pass a frame to the loop and wait until it is handled. Runs on the watch's thread."""
-        self.taken.clear()
+        self.handled.clear()
         self.mailbox.put(frame)
-        while not (self._is_over() or self.taken.wait(_LOOK_SECONDS)):
+        while not (self._is_over() or self.handled.wait(_CHECK_SECONDS)):
             pass
         if self.mailbox.withdraw():
             raise NotTaken
@@ -100,7 +100,7 @@ class FrameQueue:
     def close(self) -> None:
         """Accept no more frames: the loop does not take them any more."""
         self._is_closed = True
-        self.taken.set()
+        self.handled.set()
 
     def _is_over(self) -> bool:
         """Return whether to stop waiting for the loop.

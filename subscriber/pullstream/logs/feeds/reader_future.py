@@ -7,7 +7,7 @@ from typing import Protocol
 from pullstream.futures import RunningFuture, ShutdownMode
 
 
-class Reader(Protocol):
+class RunningReader(Protocol):
     """The running reader behind a `ReaderFuture`."""
 
     def stop(self) -> None:
@@ -23,7 +23,7 @@ class Reader(Protocol):
 class ReaderFuture(RunningFuture):
     """A reader that runs until it is closed, or ends with an error."""
 
-    def __init__(self, reader: Reader, activity: str = "") -> None:
+    def __init__(self, reader: RunningReader, activity: str = "") -> None:
         super().__init__(activity)
         self._reader = reader
 

@@ -13,7 +13,7 @@ from pullstream_protocol.messages import feeds_pb2 as feeds
 from .frames import Frame, TopicDeleted, frame_of
 
 # The pause before a stream is opened again, in seconds. The broker asks readers for the first
-# value. The pause grows with repeated failures, but stays far below the session's life of 300 s.
+# value. The pause grows with repeated failures, but stays far below a session's lifetime of 300 s.
 _FIRST_PAUSE = 2.0
 _LAST_PAUSE = 30.0
 

@@ -28,7 +28,9 @@ class SilenceTimer:
         # None while the reader does not wait. Written by the reader, and by the timer's thread so
         # that it reports each silence once.
         self._waiting_since: float | None = None
-        self._thread = DueThread(clock, self._next_due, self._look, name="pullstream-silence-timer")
+        self._thread = DueThread(
+            clock, self._next_due, self._check, name="pullstream-silence-timer"
+        )
 
     def start(self) -> None:
         """Start the thread; needed once, before the reader waits."""
@@ -50,7 +52,7 @@ class SilenceTimer:
         since = self._waiting_since
         return (self._clock.monotonic() if since is None else since) + self._limit
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         since = self._waiting_since
         if since is not None and self._clock.monotonic() >= since + self._limit:
             self._waiting_since = None

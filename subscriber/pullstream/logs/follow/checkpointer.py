@@ -14,7 +14,7 @@ from .stores import CheckpointError, CheckpointStore
 _log = logging.getLogger("pullstream.follow")
 
 
-def is_passing(error: BaseException) -> bool:
+def is_temporary(error: BaseException) -> bool:
     """Return whether a failed call may succeed when it is retried."""
     return isinstance(error, RpcError) and error.grpc_status_code not in TERMINAL_CODES
 
@@ -63,7 +63,7 @@ class Checkpointer:
         try:
             self.kept = self._store.open(topic)
         except Exception as error:
-            if is_passing(error):
+            if is_temporary(error):
                 raise
             raise _final(error) from error
         return self.kept
@@ -106,7 +106,7 @@ class Checkpointer:
         try:
             self._store.save(position)
         except Exception as error:
-            if not is_passing(error):
+            if not is_temporary(error):
                 raise _final(error) from error
             _log.warning("position %d could not be saved, retrying: %s", position.seq, error)
             self.due = self._clock.monotonic() + self._seconds

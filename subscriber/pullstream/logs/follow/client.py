@@ -15,7 +15,7 @@ from pullstream_protocol.messages import feeds_pb2 as feeds
 from .events import Checkpoint
 from .future import Follower
 from .runner import FollowRunner, Handler, OnEvent
-from .settings import FollowSettings, Rules
+from .settings import FollowRules, FollowSettings
 from .source import Source
 from .stores import (
     CallbackStore,
@@ -132,7 +132,7 @@ class FollowingClient(BackgroundClient):
             checkpoint_every,
             checkpoint_seconds,
             create,
-            Rules(live_buffer=live_buffer, give_up_after=give_up_after),
+            FollowRules(live_buffer=live_buffer, give_up_after=give_up_after),
         )
         begin = _checkpoint_of(position)
         store = _store_of(checkpoint, self._rpcs)

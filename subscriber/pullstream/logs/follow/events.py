@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from pullstream.logs.feeds.frames import Gap as Gap
 
-FallCause = Literal["overflow", "stream lost", "silence", "gap", "topic deleted"]
+FellBehindCause = Literal["overflow", "stream lost", "silence", "gap", "topic deleted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class FellBehind:
 
     position: Checkpoint
     time: datetime
-    cause: FallCause
+    cause: FellBehindCause
 
 
 class CloseReason(Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from pullstream.logs.feeds.reader_future import Reader, ReaderFuture
+from pullstream.logs.feeds.reader_future import ReaderFuture, RunningReader
 
 from .events import Checkpoint
 from .machine import FollowState
@@ -40,7 +40,7 @@ class FollowStatistics:
     buffered: int
 
 
-class Running(Reader, Protocol):
+class RunningFollower(RunningReader, Protocol):
     """The interface of the running follower behind a `Follower`."""
 
     def statistics(self) -> FollowStatistics:
@@ -55,7 +55,7 @@ class Follower(ReaderFuture):
     When the follower has ended, the position after the last handled record is saved.
     """
 
-    def __init__(self, running: Running, activity: str = "") -> None:
+    def __init__(self, running: RunningFollower, activity: str = "") -> None:
         super().__init__(running, activity)
         self._running = running
 

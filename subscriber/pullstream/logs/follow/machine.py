@@ -29,9 +29,9 @@ from typing import TypeAlias
 from pullstream.logs.feeds.frames import Gap, GapReason
 from pullstream.runtime.retry_clock import RetryClock
 
-from .events import CaughtUp, Checkpoint, CloseReason, Event, FallCause, FellBehind
+from .events import CaughtUp, Checkpoint, CloseReason, Event, FellBehind, FellBehindCause
 from .records import LiveBuffer, ReadResult, Record, RecordRange
-from .settings import Rules
+from .settings import FollowRules
 
 # The longest long poll, in seconds. The broker's limit is 30.
 _LONG_POLL = 20.0
@@ -75,14 +75,14 @@ class FollowState(Enum):
 
 # From each state with a stream, the follower may return to reads: because the stream was lost, is
 # silent, or is faster than the handler.
-_FALLS = frozenset({FollowState.PULL, FollowState.POLL})
+_READS = frozenset({FollowState.PULL, FollowState.POLL})
 
 NEXT: dict[FollowState, frozenset[FollowState]] = {
     FollowState.PULL: frozenset({FollowState.SUBSCRIBE}),
-    FollowState.SUBSCRIBE: frozenset({FollowState.LAST_PULL}) | _FALLS,
-    FollowState.LAST_PULL: frozenset({FollowState.DRAIN}) | _FALLS,
-    FollowState.DRAIN: frozenset({FollowState.LIVE}) | _FALLS,
-    FollowState.LIVE: _FALLS,
+    FollowState.SUBSCRIBE: frozenset({FollowState.LAST_PULL}) | _READS,
+    FollowState.LAST_PULL: frozenset({FollowState.DRAIN}) | _READS,
+    FollowState.DRAIN: frozenset({FollowState.LIVE}) | _READS,
+    FollowState.LIVE: _READS,
     FollowState.POLL: frozenset({FollowState.PULL}),
     FollowState.CLOSED: frozenset(),
 }
@@ -132,7 +132,7 @@ class Deliver:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class Report:
     """Report an event to the user.
 
     Attributes:
@@ -157,7 +157,7 @@ class Close:
     error: BaseException | None
 
 
-Action: TypeAlias = "Read | OpenStream | LeaveStream | Deliver | Tell | Wait | Close"
+Action: TypeAlias = "Read | OpenStream | LeaveStream | Deliver | Report | Wait | Close"
 
 
 # ---- parts of the machine ------------------------------------------------------------------------
@@ -177,26 +177,26 @@ class LiveStreamState:
         buffer: The records that the stream has delivered.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: FollowRules) -> None:
         self.number: int = 0
         self.is_wanted: bool = False
         self.begins_after: int = 0
         self.silent_at: float = 0.0
         self.buffer: LiveBuffer = LiveBuffer(rules.live_buffer, rules.live_bytes)
-        self._patience = rules.patience
+        self._silence_limit = rules.silence_limit
 
     def begin(self, now: float) -> int:
         """Begin another stream and return its number."""
         self.number += 1
         self.is_wanted = True
-        self.silent_at = now + self._patience
+        self.silent_at = now + self._silence_limit
         return self.number
 
-    def hears(self, stream: int, now: float) -> bool:
+    def accepts(self, stream: int, now: float) -> bool:
         """Return whether an event of this stream counts; if so, record that the stream is alive."""
         counts = self.is_wanted and stream == self.number
         if counts:
-            self.silent_at = now + self._patience
+            self.silent_at = now + self._silence_limit
         return counts
 
     def end(self) -> bool:
@@ -241,30 +241,30 @@ class ProgressEvents:
     """Makes CaughtUp and FellBehind alternate, beginning with CaughtUp.
 
     Args:
-        tell: Called with each event to report.
+        report: Called with each event to report.
     """
 
-    def __init__(self, tell: Callable[[Tell], None]) -> None:
+    def __init__(self, report: Callable[[Report], None]) -> None:
         self.is_caught_up: bool = False
-        self._tell = tell
+        self._report = report
 
     def caught_up(self, position: Checkpoint | None) -> None:
         """Report CaughtUp, unless it still holds or there is no position yet."""
         if not self.is_caught_up and position is not None:
             self.is_caught_up = True
-            self._tell(Tell(partial(CaughtUp, position)))
+            self._report(Report(partial(CaughtUp, position)))
 
-    def fell_behind(self, position: Checkpoint | None, cause: FallCause) -> None:
+    def fell_behind(self, position: Checkpoint | None, cause: FellBehindCause) -> None:
         """Report FellBehind, if CaughtUp was reported and still holds."""
         if self.is_caught_up and position is not None:
             self.is_caught_up = False
-            self._tell(Tell(partial(FellBehind, position, cause=cause)))
+            self._report(Report(partial(FellBehind, position, cause=cause)))
 
     def gap(self, gap: Gap, after: int) -> None:
         """Report the part of the gap after `after`; always report that the topic was recreated."""
         if gap.to_seq > after or gap.reason is GapReason.RECREATED:
-            told = replace(gap, from_seq=max(gap.from_seq, after + 1))
-            self._tell(Tell(lambda _: told))
+            reported = replace(gap, from_seq=max(gap.from_seq, after + 1))
+            self._report(Report(lambda _: reported))
 
 
 # ---- the machine ---------------------------------------------------------------------------------
@@ -287,11 +287,11 @@ class FollowMachine:
         start: The start position. None: the end of the log, for records that are appended from now
             on.
         rules: The settings that decide between reads and the stream.
-        backoff: The pauses between failed reads.
+        retries: The times of retries between failed reads.
     """
 
     def __init__(
-        self, start: Checkpoint | None, rules: Rules, retries: RetryClock | None = None
+        self, start: Checkpoint | None, rules: FollowRules, retries: RetryClock | None = None
     ) -> None:
         self.state: FollowState = FollowState.PULL
         self.cursor: Checkpoint | None = start
@@ -300,10 +300,10 @@ class FollowMachine:
         self._retries = retries or read_retries(rules.give_up_after)
         # No read is made before this time.
         self._read_due = 0.0
-        self._falls = StreamFailures()
-        self._outbox: deque[Action] = deque()
-        self._progress = ProgressEvents(self._outbox.append)
-        self._push = LiveStreamState(rules)
+        self._failures = StreamFailures()
+        self._actions: deque[Action] = deque()
+        self._progress = ProgressEvents(self._actions.append)
+        self._stream = LiveStreamState(rules)
         # The last pull left few enough records for the stream to take over.
         self._is_near = False
         # The user's start number is beyond the end of the log.
@@ -317,41 +317,41 @@ class FollowMachine:
     @property
     def fallbacks(self) -> int:
         """How often a stream had to be left, since the start."""
-        return self._falls.count
+        return self._failures.count
 
     @property
     def buffered(self) -> int:
         """Number of records in the live buffer."""
-        return len(self._push.buffer)
+        return len(self._stream.buffer)
 
     # ---- events: reads -------------------------------------------------------------------------
 
-    def answered(self, answer: ReadResult, now: float) -> None:
+    def answered(self, result: ReadResult, now: float) -> None:
         """Process the result of a read."""
         if self.state is FollowState.CLOSED:
             return
         self._retries.succeeded()
-        self.head_seq = answer.head_seq
-        if self._is_ahead(answer):
+        self.head_seq = result.head_seq
+        if self._is_ahead(result):
             # There is nothing to report or deliver until the log has reached the start number.
-            self.cursor = Checkpoint(self._seq, answer.epoch)
+            self.cursor = Checkpoint(self._seq, result.epoch)
             self._began_ahead = self._is_near = True
             return
-        if self._is_another_life(answer.epoch):
+        if self._is_other_incarnation(result.epoch):
             # The topic was deleted and created again, and its numbers start again from 1. Records
             # from a stream of the deleted topic are invalid.
-            if self._push.is_wanted:
-                self._fall("topic deleted", now)
-            self.cursor = Checkpoint(0, answer.epoch)
-        before = answer.run.to_seq if self.cursor is None else self.cursor.seq
-        self.cursor = Checkpoint(before, answer.epoch)
-        lag = answer.head_seq - before
-        self._is_near = answer.caught_up and lag < max(self._rules.live_buffer / 2, 1)
-        if answer.gap is not None:
-            self._progress.gap(answer.gap, self._seq)
-        self._outbox.append(self._deliver(answer.run))
+            if self._stream.is_wanted:
+                self._return_to_reads("topic deleted", now)
+            self.cursor = Checkpoint(0, result.epoch)
+        before = result.record_range.to_seq if self.cursor is None else self.cursor.seq
+        self.cursor = Checkpoint(before, result.epoch)
+        lag = result.head_seq - before
+        self._is_near = result.caught_up and lag < max(self._rules.live_buffer / 2, 1)
+        if result.gap is not None:
+            self._progress.gap(result.gap, self._seq)
+        self._actions.append(self._deliver(result.record_range))
         if self.state is FollowState.POLL:
-            self._judge_poll()
+            self._report_poll()
 
     def failed(self, error: Exception, now: float) -> None:
         """Process a failed read. The next read may succeed."""
@@ -374,31 +374,31 @@ class FollowMachine:
             epoch: The epoch of the topic.
             now: The current monotonic time.
         """
-        if self._push.hears(stream, now) and self.state is FollowState.SUBSCRIBE:
-            if self._is_another_life(epoch):
-                self._fall("topic deleted", now)
+        if self._stream.accepts(stream, now) and self.state is FollowState.SUBSCRIBE:
+            if self._is_other_incarnation(epoch):
+                self._return_to_reads("topic deleted", now)
                 return
-            self._push.begins_after = after_seq
+            self._stream.begins_after = after_seq
             self._move(FollowState.LAST_PULL)
 
-    def arrived(self, stream: int, run: RecordRange, head_seq: int, now: float) -> None:
+    def arrived(self, stream: int, record_range: RecordRange, head_seq: int, now: float) -> None:
         """Add a range of records from the stream to the live buffer.
 
         Args:
             stream: The number of the stream.
-            run: The records.
+            record_range: The records.
             head_seq: The newest sequence number of the topic.
             now: The current monotonic time.
         """
-        if self._push.hears(stream, now):
+        if self._stream.accepts(stream, now):
             self.head_seq = max(self.head_seq, head_seq)
-            self._push.buffer.add(run)
+            self._stream.buffer.add(record_range)
 
     def heard(self, stream: int, now: float) -> None:
         """Record that the stream is alive."""
-        self._push.hears(stream, now)
+        self._stream.accepts(stream, now)
 
-    def lost(self, stream: int, cause: FallCause, now: float) -> None:
+    def lost(self, stream: int, cause: FellBehindCause, now: float) -> None:
         """Leave the stream, because it has ended or misses records. The next read gets the records.
 
         Args:
@@ -406,25 +406,25 @@ class FollowMachine:
             cause: The cause to report to the user.
             now: The current monotonic time.
         """
-        if self._push.hears(stream, now):
-            self._fall(cause, now)
+        if self._stream.accepts(stream, now):
+            self._return_to_reads(cause, now)
 
     def stop(self, reason: CloseReason, error: BaseException | None = None) -> None:
         """End the follower. If called several times, the first reason counts."""
         if self.state is not FollowState.CLOSED:
             # No LeaveStream action: the shell ends the stream when it performs `Close`.
-            self._outbox.clear()
-            self._push.end()
+            self._actions.clear()
+            self._stream.end()
             self._move(FollowState.CLOSED)
-            self._outbox.append(Close(reason, error))
+            self._actions.append(Close(reason, error))
 
     # ---- actions -------------------------------------------------------------------------------
 
     def next(self, now: float) -> Action:
         """Return the next action. Must not be called after it has returned `Close`."""
         while True:
-            if self._outbox:
-                return self._outbox.popleft()
+            if self._actions:
+                return self._actions.popleft()
             action = self._step(now)
             if action is not None:
                 return action
@@ -449,33 +449,33 @@ class FollowMachine:
             return self._read(now)
         self._is_near = False
         self._move(FollowState.SUBSCRIBE)
-        return OpenStream(self._push.begin(now))
+        return OpenStream(self._stream.begin(now))
 
     def _last_pull(self, now: float) -> Action | None:
         if self._needs_last_pull():
             return self._read(now)
-        first = self._push.buffer.first
+        first = self._stream.buffer.first
         if first is not None and not self._joins(first):
-            self._fall("overflow", now)
+            self._return_to_reads("overflow", now)
         else:
             self._move(FollowState.DRAIN)
             self._progress.caught_up(self.cursor)
         return None
 
     def _live(self, now: float) -> Action | None:
-        run = self._push.buffer.first
-        if run is None:
+        record_range = self._stream.buffer.first
+        if record_range is None:
             if self.state is FollowState.DRAIN:
                 self._move(FollowState.LIVE)
             return self._wait_for_stream(now)
-        if self._joins(run):
-            return self._deliver(self._push.buffer.take())
-        self._fall("overflow", now)
+        if self._joins(record_range):
+            return self._deliver(self._stream.buffer.take())
+        self._return_to_reads("overflow", now)
         return None
 
     def _poll(self, now: float) -> Action | None:
-        if now < self._falls.poll_until:
-            left = min(_LONG_POLL, self._falls.poll_until - now)
+        if now < self._failures.poll_until:
+            left = min(_LONG_POLL, self._failures.poll_until - now)
             # Read the existing records first, without waiting. Finding none makes the follower
             # caught up.
             return self._read(now, left if self.is_caught_up else 0.0)
@@ -492,9 +492,9 @@ class FollowMachine:
         return Read(cursor, wait)
 
     def _wait_for_stream(self, now: float) -> Action | None:
-        if now < self._push.silent_at:
-            return Wait(self._push.silent_at)
-        self._fall("silence", now)
+        if now < self._stream.silent_at:
+            return Wait(self._stream.silent_at)
+        self._return_to_reads("silence", now)
         return None
 
     # ---- rules ---------------------------------------------------------------------------------
@@ -504,22 +504,22 @@ class FollowMachine:
         return 0 if self.cursor is None else self.cursor.seq
 
     def _needs_last_pull(self) -> bool:
-        return self._seq < self._push.begins_after
+        return self._seq < self._stream.begins_after
 
-    def _joins(self, run: RecordRange) -> bool:
-        """Return whether no record is missing between the cursor and `run`."""
-        return run.from_seq <= self._seq
+    def _joins(self, record_range: RecordRange) -> bool:
+        """Return whether no record is missing between the cursor and `record_range`."""
+        return record_range.from_seq <= self._seq
 
-    def _unseen(self, run: RecordRange) -> list[Record]:
+    def _unseen(self, record_range: RecordRange) -> list[Record]:
         """Return the records after the cursor."""
         seen = self._seq
-        return [record for record in run.records if record.seq > seen]
+        return [record for record in record_range.records if record.seq > seen]
 
-    def _is_another_life(self, epoch: int) -> bool:
+    def _is_other_incarnation(self, epoch: int) -> bool:
         """Return whether the topic was deleted and created again after the cursor was learned."""
         return self.cursor is not None and self.cursor.epoch not in (0, epoch)
 
-    def _is_ahead(self, answer: ReadResult) -> bool:
+    def _is_ahead(self, result: ReadResult) -> bool:
         """Return whether the user's start number is beyond the end of the log.
 
         The broker reads this number as a position in a deleted topic and reports a gap, because the
@@ -527,30 +527,30 @@ class FollowMachine:
         """
         if self.cursor is None or self.cursor.epoch:
             return False
-        return answer.gap is not None and answer.gap.reason is GapReason.RECREATED
+        return result.gap is not None and result.gap.reason is GapReason.RECREATED
 
-    def _deliver(self, run: RecordRange) -> Deliver:
-        records = self._unseen(run)
+    def _deliver(self, record_range: RecordRange) -> Deliver:
+        records = self._unseen(record_range)
         epoch = 0 if self.cursor is None else self.cursor.epoch
         # A start beyond the end does not move until the log has reached it.
-        self.cursor = Checkpoint(max(self._seq, run.to_seq), epoch)
+        self.cursor = Checkpoint(max(self._seq, record_range.to_seq), epoch)
         return Deliver(records, self.cursor)
 
-    def _judge_poll(self) -> None:
+    def _report_poll(self) -> None:
         """Report progress while polling; a full live buffer of records counts as behind."""
         if self._is_near:
             self._progress.caught_up(self.cursor)
         elif self.head_seq - self._seq >= self._rules.live_buffer:
             self._progress.fell_behind(self.cursor, "overflow")
 
-    def _fall(self, cause: FallCause, now: float) -> None:
+    def _return_to_reads(self, cause: FellBehindCause, now: float) -> None:
         """Leave the stream, drop its buffered records, and return to reads."""
-        if self._push.end():
-            self._outbox.append(LeaveStream(self._push.number))
+        if self._stream.end():
+            self._actions.append(LeaveStream(self._stream.number))
         self._progress.fell_behind(self.cursor, cause)
         self._is_near = False
-        self._falls.add(now)
-        self._move(FollowState.POLL if now < self._falls.poll_until else FollowState.PULL)
+        self._failures.add(now)
+        self._move(FollowState.POLL if now < self._failures.poll_until else FollowState.PULL)
 
     def _move(self, to: FollowState) -> None:
         if not may_follow(self.state, to):

@@ -84,14 +84,14 @@ class ReadResult:
     """The result of one read.
 
     Attributes:
-        run: The range of records that was read.
+        record_range: The range of records that was read.
         head_seq: The newest number of the log.
         caught_up: Whether the range ends at the end of the log.
         epoch: The epoch of the topic, to which all these numbers belong.
         gap: The gap before the range, if there is one.
     """
 
-    run: RecordRange
+    record_range: RecordRange
     head_seq: int
     caught_up: bool
     epoch: int
@@ -111,7 +111,7 @@ class LiveBuffer:
     def __init__(self, max_records: int, max_bytes: int) -> None:
         self._max_records = max_records
         self._max_bytes = max_bytes
-        self._runs: deque[RecordRange] = deque()
+        self._ranges: deque[RecordRange] = deque()
         self._records = 0
         self._bytes = 0
 
@@ -122,26 +122,26 @@ class LiveBuffer:
     @property
     def first(self) -> RecordRange | None:
         """The oldest range, or None if the buffer is empty."""
-        return self._runs[0] if self._runs else None
+        return self._ranges[0] if self._ranges else None
 
-    def add(self, run: RecordRange) -> None:
+    def add(self, record_range: RecordRange) -> None:
         """Add the newest range. Drops older ranges if the buffer is full."""
-        self._runs.append(run)
-        self._records += run.weight
-        self._bytes += run.size
-        while len(self._runs) > 1 and not self._fits():
+        self._ranges.append(record_range)
+        self._records += record_range.weight
+        self._bytes += record_range.size
+        while len(self._ranges) > 1 and not self._fits():
             self.take()
 
     def take(self) -> RecordRange:
         """Remove and return the oldest range."""
-        run = self._runs.popleft()
-        self._records -= run.weight
-        self._bytes -= run.size
-        return run
+        record_range = self._ranges.popleft()
+        self._records -= record_range.weight
+        self._bytes -= record_range.size
+        return record_range
 
     def clear(self) -> None:
         """Remove all ranges."""
-        self._runs.clear()
+        self._ranges.clear()
         self._records = self._bytes = 0
 
     def _fits(self) -> bool:

@@ -20,8 +20,8 @@ from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.errors import NotFound, RpcError
 
-from .checkpointer import Checkpointer, is_passing
-from .events import Checkpoint, Closed, CloseReason, Event, FallCause, Gap
+from .checkpointer import Checkpointer, is_temporary
+from .events import Checkpoint, Closed, CloseReason, Event, FellBehindCause, Gap
 from .future import Follower, FollowStatistics
 from .machine import (
     Action,
@@ -32,7 +32,7 @@ from .machine import (
     LeaveStream,
     OpenStream,
     Read,
-    Tell,
+    Report,
     Wait,
     read_retries,
 )
@@ -48,7 +48,7 @@ OnEvent = Callable[[Event], Any]
 
 # While a follower waits for its handler, it checks at this interval that the event loop is still
 # open, in seconds.
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 
 # Set inside a handler, and in the code that it awaits: the CoroutineHandler that runs it.
 _running: ContextVar[CoroutineHandler | None] = ContextVar("pullstream_handler", default=None)
@@ -74,7 +74,7 @@ class CoroutineHandler:
         coroutine = self._handle(record)
         try:
             running = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-            while not wait([running], _LOOK_SECONDS).done:
+            while not wait([running], _CHECK_SECONDS).done:
                 # A loop that is closed drops callbacks that have not started, without an error.
                 if self._loop.is_closed():
                     raise RuntimeError("the event loop was closed before the handler had ended")
@@ -207,18 +207,18 @@ class FollowRunner:
             self._machine.opened(stream, after_seq, epoch, self._clock.monotonic())
         self._changed.set()
 
-    def arrived(self, stream: int, run: RecordRange, head_seq: int) -> None:
+    def arrived(self, stream: int, record_range: RecordRange, head_seq: int) -> None:
         """Pass the records to the machine, and wake the follower's thread."""
         with self._lock:
-            self._machine.arrived(stream, run, head_seq, self._clock.monotonic())
+            self._machine.arrived(stream, record_range, head_seq, self._clock.monotonic())
         self._changed.set()
 
     def heard(self, stream: int) -> None:
-        """Tell the machine that the stream is alive; the follower's thread sleeps on."""
+        """Record in the machine that the stream is alive; the follower's thread sleeps on."""
         with self._lock:
             self._machine.heard(stream, self._clock.monotonic())
 
-    def lost(self, stream: int, cause: FallCause) -> None:
+    def lost(self, stream: int, cause: FellBehindCause) -> None:
         """Pass the event to the machine, and wake the follower's thread."""
         with self._lock:
             self._machine.lost(stream, cause, self._clock.monotonic())
@@ -259,7 +259,7 @@ class FollowRunner:
                     self._source.create_topic()
                 kept = self._checkpointer.open(settings.topic)
             except RpcError as error:
-                if not is_passing(error):
+                if not is_temporary(error):
                     raise
                 self._outage.failed(self._clock.monotonic(), error)
                 due = retries.failed(self._clock.monotonic())
@@ -286,8 +286,8 @@ class FollowRunner:
                 self._read(action)
             case Deliver():
                 self._deliver(action)
-            case Tell():
-                self._tell(action.event(self._now()))
+            case Report():
+                self._report(action.event(self._now()))
             case OpenStream(number):
                 self._stream = LiveStream(number, self._settings.topic, self._source.stream, self)
             case LeaveStream():
@@ -301,11 +301,11 @@ class FollowRunner:
             # A good moment to save: the follower is idle during the long poll.
             self._checkpointer.save()
         try:
-            answer = self._source.read(action.after, action.wait)
+            result = self._source.read(action.after, action.wait)
         except RpcError as error:
             if self._stopping.is_set:
                 return
-            if not is_passing(error):
+            if not is_temporary(error):
                 raise
             self._outage.failed(self._clock.monotonic(), error)
             with self._lock:
@@ -313,10 +313,10 @@ class FollowRunner:
         else:
             self._outage.over()
             with self._lock:
-                self._machine.answered(answer, self._clock.monotonic())
+                self._machine.answered(result, self._clock.monotonic())
 
     def _deliver(self, action: Deliver) -> None:
-        to, keeper = action.to, self._checkpointer
+        to, checkpointer = action.to, self._checkpointer
         handler, stopping = self._handler, self._stopping
         for record in action.records:
             if stopping.is_set:
@@ -331,11 +331,11 @@ class FollowRunner:
                 self._stop(CloseReason.HANDLER_ERROR, error)
                 return
             self._handled += 1
-            keeper.passed(record.seq, to.epoch)
+            checkpointer.passed(record.seq, to.epoch)
         if to.seq <= self._machine.head_seq:
             # The user's start may be beyond the end of the log. The position moves only when the
             # log has reached it.
-            keeper.moved(to)
+            checkpointer.moved(to)
 
     def _wait(self, until: float) -> None:
         due = self._checkpointer.due
@@ -343,7 +343,7 @@ class FollowRunner:
         if due is not None and self._clock.monotonic() >= due:
             self._checkpointer.save()
 
-    def _tell(self, event: Event) -> None:
+    def _report(self, event: Event) -> None:
         self._gaps += isinstance(event, Gap)
         if self._on_event is not None:
             try:
@@ -368,7 +368,7 @@ class FollowRunner:
         with self._lock.once:
             self._machine.stop(reason, error)
         self._stopping.set()
-        self._source.cut()
+        self._source.cancel()
         self._changed.set()
 
     def _end(self, close: Close) -> None:
@@ -384,7 +384,7 @@ class FollowRunner:
                 if error is None:
                     reason, error = CloseReason.CHECKPOINT_ERROR, failure
         try:
-            self._tell(Closed(reason, error, self.position, self._now()))
+            self._report(Closed(reason, error, self.position, self._now()))
         finally:
             if error is None:
                 self.future.set_result(True)

@@ -6,24 +6,24 @@ from dataclasses import dataclass, field
 
 # A stream that is silent for this many seconds counts as dead. The server is asked for a sign twice
 # as often.
-STREAM_PATIENCE = 30.0
+STREAM_SILENCE_LIMIT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class FollowRules:
     """Settings that decide between reads and the stream.
 
     Attributes:
         live_buffer: The most records that the stream may be ahead of the handler.
         live_bytes: The most bytes that the stream may be ahead of the handler.
-        patience: A stream that is silent for this many seconds counts as dead.
+        silence_limit: A stream that is silent for this many seconds counts as dead.
         give_up_after: The follower ends after this many seconds without an answer. None: it retries
             without a limit.
     """
 
     live_buffer: int = 500
     live_bytes: int = 32 * 1024 * 1024
-    patience: float = field(default_factory=lambda: STREAM_PATIENCE)
+    silence_limit: float = field(default_factory=lambda: STREAM_SILENCE_LIMIT)
     give_up_after: float | None = None
 
 
@@ -47,4 +47,4 @@ class FollowSettings:
     checkpoint_every: int = 1000
     checkpoint_seconds: float = 2.0
     create: bool = False
-    rules: Rules = field(default_factory=Rules)
+    rules: FollowRules = field(default_factory=FollowRules)

@@ -23,7 +23,7 @@ from pullstream_protocol.errors import AlreadyExists, Cancelled
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-from .events import Checkpoint, FallCause
+from .events import Checkpoint, FellBehindCause
 from .records import ReadResult, Record, RecordRange
 from .settings import FollowSettings
 
@@ -41,14 +41,14 @@ _READ_BYTES = 1024 * 1024
 
 
 class Source:
-    """The calls of one follower. One thread makes the calls; any other thread may call `cut`."""
+    """The calls of one follower. One thread makes the calls; any other thread may call `cancel`."""
 
     def __init__(self, rpcs: Rpcs, settings: FollowSettings) -> None:
         self._rpcs = rpcs
         self._settings = settings
         self._lock = CallLock()
         self._call: Any = None
-        self._cut = False
+        self._is_cancelled = False
 
     def create_topic(self) -> None:
         """Create the topic if it does not exist. Raises the same errors as `read`."""
@@ -59,7 +59,7 @@ class Source:
         """Make one read; see `machine.Read`.
 
         Raises:
-            RpcError: The read failed, or `cut` cancelled it.
+            RpcError: The read failed, or `cancel` cancelled it.
         """
         settings = self._settings
         request = feeds.ReadRequest(
@@ -70,7 +70,7 @@ class Source:
             exclude_node=settings.exclude_node,
             wait=_duration(wait),
         )
-        return self._answer(after, self._make("Read", request, wait + _READ_TIMEOUT))
+        return self._result(after, self._make("Read", request, wait + _READ_TIMEOUT))
 
     def stream(self) -> FrameCall:
         """Open a stream at the end of the topic."""
@@ -79,7 +79,7 @@ class Source:
             topics={settings.topic: self._position(None)},
             exclude_node=settings.exclude_node,
             max_messages=min(max(settings.rules.live_buffer // _FRAMES_IN_BUFFER, 1), _MAX_FRAME),
-            heartbeat=_duration(settings.rules.patience / 2),
+            heartbeat=_duration(settings.rules.silence_limit / 2),
         )
         return frame_calls(self._rpcs.channel)(feeds.WatchRequest(spec=spec))
 
@@ -87,10 +87,10 @@ class Source:
         """Find out whether the server still answers, because a stream was left."""
         self._rpcs.check()
 
-    def cut(self) -> None:
+    def cancel(self) -> None:
         """Cancel the current call and all later ones."""
         with self._lock.once:
-            self._cut = True
+            self._is_cancelled = True
             if self._call is not None:
                 self._call.cancel()
 
@@ -99,7 +99,7 @@ class Source:
             self._call = call = self._rpcs.begin(
                 method, request, timeout=timeout, metadata=(routing_header(request),)
             )
-            if self._cut:
+            if self._is_cancelled:
                 call.cancel()
         try:
             return call.result()
@@ -116,7 +116,7 @@ class Source:
             return feeds.Position(tail=True, filter=text)
         return feeds.Position(after_seq=after.seq, epoch=after.epoch, filter=text)
 
-    def _answer(self, after: Checkpoint | None, response: feeds.ReadResponse) -> ReadResult:
+    def _result(self, after: Checkpoint | None, response: feeds.ReadResponse) -> ReadResult:
         topic = self._settings.topic
         records = [Record(message, topic) for message in response.messages]
         from_seq = response.next_seq if after is None else after.seq
@@ -129,19 +129,19 @@ class Source:
         )
 
 
-class Listener(Protocol):
+class StreamListener(Protocol):
     """Receives the events of a stream, on the thread of the stream. See `FollowMachine`."""
 
     def opened(self, stream: int, after_seq: int, epoch: int) -> None:
         """Called first; the stream delivers all records after `after_seq`."""
 
-    def arrived(self, stream: int, run: RecordRange, head_seq: int) -> None:
+    def arrived(self, stream: int, record_range: RecordRange, head_seq: int) -> None:
         """Called for each range of records, with the newest number of the topic."""
 
     def heard(self, stream: int) -> None:
-        """Called for a frame without news, which only shows that the stream is alive."""
+        """Called for a frame without records, which only shows that the stream is alive."""
 
-    def lost(self, stream: int, cause: FallCause) -> None:
+    def lost(self, stream: int, cause: FellBehindCause) -> None:
         """Called last: the stream has ended or misses records."""
 
 
@@ -153,12 +153,12 @@ class LiveStream:
     """
 
     def __init__(
-        self, number: int, topic: str, begin: Callable[[], FrameCall], listener: Listener
+        self, number: int, topic: str, begin: Callable[[], FrameCall], listener: StreamListener
     ) -> None:
         self._number = number
         self._topic = topic
         self._listener = listener
-        self._at = 0
+        self._seq = 0
         self._call = begin()
         # A daemon thread, because a program may exit without closing its followers.
         self._thread = threading.Thread(
@@ -175,16 +175,16 @@ class LiveStream:
         self._thread.join()
 
     def _run(self) -> None:
-        cause: FallCause | None = None
+        cause: FellBehindCause | None = None
         try:
             while cause is None:
                 encoded = next(self._call)
-                cause = self._take(feeds.Frame.FromString(encoded), len(encoded))
+                cause = self._process(feeds.Frame.FromString(encoded), len(encoded))
         except StopIteration:
             cause = "stream lost"
         except (grpc.RpcError, DecodeError) as error:
             # If the error is permanent, the next read fails with it.
-            _log.info("the stream of %s failed: %s", self._topic, _told(error))
+            _log.info("the stream of %s failed: %s", self._topic, _as_rpc_error(error))
             cause = "stream lost"
         except BaseException:
             # A defect: without this event, the follower would wait for the stream for ever.
@@ -193,7 +193,7 @@ class LiveStream:
         self._call.cancel()
         self._listener.lost(self._number, cause)
 
-    def _take(self, frame: feeds.Frame, size: int) -> FallCause | None:
+    def _process(self, frame: feeds.Frame, size: int) -> FellBehindCause | None:
         """Process a frame; return the reason to leave the stream, or None to continue."""
         number, listener = self._number, self._listener
         match frame.WhichOneof("kind"):
@@ -202,15 +202,17 @@ class LiveStream:
                 records = [Record(message, self._topic) for message in found.messages]
                 # Numbers between two frames were filtered out or deleted on purpose. Lost records
                 # would be reported with a gap frame.
-                run, self._at = RecordRange(self._at, found.to_seq, records, size), found.to_seq
-                listener.arrived(number, run, found.head_seq)
-            case "caught_up" if frame.caught_up.head_seq > self._at:
+                record_range = RecordRange(self._seq, found.to_seq, records, size)
+                self._seq = found.to_seq
+                listener.arrived(number, record_range, found.head_seq)
+            case "caught_up" if frame.caught_up.head_seq > self._seq:
                 head_seq = frame.caught_up.head_seq
-                run, self._at = RecordRange(self._at, head_seq), head_seq
-                listener.arrived(number, run, head_seq)
+                record_range = RecordRange(self._seq, head_seq)
+                self._seq = head_seq
+                listener.arrived(number, record_range, head_seq)
             case "opened":
                 start = frame.opened.topics[self._topic]
-                self._at = start.after_seq
+                self._seq = start.after_seq
                 listener.opened(number, start.after_seq, start.epoch)
             case "gap":
                 # The next read reports the gap, in order with the records.
@@ -222,7 +224,7 @@ class LiveStream:
         return None
 
 
-def _told(error: Exception) -> Exception:
+def _as_rpc_error(error: Exception) -> Exception:
     return to_error(error, "Watch") if isinstance(error, grpc.RpcError) else error
 
 

@@ -18,10 +18,10 @@ from pullstream_protocol.messages import feeds_pb2 as feeds
 from .events import Checkpoint
 
 # The timeout of one cursor call, in seconds.
-_TIMEOUT = 10.0
+_CALL_TIMEOUT = 10.0
 
 # The time that a follower waits for another follower's write to the same file, in seconds.
-_PATIENCE = 30.0
+_WRITE_TIMEOUT = 30.0
 
 # The epoch is stored as text: it is an unsigned 64-bit number, and SQLite's integers are signed.
 _TABLE = """
@@ -142,7 +142,7 @@ class CursorStore:
         self._topic = topic
         request = feeds.GetCursorRequest(name=self._name)
         try:
-            cursor = self._rpcs.call("GetCursor", request, retry=None, timeout=_TIMEOUT)
+            cursor = self._rpcs.call("GetCursor", request, retry=None, timeout=_CALL_TIMEOUT)
         except NotFound:
             return None
         if cursor.topic != topic:
@@ -159,7 +159,7 @@ class CursorStore:
         )
         request = feeds.PutCursorRequest(cursor=cursor)
         try:
-            self._rpcs.call("PutCursor", request, retry=None, timeout=_TIMEOUT)
+            self._rpcs.call("PutCursor", request, retry=None, timeout=_CALL_TIMEOUT)
         except (NotFound, FailedPrecondition) as error:
             # The topic was deleted, or created again: ignore the error, because the next read
             # reports it. But if the cursor now belongs to another topic, raise the error, because
@@ -193,7 +193,7 @@ class FileStore:
     def _open(self, topic: str) -> Checkpoint | None:
         name = self._name or topic
         # Autocommit: each statement is a separate transaction.
-        database = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
+        database = sqlite3.connect(self._path, timeout=_WRITE_TIMEOUT, isolation_level=None)
         self._database = database
         # EXTRA also syncs the folder after the journal is deleted; the deletion is the commit.
         database.execute("PRAGMA synchronous = EXTRA")

@@ -252,11 +252,11 @@ def test_a_frame_that_the_loop_has_not_got_is_not_handled() -> None:
     """A frame came while the loop was left. A reader that resumes by the token must get it."""
 
     async def main() -> None:
-        handover = FrameQueue(asyncio.get_running_loop())
-        giving = asyncio.create_task(asyncio.to_thread(handover.give, TopicDeleted(NEWS)))
+        frame_queue = FrameQueue(asyncio.get_running_loop())
+        giving = asyncio.create_task(asyncio.to_thread(frame_queue.give, TopicDeleted(NEWS)))
         # The frame is there, and the loop waits no more.
-        await handover.mailbox.wait()
-        handover.close()
+        await frame_queue.mailbox.wait()
+        frame_queue.close()
         with pytest.raises(NotTaken):
             await giving
 

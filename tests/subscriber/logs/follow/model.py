@@ -23,11 +23,11 @@ from pullstream.logs.follow.machine import (
     LeaveStream,
     OpenStream,
     Read,
-    Tell,
+    Report,
     Wait,
 )
 from pullstream.logs.follow.records import ReadResult, Record, RecordRange
-from pullstream.logs.follow.settings import Rules
+from pullstream.logs.follow.settings import FollowRules
 from pullstream_protocol.errors import Unavailable
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
@@ -40,7 +40,7 @@ _PULLING = (FollowState.PULL, FollowState.LAST_PULL, FollowState.POLL)
 
 # A delivery of a stream, applied to the machine at a given time.
 Arrival = Callable[[FollowMachine, float], None]
-NewMachine = Callable[[Checkpoint | None, Rules], FollowMachine]
+NewMachine = Callable[[Checkpoint | None, FollowRules], FollowMachine]
 
 
 class Violation(AssertionError):
@@ -166,7 +166,7 @@ class World:
         # Also from the end, and from a number in the future.
         from_end = self._random.random() < 0.2
         start = None if from_end else Checkpoint(self._random.randint(0, self.log.head + 3))
-        self.machine = new_machine(start, Rules(live_buffer=BUFFER, patience=PATIENCE))
+        self.machine = new_machine(start, FollowRules(live_buffer=BUFFER, silence_limit=PATIENCE))
         self.witness = Witness(start)
         self._stream: Stream | None = None
         self._late: deque[Arrival] = deque()
@@ -265,10 +265,10 @@ class World:
         if self._answer is None:
             self._answer = self.log.read(action.after)
             if action.after is None:
-                self.witness.began_at(self._answer.run.to_seq)
+                self.witness.began_at(self._answer.record_range.to_seq)
             return
         answer, self._answer, self._action = self._answer, None, None
-        if not answer.run.records:
+        if not answer.record_range.records:
             self.now += action.wait
         if not well and self._random.random() < 0.1:
             self.machine.failed(Unavailable("lost"), self.now)
@@ -280,7 +280,7 @@ class World:
         match action:
             case Deliver():
                 self._records.extend(action.records)
-            case Tell():
+            case Report():
                 self.witness.told_of(action.event(datetime.fromtimestamp(self.now, timezone.utc)))
             case OpenStream():
                 self._stream = Stream(self.log, action.number)

@@ -23,13 +23,13 @@ from pullstream.logs.follow.machine import (
     LeaveStream,
     OpenStream,
     Read,
+    Report,
     StreamFailures,
-    Tell,
     Wait,
     may_follow,
 )
 from pullstream.logs.follow.records import ReadResult, RecordRange
-from pullstream.logs.follow.settings import Rules
+from pullstream.logs.follow.settings import FollowRules
 from pullstream.runtime.retry_clock import RetryClock
 from pullstream_protocol.errors import Unavailable
 from tests.subscriber.logs.follow.model import record
@@ -49,16 +49,16 @@ def answer(after: int, to: int, head: int | None = None, gap: Gap | None = None)
 
 
 def pushed(after: int, to: int) -> RecordRange:
-    return answer(after, to).run
+    return answer(after, to).record_range
 
 
 def new_machine(start: Checkpoint | None = START, **rules: Any) -> FollowMachine:
-    made = Rules(**rules)
+    made = FollowRules(**rules)
     return FollowMachine(start, made, RetryClock(1.0, 8.0, made.give_up_after))
 
 
 def told(action: Action) -> Event:
-    assert isinstance(action, Tell)
+    assert isinstance(action, Report)
     return action.event(NOON)
 
 
@@ -247,7 +247,7 @@ def test_a_poller_that_is_a_whole_buffer_behind_has_fallen_behind() -> None:
     for after, to, head in ((3, 3, 3), (3, 5, 20), (5, 20, 20), (20, 21, 21)):
         machine.answered(answer(after, to, head), 10)
         while not isinstance(action := machine.next(10), Read):
-            turns += [type(told(action)).__name__] if isinstance(action, Tell) else []
+            turns += [type(told(action)).__name__] if isinstance(action, Report) else []
     assert turns[-3:] == ["CaughtUp", "FellBehind", "CaughtUp"]
 
 

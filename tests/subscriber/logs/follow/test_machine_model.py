@@ -76,7 +76,7 @@ class NoGapCheck(FollowMachine):
 
 
 class NoEpochCheck(FollowMachine):
-    def _is_another_life(self, epoch: int) -> bool:
+    def _is_other_incarnation(self, epoch: int) -> bool:
         return False
 
 
@@ -90,7 +90,7 @@ class KeepsOldBuffer(LiveStreamState):
 
 def keeps_old_buffer(*args: Any) -> FollowMachine:
     machine = FollowMachine(*args)
-    machine._push = KeepsOldBuffer(args[1])
+    machine._stream = KeepsOldBuffer(args[1])
     return machine
 
 
@@ -102,7 +102,7 @@ class TellsEachTime(ProgressEvents):
 
 def tells_each_time(*args: Any) -> FollowMachine:
     machine = FollowMachine(*args)
-    machine._progress = TellsEachTime(machine._outbox.append)
+    machine._progress = TellsEachTime(machine._actions.append)
     return machine
 
 
@@ -114,7 +114,7 @@ class DropsNewest(LiveBuffer):
 
 def drops_newest(*args: Any) -> FollowMachine:
     machine = FollowMachine(*args)
-    machine._push.buffer = DropsNewest(BUFFER, 1 << 20)
+    machine._stream.buffer = DropsNewest(BUFFER, 1 << 20)
     return machine
 
 
