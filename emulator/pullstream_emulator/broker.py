@@ -206,7 +206,7 @@ class Broker:
         limits = storage.resources(Resource.PULLS)
         routers, positions = storage.resources(Resource.ROUTER), storage.notes(Resource.ROUTER)
         cursors, acked = storage.resources(Resource.CURSOR), storage.notes(Resource.ACKED)
-        storage.restore(self.engine, self.feeds.book.restore)
+        storage.restore(self.engine, self.feeds.feed_registry.restore)
         self.engine.restore_acked(acked)
         for name, value in routers.items():
             self.dependents.routers.restore(value, positions.get(name))

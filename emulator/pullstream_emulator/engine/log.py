@@ -1,9 +1,9 @@
 """The messages of one topic that are still needed, and the memory that they take.
 
-Subscriptions, snapshots and the topic itself need records. A holder counts in each record that it
-holds. A pin is a set of numbers, so a snapshot or a seek of a million messages costs no loop. A
-record without a holder and without a pin is freed. The history of the log has only the records that
-are kept for a later seek.
+Subscriptions, snapshots and the topic itself need records. Each adds a reference to each record
+that it needs. A pin is a set of numbers, so a snapshot or a seek of a million messages costs no
+loop. A record without a reference and without a pin is freed. The history of the log has only the
+records that are kept for a later seek.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Usage:
 
 
 class Log:
-    """The records of one topic, from its creation until the last record has no holder.
+    """The records of one topic, from its creation until the last record has no reference.
 
     The log outlives its topic if subscriptions or snapshots do.
 
@@ -77,13 +77,13 @@ class Log:
         """Add new records to the history, if history was requested."""
         if self._windows or self._sinces:
             for record in records:
-                record.holders += 1
+                record.references += 1
             self.history.extend(records)
             self.remembered.add(masks_of([record.seq for record in records]))
 
     def count(self, records: Sequence[Record]) -> None:
-        """Account for new records. Call it when all their holders hold or have pinned them."""
-        kept = [r for r in records if r.holders or (self._pins and self._is_pinned(r.seq))]
+        """Account for new records. Call it when all references and pins are added."""
+        kept = [r for r in records if r.references or (self._pins and self._is_pinned(r.seq))]
         self._records.put_all([record.seq for record in kept], kept)
         self._usage.bytes += sum([record.size for record in kept])
         self._discard()
@@ -93,16 +93,16 @@ class Log:
         return self._records.get(seq)
 
     def release(self, records: Iterable[Record]) -> None:
-        """Remove one holder from each of these records."""
+        """Remove one reference from each of these records."""
         unheld: list[Record] = []
         for record in records:
-            record.holders -= 1
-            if not record.holders:
+            record.references -= 1
+            if not record.references:
                 unheld.append(record)
         self._free(unheld)
 
     def release_later(self, records: deque[Record], now: Now) -> None:
-        """Remove one holder from each of these records, in slices if there are many."""
+        """Remove one reference from each of these records, in slices if there are many."""
 
         def slices() -> Iterator[None]:
             while records:
@@ -112,7 +112,7 @@ class Log:
         self.work.add(slices(), now.monotonic)
 
     def _free(self, unheld: Sequence[Record]) -> None:
-        """Free the records without a holder, except pinned ones."""
+        """Free the records without a reference, except pinned ones."""
         if self._pins:
             unheld = [record for record in unheld if not self._is_pinned(record.seq)]
         if unheld:
@@ -150,9 +150,9 @@ class Log:
         self._pins[who].add(masks_of(seqs))
 
     def hold_pinned(self, who: str, records: Sequence[Record]) -> None:
-        """Become a holder of these records, which `who` has pinned, and end their pins."""
+        """Add a reference to these records, which `who` has pinned, and end their pins."""
         for record in records:
-            record.holders += 1
+            record.references += 1
         pins = self._pins[who]
         pins.discard(masks_of([record.seq for record in records]))
         if not pins:
@@ -164,7 +164,7 @@ class Log:
     def _unpinned(self, seqs: SeqSet) -> Iterator[None]:
         while seqs:
             some = [self._records.get(seq) for seq in seqs.pop_first(self.work.size)]
-            self._free([each for each in some if each is not None and not each.holders])
+            self._free([each for each in some if each is not None and not each.references])
             yield
 
     # ---- history -------------------------------------------------------------------------------
@@ -191,15 +191,15 @@ class Log:
         """Add records to the history that were published before history was requested."""
         new = [r for seq in seqs - self.remembered if (r := self._records.get(seq)) is not None]
         for record in new:
-            record.holders += 1
+            record.references += 1
         # Both parts are sorted, so this takes one pass.
         self.history = deque(sorted([*self.history, *new], key=attrgetter("seq")))
         self.remembered.add(masks_of([record.seq for record in new]))
 
     def restore(self, records: Sequence[Record], now: Now) -> None:
-        """Restore all records of an earlier run. Call it when all their holders hold them."""
+        """Restore all records of an earlier run. Call it when all references are added."""
         for record in records:
-            record.holders += 1
+            record.references += 1
         self.history = deque(records)
         self.remembered = SeqSet([record.seq for record in records])
         self.count(records)

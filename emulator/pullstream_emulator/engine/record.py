@@ -1,4 +1,4 @@
-"""A published message, shared by all its holders."""
+"""A published message, shared by all that need it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 
 class Record:
-    """One published message, encoded once and shared by all its holders.
+    """One published message, encoded once and shared by all that need it.
 
     Attributes:
         seq: Its sequence number in the topic.
@@ -14,10 +14,11 @@ class Record:
         encoded: The complete serialized PubsubMessage, with its ID and publish time.
         size: Its length in bytes, which flow control counts.
         publish_ms: The publish time, in milliseconds since the epoch.
-        holders: Number of holders: subscriptions, snapshots and the topic itself. Log counts them.
+        references: Number of references: of subscriptions, snapshots, and the topic itself. Log
+            counts them.
     """
 
-    __slots__ = ("encoded", "holders", "ordering_key", "publish_ms", "seq", "size")
+    __slots__ = ("encoded", "ordering_key", "publish_ms", "references", "seq", "size")
 
     def __init__(self, seq: int, ordering_key: str, encoded: bytes, publish_ms: int) -> None:
         self.seq = seq
@@ -25,7 +26,7 @@ class Record:
         self.encoded = encoded
         self.size = len(encoded)
         self.publish_ms = publish_ms
-        self.holders = 0
+        self.references = 0
 
     def message(self) -> pubsub.PubsubMessage:
         """Decode the message, with its ID and publish time."""

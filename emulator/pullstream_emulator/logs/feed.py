@@ -71,7 +71,7 @@ class Feed(TimedTask):
         name: The name of the topic.
         log: The topic's log; the feed begins at its head.
         settings: Limits of the window.
-        epoch: Identifies this life of the topic; no other topic or life has the same epoch.
+        epoch: Identifies this incarnation of the topic; no other one has the same epoch.
         now: Reads the clocks.
         timetable: Due queue in which the expiry of the oldest record is registered.
         observer: Notified of every change.
@@ -181,9 +181,9 @@ class Feed(TimedTask):
         return None if lost is None else self._gap(after + 1, lost.last, lost.reason)
 
     def recreated(self) -> feeds.Gap:
-        """Return the gap for a reader whose position is of another life of the topic.
+        """Return the gap for a reader whose position is of another incarnation of the topic.
 
-        The range covers the lost numbers of the present life. It may be empty (to_seq 0).
+        The range covers the lost numbers of the present incarnation. It may be empty (to_seq 0).
         """
         return self._gap(1, self.earliest - 1, feeds.RECREATED)
 
@@ -226,13 +226,13 @@ class Feed(TimedTask):
         fitting = sum(self.bytes + total <= settings.most_bytes for total in accumulate(sizes))
         return max(0, min(fitting, settings.most_records - self.count))
 
-    def hold(self, records: Sequence[Record]) -> None:
-        """Append the records to the window and become one of their holders."""
+    def keep(self, records: Sequence[Record]) -> None:
+        """Append the records to the window, and add a reference to each."""
         for record in records:
-            record.holders += 1
+            record.references += 1
         self._window.append(records)
 
-    def settle(self, records: Sequence[Record]) -> None:
+    def enforce_limits(self, records: Sequence[Record]) -> None:
         """Remove records beyond the caps, wake the readers, and notify the observer."""
         has_trimmed = self._enforce_caps()
         if self.settings.ttl:
@@ -277,7 +277,7 @@ class Feed(TimedTask):
         removed = self._window.remove(seqs)
         if removed:
             self.save()
-        if self._let_go(removed):
+        if self._release(removed):
             self._observer.trimmed(self)
         return len(removed)
 
@@ -300,8 +300,8 @@ class Feed(TimedTask):
     ) -> None:
         """Load the records that an earlier run of the broker has stored, into an empty feed.
 
-        The log's head must be set before. The caller counts the records in the log after every
-        holder has taken its records.
+        The log's head must be set before. The caller counts the records in the log after all
+        references are added.
 
         Args:
             records: The records of the window, in order.
@@ -312,7 +312,7 @@ class Feed(TimedTask):
         self._lost = LostRanges(lost)
         self._window = Window(records[0].seq if records else self.head + 1)
         if records:
-            self.hold(records)
+            self.keep(records)
         self._window.skip(self.head + 1 - self._window.end)
         self._lost.fold(self.earliest, self.floors)
         self._timetable.watch(self, self._now())
@@ -326,7 +326,7 @@ class Feed(TimedTask):
             gone.append(self._window.pop())
         if gone:
             self.floors.ttl = gone[-1].seq
-            self._let_go(gone)
+            self._release(gone)
             self._observer.trimmed(self)
 
     def _enforce_caps(self) -> bool:
@@ -341,9 +341,9 @@ class Feed(TimedTask):
         if not gone:
             return False
         self.floors.cap = gone[-1].seq
-        return self._let_go(gone)
+        return self._release(gone)
 
-    def _let_go(self, records: list[Record]) -> bool:
+    def _release(self, records: list[Record]) -> bool:
         self._log.release(records)
         self._lost.fold(self.earliest, self.floors)
         return bool(records)

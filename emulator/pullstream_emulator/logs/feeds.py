@@ -66,13 +66,13 @@ class Feeds:
     ) -> None:
         self._topics = engine.topics
         self._registry = engine.registry
-        self.book = FeedRegistry(
+        self.feed_registry = FeedRegistry(
             engine,
             default_durability=default_durability,
             observer=observer or FeedObserver(),
             new_epoch=new_epoch,
         )
-        self.feed = self.book.feed
+        self.feed = self.feed_registry.feed
         self._sessions = Sessions(
             engine.registry.now,
             engine.registry.timetable,
@@ -94,10 +94,10 @@ class Feeds:
         self._set_durability(name, request.config.durability)
         topic = self._registry.topic(name)
         created = topic.feed is None
-        feed = self.book.feed_of(topic, settings)
+        feed = self.feed_registry.feed_of(topic, settings)
         if feed.settings != settings:
             feed.configure(settings)
-        return self.book.state(feed, created=created)
+        return self.feed_registry.state(feed, created=created)
 
     def get_feed(self, request: feeds.GetFeedRequest) -> feeds.Feed:
         """Return a feed; raise NotFound for a topic that nobody has used as a feed."""
@@ -107,7 +107,7 @@ class Feeds:
                 f"The topic {request.topic} is not a feed yet. It becomes a feed when it is put, "
                 "read, watched, routed or appended to."
             )
-        return self.book.state(topic.feed)
+        return self.feed_registry.state(topic.feed)
 
     def list_feeds(self, request: feeds.ListFeedsRequest) -> feeds.ListFeedsResponse:
         """Return a page of a project's feeds; topics that were never used as one are left out."""
@@ -118,7 +118,7 @@ class Feeds:
         }
         listed, token = page_of_project("topics", known, request)
         return feeds.ListFeedsResponse(
-            feeds=[self.book.state(feed) for feed in listed], next_page_token=token
+            feeds=[self.feed_registry.state(feed) for feed in listed], next_page_token=token
         )
 
     def _set_durability(self, name: str, named: feeds.Durability) -> None:
@@ -163,7 +163,7 @@ class Feeds:
         self, name: str, request: feeds.AppendRequest, size: int, validate: Validate | None
     ) -> feeds.AppendResponse:
         topic = self._registry.topic(name)
-        feed = self.book.feed_of(topic, DEFAULTS)
+        feed = self.feed_registry.feed_of(topic, DEFAULTS)
         key, now = request.idempotency_key, self._registry.now()
         if key:
             earlier = feed.keys.find(key, now.monotonic)
@@ -226,7 +226,7 @@ class Feeds:
             NotFound: A topic that is not in the token does not exist.
             ResourceExhausted: There are too many sessions, or there is no room for another one.
         """
-        places = resume_token.decode(token)
+        positions = resume_token.decode(token)
         if not spec.topics:
             raise too_small("topics", 0, 1)
         if len(spec.topics) > MAX_WATCHED:
@@ -240,21 +240,21 @@ class Feeds:
         }
         for name, position in spec.topics.items():
             check_position(position)
-            if name not in places:
+            if name not in positions:
                 self._registry.topic(name)
         size = session_size(spec)
         self._sessions.check_room(size)
         now = self._registry.now()
         watched = {}
         for name in sorted(spec.topics):
-            place = places.get(name)
-            if place is not None and name not in self._registry.topics:
-                feed = self.book.gone(name, place.epoch)
+            resumed = positions.get(name)
+            if resumed is not None and name not in self._registry.topics:
+                feed = self.feed_registry.gone(name, resumed.epoch)
             else:
                 feed = self.feed(name)
             feed.trim(now)
-            place = place or position_of(spec.topics[name], feed)
-            watched[name] = WatchedTopic(feed, place, selections[name])
+            start = resumed or position_of(spec.topics[name], feed)
+            watched[name] = WatchedTopic(feed, start, selections[name])
         watch = WatchSession(
             f"wid_{secrets.token_urlsafe(16)}",
             watched,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pullstream_emulator.engine.now import Now
 
 from .record_copies import CopyBatches
-from .router import Phase, Router
+from .router import Router, RouterPhase
 from .router_endpoints import RouterEndpoints
 
 # Most steps in one turn of the event loop, and most messages examined in it. The rest follows in
@@ -29,7 +29,7 @@ class Forwarder:
     router into the queue, so calls are not nested even for long chains.
 
     Args:
-        ends: The feeds that routers connect.
+        endpoints: The feeds that routers connect.
         on_moved: Called with a router whose position has advanced. None if nobody needs it.
         on_more: Called at the end of a turn that left something to do. The owner must call `resume`
             after it has let other work run; until then no turn is run.
@@ -37,12 +37,12 @@ class Forwarder:
 
     def __init__(
         self,
-        ends: RouterEndpoints,
+        endpoints: RouterEndpoints,
         *,
         on_moved: Callable[[Router], None] | None,
         on_more: Callable[[], object],
     ) -> None:
-        self._ends = ends
+        self._endpoints = endpoints
         self._on_moved = on_moved
         self._on_more = on_more
         # May contain routers that are gone; they are skipped.
@@ -55,19 +55,19 @@ class Forwarder:
     def add(self, routers: Iterable[Router]) -> None:
         """Queue routers whose sources have more. Waiting routers continue to wait."""
         for router in routers:
-            if router.phase is Phase.IDLE:
+            if router.phase is RouterPhase.IDLE:
                 self._enqueue(router)
 
     def let_try(self, routers: Iterable[Router]) -> None:
         """Queue the waiting routers among these, because there may be room for them."""
         for router in routers:
-            if router.phase is Phase.WAITING:
+            if router.phase is RouterPhase.WAITING:
                 del self._waiting[router]
                 self._enqueue(router)
 
     def forget(self, router: Router) -> None:
         """Mark a router as gone, so that it takes no further step."""
-        router.phase = Phase.GONE
+        router.phase = RouterPhase.GONE
         self._waiting.pop(router, None)
 
     def resume(self, now: Now) -> None:
@@ -85,7 +85,7 @@ class Forwarder:
             steps, messages = STEPS_PER_TURN, MESSAGES_PER_TURN
             while self._queue and steps and messages > 0:
                 router = self._queue.popleft()
-                if router.phase is Phase.READY:
+                if router.phase is RouterPhase.READY:
                     steps -= 1
                     messages -= self._step(router, batches, now)
         finally:
@@ -97,21 +97,21 @@ class Forwarder:
     def _step(self, router: Router, batches: CopyBatches, now: Now) -> int:
         """Run one step of a router; return the number of messages examined."""
         position = router.position
-        phase = router.step(self._ends, batches, now)
-        if phase is Phase.READY:
+        phase = router.step(self._endpoints, batches, now)
+        if phase is RouterPhase.READY:
             self._enqueue(router)
         else:
             router.phase = phase
-            if phase is Phase.WAITING:
+            if phase is RouterPhase.WAITING:
                 if not self._waiting:
                     self._retry_at = now.monotonic + RETRY
                 self._waiting[router] = None
         if self._on_moved is not None and router.position != position:
             self._on_moved(router)
-        return router.looked_at
+        return router.examined
 
     def _enqueue(self, router: Router) -> None:
-        router.phase = Phase.READY
+        router.phase = RouterPhase.READY
         self._queue.append(router)
 
     # ---- time ----------------------------------------------------------------------------------

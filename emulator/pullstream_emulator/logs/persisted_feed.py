@@ -130,8 +130,8 @@ def recovered_feed(
         holes.append((end + 1, missed))
     if missed < head:
         silent.append((missed + 1, head))
-    told = [LostRange(first, last, feeds.FROM_SEQ_TOO_OLD) for first, last in holes]
-    return RecoveredFeed(kept, note.floors, sorted([*note.lost, *told]), silent)
+    reported = [LostRange(first, last, feeds.FROM_SEQ_TOO_OLD) for first, last in holes]
+    return RecoveredFeed(kept, note.floors, sorted([*note.lost, *reported]), silent)
 
 
 def _runs(records: Iterable[Record]) -> Iterator[Run]:

@@ -8,7 +8,7 @@ from pullstream_protocol.messages import encoded_pb2 as encoded
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from .feed import Feed
-from .reader_position import check_position, is_of_another_life, position_of
+from .reader_position import check_position, is_of_other_incarnation, position_of
 from .selection import Limits, Selection
 
 # Longest wait of a Read, in seconds.
@@ -46,9 +46,11 @@ class CheckedRead:
 
     def answer(self, feed: Feed) -> encoded.EncodedReadResponse:
         """Return the records available now. The feed must be trimmed before."""
-        place = position_of(self._start, feed)
-        gap = feed.recreated() if is_of_another_life(place, feed) else feed.gap(place.seq)
-        after = place.seq if gap is None else gap.to_seq
+        position = position_of(self._start, feed)
+        gap = (
+            feed.recreated() if is_of_other_incarnation(position, feed) else feed.gap(position.seq)
+        )
+        after = position.seq if gap is None else gap.to_seq
         batch = self._selection.read(feed, after, self._limits)
         return encoded.EncodedReadResponse(
             messages=batch.messages,

@@ -11,7 +11,7 @@ from .feed import Feed
 
 
 class ReaderPosition(NamedTuple):
-    """A position in one life of a topic: the reader has every record up to this number.
+    """A position in one incarnation of a topic: the reader has every record up to this number.
 
     Attributes:
         seq: The newest sequence number that the reader has.
@@ -35,9 +35,9 @@ def position_of(position: feeds.Position, feed: Feed) -> ReaderPosition:
     return ReaderPosition(position.after_seq, position.epoch)
 
 
-def is_of_another_life(place: ReaderPosition, feed: Feed) -> bool:
+def is_of_other_incarnation(position: ReaderPosition, feed: Feed) -> bool:
     """Return whether a position dates from before the topic was deleted and created again.
 
     Without an epoch this is certain only for numbers that the present topic has not assigned yet.
     """
-    return place.epoch not in (0, feed.epoch) or place.seq > feed.head
+    return position.epoch not in (0, feed.epoch) or position.seq > feed.head

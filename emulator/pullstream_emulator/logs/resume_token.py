@@ -62,10 +62,10 @@ def decode(token: str) -> Mapping[str, ReaderPosition]:
         raise invalid_argument("resume_token") from None
     if not isinstance(positions, dict):
         raise invalid_argument("resume_token")
-    return {topic: _place(value) for topic, value in positions.items()}
+    return {topic: _position(value) for topic, value in positions.items()}
 
 
-def _place(value: object) -> ReaderPosition:
+def _position(value: object) -> ReaderPosition:
     if isinstance(value, list) and len(value) == 2:
         seq, epoch = value
         are_whole = type(seq) is int and type(epoch) is int

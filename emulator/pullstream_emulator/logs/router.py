@@ -15,7 +15,7 @@ from .router_endpoints import RouterEndpoints
 MAX_PER_STEP = 1000
 
 
-class Phase(Enum):
+class RouterPhase(Enum):
     """State of a router. Forwarder makes the transitions."""
 
     # There is nothing to copy.
@@ -40,7 +40,7 @@ class Router:
         position: The last number of the source that is finished: copied, rejected by the filter, or
             lost, in which case the destination's readers see a gap.
         forwarded: The number of messages copied.
-        looked_at: The number of messages examined by the last step; lost ones do not count.
+        examined: The number of messages examined by the last step; lost ones do not count.
     """
 
     def __init__(self, config: feeds.Router, position: int, forwarded: int = 0) -> None:
@@ -49,8 +49,8 @@ class Router:
         self.dest = config.dest
         self.position = position
         self.forwarded = forwarded
-        self.phase = Phase.IDLE
-        self.looked_at = 0
+        self.phase = RouterPhase.IDLE
+        self.examined = 0
         self._is_on_cycle = False
         # Records that were appended to the source while the router was caught up. They may have
         # left the source's window before the router's turn comes.
@@ -96,35 +96,35 @@ class Router:
         """Note that the source has records that are not offered."""
         self._is_behind = True
 
-    def step(self, ends: RouterEndpoints, batches: CopyBatches, now: Now) -> Phase:
+    def step(self, endpoints: RouterEndpoints, batches: CopyBatches, now: Now) -> RouterPhase:
         """Copy as many of the next messages as fit; return the phase after the step.
 
         Args:
-            ends: The feeds that routers connect.
+            endpoints: The feeds that routers connect.
             batches: The batches read in this turn.
             now: The present time.
         """
-        self.looked_at = 0
+        self.examined = 0
         fresh, self._fresh = self._fresh, None
         if fresh is not None:
-            return self._forward(fresh, ends, now)
-        source = ends.source(self.source)
+            return self._forward(fresh, endpoints, now)
+        source = endpoints.source(self.source)
         gap = source.gap(self.position)
         if gap is not None:
-            return self._lose(gap.to_seq, ends)
+            return self._lose(gap.to_seq, endpoints)
         records = source.after(self.position, self._most)
         if records:
-            return self._forward(batches.make_batch(self.source, records), ends, now)
+            return self._forward(batches.make_batch(self.source, records), endpoints, now)
         # The numbers up to the examined one have no record: their records were deleted on request.
         # A gap may follow them.
         self.position = source.examined(self.position, records, self._most)
         self._is_behind = self.position < source.head
-        return Phase.READY if self._is_behind else Phase.IDLE
+        return RouterPhase.READY if self._is_behind else RouterPhase.IDLE
 
-    def _forward(self, batch: CopyBatch, ends: RouterEndpoints, now: Now) -> Phase:
-        self.looked_at = len(batch.records)
+    def _forward(self, batch: CopyBatch, endpoints: RouterEndpoints, now: Now) -> RouterPhase:
+        self.examined = len(batch.records)
         chosen = batch.chosen(self._form, self._accepts)
-        copied = self._copy(chosen, ends, now) if chosen.seqs else 0
+        copied = self._copy(chosen, endpoints, now) if chosen.seqs else 0
         self.forwarded += copied
         if copied < len(chosen.seqs):
             # Stop before the first message that has to wait. Until it fits, each retry examines one
@@ -132,14 +132,14 @@ class Router:
             self.position = chosen.seqs[copied] - 1
             self._is_behind = True
             self._most = 1
-            return Phase.WAITING
+            return RouterPhase.WAITING
         self.position = batch.last
         self._most = MAX_PER_STEP
-        return Phase.READY if self._is_behind else Phase.IDLE
+        return RouterPhase.READY if self._is_behind else RouterPhase.IDLE
 
-    def _copy(self, chosen: ChosenRecords, ends: RouterEndpoints, now: Now) -> int:
+    def _copy(self, chosen: ChosenRecords, endpoints: RouterEndpoints, now: Now) -> int:
         """Copy the messages that fit; return their number."""
-        dest = ends.dest(self.dest)
+        dest = endpoints.dest(self.dest)
         if dest is None:
             return 0
         room = dest.room_for(chosen, now)
@@ -147,11 +147,11 @@ class Router:
             dest.take(chosen, room, now)
         return room
 
-    def _lose(self, last: int, ends: RouterEndpoints) -> Phase:
+    def _lose(self, last: int, endpoints: RouterEndpoints) -> RouterPhase:
         """Report the loss of the numbers up to `last` to the destination's readers."""
-        dest = ends.dest(self.dest)
+        dest = endpoints.dest(self.dest)
         if dest is None:
-            return Phase.WAITING
+            return RouterPhase.WAITING
         dest.lose(last - self.position)
         self.position = last
-        return Phase.READY
+        return RouterPhase.READY

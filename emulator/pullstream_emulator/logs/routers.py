@@ -21,7 +21,7 @@ from pullstream_protocol.messages import feeds_pb2 as feeds
 from .forwarder import Forwarder
 from .record_copies import CopyBatch
 from .route_graph import RouteGraph
-from .router import Phase, Router
+from .router import Router, RouterPhase
 from .router_endpoints import RouterEndpoints
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ MAX_ROUTERS = 10_000
 # A router's progress: its position, and the number of messages it has copied.
 _NOTE = struct.Struct("<QQ")
 
-_TOLD_ONLY = ("forwarded", "position", "created")
+_OUTPUT_ONLY = ("forwarded", "position", "created")
 
 
 class Routers(TimedTask):
@@ -43,7 +43,7 @@ class Routers(TimedTask):
     and `deleted`. These calls copy as much as one turn allows before they return.
 
     Args:
-        ends: The feeds that routers connect.
+        endpoints: The feeds that routers connect.
         now: Reads the clocks.
         timetable: Due queue in which retries are registered.
         on_more: Called when more remains to copy than one turn allows; must schedule a call of
@@ -53,21 +53,21 @@ class Routers(TimedTask):
 
     def __init__(
         self,
-        ends: RouterEndpoints,
+        endpoints: RouterEndpoints,
         *,
         now: Callable[[], Now],
         timetable: Timetable,
         on_more: Callable[[], object],
         observer: Observer | None = None,
     ) -> None:
-        self._ends = ends
+        self._endpoints = endpoints
         self._now = now
         self._timetable = timetable
         self._observer = observer or Observer()
         self._routers: dict[str, Router] = {}
         self._graph: RouteGraph[Router] = RouteGraph()
         self._forwarder = Forwarder(
-            ends, on_moved=None if observer is None else self._moved, on_more=on_more
+            endpoints, on_moved=None if observer is None else self._moved, on_more=on_more
         )
 
     # ---- requests ------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Routers(TimedTask):
             return known.state()
         if known is not None:
             self._remove(known)
-        router = Router(config, self._ends.source(config.source).head)
+        router = Router(config, self._endpoints.source(config.source).head)
         self._enter(router)
         self._saved(router)
         state = router.state()
@@ -154,7 +154,7 @@ class Routers(TimedTask):
     def freed(self, topic: str) -> None:
         """Retry the router that waits for room in a topic."""
         router = self._graph.into(topic)
-        if router is not None and router.phase is Phase.WAITING:
+        if router is not None and router.phase is RouterPhase.WAITING:
             self._forwarder.let_try((router,))
             self._run()
 
@@ -211,7 +211,7 @@ class Routers(TimedTask):
         del self._routers[router.name]
         self._graph.remove(router)
         self._forwarder.forget(router)
-        self._ends.forget(router.dest)
+        self._endpoints.forget(router.dest)
         self._observer.removed(Resource.ROUTER, router.name)
 
     def _saved(self, router: Router) -> None:
@@ -226,7 +226,7 @@ class Routers(TimedTask):
         _check_form(config)
         if known is None:
             check_room("routers", self._routers, config.name, MAX_ROUTERS)
-        self._ends.check(config.source, config.dest, create=config.create_dest)
+        self._endpoints.check(config.source, config.dest, create=config.create_dest)
         if known is None or _moves(known, config) or known.config.allow_cycle:
             self._graph.check(
                 config.source,
@@ -245,7 +245,7 @@ def _complete(router: feeds.Router) -> feeds.Router:
     """Return the settings with defaults filled in and output-only fields removed."""
     config = feeds.Router()
     config.CopyFrom(router)
-    for field in _TOLD_ONLY:
+    for field in _OUTPUT_ONLY:
         config.ClearField(field)
     for default_true in ("preserve_node", "preserve_tag", "create_dest"):
         if not config.HasField(default_true):

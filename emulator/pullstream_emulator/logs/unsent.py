@@ -45,13 +45,13 @@ class Unsent:
         self._usage = usage
         self._room = room
         self._bytes = 0
-        self._held: dict[Writing, int] = {}
+        self._reserved: dict[Writing, int] = {}
         # Longest waiting stream first.
         self._waiting: dict[Writing, None] = {}
 
     def is_waited_for(self, stream: Writing) -> bool:
         """Return whether other streams wait for the memory of this stream's unsent frame."""
-        return bool(self._waiting) and stream in self._held
+        return bool(self._waiting) and stream in self._reserved
 
     def admits(self, stream: Writing) -> bool:
         """Return whether a stream may build a frame now; if not, it is woken later."""
@@ -64,23 +64,23 @@ class Unsent:
 
     def end_slow(self) -> None:
         """End the slow streams that have an unsent frame, because its memory is needed."""
-        for stream in [each for each in self._held if each.is_slow]:
+        for stream in [each for each in self._reserved if each.is_slow]:
             stream.give_way()
 
-    def hold(self, stream: Writing, size: int) -> None:
+    def reserve(self, stream: Writing, size: int) -> None:
         """Note that a stream begins to write a frame of `size` bytes."""
-        self._held[stream] = size
+        self._reserved[stream] = size
         self._count(size)
 
-    def hold_more(self, stream: Writing, size: int) -> None:
+    def reserve_more(self, stream: Writing, size: int) -> None:
         """Note that a stream's unsent frame uses `size` more bytes."""
-        if stream in self._held:
-            self._held[stream] += size
+        if stream in self._reserved:
+            self._reserved[stream] += size
             self._count(size)
 
     def release(self, stream: Writing) -> None:
         """Note that a stream has written its frame, or has none."""
-        self._count(-self._held.pop(stream, 0))
+        self._count(-self._reserved.pop(stream, 0))
         self.wake_next()
 
     def leave(self, stream: Writing) -> None:
@@ -95,7 +95,7 @@ class Unsent:
 
     @property
     def _has_room(self) -> bool:
-        return not self._held or (self._bytes < MAX_UNSENT_BYTES and self._room() > 0)
+        return not self._reserved or (self._bytes < MAX_UNSENT_BYTES and self._room() > 0)
 
     def _count(self, size: int) -> None:
         self._bytes += size

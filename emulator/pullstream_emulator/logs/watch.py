@@ -121,9 +121,9 @@ class WatchSession:
         Raises:
             InvalidArgument: The token is malformed. Nothing is changed.
         """
-        for name, place in resume_token.decode(token).items():
+        for name, position in resume_token.decode(token).items():
             if name in self._watched:
-                self._watched[name].rewind(place)
+                self._watched[name].rewind(position)
 
     # ---- streams -------------------------------------------------------------------------------
 
@@ -160,10 +160,10 @@ class WatchSession:
             each.feed.watchers -= 1
             each.feed.ignore(self._wakes[name])
 
-    def hold_more(self, size: int) -> None:
+    def reserve_more(self, size: int) -> None:
         """Count `size` more bytes for the frame that is being written."""
         if self._stream is not None:
-            self._unsent.hold_more(self._stream, size)
+            self._unsent.reserve_more(self._stream, size)
 
     def is_expired(self, now: float) -> bool:
         """Return whether the session has been without a stream for too long."""
@@ -200,7 +200,7 @@ class WatchSession:
         return bool(self._ready)
 
 
-class Phase(Enum):
+class StreamPhase(Enum):
     """Activity of a stream."""
 
     # Waiting for a frame to send.
@@ -247,11 +247,11 @@ class WatchStream(TimedTask):
         self._unsent = unsent
         self._slow_since = 0.0
         # The Opened frame is being written.
-        self._enter(Phase.WRITING, now())
+        self._enter(StreamPhase.WRITING, now())
 
-    def _enter(self, phase: Phase, now: Now) -> None:
+    def _enter(self, phase: StreamPhase, now: Now) -> None:
         """Begin a phase. Silence is measured from the last frame."""
-        if phase is Phase.WRITING:
+        if phase is StreamPhase.WRITING:
             self._silent_since = now.monotonic
         self._phase = phase
         self._timetable.watch(self, now)
@@ -272,12 +272,12 @@ class WatchStream(TimedTask):
         may_make_one = self._watch.has_more and self._unsent.admits(self)
         frame = self._watch.next_frame(now) if may_make_one else None
         if frame is not None:
-            self._unsent.hold(self, COPIES * frame.ByteSize())
+            self._unsent.reserve(self, COPIES * frame.ByteSize())
         if may_make_one:
             self._unsent.wake_next()
         if frame is None and now.monotonic >= self._silent_since + self._watch.heartbeat:
             frame = HEARTBEAT
-        self._enter(Phase.IDLE if frame is None else Phase.WRITING, now)
+        self._enter(StreamPhase.IDLE if frame is None else StreamPhase.WRITING, now)
         if frame is None and may_make_one and self._watch.has_more:
             self.wake()
         return frame
@@ -291,7 +291,7 @@ class WatchStream(TimedTask):
 
     def detach(self) -> None:
         """Note that the stream has ended. The session lives on until it expires."""
-        self._phase = Phase.ENDED
+        self._phase = StreamPhase.ENDED
         self._timetable.forget(self)
         self._unsent.leave(self)
         self._watch.detach(self)
@@ -299,7 +299,7 @@ class WatchStream(TimedTask):
     @property
     def is_slow(self) -> bool:
         """Whether the reader has taken nothing for SLOW_AFTER seconds."""
-        return self._phase is Phase.SLOW
+        return self._phase is StreamPhase.SLOW
 
     def give_way(self) -> None:
         """End the stream, because the memory of its frame is needed."""
@@ -317,11 +317,11 @@ class WatchStream(TimedTask):
 
     def next_due(self, now: Now) -> float | None:
         """Return when a heartbeat is due or a write takes too long; None if neither can be."""
-        if self._phase in (Phase.DUE, Phase.ENDED):
+        if self._phase in (StreamPhase.DUE, StreamPhase.ENDED):
             return None
-        if self._phase is Phase.IDLE:
+        if self._phase is StreamPhase.IDLE:
             return self._silent_since + self._watch.heartbeat
-        if self._phase is Phase.WRITING:
+        if self._phase is StreamPhase.WRITING:
             return self._silent_since + SLOW_AFTER
         # Counted from when slowness was noticed: after a jump of the clock, a healthy reader still
         # gets this time to read.
@@ -333,11 +333,11 @@ class WatchStream(TimedTask):
         if due is None or now.monotonic < due:
             # The registered time belonged to an earlier phase.
             return
-        if self._phase is Phase.IDLE:
-            self._phase = Phase.DUE
+        if self._phase is StreamPhase.IDLE:
+            self._phase = StreamPhase.DUE
             self.wake()
-        elif self._phase is Phase.WRITING:
-            self._phase, self._slow_since = Phase.SLOW, now.monotonic
+        elif self._phase is StreamPhase.WRITING:
+            self._phase, self._slow_since = StreamPhase.SLOW, now.monotonic
             _log.warning(
                 "The reader of watch %s has taken nothing for %g s.", self._watch.id, SLOW_AFTER
             )

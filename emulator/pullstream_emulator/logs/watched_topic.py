@@ -8,7 +8,7 @@ from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from . import resume_token
 from .feed import Feed
-from .reader_position import ReaderPosition, is_of_another_life
+from .reader_position import ReaderPosition, is_of_other_incarnation
 from .selection import Limits, Selection
 
 CaughtUp = feeds.Frame.CaughtUp
@@ -26,7 +26,7 @@ class WatchedTopic:
 
     Args:
         feed: The topic's feed.
-        place: Position to start at.
+        position: Position to start at.
         selection: The records that the reader wants.
 
     Attributes:
@@ -39,7 +39,7 @@ class WatchedTopic:
     __slots__ = (
         "_came_too_late",
         "_is_behind",
-        "_is_of_another_life",
+        "_is_of_other_incarnation",
         "_selection",
         "_seq",
         "entry",
@@ -48,35 +48,35 @@ class WatchedTopic:
         "is_ready",
     )
 
-    def __init__(self, feed: Feed, place: ReaderPosition, selection: Selection) -> None:
+    def __init__(self, feed: Feed, position: ReaderPosition, selection: Selection) -> None:
         self.feed = feed
         self.is_ready = False
         self.is_over = False
         self._selection = selection
-        self._begin_at(place)
+        self._begin_at(position)
 
     @property
     def seq(self) -> int:
         """The reader's position: it has every record up to this number."""
         return self._seq
 
-    def _begin_at(self, place: ReaderPosition) -> None:
+    def _begin_at(self, position: ReaderPosition) -> None:
         feed = self.feed
-        self._is_of_another_life = is_of_another_life(place, feed)
-        self._came_too_late = feed.gap(place.seq) is not None
+        self._is_of_other_incarnation = is_of_other_incarnation(position, feed)
+        self._came_too_late = feed.gap(position.seq) is not None
         # True until the reader gets a CaughtUp frame.
         self._is_behind = True
-        self._move(place.seq, place.epoch or feed.epoch)
+        self._move(position.seq, position.epoch or feed.epoch)
 
     def _move(self, seq: int, epoch: int) -> None:
         self._seq = seq
         self.entry = resume_token.entry(self.feed.name, seq, epoch)
 
-    def rewind(self, place: ReaderPosition) -> None:
-        """Go back to an earlier position or to one of a former life of the topic; never forward."""
-        is_earlier = place.epoch == self.feed.epoch and place.seq < self._seq
-        if is_earlier or place.epoch not in (0, self.feed.epoch):
-            self._begin_at(place)
+    def rewind(self, position: ReaderPosition) -> None:
+        """Go back to an earlier position or to one of a former incarnation; never forward."""
+        is_earlier = position.epoch == self.feed.epoch and position.seq < self._seq
+        if is_earlier or position.epoch not in (0, self.feed.epoch):
+            self._begin_at(position)
 
     def begin(self) -> None:
         """Begin a stream.
@@ -145,8 +145,8 @@ class WatchedTopic:
         return None
 
     def _gap(self) -> feeds.Gap | None:
-        if self._is_of_another_life:
-            self._is_of_another_life = False
+        if self._is_of_other_incarnation:
+            self._is_of_other_incarnation = False
             self._came_too_late = False
             return self.feed.recreated()
         gap = self.feed.gap(self._seq)

@@ -140,9 +140,9 @@ def _is_reserved(name: str) -> bool:
     return name in _RESERVED or name.startswith(_RESERVED_PREFIXES)
 
 
-def _time(moment: Timestamp) -> str:
+def _time(timestamp: Timestamp) -> str:
     """Return the time in RFC 3339, with as many digits as needed."""
-    return moment.ToJsonString()
+    return timestamp.ToJsonString()
 
 
 def oidc_token(config: pubsub.PushConfig, now: float) -> str:

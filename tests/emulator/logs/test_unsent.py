@@ -229,7 +229,7 @@ def test_every_stream_writes_all_it_has(
         if stream.frames and memory.admits(stream):
             before = usage.watches
             assert before == 0 or before < room
-            memory.hold(stream, sizes[step % len(sizes)])
+            memory.reserve(stream, sizes[step % len(sizes)])
             stream.frames -= 1
             stream.is_writing = True
             memory.wake_next()

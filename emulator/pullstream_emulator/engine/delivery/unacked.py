@@ -80,7 +80,7 @@ class Unacked:
     `seqs` has all of them. A message is in the backlog, in a lease, or in the stock. A seek puts
     all messages into the stock in one step, whatever their number. A take moves messages from the
     stock into the backlog, in the order of publishing. The log pins the records of the stock, and
-    the subscription is a holder of the records of the other messages.
+    the subscription has references to the records of the other messages.
 
     Args:
         subscription: The full name of the subscription.
@@ -183,13 +183,13 @@ class Unacked:
             self._log.pin_more(self._subscription, seqs)
             return
         for record in records:
-            record.holders += 1
+            record.references += 1
         self._deliveries.put_all(seqs, self._backlog.add_new(records, ordered=ordered))
 
     def restore(self, deliveries: Sequence[Delivery]) -> None:
         """Add the messages that were unfinished in an earlier run, in the order of publishing."""
         for delivery in deliveries:
-            delivery.record.holders += 1
+            delivery.record.references += 1
             if delivery.attempts:
                 self._attempts[delivery.record.seq] = delivery.attempts
         seqs = [delivery.record.seq for delivery in deliveries]
@@ -304,7 +304,7 @@ class Unacked:
         """
         back, done = wanted - self.seqs, self.seqs - wanted
         before = self._deliveries
-        # Pin the records before their holders release them.
+        # Pin the records before their references are removed.
         self._log.pin(self._subscription, wanted, now)
         self.seqs = wanted
         self._count = len(wanted)

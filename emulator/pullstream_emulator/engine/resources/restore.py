@@ -25,7 +25,7 @@ from .topic import Topic
 from .topics import Topics
 
 # Restores a feed from its value and note, its topic, and the topic's records by number. The
-# function becomes a holder of the records of the feed. The other records may be freed.
+# function adds a reference to the records of the feed. The other records may be freed.
 RestoreFeed = Callable[[bytes, bytes, Topic, Mapping[int, Record]], None]
 
 # Most leases of one run of the broker. The lease numbers of the next run start after this many.

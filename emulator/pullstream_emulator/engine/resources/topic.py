@@ -24,13 +24,13 @@ class TopicFeed(Protocol):
     def admit(self, records: Sequence[Record]) -> None:
         """Raise FailedPrecondition if these records must not be appended."""
 
-    def hold(self, records: Sequence[Record]) -> None:
-        """Hold the appended records that readers can get."""
+    def keep(self, records: Sequence[Record]) -> None:
+        """Keep the appended records that readers can get."""
 
-    def settle(self, records: Sequence[Record]) -> None:
+    def enforce_limits(self, records: Sequence[Record]) -> None:
         """Release records beyond the feed's limits and inform readers.
 
-        Called when all other holders of the appended records hold them.
+        Called when all other references to the appended records are added.
         """
 
     def reconfigured(self) -> None:
@@ -122,7 +122,7 @@ class Topic:
         observer, feed = self._observer, self.feed
         self.log.append(records)
         if feed is not None:
-            feed.hold(records)
+            feed.keep(records)
         filtered: list[tuple[str, Sequence[int]]] = []
         for name, subscription in self.subscriptions.items():
             rejected = subscription.offer(records, messages, now)
@@ -134,4 +134,4 @@ class Topic:
                 observer.finished(name, seqs)
         self.log.count(records)
         if feed is not None:
-            feed.settle(records)
+            feed.enforce_limits(records)

@@ -104,7 +104,7 @@ class Watches:
             else:
                 text = await self._processes.run(size, presentation.event, frame)
             # Escapes and base64 can make the text longer than the frame.
-            watch.hold_more(max(0, len(text) - frame.ByteSize()))
+            watch.reserve_more(max(0, len(text) - frame.ByteSize()))
             return text
 
         stream = EventStream(asked.http, event_of)
