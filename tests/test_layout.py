@@ -47,7 +47,7 @@ LAYERS = {
         ["cli"],
     ],
     "pullstream_emulator": [
-        ["offload", "net"],
+        ["net"],
         ["engine"],
         ["schemas", "logs", "faults"],
         ["history", "storage", "push", "access"],

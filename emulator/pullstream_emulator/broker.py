@@ -17,9 +17,9 @@ from .history import History
 from .logs import Feeds
 from .logs.dependents import Dependents
 from .monitoring import Counters
-from .offload import ProcessPool
 from .schemas import SchemaRegistry
 from .services.channels import ChannelsService
+from .services.check_threads import CheckThreads
 from .services.feeds import FeedsService
 from .services.iam import IamService
 from .services.iam_policies import IamPolicies
@@ -138,8 +138,8 @@ class Broker:
             default_durability=Durability.MEMORY if storage is None else storage.default,
             observer=self.dependents,
         )
-        self.processes = ProcessPool()
-        checks = SchemaChecks(self.engine, self.schemas, self.processes)
+        self.threads = CheckThreads()
+        checks = SchemaChecks(self.engine, self.schemas, self.threads)
         head_start = ReplyFirst(storage.newest_barrier) if storage else ReplyFirst()
         self.services: tuple[RpcService, ...] = (
             PublisherService(self.engine, head_start, checks, self.clock),
@@ -147,7 +147,7 @@ class Broker:
             PullsService(self.engine),
             FeedsService(self.feeds, self.dependents.routers, self.dependents.cursors, checks),
             self.channels,
-            SchemaService(self.schemas, self.processes),
+            SchemaService(self.schemas, self.threads),
             IamService(self.policies),
         )
         if storage is not None:

@@ -150,7 +150,7 @@ class Server:
         """
         self._loop = asyncio.get_running_loop()
         self._health = Health(self._broker.storage)
-        self._broker.processes.open()
+        self._broker.threads.open()
         await self._refuse_taken(host, port)
         # gRPC counts TLS, HTTP/2's preface and the first settings frame as the handshake.
         handshake = ("grpc.server_handshake_timeout_ms", math.ceil(self._receive_timeout * 1000))
@@ -251,7 +251,7 @@ class Server:
         # subscription.
         reason = Unavailable("The broker is shutting down.")
         self._broker.disconnect(reason)
-        await self._broker.processes.close(reason)
+        self._broker.threads.close(reason)
         self._faults.end_calls(reason)
         await self._grpc.stop(grace=STOP_GRACE)
         if self._rest is not None:

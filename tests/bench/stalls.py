@@ -1,41 +1,35 @@
-"""Measure how long one client's large requests delay another client.
+"""Measure how long one client's large messages delay another client.
 
-    python -m tests.bench.stalls [--seconds 3] [--case NAME ...] [--limit 0.1]
+    python -m tests.bench.stalls [--seconds 3] [--case NAME ...] [--limit 1.5]
 
-For each case one client sends requests of about 9 MB to a broker, one after the other. Another
-client calls GetTopic and Publish in turn over gRPC. Each client is a separate process. The table
-has the longest and the 99th percentile of these calls, the longest step of the broker's event loop
-in CPU time, and the duration of a large request. With `--limit` the script fails if a call took
-longer.
+For each case one client publishes messages of about 9 MB, one after the other. Another client calls
+GetTopic and Publish in turn. Each client is a separate process. The table has the longest and the
+99th percentile of these calls, and the duration of a large publish. With `--limit` the script fails
+if a call took longer.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
-import http.client
 import json
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import grpc
 
 from pullstream_emulator import Emulator
-from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.messages import schema_pb2 as schema
 from pullstream_protocol.rpcs import BY_METHOD
-from tests.emulator.loop_steps import measured_steps
 
 PROJECT = "projects/default"
 LARGE = f"{PROJECT}/topics/large"
 SMALL = f"{PROJECT}/topics/small"
 SCHEMA = f"{PROJECT}/schemas/large"
 SIZE = 9_000_000
-RECORDS = 200_000
 PATIENCE = 120.0
 
 INTS = json.dumps({"type": "array", "items": "int"})
@@ -58,13 +52,12 @@ message M {
 
 
 class Case(NamedTuple):
-    """The requests of the busy client. `schema` and `encoding` are its topic's."""
+    """The message of the busy client, and the encoding and the schema of its topic."""
 
     name: str
     body: Callable[[], bytes]
     encoding: schema.Encoding = schema.ENCODING_UNSPECIFIED
     definition: str = ""
-    kind: str = "Publish"
 
 
 def varint(number: int) -> bytes:
@@ -92,15 +85,8 @@ def keys() -> bytes:
     return b",".join(b'"k%07d":1' % number for number in range(SIZE // 13))
 
 
-def rest_messages(count: int, size: int) -> bytes:
-    data = base64.b64encode(b"x" * size).decode()
-    attributes = {f"k{number}": "v" for number in range(20)}
-    return json.dumps({"messages": [{"data": data, "attributes": attributes}] * count}).encode()
-
-
 BINARY, JSON = schema.BINARY, schema.JSON
 CASES = (
-    Case("nothing", lambda: b"", kind="nothing"),
     Case("no schema", lambda: b"x" * SIZE),
     Case("Avro: ints", lambda: block(SIZE, b"\2" * SIZE), BINARY, INTS),
     Case("Avro: records", lambda: block(SIZE // 3, b"\2\2x" * (SIZE // 3)), BINARY, STATES),
@@ -117,11 +103,6 @@ CASES = (
         "Protobuf JSON: messages", lambda: b'{"e":[' + b"{}," * (SIZE // 3) + b"{}]}", JSON, PROTO
     ),
     Case("Protobuf JSON: map", lambda: b'{"k":{' + keys() + b"}}", JSON, PROTO),
-    Case("REST: one message", lambda: rest_messages(1, 6_700_000), kind="REST"),
-    Case("REST: 1,000 messages", lambda: rest_messages(1000, 6000), kind="REST"),
-    Case("REST: pull of 9 MB", lambda: b"x" * SIZE, kind="REST pull"),
-    Case("feed: delete by filter", lambda: b"", kind="delete"),
-    Case("feed: filtered read", lambda: b"", kind="read"),
 )
 
 
@@ -149,89 +130,33 @@ def prepare(endpoint: str, case: Case) -> None:
             topic.schema_settings.encoding = case.encoding
         call(channel, "CreateTopic", topic)
         call(channel, "CreateTopic", pubsub.Topic(name=SMALL))
-        if case.kind in ("delete", "read"):
-            for _ in range(RECORDS // 5000):
-                append(channel, [{"tag": "a"}, {"tag": "b"}] * 2500)
-        if case.kind == "REST pull":
-            name = f"{PROJECT}/subscriptions/large"
-            call(channel, "CreateSubscription", pubsub.Subscription(name=name, topic=LARGE))
-
-
-def append(channel: grpc.Channel, attributes: list[dict[str, str]]) -> None:
-    messages = [pubsub.PubsubMessage(data=b"x", attributes=each) for each in attributes]
-    call(channel, "Append", feeds.AppendRequest(topic=LARGE, messages=messages))
 
 
 def load(endpoint: str, name: str, seconds: float, ready: Any, spent: Any) -> None:
-    """Send the busy client's requests for some seconds, and report the duration of each."""
+    """Publish large messages for some seconds, and report the duration of each request."""
     case = next(case for case in CASES if case.name == name)
-    body = case.body()
+    message = pubsub.PubsubMessage(data=case.body())
+    request = pubsub.PublishRequest(topic=LARGE, messages=[message])
     with connect(endpoint) as channel:
         ready.wait()
         until = time.monotonic() + seconds
-        for make in requests(endpoint, channel, case, body):
-            if time.monotonic() > until:
-                return
+        while time.monotonic() < until:
             started = time.monotonic()
-            make()
+            call(channel, "Publish", request)
             spent.put(time.monotonic() - started)
 
 
-def requests(
-    endpoint: str, channel: grpc.Channel, case: Case, body: bytes
-) -> Iterator[Callable[[], object]]:
-    data = pubsub.PublishRequest(topic=LARGE, messages=[pubsub.PubsubMessage(data=body)])
-
-    def post(path: str, content: bytes) -> None:
-        connection = http.client.HTTPConnection(endpoint, timeout=PATIENCE)
-        connection.request("POST", f"/v1/{path}", content)
-        answer = connection.getresponse()
-        assert answer.status == 200, answer.read()[:500]
-        answer.read()
-        connection.close()
-
-    def pull() -> None:
-        call(channel, "Publish", data)
-        post(f"{PROJECT}/subscriptions/large:pull", b'{"maxMessages": 1}')
-
-    def delete() -> None:
-        request = feeds.DeleteMessagesRequest(topic=LARGE, filter='attributes.tag = "b"')
-        call(channel, "DeleteMessages", request)
-        append(channel, [{"tag": "b"}] * 5000)
-
-    def read() -> None:
-        start = feeds.Position(filter='attributes.tag = "none"')
-        call(channel, "Read", feeds.ReadRequest(topic=LARGE, start=start))
-
-    kinds: dict[str, Callable[[], object]] = {
-        "nothing": lambda: time.sleep(0.1),
-        "Publish": lambda: call(channel, "Publish", data),
-        "REST": lambda: post(f"{LARGE}:publish", body),
-        "REST pull": pull,
-        "delete": delete,
-        "read": read,
-    }
-    while True:
-        yield kinds[case.kind]
-
-
 class Waits(NamedTuple):
-    """In seconds: the longest and the 99th percentile of the small calls, and each large request.
-
-    Attributes:
-        step: CPU seconds of the longest step of the broker's event loop. The other figures also
-            include the machine's other work.
-    """
+    """In seconds: the longest and the 99th percentile of the small calls, and each large one."""
 
     longest: float
     p99: float
     large: list[float]
-    step: float
 
 
 def measure(case: Case, seconds: float) -> Waits:
     context = multiprocessing.get_context("spawn")
-    with Emulator(rest=True, history=0) as emulator:
+    with Emulator(history=0) as emulator:
         prepare(emulator.endpoint, case)
         spent: Any = context.Queue()
         waits: Any = context.Queue()
@@ -239,17 +164,16 @@ def measure(case: Case, seconds: float) -> Waits:
         arguments = (emulator.endpoint, case.name, seconds, ready, spent)
         busy = context.Process(target=load, args=arguments)
         other = context.Process(target=watch, args=(emulator.endpoint, seconds, ready, waits))
-        with measured_steps() as steps:
-            other.start()
-            busy.start()
-            took = sorted(waits.get())
-        large: list[float] = []
+        other.start()
+        busy.start()
+        took = sorted(waits.get())
         busy.join(PATIENCE)
         other.join(PATIENCE)
+        large: list[float] = []
         while not spent.empty():
             large.append(spent.get())
         assert busy.exitcode == other.exitcode == 0
-    return Waits(took[-1], took[len(took) * 99 // 100], large, steps.longest)
+    return Waits(took[-1], took[len(took) * 99 // 100], large)
 
 
 def watch(endpoint: str, seconds: float, ready: Any, waits: Any) -> None:
@@ -278,7 +202,7 @@ def main() -> None:
     parser.add_argument("--case", action="append", choices=[case.name for case in CASES])
     parser.add_argument("--limit", type=float, help="longest wait that is allowed, in seconds")
     options = parser.parse_args()
-    print(f"{'case':26}{'longest':>10}{'p99':>10}{'step':>10}{'large request':>16}{'count':>7}")
+    print(f"{'case':26}{'longest':>10}{'p99':>10}{'large publish':>16}{'count':>7}")
     failed = False
     for case in CASES:
         if options.case and case.name not in options.case:
@@ -287,7 +211,6 @@ def main() -> None:
         large = sum(waits.large) / len(waits.large) if waits.large else 0.0
         print(
             f"{case.name:26}{waits.longest * 1000:7.1f} ms{waits.p99 * 1000:7.1f} ms"
-            f"{waits.step * 1000:7.1f} ms"
             f"{large:14.2f} s{len(waits.large):7}",
             flush=True,
         )

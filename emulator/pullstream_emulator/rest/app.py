@@ -22,7 +22,6 @@ from pullstream_emulator.faults import Faults
 from pullstream_emulator.monitoring.access_log import log_call
 from pullstream_emulator.monitoring.health import Health
 from pullstream_emulator.monitoring.loop_delay import LoopDelay
-from pullstream_emulator.offload import LOOP_BUDGET, ProcessPool, json_cost
 from pullstream_emulator.services.disk_barrier import change
 from pullstream_emulator.services.handlers import method_handlers
 from pullstream_protocol.clock import SYSTEM_CLOCK
@@ -75,9 +74,8 @@ def application(
     controls = Controls(broker.engine, broker.clock, faults)
     storage = broker.storage
     calls = RpcBridge(handlers)
-    processes = broker.processes
-    watches = Watches(broker.feeds, calls, processes)
-    v0 = V0Api(calls, watches, access, broker.clock, processes)
+    watches = Watches(broker.feeds, calls)
+    v0 = V0Api(calls, watches, access, broker.clock)
 
     admin = Admin(controls)
     live = LiveStatus(broker)
@@ -107,7 +105,6 @@ def application(
     api = RestApi(
         calls,
         v0,
-        processes,
         reset=reset,
         shutdown=shutdown,
         access=access,
@@ -136,7 +133,6 @@ class RestApi:
     Args:
         calls: Runs RPCs.
         v0: Handles requests under /v0 that no other route handles.
-        processes: Convert large requests and responses.
         reset: Resets the broker.
         shutdown: Stops the broker; None if clients must not do this.
         access: Checks tokens and projects; None allows everything to everybody.
@@ -151,7 +147,6 @@ class RestApi:
         self,
         calls: RpcBridge,
         v0: V0Api,
-        processes: ProcessPool,
         *,
         reset: Callable[[], Awaitable[None]],
         shutdown: Callable[[], None] | None = None,
@@ -164,7 +159,6 @@ class RestApi:
     ) -> None:
         self._calls = calls
         self._v0 = v0
-        self._processes = processes
         self._reset = reset
         self._shutdown = shutdown
         self._access = access
@@ -230,7 +224,7 @@ class RestApi:
         message = await self._read(route, name, request)
         if principal is not None:
             principal.check(*projects_of(message))
-        call = HttpCall(request, route.rpc, self._processes)
+        call = HttpCall(request, route.rpc)
         try:
             await self._calls.carry_out(route.method, message, call)
         except CallerGone:
@@ -239,9 +233,9 @@ class RestApi:
 
     async def _read(self, route: Route, name: str, request: web.Request) -> Message:
         query, body = list(request.query.items()), await http_request.body(request)
-        if json_cost(body) <= LOOP_BUDGET:
-            return read(route, name, query, body)
-        return await self._processes.run(len(body), read, route, name, query, body)
+        if len(body) > http_request.MAX_QUICK:
+            return await asyncio.to_thread(read, route, name, query, body)
+        return read(route, name, query, body)
 
     # ---- the broker as a whole -----------------------------------------------------------------
 

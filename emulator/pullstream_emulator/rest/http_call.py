@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 from aiohttp import web
 from google.protobuf.message import Message
 
 from pullstream_emulator import error_body
-from pullstream_emulator.offload import MAX_WRITTEN, ProcessPool
 from pullstream_protocol.errors import RpcError
 from pullstream_protocol.rpcs import BY_METHOD, Rpc
 
+from .http_request import MAX_QUICK
 from .proto_json import dumps
 from .rpc_bridge import CallContext, CallerGone
 
@@ -24,16 +25,14 @@ class HttpCall(CallContext):
     Args:
         request: The HTTP request.
         rpc: The RPC to run.
-        processes: Convert large responses.
 
     Attributes:
         response: The response that was sent; None before that.
     """
 
-    def __init__(self, request: web.Request, rpc: Rpc, processes: ProcessPool) -> None:
+    def __init__(self, request: web.Request, rpc: Rpc) -> None:
         self._request = request
         self._rpc = rpc
-        self._processes = processes
         self.response: web.StreamResponse | None = None
 
     async def write(self, message: Message) -> None:
@@ -42,11 +41,8 @@ class HttpCall(CallContext):
         alt = query.get("$alt") or query.get("alt") or ""
         pretty = query.get("prettyPrint", "true") != "false"
         enum_numbers = "enum-encoding=int" in alt
-        size = message.ByteSize()
-        if size > MAX_WRITTEN:
-            text = await self._processes.run(
-                size, _text, self._rpc.method, message, pretty, enum_numbers
-            )
+        if message.ByteSize() > MAX_QUICK:
+            text = await asyncio.to_thread(_text, self._rpc.method, message, pretty, enum_numbers)
         else:
             text = _text(self._rpc.method, message, pretty, enum_numbers)
         await self._send(web.Response(text=text + "\n", headers=_JSON))

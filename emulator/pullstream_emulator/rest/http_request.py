@@ -15,6 +15,9 @@ from .v0.json_text import to_object
 # Every request may have these. The last two may carry the token: see `authorization`.
 COMMON_PARAMETERS = ("project", "access_token", "oauth_token")
 
+# The event loop converts JSON and messages of at most this many bytes, a thread larger ones.
+MAX_QUICK = 64 * 1024
+
 JSON = {"Content-Type": "application/json; charset=UTF-8"}
 
 

@@ -1,8 +1,8 @@
 """Check and decoding of messages in Avro's binary encoding.
 
-The check reads the bytes without building objects, so the cost of a hostile message is limited by
-its length. (fastavro's reader is in C and recursive: a list of about 100,000 nested elements
-crashes the process.)
+The check reads the bytes without building objects. Values without bytes, such as nulls, are limited
+in number, so the length of a hostile message limits its cost. (fastavro's reader is in C and
+recursive: a list of about 100,000 nested elements crashes the process.)
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import math
 import struct
 from collections.abc import Iterator
 from typing import Any
-
-from pullstream_emulator.offload import Budget
 
 from .avro_json import INT_RANGE, LONG_RANGE
 from .avro_types import Array, AvroType, Enum, Fixed, Map, Primitive, Record, Union
@@ -24,25 +22,29 @@ _STRING = Primitive("string")
 # The largest integer up to which JavaScript's numbers are exact.
 _MAX_EXACT = 2**53
 
-# Bytes of text that are read for one unit of the budget.
-_BYTES_PER_UNIT = 500
+# Most values of a message: a number for any message, more for each byte, and a limit for all. A
+# definition of the largest size can have fewer fields than the first number. It can also have
+# records in records in records, so that one byte or none becomes a huge number of values.
+_VALUES_PER_MESSAGE = 20_000
+_VALUES_PER_BYTE = 100
+MAX_VALUES = 50_000_000
+
+# Most values of a message that is decoded, about 20 ms of work.
+_MAX_DECODED = 20_000
 
 
-def check_binary(schema: AvroType, data: bytes, budget: Budget) -> None:
+def check_binary(schema: AvroType, data: bytes) -> None:
     """Check that `data` is exactly one message of a schema.
 
     Args:
         schema: The schema.
         data: The encoded message.
-        budget: The work that the check may take.
 
     Raises:
-        Mismatch: `data` is not a message of the schema.
-        BudgetExceeded: The check needs more work than the budget allows.
+        Mismatch: `data` is not a message of the schema, or has too many values.
     """
-    # Each value is counted as one step. Texts are read in one step, so they are counted by length.
-    budget.spend(len(data) // _BYTES_PER_UNIT)
-    walker = _Walker(data, budget)
+    most = min(_VALUES_PER_MESSAGE + _VALUES_PER_BYTE * len(data), MAX_VALUES)
+    walker = _Walker(data, most)
     try:
         walker.walk(schema)
     except RecursionError:
@@ -50,7 +52,7 @@ def check_binary(schema: AvroType, data: bytes, budget: Budget) -> None:
     walker.expect_end()
 
 
-def decode_binary(schema: AvroType, data: bytes, budget: Budget) -> Any:
+def decode_binary(schema: AvroType, data: bytes) -> Any:
     """Return a message as a JSON value, for people.
 
     Bytes become text with one character for each byte, as in Avro's JSON encoding. Numbers that
@@ -60,14 +62,11 @@ def decode_binary(schema: AvroType, data: bytes, budget: Budget) -> Any:
     Args:
         schema: The schema.
         data: The encoded message.
-        budget: The work that the decoding may take.
 
     Raises:
-        Mismatch: `data` is not a message of the schema.
-        BudgetExceeded: The decoding needs more work than the budget allows.
+        Mismatch: `data` is not a message of the schema, or has more than 20,000 values.
     """
-    budget.spend(len(data) // _BYTES_PER_UNIT)
-    reader = _Reader(data, budget)
+    reader = _Reader(data, _MAX_DECODED)
     try:
         value = reader.read(schema)
     except RecursionError:
@@ -77,9 +76,9 @@ def decode_binary(schema: AvroType, data: bytes, budget: Budget) -> Any:
 
 
 class _Walker:
-    def __init__(self, data: bytes, budget: Budget) -> None:
+    def __init__(self, data: bytes, max_values: int) -> None:
         self._data = data
-        self._spend = budget.spend
+        self._values_left = max_values
         self._position = 0
 
     def expect_end(self) -> None:
@@ -87,7 +86,7 @@ class _Walker:
             raise Mismatch("Too much data to parse for schema.")
 
     def walk(self, schema: AvroType) -> None:
-        self._spend(1)
+        self._count_value()
         if isinstance(schema, Primitive):
             self._walk_primitive(schema.name)
         elif isinstance(schema, Record):
@@ -103,6 +102,11 @@ class _Walker:
             self._walk_blocks(schema.items)
         elif isinstance(schema, Map):
             self._walk_blocks(_STRING, schema.values)
+
+    def _count_value(self) -> None:
+        self._values_left -= 1
+        if self._values_left < 0:
+            raise Mismatch("The message has too many values.")
 
     def _walk_primitive(self, name: str) -> None:
         if name in _WIDTHS:
@@ -167,7 +171,7 @@ class _Reader(_Walker):
     """Builds the values that a walker only checks."""
 
     def read(self, schema: AvroType) -> Any:
-        self._spend(1)
+        self._count_value()
         if isinstance(schema, Primitive):
             return self._read_primitive(schema.name)
         if isinstance(schema, Record):
@@ -204,6 +208,4 @@ class _Reader(_Walker):
                 self._number()
                 count = -count
             for _ in range(count):
-                # An element without bytes costs work, too: its number may be huge.
-                self._spend(1)
                 yield

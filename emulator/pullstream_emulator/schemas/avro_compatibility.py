@@ -18,6 +18,10 @@ from .avro_types import (
 )
 from .definition import Incompatible
 
+# Most pairs of types that are compared, about 1 s of work. Branches of unions that have the same
+# names need one comparison each, others one for each pair of them.
+_MAX_COMPARISONS = 200_000
+
 # For each type, the other types that can read its values.
 _PROMOTIONS = {
     "int": {"long", "float", "double"},
@@ -34,13 +38,20 @@ def check_readable(reader: AvroType, writer: AvroType) -> None:
         _Resolution().check(reader, writer)
     except RecursionError:
         raise Incompatible("The schemas nest too deeply to be compared.") from None
+    except _TooManyComparisons:
+        raise Incompatible("The schemas have too many types to be compared.") from None
+
+
+class _TooManyComparisons(Exception):
+    pass
 
 
 class _Resolution:
     def __init__(self) -> None:
-        # Known pairs of reader and writer. A record may contain itself, so a pair counts as
-        # readable while it is being checked.
-        self._readable: set[tuple[Record, Record]] = set()
+        self._comparisons_left = _MAX_COMPARISONS
+        # Known pairs of reader and writer, oldest first. A record may contain itself, so a pair
+        # counts as readable while it is being checked.
+        self._readable: dict[tuple[Record, Record], None] = {}
         self._refused: set[tuple[Record, Record]] = set()
 
     def check(self, reader: AvroType, writer: AvroType) -> None:
@@ -59,16 +70,20 @@ class _Resolution:
             self._check_branch(reader, writer)
 
     def _reads(self, reader: Branch, writer: Branch) -> bool:
-        seen = self._readable.copy()
+        known = len(self._readable)
         try:
             self._check_branch(reader, writer)
         except Incompatible:
             # Pairs that were found readable meanwhile may depend on the pair that is not readable.
-            self._readable = seen
+            while len(self._readable) > known:
+                self._readable.popitem()
             return False
         return True
 
     def _check_branch(self, reader: Branch, writer: Branch) -> None:
+        self._comparisons_left -= 1
+        if self._comparisons_left < 0:
+            raise _TooManyComparisons
         if isinstance(reader, Primitive) and isinstance(writer, Primitive):
             promoted = _PROMOTIONS.get(writer.name, set())
             if reader.name != writer.name and reader.name not in promoted:
@@ -97,7 +112,7 @@ class _Resolution:
             raise Incompatible(f"{writer.name} cannot be read as {reader.name}")
         if pair in self._readable:
             return
-        self._readable.add(pair)
+        self._readable[pair] = None
         try:
             self._check_fields(reader, writer)
         except Incompatible:

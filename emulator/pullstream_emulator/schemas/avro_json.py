@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-from pullstream_emulator.offload import Budget, json_cost
-
 from .avro_types import Array, AvroType, Enum, Fixed, Map, Record, Union
 from .definition import Mismatch
 
@@ -30,19 +28,16 @@ _WRITTEN_AS = {
 }
 
 
-def check_json(schema: AvroType, data: bytes, budget: Budget) -> None:
+def check_json(schema: AvroType, data: bytes) -> None:
     """Check that `data` is a message of a schema.
 
     Args:
         schema: The schema.
         data: The encoded message.
-        budget: The work that the check may take.
 
     Raises:
         Mismatch: `data` is not a message of the schema.
-        BudgetExceeded: The check needs more work than the budget allows.
     """
-    budget.spend(json_cost(data))
     try:
         value = json.loads(data.decode(), parse_constant=_refuse_constant)
         _check(schema, value)

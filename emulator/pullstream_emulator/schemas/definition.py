@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from pullstream_emulator.offload import Budget
 from pullstream_protocol.messages import schema_pb2 as pb
-
-# Number of compiled definitions that a process of the pool keeps for its next jobs.
-MAX_UNPICKLED = 32
 
 
 class BadDefinition(ValueError):
@@ -24,31 +20,27 @@ class Incompatible(ValueError):
 
 
 class Definition(Protocol):
-    """Interface of both kinds of schemas. A definition is pickled as its source."""
+    """Interface of both kinds of schemas. Any thread may use a definition."""
 
-    def check(self, data: bytes, encoding: pb.Encoding, budget: Budget) -> None:
+    def check(self, data: bytes, encoding: pb.Encoding) -> None:
         """Check that `data` is a message of this schema.
 
         Args:
             data: The encoded message.
             encoding: Its encoding.
-            budget: The work that the check may take.
 
         Raises:
             Mismatch: `data` is not a message of this schema.
-            BudgetExceeded: The check needs more work than the budget allows.
         """
 
-    def decode_binary(self, data: bytes, budget: Budget) -> Any:
+    def decode_binary(self, data: bytes) -> Any:
         """Return a message in the binary encoding as a JSON value, for people.
 
         Args:
             data: The encoded message, which `check` has accepted.
-            budget: The work that the decoding may take.
 
         Raises:
-            Mismatch: `data` is not a message of this schema.
-            BudgetExceeded: The decoding needs more work than the budget allows.
+            Mismatch: `data` is not a message of this schema, or is too large to be decoded.
         """
 
     def check_follows(self, older: Definition) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import lru_cache
 from typing import Any
 
 from google.protobuf import json_format, message_factory
@@ -12,28 +11,23 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
-from pullstream_emulator.offload import Budget, json_cost
 from pullstream_protocol.messages import schema_pb2 as pb
 
-from .definition import MAX_UNPICKLED, BadDefinition, Definition, Incompatible, Mismatch
+from .definition import BadDefinition, Definition, Incompatible, Mismatch
 from .protobuf_compatibility import check_compatible
 from .protoc import compile_source
 
-# Bytes of the binary form that are parsed for one unit of the budget, in the worst case.
-_BYTES_PER_UNIT = 8
+# Most bytes of a message that is decoded, at most about 20 ms of work.
+_MAX_DECODED = 160_000
 
 
 class ProtobufDefinition:
     """A message type in a separate descriptor pool, so that names of two schemas cannot clash."""
 
-    def __init__(self, files: bytes, pool: DescriptorPool, root: Descriptor) -> None:
-        self._files = files
+    def __init__(self, pool: DescriptorPool, root: Descriptor) -> None:
         self._pool = pool
         self._root = root
         self._message_class = message_factory.GetMessageClass(root)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _from_files, (self._files, self._root.full_name)
 
     @classmethod
     def from_source(cls, text: str) -> ProtobufDefinition:
@@ -73,24 +67,23 @@ class ProtobufDefinition:
         try:
             for file in files.file:
                 pool.AddSerializedFile(file.SerializeToString())
-            return cls(files.SerializeToString(), pool, pool.FindMessageTypeByName(root))
+            return cls(pool, pool.FindMessageTypeByName(root))
         except TypeError as error:
             raise BadDefinition(str(error)) from None
         except KeyError:
             raise BadDefinition(f"message type {root} is not in the FileDescriptorSet") from None
 
-    def check(self, data: bytes, encoding: pb.Encoding, budget: Budget) -> None:
-        """Check a message by parsing it; its whole cost is taken from the budget before."""
+    def check(self, data: bytes, encoding: pb.Encoding) -> None:
+        """Check a message by parsing it."""
         if encoding == pb.JSON:
-            budget.spend(json_cost(data))
             self._check_json(data)
         else:
-            budget.spend(len(data) // _BYTES_PER_UNIT)
             self._check_binary(data)
 
-    def decode_binary(self, data: bytes, budget: Budget) -> Any:
+    def decode_binary(self, data: bytes) -> Any:
         """Return a message as a JSON value, with the fields' names of the definition."""
-        budget.spend(len(data) // _BYTES_PER_UNIT)
+        if len(data) > _MAX_DECODED:
+            raise Mismatch("The message is too large to be decoded.")
         message = self._message_class()
         try:
             message.ParseFromString(data)
@@ -133,8 +126,3 @@ class ProtobufDefinition:
         message.DiscardUnknownFields()
         if message.ByteSize() != size:
             raise Mismatch("The message has fields that are not in the schema.")
-
-
-@lru_cache(maxsize=MAX_UNPICKLED)
-def _from_files(files: bytes, root: str) -> ProtobufDefinition:
-    return ProtobufDefinition.from_files(FileDescriptorSet.FromString(files), root)

@@ -10,7 +10,6 @@ from typing import Any
 from pullstream_emulator.engine.observer import Observer, Resource
 from pullstream_emulator.engine.settings import paging
 from pullstream_emulator.error_texts import exists, invalid_argument, limit_exceeded, missing
-from pullstream_emulator.offload import LOOP_BUDGET, Budget, BudgetExceeded, json_cost
 from pullstream_protocol import names
 from pullstream_protocol.errors import InvalidArgument, NotFound
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
@@ -33,6 +32,12 @@ MAX_REVISIONS = 20
 # Revisions are listed with the newest first, but pages are in ascending order of keys. So the keys
 # count down from this number.
 _LAST_KEY = 10**9 - 1
+
+# Most bytes of definitions that the event loop compares, about 20 ms of work.
+_MAX_COMPARED = 20_000
+
+# Most bytes of JSON that are decoded, at most about 20 ms of work.
+_MAX_DECODED = 160_000
 
 
 class SchemaRegistry:
@@ -134,20 +139,21 @@ class SchemaRegistry:
         Args:
             request: The request.
             checked: The revisions with which the new one was already compared; None: not compared.
-
-        Raises:
-            BudgetExceeded: The comparison takes too long, and `checked` does not have the present
-                revisions.
         """
         history, new = self._history(request.name), compile_schema(request.schema)
         if checked != history.revisions:
-            Budget(LOOP_BUDGET).spend(_size(request.schema, *(r.schema for r in history.revisions)))
             check_succession(history.name, new, history.revisions)
         return self._append(history, request.schema, new)
 
     def revisions(self, name: str) -> list[Revision]:
         """Return the revisions of a schema, with which a new one must be compatible."""
         return self._history(name).revisions
+
+    def is_quick_commit(self, request: pb.CommitSchemaRequest) -> bool:
+        """Return whether `commit` takes so little time that the event loop can call it."""
+        revisions = self.revisions(request.name)
+        size = _size(request.schema, *(revision.schema for revision in revisions))
+        return size <= _MAX_COMPARED and not any(revision.needs_protoc for revision in revisions)
 
     def rollback(self, request: pb.RollbackSchemaRequest) -> pb.Schema:
         """Make a copy of an old revision the newest one."""
@@ -173,15 +179,9 @@ class SchemaRegistry:
         compile_schema(request.schema)
         return pb.ValidateSchemaResponse()
 
-    def validate_message(
-        self, request: pb.ValidateMessageRequest, budget: Budget | None = None
-    ) -> pb.ValidateMessageResponse:
-        """Check a message against a schema.
-
-        Raises:
-            BudgetExceeded: The check needs more work than the budget allows.
-        """
-        self.rules_of_message(request).check([request.message], budget or Budget())
+    def validate_message(self, request: pb.ValidateMessageRequest) -> pb.ValidateMessageResponse:
+        """Check a message against a schema."""
+        self.rules_of_message(request).check([request.message])
         return pb.ValidateMessageResponse()
 
     def rules_of_message(self, request: pb.ValidateMessageRequest) -> Rules:
@@ -221,49 +221,42 @@ class SchemaRegistry:
         revisions = history.between(settings.first_revision_id, settings.last_revision_id)
         return Rules(history.name, tuple(revisions), settings.encoding)
 
-    def validate(
-        self,
-        topic: pubsub.Topic,
-        messages: Sequence[pubsub.PubsubMessage],
-        budget: Budget | None = None,
-    ) -> None:
+    def validate(self, topic: pubsub.Topic, messages: Sequence[pubsub.PubsubMessage]) -> None:
         """Check messages against the schema of their topic, and set their attributes.
 
         Args:
             topic: The topic.
             messages: The messages.
-            budget: The work that the check may take; None: no limit.
 
         Raises:
             InvalidArgument: A message does not match the schema.
             NotFound: The schema was deleted.
-            BudgetExceeded: The check needs more work than the budget allows.
         """
         if topic.HasField("schema_settings"):
             rules = self.rules(topic.schema_settings)
-            found = rules.check([message.data for message in messages], budget or Budget())
+            found = rules.check([message.data for message in messages])
             rules.mark(messages, found)
 
     def decoded(self, message: pubsub.PubsubMessage) -> Any:
         """Return the data of a published message as a JSON value, by its schema.
 
         Returns:
-            None if the message has no schema, if the schema or its revision was deleted, or if the
-            data is too large to be decoded at once.
+            None if the message has no schema, if the schema or its revision was deleted or is not
+            yet compiled, or if the data is too large to be decoded at once.
         """
         history = self._histories.get(message.attributes.get(NAME_ATTRIBUTE, ""))
         revision_id = message.attributes.get(REVISION_ATTRIBUTE, "")
         revision = history.find(revision_id) if history is not None else None
-        if revision is None:
+        if revision is None or revision.needs_protoc:
             return None
-        budget = Budget(LOOP_BUDGET)
         try:
             if message.attributes[ENCODING_ATTRIBUTE] == pb.Encoding.Name(pb.BINARY):
-                return revision.compile(budget).decode_binary(message.data, budget)
-            budget.spend(json_cost(message.data))
+                return revision.definition.decode_binary(message.data)
+            if len(message.data) > _MAX_DECODED:
+                return None
             # Browsers cannot read NaN and Infinity from JSON, so they become text.
             return json.loads(message.data, parse_constant=str)
-        except (Mismatch, BudgetExceeded, RecursionError):
+        except (Mismatch, RecursionError):
             return None
 
     # ---- look-ups ------------------------------------------------------------------------------

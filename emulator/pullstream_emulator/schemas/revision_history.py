@@ -5,9 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable
 from copy import deepcopy
-from typing import Any
 
-from pullstream_emulator.offload import LOOP_BUDGET, Budget, json_cost
 from pullstream_protocol.messages import schema_pb2 as pb
 
 from .compiling import compile_schema
@@ -29,30 +27,18 @@ class Revision:
         self.schema = schema
         self._definition = definition
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # The pickled definition contains the source, so leave it out of the schema.
-        schema = pb.Schema(type=self.schema.type, revision_id=self.id)
-        return Revision, (schema, self.definition)
-
     @property
     def definition(self) -> Definition:
-        """The compiled definition; compiled at the first access, without a limit on the work."""
+        """The compiled definition; compiled at the first access, on any thread."""
         if self._definition is None:
             self._definition = compile_schema(self.schema)
         return self._definition
 
-    def compile(self, budget: Budget) -> Definition:
-        """Return the definition, and compile it first if the budget allows.
-
-        Raises:
-            BudgetExceeded: Compilation needs more work than the budget allows.
-        """
-        if self._definition is None:
-            has_source = self.schema.type == pb.Schema.PROTOCOL_BUFFER and self.schema.definition
-            # The compiler of Protocol Buffers is a separate process and takes a tenth of a second.
-            cost = LOOP_BUDGET if has_source else json_cost(self.schema.definition.encode())
-            budget.spend(1 + cost)
-        return self.definition
+    @property
+    def needs_protoc(self) -> bool:
+        """Whether the definition must still be compiled by protoc, which takes 0.1 s or more."""
+        has_source = self.schema.type == pb.Schema.PROTOCOL_BUFFER and bool(self.schema.definition)
+        return has_source and self._definition is None
 
     @property
     def id(self) -> str:

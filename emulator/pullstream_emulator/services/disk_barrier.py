@@ -22,6 +22,16 @@ R = TypeVar("R")
 _IN_MEMORY = frozenset({"Commands", "ModifyAckDeadline", "Poll", "Pull", "Unregister"})
 
 
+def check(storage: Storage | None, rpc: str, request: Message) -> None:
+    """Begin a call; see `carry_out`, which also does this.
+
+    Raises:
+        Unavailable: The disk cannot be written, and the RPC changes what is on it.
+    """
+    if storage is not None:
+        storage.check(request, needs_disk=not (BY_METHOD[rpc].reads or rpc in _IN_MEMORY))
+
+
 async def carry_out(
     storage: Storage | None, rpc: str, method: Callable[[Message], R], request: Message
 ) -> R:
@@ -36,9 +46,9 @@ async def carry_out(
     Raises:
         Unavailable: The disk cannot be written, and the RPC changes what is on it.
     """
+    check(storage, rpc, request)
     if storage is None:
         return method(request)
-    storage.check(request, needs_disk=not (BY_METHOD[rpc].reads or rpc in _IN_MEMORY))
     try:
         return method(request)
     finally:

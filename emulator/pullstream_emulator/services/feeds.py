@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
 from pullstream_emulator.access.current_principal import caller
+from pullstream_emulator.engine.resources.topics import Validate
 from pullstream_emulator.logs import Feeds, WatchSession
 from pullstream_emulator.logs.cursors import Cursors
 from pullstream_emulator.logs.deletion import Deletion
 from pullstream_emulator.logs.read import wait_of
 from pullstream_emulator.logs.routers import Routers
-from pullstream_emulator.offload import Offloaded
 from pullstream_protocol.errors import PermissionDenied
 from pullstream_protocol.long_poll import longest_wait
 from pullstream_protocol.messages import encoded_pb2 as encoded
@@ -43,8 +42,8 @@ class FeedsService:
             "PutFeed": UnaryMethod(self._feeds.put_feed),
             "GetFeed": UnaryMethod(self._feeds.get_feed),
             "ListFeeds": UnaryMethod(self._feeds.list_feeds),
-            "Append": UnaryMethod(self.append),
-            "DeleteMessages": UnaryMethod(self.delete_messages),
+            "Append": UnaryMethod(self.append, prepare=self._checks.check),
+            "DeleteMessages": UnaryMethod(self.delete_messages, prepare=self._delete_most),
             "Read": WritingMethod(self.read),
             "Watch": WritingMethod(self.watch),
             "PutRouter": UnaryMethod(self._routers.put),
@@ -59,16 +58,28 @@ class FeedsService:
 
     # ---- writing -------------------------------------------------------------------------------
 
-    def append(self, request: feeds.AppendRequest) -> feeds.AppendResponse:
-        """Append records after a check against the topic's schema; offload a long check."""
-        return self._checks.carry_out(request, self._feeds.append)
+    def append(
+        self, request: feeds.AppendRequest, *, validate: Validate | None = None
+    ) -> feeds.AppendResponse:
+        """Append records after a check against the topic's schema."""
+        return self._feeds.append(request, validate)
 
-    def delete_messages(self, request: feeds.DeleteMessagesRequest) -> feeds.DeleteMessagesResponse:
-        """Delete the matching records of a feed; offload the work if one step is not enough."""
-        deletion = self._feeds.deletion(request)
-        if deletion.work():
-            raise Offloaded(_go_on(deletion))
+    def delete_messages(
+        self, request: feeds.DeleteMessagesRequest, *, deletion: Deletion | None = None
+    ) -> feeds.DeleteMessagesResponse:
+        """Delete the matching records of a feed."""
+        if deletion is None:
+            deletion = self._feeds.deletion(request)
+            while deletion.work():
+                pass
         return feeds.DeleteMessagesResponse(deleted=deletion.finish())
+
+    async def _delete_most(self, request: feeds.DeleteMessagesRequest) -> dict[str, Deletion]:
+        """Do all steps of a deletion except the last one. Other tasks run between the steps."""
+        deletion = self._feeds.deletion(request)
+        while deletion.work():
+            await asyncio.sleep(0)
+        return {"deletion": deletion}
 
     # ---- reading -------------------------------------------------------------------------------
 
@@ -131,18 +142,6 @@ class FeedsService:
             watch = self._feeds.create(request.spec, request.resume_token)
             watch.creator = caller()
         await _serve(watch, context)
-
-
-@asynccontextmanager
-async def _go_on(
-    deletion: Deletion,
-) -> AsyncIterator[Callable[[feeds.DeleteMessagesRequest], feeds.DeleteMessagesResponse]]:
-    """Do all steps of a deletion except the last one. Other tasks run between the steps."""
-    has_more = True
-    while has_more:
-        await asyncio.sleep(0)
-        has_more = deletion.work()
-    yield lambda _request: feeds.DeleteMessagesResponse(deleted=deletion.finish())
 
 
 def check_creator(watch: WatchSession) -> None:

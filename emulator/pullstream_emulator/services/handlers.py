@@ -19,11 +19,10 @@ import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
 from pullstream_emulator.faults import Faults, StreamClosed
-from pullstream_emulator.offload import Offloaded
 from pullstream_protocol import errors
 from pullstream_protocol.rpcs import RPCS, Rpc
 
-from .disk_barrier import ConfirmingStream, carry_out
+from .disk_barrier import ConfirmingStream, carry_out, check
 from .rpc_methods import RpcMethod, RpcService, StreamMethod, UnaryMethod, WritingMethod
 
 if TYPE_CHECKING:
@@ -119,11 +118,10 @@ def _unary(
 
     async def carry(request: Message, context: GrpcContext) -> Message:
         bound = respond if keywords is None else partial(respond, **keywords(context))
-        try:
-            response = await carry_out(storage, name, bound, request)
-        except Offloaded as offloaded:
-            async with offloaded.work as prepared:
-                response = await carry_out(storage, name, prepared, request)
+        if prepare is not None:
+            check(storage, name, request)
+            bound = partial(bound, **await prepare(request))
+        response = await carry_out(storage, name, bound, request)
         if finish is not None:
             await finish()
         return response
@@ -132,8 +130,6 @@ def _unary(
         try:
             if isinstance(request, DecodeError):
                 raise request
-            if prepare is not None:
-                await prepare(request)
             if not faults.active:
                 return await carry(request, context)
             with faults.call(rpc, context) as call:

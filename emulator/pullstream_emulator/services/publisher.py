@@ -44,7 +44,10 @@ class PublisherService:
             "CreateTopic": UnaryMethod(self._engine.create_topic),
             "UpdateTopic": UnaryMethod(self._engine.update_topic),
             "Publish": UnaryMethod(
-                self.publish, keywords=_publish_keywords, finish=self._head_start.let_others_go
+                self.publish,
+                keywords=_publish_keywords,
+                prepare=self._checks.check,
+                finish=self._head_start.let_others_go,
             ),
             "GetTopic": UnaryMethod(self.get_topic),
             "ListTopics": UnaryMethod(self._engine.list_topics),
@@ -71,25 +74,25 @@ class PublisherService:
         return pubsub.DetachSubscriptionResponse()
 
     def publish(
-        self, request: pubsub.PublishRequest, *, peer: str = "", idempotency_key: str = ""
+        self,
+        request: pubsub.PublishRequest,
+        *,
+        peer: str = "",
+        idempotency_key: str = "",
+        validate: Validate | None = None,
     ) -> pubsub.PublishResponse:
-        """Publish all messages or none, after a check against the schema; offload a long check.
+        """Publish all messages or none, after a check against the schema.
 
         A request with the idempotency key of an earlier one gets its message IDs, and publishes
         nothing.
         """
-
-        def publish(request: pubsub.PublishRequest, validate: Validate) -> pubsub.PublishResponse:
-            ids: Sequence[str] | None = None
-            topic = self._engine.registry.topic(request.topic)
+        ids: Sequence[str] | None = None
+        topic = self._engine.registry.topic(request.topic)
+        if idempotency_key:
+            ids = self._earlier.ids_of(topic, idempotency_key)
+        if ids is None:
+            self._head_start.published(peer)
+            ids = self._engine.publish(request, validate)
             if idempotency_key:
-                # Here and not before the check: two equal requests may be checked at a time.
-                ids = self._earlier.ids_of(topic, idempotency_key)
-            if ids is None:
-                self._head_start.published(peer)
-                ids = self._engine.publish(request, validate)
-                if idempotency_key:
-                    self._earlier.remember(topic, idempotency_key, ids)
-            return pubsub.PublishResponse(message_ids=ids)
-
-        return self._checks.carry_out(request, publish)
+                self._earlier.remember(topic, idempotency_key, ids)
+        return pubsub.PublishResponse(message_ids=ids)

@@ -25,19 +25,18 @@ class CallContext(Protocol):
 class UnaryMethod:
     """A function that returns the response to a request.
 
-    If its work takes longer than one step of the event loop, it raises `Offloaded`.
-
     Attributes:
-        respond: Called with the request, and with the keyword arguments from `keywords`.
+        respond: Called with the request, and with the keyword arguments from `keywords` and
+            `prepare`.
         keywords: Returns keyword arguments for `respond` from the context of the call; None: none.
         prepare: Awaited with the request before `respond`, for work that must not delay other
-            calls; None: nothing.
+            calls. Returns keyword arguments that are valid until the next await; None: nothing.
         finish: Awaited after `respond`, before the response is sent; None: nothing.
     """
 
     respond: Callable[..., Message]
     keywords: Callable[[CallContext], dict[str, Any]] | None = None
-    prepare: Callable[[Any], Awaitable[None]] | None = None
+    prepare: Callable[[Any], Awaitable[Mapping[str, Any]]] | None = None
     finish: Callable[[], Awaitable[None]] | None = None
 
 

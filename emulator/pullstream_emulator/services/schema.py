@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import Mapping
+from typing import Any
 
 from google.protobuf.empty_pb2 import Empty
-from google.protobuf.message import Message
 
-from pullstream_emulator.offload import LOOP_BUDGET, Budget, BudgetExceeded, Offloaded, ProcessPool
 from pullstream_emulator.schemas import SchemaRegistry
 from pullstream_emulator.schemas.compiling import compile_schema
-from pullstream_emulator.schemas.enforcement import Rules
 from pullstream_emulator.schemas.registry import check_succession
 from pullstream_protocol.errors import Aborted
 from pullstream_protocol.messages import schema_pb2 as schema
 from pullstream_protocol.rpcs import SCHEMA_SERVICE
 
+from .check_threads import CheckThreads
 from .rpc_methods import RpcMethod, UnaryMethod
 from .schema_checks import MAX_CHECKS
 
@@ -26,28 +22,29 @@ from .schema_checks import MAX_CHECKS
 class SchemaService:
     """The schemas.
 
-    Compiling Protocol Buffers is slow, so a thread compiles the definition before the call begins.
+    Slow work is done on a thread before the call: compilation of Protocol Buffers, checks of large
+    messages, and comparisons of large definitions.
     """
 
     service = SCHEMA_SERVICE
 
-    def __init__(self, registry: SchemaRegistry, processes: ProcessPool) -> None:
+    def __init__(self, registry: SchemaRegistry, threads: CheckThreads) -> None:
         self._registry = registry
-        self._processes = processes
+        self._threads = threads
 
     def rpc_methods(self) -> Mapping[str, RpcMethod]:
-        """Return the RPCs by name; definitions are compiled before the call begins."""
+        """Return the RPCs by name."""
         return {
-            "CreateSchema": UnaryMethod(self._registry.create, prepare=_compile),
+            "CreateSchema": UnaryMethod(self._registry.create, prepare=self._compile),
             "GetSchema": UnaryMethod(self._registry.get),
             "ListSchemas": UnaryMethod(self._registry.list_schemas),
             "ListSchemaRevisions": UnaryMethod(self._registry.list_revisions),
-            "CommitSchema": UnaryMethod(self.commit_schema, prepare=_compile),
+            "CommitSchema": UnaryMethod(self._registry.commit, prepare=self._compare),
             "RollbackSchema": UnaryMethod(self._registry.rollback),
             "DeleteSchemaRevision": UnaryMethod(self._registry.delete_revision),
             "DeleteSchema": UnaryMethod(self.delete_schema),
-            "ValidateSchema": UnaryMethod(self._registry.validate_schema, prepare=_compile),
-            "ValidateMessage": UnaryMethod(self.validate_message, prepare=_compile),
+            "ValidateSchema": UnaryMethod(self._registry.validate_schema, prepare=self._compile),
+            "ValidateMessage": UnaryMethod(self.validate_message, prepare=self._check_message),
         }
 
     def delete_schema(self, request: schema.DeleteSchemaRequest) -> Empty:
@@ -55,59 +52,46 @@ class SchemaService:
         self._registry.delete(request.name)
         return Empty()
 
-    def commit_schema(self, request: schema.CommitSchemaRequest) -> schema.Schema:
-        """Add a revision to a schema; offload a long comparison with the earlier ones."""
-        try:
-            return self._registry.commit(request)
-        except BudgetExceeded:
-            raise Offloaded(self._commit(request)) from None
+    def validate_message(
+        self, request: schema.ValidateMessageRequest, *, is_checked: bool = False
+    ) -> schema.ValidateMessageResponse:
+        """Check a message against a schema; a large message is checked on a thread before."""
+        if is_checked:
+            return schema.ValidateMessageResponse()
+        return self._registry.validate_message(request)
 
-    @asynccontextmanager
-    async def _commit(
-        self, request: schema.CommitSchemaRequest
-    ) -> AsyncIterator[Callable[[schema.CommitSchemaRequest], schema.Schema]]:
-        """Compare a large new definition with the earlier revisions, and commit it."""
-        name, size = request.name, request.ByteSize()
+    async def _compile(
+        self,
+        request: schema.CreateSchemaRequest
+        | schema.CommitSchemaRequest
+        | schema.ValidateSchemaRequest,
+    ) -> dict[str, Any]:
+        """Compile Protocol Buffers. The call gets the result from the cache of the compiler."""
+        if request.schema.type == schema.Schema.PROTOCOL_BUFFER:
+            await self._threads.run(compile_schema, request.schema)
+        return {}
+
+    async def _compare(self, request: schema.CommitSchemaRequest) -> dict[str, Any]:
+        """Compile a new definition, and compare a large one with the earlier revisions."""
+        await self._compile(request)
+        name = request.name
         for _ in range(MAX_CHECKS):
+            if self._registry.is_quick_commit(request):
+                return {}
             revisions = self._registry.revisions(name)
-            await asyncio.to_thread(Rules(name, tuple(revisions), schema.JSON).compile)
             new = compile_schema(request.schema)
-            await self._processes.run(size, check_succession, name, new, revisions)
+            await self._threads.run(check_succession, name, new, revisions)
             if revisions == self._registry.revisions(name):
-                yield partial(self._registry.commit, checked=revisions)
-                return
+                return {"checked": revisions}
         raise Aborted(
             f"Other revisions of {name} were committed {MAX_CHECKS} times while this one was "
             "compared with them. Commit it again."
         )
 
-    def validate_message(
-        self, request: schema.ValidateMessageRequest
-    ) -> schema.ValidateMessageResponse:
-        """Check a message against a schema; offload a long check."""
-        try:
-            return self._registry.validate_message(request, Budget(LOOP_BUDGET))
-        except BudgetExceeded:
-            raise Offloaded(self._check(request)) from None
-
-    @asynccontextmanager
-    async def _check(
-        self, request: schema.ValidateMessageRequest
-    ) -> AsyncIterator[Callable[[Message], schema.ValidateMessageResponse]]:
-        """Check a large message against the schema as it was at the beginning of the call."""
+    async def _check_message(self, request: schema.ValidateMessageRequest) -> dict[str, Any]:
+        """Check a large message against the schema as it is now."""
         rules = self._registry.rules_of_message(request)
-        await asyncio.to_thread(rules.compile)
-        await self._processes.run(
-            len(request.message), Rules.check, rules, [request.message], Budget()
-        )
-        yield lambda _request: schema.ValidateMessageResponse()
-
-
-async def _compile(
-    request: schema.CreateSchemaRequest
-    | schema.CommitSchemaRequest
-    | schema.ValidateSchemaRequest
-    | schema.ValidateMessageRequest,
-) -> None:
-    if request.schema.type == schema.Schema.PROTOCOL_BUFFER:
-        await asyncio.to_thread(compile_schema, request.schema)
+        if rules.is_quick([request.message]):
+            return {}
+        await self._threads.run(rules.check, [request.message])
+        return {"is_checked": True}

@@ -65,16 +65,6 @@ def test_a_message_of_9_mb(emulator: Emulator, rest: RestClient) -> None:
     assert steps.longest < on_this_machine(LONGEST_STEP)
 
 
-def test_small_requests_and_answers_start_no_process(
-    emulator: Emulator, rest: RestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.executable", "/nowhere/python")
-    for _ in range(10):
-        rest.ok("POST", f"{V1_TOPIC}:publish", {"messages": [{"data": "eA=="}] * 100})
-    assert len(rest.ok("POST", f"{V1_SUBSCRIPTION}:pull", {"maxMessages": 1000})) == 1
-    assert rest.raw("POST", f"{V1_TOPIC}:publish", b'{"messages":[' + b"{}," * 9999)[0] == 503
-
-
 def test_records_of_v0(emulator: Emulator) -> None:
     v0 = V0(emulator.endpoint)
     numbers = list(range(100_000))

@@ -11,7 +11,6 @@ from typing import Any
 import fastavro
 from hypothesis import strategies as st
 
-from pullstream_emulator.offload import Budget
 from pullstream_emulator.schemas.avro import AvroDefinition
 from pullstream_emulator.schemas.definition import Mismatch
 from pullstream_protocol.messages import schema_pb2 as pb
@@ -103,7 +102,7 @@ def in_json(value: Any) -> bytes:
 
 def takes(schema: Any, data: bytes, encoding: pb.Encoding = pb.JSON) -> bool:
     try:
-        definition(schema).check(data, encoding, Budget())
+        definition(schema).check(data, encoding)
     except Mismatch:
         return False
     return True

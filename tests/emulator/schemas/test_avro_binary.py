@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullstream_emulator.offload import Budget
 from pullstream_emulator.schemas.definition import Mismatch
 from pullstream_protocol.messages import schema_pb2 as pb
 from tests.emulator.schemas.avro_examples import (
@@ -28,7 +27,7 @@ def test_a_message_ends_where_it_ends(message: tuple[Any, Any], data: st.DataObj
     schema, value = message
     binary = in_binary(schema, value)
     with pytest.raises(Mismatch, match="Too much data to parse for schema"):
-        definition(schema).check(binary + b"\0", pb.BINARY, Budget())
+        definition(schema).check(binary + b"\0", pb.BINARY)
     if binary:
         cut = data.draw(st.integers(0, len(binary) - 1))
         assert not takes(schema, binary[:cut], pb.BINARY)
@@ -87,3 +86,19 @@ def test_a_huge_count_of_nothing_costs_nothing() -> None:
 def test_a_message_that_nests_without_end(depth: int, fits: bool) -> None:
     """It is refused. A parser written in C would end the process."""
     assert takes(CHAIN, linked(depth), pb.BINARY) is fits
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_values_without_bytes_are_limited_in_number(count: int) -> None:
+    """Each record has two of the next kind, so the innermost kind occurs a million times."""
+    schema: Any = {"type": "record", "name": "r20", "fields": []}
+    for level in range(19, -1, -1):
+        fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"r{level + 1}"}]
+        schema = {"type": "record", "name": f"r{level}", "fields": fields}
+    compiled = definition({"type": "array", "items": schema})
+    data = b"\2" * count + b"\0"
+    if count:
+        with pytest.raises(Mismatch, match="The message has too many values"):
+            compiled.check(data, pb.BINARY)
+    else:
+        compiled.check(data, pb.BINARY)

@@ -145,3 +145,18 @@ def test_a_schema_may_follow_itself(message: tuple[Any, Any]) -> None:
     """A rollback does this."""
     schema, _ = message
     definition(schema).check_follows(definition(schema))
+
+
+def test_unions_with_too_many_pairs_of_types_are_refused() -> None:
+    """Branches of other names are compared with all branches of the other union."""
+
+    def union(namespace: str, count: int) -> Any:
+        fields = [[{"name": f"f{number}", "type": "int"}] for number in range(count)]
+        return [
+            {"type": "record", "name": f"{namespace}{number}.R", "fields": each}
+            for number, each in enumerate(fields)
+        ]
+
+    older, newer = union("a", 700), union("b", 700)[::-1]
+    with pytest.raises(Incompatible, match="too many types to be compared"):
+        definition(newer).check_follows(definition(older))

@@ -1,13 +1,11 @@
-"""Validation of messages that would take too long for one step of the event loop."""
+"""Validation of messages and definitions that takes too long for the event loop."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +14,16 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from pullstream_emulator import Emulator
-from pullstream_emulator.offload import LOOP_BUDGET, Budget, BudgetExceeded
 from pullstream_emulator.schemas.compiling import compile_schema
+from pullstream_emulator.schemas.enforcement import Rules
 from pullstream_emulator.schemas.protoc import compile_source
 from pullstream_protocol import errors
-from pullstream_protocol.clock import SystemClock
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from pullstream_protocol.messages import schema_pb2 as pb
 from tests.bench import stalls
 from tests.emulator.broker import PROJECT, SUBSCRIPTION, TOPIC
-from tests.emulator.loop_steps import measured_steps, on_this_machine, young_heap
+from tests.emulator.loop_steps import measured_steps, on_this_machine
 from tests.emulator.wire import PATIENCE, Wire
 
 SCHEMA = f"{PROJECT}/schemas/large"
@@ -40,22 +37,38 @@ SMALL = b"[1]"
 # Limit of one step, in CPU seconds. Copies of 9 MB take most of it.
 LONGEST_STEP = 0.2
 
-# Messages with few values are validated at once.
-LARGE_CASES = [
-    case
-    for case in stalls.CASES
-    if case.definition and case.name not in ("Avro: 5,000 ints", "Avro: string")
-]
+
+class HeldChecks:
+    """Holds each check that runs on a thread, until `release`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._released = threading.Event()
+        self._begun = threading.Event()
+        check = Rules.check
+
+        def hold(rules: Rules, data: Iterable[bytes]) -> list[str]:
+            if threading.current_thread().name != "pullstream-emulator":
+                self._begun.set()
+                assert self._released.wait(PATIENCE)
+            return check(rules, data)
+
+        monkeypatch.setattr(Rules, "check", hold)
+
+    def begin(self, wire: Wire, key: str = "") -> Any:
+        """Start a large publish, and return its future when a thread checks it."""
+        future = publish(wire, LARGE, key)
+        assert self._begun.wait(PATIENCE)
+        return future
+
+    def release(self) -> None:
+        self._released.set()
 
 
-def pids(emulator: Emulator) -> list[int]:
-    return emulator.inspect(lambda engine: emulator.broker.processes.pids)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = SystemClock().monotonic() + PATIENCE
-    while not condition():
-        assert SystemClock().monotonic() < deadline
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[HeldChecks]:
+    checks = HeldChecks(monkeypatch)
+    yield checks
+    checks.release()
 
 
 def create(wire: Wire, definition: str = INTS, encoding: pb.Encoding = pb.JSON) -> str:
@@ -80,13 +93,6 @@ def publish(wire: Wire, data: bytes, key: str = "") -> Any:
     return wire.start("Publish", request, timeout=60)
 
 
-def begun(emulator: Emulator, wire: Wire, data: bytes = LARGE, key: str = "") -> Any:
-    """Start a publish, and return when another process validates it."""
-    future = publish(wire, data, key)
-    until(lambda: bool(pids(emulator)))
-    return future
-
-
 def refusal(call: Any) -> errors.RpcError:
     failed = call.exception()
     assert isinstance(failed, grpc.RpcError)
@@ -102,35 +108,6 @@ def set_schema(wire: Wire, settings: pubsub.SchemaSettings | None) -> None:
 
 
 # ---- length of event-loop steps ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("case", LARGE_CASES, ids=lambda case: case.name)
-def test_a_check_stays_within_the_budget_of_a_step(case: stalls.Case) -> None:
-    """It stops at the budget, and then the other processes do it."""
-    kind = pb.Schema.PROTOCOL_BUFFER if case.definition is stalls.PROTO else pb.Schema.AVRO
-    definition = compile_schema(pb.Schema(type=kind, definition=case.definition))
-    body = case.body()
-    with young_heap():
-        started = time.thread_time()
-        with pytest.raises(BudgetExceeded):
-            definition.check(body, case.encoding, Budget(LOOP_BUDGET))
-        assert time.thread_time() - started < on_this_machine(LONGEST_STEP)
-
-
-@pytest.mark.parametrize("size", [0, 10])
-def test_few_bytes_that_are_many_values(size: int) -> None:
-    """Fields of the type null take no byte, and one step each."""
-    fields = [{"name": f"f{number}", "type": "null"} for number in range(5000)]
-    fields.append({"name": "last", "type": "int"})
-    record = {"type": "record", "name": "r", "fields": fields}
-    schema = json.dumps({"type": "array", "items": record})
-    definition = compile_schema(pb.Schema(type=pb.Schema.AVRO, definition=schema))
-    budget = Budget(LOOP_BUDGET)
-    if size:
-        with pytest.raises(BudgetExceeded):
-            definition.check(stalls.block(size, b"\2" * size), pb.BINARY, budget)
-    else:
-        definition.check(b"\0", pb.BINARY, budget)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +126,7 @@ def test_a_schema_with_many_names_does_not_slow_down_each_value(items: Any) -> N
     started = time.thread_time()
     schema = json.dumps({"type": "array", "items": items})
     definition = compile_schema(pb.Schema(type=pb.Schema.AVRO, definition=schema))
-    definition.check(f"[{','.join([value] * count)}]".encode(), pb.JSON, Budget())
+    definition.check(f"[{','.join([value] * count)}]".encode(), pb.JSON)
     assert time.thread_time() - started < on_this_machine(1.0)
 
 
@@ -187,10 +164,9 @@ def test_a_large_append_and_validate_message_take_short_steps(wire: Wire) -> Non
     assert steps.longest < on_this_machine(LONGEST_STEP)
 
 
-def test_small_messages_start_no_process(emulator: Emulator, wire: Wire) -> None:
+def test_small_messages_are_checked_on_the_event_loop(wire: Wire, held: HeldChecks) -> None:
     create(wire)
     publish(wire, b"[" + b"1," * 1000 + b"1]").result()
-    assert pids(emulator) == []
 
 
 # ---- outcomes ----------------------------------------------------------------------------------
@@ -214,18 +190,21 @@ def test_a_large_message_that_does_not_fit_is_refused_as_a_small_one(wire: Wire)
     assert wire.pull(wait=False) == []
 
 
-def test_messages_of_a_key_stay_in_order_and_others_do_not_wait(
-    emulator: Emulator, wire: Wire
+def test_messages_of_a_topic_stay_in_order_and_other_topics_do_not_wait(
+    wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)
-    large = begun(emulator, wire, key="a")
-    later = [publish(wire, SMALL, key="a") for _ in range(3)]
-    publish(wire, SMALL, key="b").result()
-    publish(wire, SMALL).result()
+    other = f"{PROJECT}/topics/other"
+    wire.call("CreateTopic", pubsub.Topic(name=other))
+    large = held.begin(wire, key="a")
+    later = [publish(wire, SMALL, key) for key in ("a", "a", "b", "")]
+    message = pubsub.PubsubMessage(data=b"x")
+    wire.call("Publish", pubsub.PublishRequest(topic=other, messages=[message]))
     assert not large.done()
     assert not any(future.done() for future in later)
+    held.release()
     ids = [future.result().message_ids[0] for future in (large, *later)]
-    assert ids == ["3", "4", "5", "6"]
+    assert ids == ["1", "2", "3", "4", "5"]
 
 
 def test_an_append_with_an_idempotency_key_is_applied_once(wire: Wire) -> None:
@@ -239,36 +218,39 @@ def test_an_append_with_an_idempotency_key_is_applied_once(wire: Wire) -> None:
 
 
 def test_a_schema_that_is_taken_away_meanwhile_is_not_demanded(
-    emulator: Emulator, wire: Wire
+    emulator: Emulator, wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)
-    large = begun(emulator, wire)
+    large = held.begin(wire)
     set_schema(wire, None)
+    held.release()
     large.result()
     (message,) = emulator.messages(TOPIC)
     assert message.attributes == {}
 
 
 def test_a_revision_that_comes_meanwhile_is_what_is_published(
-    emulator: Emulator, wire: Wire
+    emulator: Emulator, wire: Wire, held: HeldChecks
 ) -> None:
     create(wire, LONGS)
-    large = begun(emulator, wire)
+    large = held.begin(wire)
     commit = pb.CommitSchemaRequest(
         name=SCHEMA, schema=pb.Schema(type=pb.Schema.AVRO, definition=LONGS, name=SCHEMA)
     )
     revision_id = wire.call("CommitSchema", commit).revision_id
+    held.release()
     large.result()
     (message,) = emulator.messages(TOPIC)
     assert message.attributes["googclient_schemarevisionid"] == revision_id
 
 
 def test_a_topic_or_schema_that_is_deleted_meanwhile_ends_the_publish(
-    emulator: Emulator, wire: Wire
+    emulator: Emulator, wire: Wire, held: HeldChecks
 ) -> None:
     create(wire)
-    large = begun(emulator, wire)
+    large = held.begin(wire)
     wire.call("DeleteSchema", pb.DeleteSchemaRequest(name=SCHEMA))
+    held.release()
     refused = refusal(large)
     assert isinstance(refused, errors.NotFound)
     assert refused.message == "Schema associated with topic deleted."
@@ -280,42 +262,30 @@ def test_a_topic_or_schema_that_is_deleted_meanwhile_ends_the_publish(
     assert isinstance(refusal(large), errors.NotFound)
 
 
-def test_a_killed_process_is_replaced_and_the_call_answered(emulator: Emulator, wire: Wire) -> None:
+def test_a_publish_that_is_cancelled_blocks_nothing(wire: Wire, held: HeldChecks) -> None:
     create(wire)
-    large = begun(emulator, wire)
-    (pid,) = pids(emulator)
-    os.kill(pid, signal.SIGKILL)
-    assert large.result().message_ids == ["1"]
-    assert pid not in pids(emulator)
-
-
-def test_a_publish_that_is_cancelled_ends_its_process_and_blocks_nothing(
-    emulator: Emulator, wire: Wire
-) -> None:
-    create(wire)
-    large = begun(emulator, wire, key="a")
+    large = held.begin(wire, key="a")
     large.cancel()
-    until(lambda: not pids(emulator))
     assert publish(wire, SMALL, key="a").result().message_ids == ["1"]
 
 
-def test_a_broker_that_stops_ends_the_check(emulator: Emulator, wire: Wire) -> None:
+def test_a_broker_that_stops_ends_the_check(
+    emulator: Emulator, wire: Wire, held: HeldChecks
+) -> None:
     create(wire)
-    large = begun(emulator, wire)
-    (pid,) = pids(emulator)
+    large = held.begin(wire)
     emulator.stop()
     assert isinstance(refusal(large), errors.Unavailable)
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
 
 
-def test_what_is_being_checked_counts_towards_the_limit() -> None:
+def test_what_is_being_checked_counts_towards_the_limit(held: HeldChecks) -> None:
     with Emulator(max_bytes=5_000_000) as emulator:
         wire = Wire(emulator.endpoint)
         create(wire)
-        first = begun(emulator, wire)
+        first = held.begin(wire)
         refused = refusal(publish(wire, LARGE))
         assert isinstance(refused, errors.ResourceExhausted)
+        held.release()
         first.result()
         wire.close()
 

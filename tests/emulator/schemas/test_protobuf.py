@@ -10,7 +10,6 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pullstream_emulator.offload import Budget
 from pullstream_emulator.schemas import protoc
 from pullstream_emulator.schemas.definition import BadDefinition, Mismatch
 from pullstream_emulator.schemas.protobuf import ProtobufDefinition
@@ -34,7 +33,7 @@ ORDER = """
 
 def takes(definition: ProtobufDefinition, data: bytes, encoding: pb.Encoding) -> bool:
     try:
-        definition.check(data, encoding, Budget())
+        definition.check(data, encoding)
     except Mismatch:
         return False
     return True
@@ -150,7 +149,7 @@ def test_a_required_field(data: bytes, encoding: pb.Encoding) -> None:
     """It is required in both encodings."""
     definition = proto2("required string a = 1;")
     with pytest.raises(Mismatch, match="required"):
-        definition.check(data, encoding, Budget())
+        definition.check(data, encoding)
 
 
 @given(data=st.binary(), encoding=st.sampled_from([1, 2]))

@@ -10,8 +10,8 @@ import pytest
 
 from pullstream_emulator.engine import Consumer
 from pullstream_emulator.faults import Faults
-from pullstream_emulator.offload import ProcessPool
 from pullstream_emulator.schemas import SchemaRegistry
+from pullstream_emulator.services.check_threads import CheckThreads
 from pullstream_emulator.services.handlers import method_handlers
 from pullstream_emulator.services.publisher import PublisherService
 from pullstream_emulator.services.reply_first import HEAD_START, RECENT, ReplyFirst
@@ -97,7 +97,7 @@ def test_what_a_publish_wakes_on_other_connections_writes_before_it_is_answered(
     """A waiting client receives the message earlier by the time to write the answer."""
     clock = ManualClock()
     broker = Broker(clock)
-    checks = SchemaChecks(broker.engine, SchemaRegistry(wall=clock.now), ProcessPool())
+    checks = SchemaChecks(broker.engine, SchemaRegistry(wall=clock.now), CheckThreads())
     service = PublisherService(broker.engine, ReplyFirst(), checks, clock)
     handlers = method_handlers(service, faults=Faults(clock))
     # Any, because handler and context are more general than the part that is called here.

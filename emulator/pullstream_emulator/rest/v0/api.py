@@ -11,7 +11,6 @@ from google.protobuf.message import Message
 
 from pullstream_emulator.access import Access
 from pullstream_emulator.access.current_principal import called_by
-from pullstream_emulator.offload import ProcessPool
 from pullstream_emulator.rest import http_request
 from pullstream_emulator.rest.rpc_bridge import CallContext, RpcBridge
 from pullstream_protocol import names
@@ -34,7 +33,6 @@ class V0Api:
         watches: The sessions and streams of watches.
         access: Checks tokens and projects; None allows everything to everybody.
         clock: Measures `performance`.
-        processes: Convert large requests and responses.
     """
 
     def __init__(
@@ -43,10 +41,8 @@ class V0Api:
         watches: Watches,
         access: Access | None,
         clock: Clock,
-        processes: ProcessPool,
     ) -> None:
         self._calls = calls
-        self._processes = processes
         self._access = access
         self._clock = clock
         self._endpoints = (
@@ -69,7 +65,7 @@ class V0Api:
         if principal is not None and found.is_in_project:
             principal.check(project)
         body = await http_request.body(request)
-        asked = V0Request(request, name, project, body, self._call, self._processes)
+        asked = V0Request(request, name, project, body, self._call)
         if not found.takes_body:
             Fields(asked.content(), ())
         answered = await found.answer(asked)

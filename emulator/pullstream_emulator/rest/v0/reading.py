@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from pullstream_protocol.errors import InvalidArgument
@@ -50,7 +51,7 @@ async def diff(asked: V0Request) -> dict[str, Any]:
     response: encoded.EncodedReadResponse = await asked.call("Read", request)
     return {
         "topic": asked.name,
-        "records": await _records(asked, list(response.messages), view),
+        "records": await _records(list(response.messages), view),
         "next_from_seq": response.next_seq,
         "head_seq": response.head_seq,
         "earliest_seq": response.earliest_seq,
@@ -61,11 +62,10 @@ async def diff(asked: V0Request) -> dict[str, Any]:
     }
 
 
-async def _records(asked: V0Request, messages: list[bytes], view: View) -> Json:
-    size = sum(map(len, messages))
-    if size <= MAX_RECORDS_WRITTEN:
+async def _records(messages: list[bytes], view: View) -> Json:
+    if sum(map(len, messages)) <= MAX_RECORDS_WRITTEN:
         return to_json(messages, view)
-    return await asked.processes.run(size, to_json, messages, view)
+    return await asyncio.to_thread(to_json, messages, view)
 
 
 def position(fields: Fields) -> feeds.Position:

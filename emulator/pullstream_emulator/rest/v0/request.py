@@ -9,7 +9,6 @@ from typing import Any
 from aiohttp import web
 from google.protobuf.message import Message
 
-from pullstream_emulator.offload import ProcessPool
 from pullstream_protocol import names
 from pullstream_protocol.errors import InvalidArgument
 
@@ -35,7 +34,6 @@ class V0Request:
         project: Id of the project. The caller's access to it has been checked.
         body: The body.
         call: Runs an RPC by its name; raises the error that it ends with.
-        processes: Convert large requests and responses.
     """
 
     http: web.Request
@@ -43,7 +41,6 @@ class V0Request:
     project: str
     body: bytes
     call: Callable[[str, Message], Awaitable[Any]]
-    processes: ProcessPool
 
     @property
     def query(self) -> Mapping[str, str]:

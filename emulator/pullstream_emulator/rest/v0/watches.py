@@ -5,6 +5,7 @@ This lets a browser's EventSource open the stream, which can send neither a body
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,7 +15,6 @@ from aiohttp import web
 from pullstream_emulator.access.current_principal import caller
 from pullstream_emulator.logs import Feeds, WatchSession, resume_token
 from pullstream_emulator.logs.feeds import MAX_WATCHED
-from pullstream_emulator.offload import ProcessPool
 from pullstream_emulator.rest import http_request
 from pullstream_emulator.rest.rpc_bridge import CallerGone, RpcBridge
 from pullstream_emulator.services.feeds import check_creator
@@ -53,12 +53,10 @@ class Watches:
     Args:
         feeds: Owns the watches.
         calls: Runs the RPC that serves a stream.
-        processes: Convert large events.
     """
 
-    def __init__(self, feeds: Feeds, calls: RpcBridge, processes: ProcessPool) -> None:
+    def __init__(self, feeds: Feeds, calls: RpcBridge) -> None:
         self._feeds = feeds
-        self._processes = processes
         self._calls = calls
         # The form of each watch's events; removed together with the watch.
         self._presentations: WeakKeyDictionary[WatchSession, Presentation] = WeakKeyDictionary()
@@ -102,7 +100,7 @@ class Watches:
             if size <= MAX_RECORDS_WRITTEN:
                 text = presentation.event(frame)
             else:
-                text = await self._processes.run(size, presentation.event, frame)
+                text = await asyncio.to_thread(presentation.event, frame)
             # Escapes and base64 can make the text longer than the frame.
             watch.reserve_more(max(0, len(text) - frame.ByteSize()))
             return text

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from pullstream_emulator.offload import LOOP_BUDGET, json_cost
+from pullstream_emulator.rest.http_request import MAX_QUICK
 from pullstream_protocol.errors import InvalidArgument
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
@@ -21,12 +22,10 @@ DELETE_FIELDS = ("before_seq", "match")
 async def append(asked: V0Request) -> dict[str, Any]:
     """Append the body's records; a repeated `Idempotency-Key` returns the first result."""
     key = asked.http.headers.get("Idempotency-Key", "")
-    if json_cost(asked.body) <= LOOP_BUDGET:
-        request = _append_request(asked.topic, asked.body, key)
+    if len(asked.body) > MAX_QUICK:
+        request = await asyncio.to_thread(_append_request, asked.topic, asked.body, key)
     else:
-        request = await asked.processes.run(
-            len(asked.body), _append_request, asked.topic, asked.body, key
-        )
+        request = _append_request(asked.topic, asked.body, key)
     response = await asked.call("Append", request)
     return {
         "topic": asked.name,
