@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,14 +13,12 @@ from typing import Any
 from pullstream_protocol.clock import SystemClock
 from pullstream_protocol.file_lock import FileLock, holder_of
 
-from . import rebuilding, recovery, upgrade
+from . import rebuilding, recovery
 from .errors import StorageError
 from .inspection import inspect
 from .marks import Mark, MarkFile, Total
 from .rebuilding import FILE_NAME
-from .tables import OLD_FORMAT, TABLES, Table
-
-_log = logging.getLogger("pullstream.emulator")
+from .tables import TABLES, Table
 
 LOCK_NAME = "pullstream.lock"
 
@@ -67,23 +64,11 @@ class Database:
         self._totals = dict(zip(TABLES, self.mark.totals, strict=True))
 
     def _checked(self, recover: bool) -> Mark:
-        """Create, check, convert or recover the database, and return its mark."""
+        """Create, check or recover the database, and return its mark."""
         rebuilding.finish(self.directory)
         found = inspect(self.directory)
         if found.is_new:
             return rebuilding.rebuild(self.directory)
-        if found.format == OLD_FORMAT:
-            try:
-                mark = upgrade.upgrade(self.directory)
-            except (ValueError, sqlite3.DatabaseError) as error:
-                raise StorageError(
-                    f"{self.directory} is damaged: {error}. It has the format of an earlier "
-                    "version, which cannot be recovered: restore it from a backup"
-                ) from error
-            _log.warning(
-                "%s: format %d of an earlier version was converted", self.directory, OLD_FORMAT
-            )
-            return mark
         if found.damage:
             if not recover:
                 raise StorageError(found.text(self.directory))

@@ -22,7 +22,6 @@ from .tables import (
     FORMAT,
     MESSAGES,
     NOTES,
-    OLD_FORMAT,
     RESOURCES,
     SUBSCRIPTIONS,
     TABLES,
@@ -53,7 +52,6 @@ class Findings:
 
     Attributes:
         is_new: Whether there is no database yet.
-        format: The format of the database; None if it is unknown.
         mark: The mark in the database; None if it cannot be read.
         expected: The newest mark of all files.
         damage: One text for each damaged part.
@@ -61,7 +59,6 @@ class Findings:
     """
 
     is_new: bool = False
-    format: int | None = None
     mark: Mark | None = None
     expected: Mark | None = None
     damage: list[str] = field(default_factory=list)
@@ -210,16 +207,12 @@ def _confirmed_mark(directory: Path, found: Findings) -> Mark | None:
 def _inspect_database(reader: Reader, found: Findings, confirmed: Mark | None, file: Path) -> None:
     owner, version = reader.value("PRAGMA application_id"), reader.value("PRAGMA user_version")
     if confirmed is None and not found.damage:
-        # A database without a mark belongs to an earlier version or to another program.
+        # A database without a mark may belong to another program.
         if owner != APPLICATION_ID:
             raise StorageError(f"{file} is not a pullstream database")
         if version != FORMAT:
-            if version != OLD_FORMAT:
-                raise StorageError(_of_another_version(file, version))
-            found.format = version
-            return
+            raise StorageError(_of_another_version(file, version))
         found.damage.append(f"{MARK_NAME} is missing")
-    found.format = FORMAT
     if (owner, version) != (APPLICATION_ID, FORMAT):
         found.damage.append(f"the header of {FILE_NAME} is damaged")
     try:

@@ -9,9 +9,6 @@ from typing import Any
 # The format of the tables. A database with another number belongs to another version.
 FORMAT = 3
 
-# The earlier format that is converted to the present one when a broker starts.
-OLD_FORMAT = 2
-
 # Identifies the file as a pullstream database: "pull" in ASCII.
 APPLICATION_ID = 0x70756C6C
 

@@ -8,7 +8,6 @@ import shutil
 import socket
 import sqlite3
 import subprocess
-import zlib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -21,8 +20,7 @@ from pullstream_emulator.storage.database import LOCK_NAME, Database
 from pullstream_emulator.storage.errors import StorageError
 from pullstream_emulator.storage.marks import MARK_NAME, Mark, MarkFile
 from pullstream_emulator.storage.rebuilding import FILE_NAME, LOG_NAME
-from pullstream_emulator.storage.tables import FORMAT, NOTES, OLD_FORMAT, TABLES
-from pullstream_emulator.storage.upgrade import SEALED
+from pullstream_emulator.storage.tables import FORMAT, NOTES
 from tests.emulator.broker import SUBSCRIPTION, TOPIC
 from tests.emulator.crash import copy_running
 from tests.emulator.program import COMMAND, error_of, running
@@ -74,7 +72,7 @@ def test_two_brokers_cannot_share_a_directory(directory: Path) -> None:
         assert emulator.backlog(SUBSCRIPTION) == len(MESSAGES)
 
 
-@pytest.mark.parametrize(("format", "age"), [(FORMAT + 1, "a newer"), (OLD_FORMAT - 1, "an older")])
+@pytest.mark.parametrize(("format", "age"), [(FORMAT + 1, "a newer"), (FORMAT - 1, "an older")])
 def test_a_database_of_another_version_is_refused(directory: Path, format: int, age: str) -> None:
     """The error names both formats."""
     change(directory, f"PRAGMA user_version = {format}")
@@ -465,53 +463,6 @@ def test_options_of_a_directory_need_one() -> None:
 def test_a_bound_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="max_loss is 0; it must be more than 0 seconds"):
         Emulator(data_dir=tmp_path, max_loss=0)
-
-
-# ---- former format -----------------------------------------------------------------------------
-
-
-def downgrade(directory: Path) -> None:
-    """Convert a database to the format of the version before the marks."""
-    with closing(sqlite3.connect(directory / FILE_NAME)) as database:
-        for table, (column, key) in SEALED.items():
-            where = table.where[table.keys]
-            name = table.names[column]
-            for row in database.execute(f"SELECT * FROM {table.name}").fetchall():
-                if row[column] is not None:
-                    place = zlib.crc32(repr(tuple(row[i] for i in key)).encode())
-                    blob = zlib.crc32(row[column], place).to_bytes(4, "little") + row[column]
-                    database.execute(
-                        f"UPDATE {table.name} SET {name} = ?{where}", (blob, *row[: table.keys])
-                    )
-        for table in TABLES:
-            database.execute(f"ALTER TABLE {table.name} DROP COLUMN seal")
-        database.execute("DROP TABLE mark")
-        database.execute("CREATE TABLE broker (starts INTEGER NOT NULL)")
-        database.execute("INSERT INTO broker VALUES (7)")
-        database.execute(f"PRAGMA user_version = {OLD_FORMAT}")
-        database.commit()
-    (directory / MARK_NAME).unlink()
-
-
-def test_a_directory_of_the_earlier_version_is_converted(
-    directory: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The conversion happens once and logs one line."""
-    downgrade(directory)
-    for _ in range(2):
-        with Emulator(data_dir=directory) as emulator:
-            assert emulator.backlog(SUBSCRIPTION) == len(MESSAGES)
-    (line,) = caplog.messages
-    assert line == f"{directory}: format 2 of an earlier version was converted"
-
-
-def test_damage_of_an_earlier_version_is_refused(directory: Path) -> None:
-    downgrade(directory)
-    change(directory, "UPDATE topics SET config = zeroblob(100)")
-    assert refusal(directory) == (
-        f"{directory} is damaged: a row of the table topics has a wrong checksum. It has the "
-        "format of an earlier version, which cannot be recovered: restore it from a backup"
-    )
 
 
 @pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="this system has no O_NOFOLLOW")
