@@ -85,7 +85,7 @@ soak: .venv/dev.stamp ## ten minutes on a broker with faults (ARGS="--seconds 60
 	@$(BIN)/python -m tests.soak.publish $(ARGS)
 	@$(BIN)/python -m tests.soak.spark $(SPARK_ARGS)
 
-clients: .venv/dev.stamp ## run Google's clients in Go, Java, Node and Python on this broker and on Google's (ARGS="--only 'go/*'")
+clients: .venv/dev.stamp ## run Google's clients in Go, Java, Node and Python, and Apache Beam on this broker and on Google's (ARGS="--only 'go/*'")
 	@$(BIN)/python -m tests.clients.run $(ARGS)
 
 hostile: .venv/dev.stamp ## run the SDK for ten minutes on a server whose answers are wrong in every form (ARGS="--seconds 60": less)

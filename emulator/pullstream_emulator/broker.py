@@ -11,6 +11,7 @@ from pullstream_protocol.errors import InvalidArgument, NotFound, RpcError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .engine import Engine
+from .engine.delivery.subscription import MAX_PER_RESPONSE
 from .engine.observer import ObserverFanout, Resource
 from .engine.settings.durability import Durability
 from .history import History
@@ -71,6 +72,7 @@ class Broker:
             means no limit.
         storage: Restores the stored state, and persists changes. None keeps everything in memory.
         return_leases_on_disconnect: See `Emulator`.
+        max_pull_messages: See `Emulator`.
 
     Attributes:
         hooks: The server's; set while a server serves the broker.
@@ -88,9 +90,15 @@ class Broker:
         max_bytes: int | None = None,
         storage: Storage | None = None,
         return_leases_on_disconnect: bool = False,
+        max_pull_messages: int = MAX_PER_RESPONSE,
     ) -> None:
         if profile not in PROFILES:
             raise ValueError(f"profile must be one of {', '.join(PROFILES)}: {profile!r}")
+        if not 1 <= max_pull_messages <= MAX_PER_RESPONSE:
+            raise ValueError(
+                f"max_pull_messages is {max_pull_messages}; it must be between 1 and "
+                f"{MAX_PER_RESPONSE}"
+            )
         self.hooks = ServerHooks()
         self.clock = _advancing(clock)
         self.history = History(self.clock, limit=history or 0)
@@ -143,7 +151,7 @@ class Broker:
         head_start = ReplyFirst(storage.newest_barrier) if storage else ReplyFirst()
         self.services: tuple[RpcService, ...] = (
             PublisherService(self.engine, head_start, checks, self.clock),
-            SubscriberService(self.engine, head_start),
+            SubscriberService(self.engine, head_start, max_pull_messages),
             PullsService(self.engine),
             FeedsService(self.feeds, self.dependents.routers, self.dependents.cursors, checks),
             self.channels,

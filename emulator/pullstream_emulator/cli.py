@@ -32,6 +32,7 @@ from .access.tls import ServedCertificate
 from .broker import PROFILES, Broker
 from .config import ConfigError, Seeds, load, seeds_from_environment
 from .console import CONSOLE_MODES, ConsoleMode
+from .engine.delivery.subscription import MAX_PER_RESPONSE
 from .engine.settings.durability import Durability
 from .faults import Faults
 from .faults.request import FaultRequest
@@ -110,6 +111,7 @@ class _Options:
     config: Path | None
     max_bytes: int | None
     return_leases_on_disconnect: bool
+    max_pull_messages: int
     faults: tuple[FaultRequest, ...]
     fault_seed: int
     history: int
@@ -234,6 +236,14 @@ class _BadAccess(click.ClickException):
     is_flag=True,
     help="Redeliver the messages of a stream that is cancelled or cut at once, and not after their "
     "ack deadline.",
+)
+@click.option(
+    "--max-pull-messages",
+    default=MAX_PER_RESPONSE,
+    show_default=True,
+    type=click.IntRange(1, MAX_PER_RESPONSE),
+    metavar="N",
+    help="Most messages in the answer to a Pull. Google's emulator has 100.",
 )
 @click.option(
     "--fault",
@@ -502,6 +512,7 @@ def _broker(options: _Options) -> Broker:
         history=options.history or None,
         profile=options.profile,
         return_leases_on_disconnect=options.return_leases_on_disconnect,
+        max_pull_messages=options.max_pull_messages,
         max_bytes=options.max_bytes or None,
         storage=open_storage(
             options.data_dir,

@@ -18,6 +18,7 @@ from .access import Access
 from .broker import PROFILES, Broker
 from .config import ConfigSource, Seeds, load
 from .engine import Engine
+from .engine.delivery.subscription import MAX_PER_RESPONSE
 from .faults import Faults
 from .history import DEFAULT_LIMIT, MessageHistory
 from .loop_thread import LoopThread
@@ -66,6 +67,7 @@ class Emulator:
         recover: bool = False,
         max_loss: float | None = None,
         return_leases_on_disconnect: bool = False,
+        max_pull_messages: int = MAX_PER_RESPONSE,
     ) -> None:
         """Create a broker. `with` or `start` serves it.
 
@@ -106,6 +108,8 @@ class Emulator:
             return_leases_on_disconnect: When a streaming pull is cancelled or its connection ends,
                 deliver its messages again at once, without a counted attempt. By default their
                 leases continue until the ack deadline, as in the real service.
+            max_pull_messages: The most messages in the answer to a Pull, 1 to 1000. Google's
+                emulator has 100. A stream's responses stay as they are.
 
         Raises:
             ConfigError: `config` cannot be read or is malformed.
@@ -124,6 +128,7 @@ class Emulator:
                 max_bytes=max_bytes,
                 storage=storage,
                 return_leases_on_disconnect=return_leases_on_disconnect,
+                max_pull_messages=max_pull_messages,
             )
 
         if not 0 <= port <= MAX_PORT:

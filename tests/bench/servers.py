@@ -32,6 +32,7 @@ class Broker(Enum):
     GRPC_ONLY = "pullstream's broker, gRPC on a port of its own"
     HTTP_APART = "pullstream's broker, gRPC and HTTP on a port each"
     DISK_GRPC_ONLY = "pullstream's broker, on disk, gRPC on a port of its own"
+    SMALL_PULLS = "pullstream's broker, 100 messages in the answer to a Pull"
     JAVA = "Google's emulator"
 
 
@@ -83,12 +84,13 @@ def command(server: Server) -> list[str]:
         line = [sys.executable, "-m", "tests.bench.publish_sink"]
         return [*line, "--latency", str(server.latency)]
     if server is not Broker.JAVA:
-        port = {
+        options = {
             Broker.GRPC_ONLY: ["--no-rest"],
             Broker.DISK_GRPC_ONLY: ["--no-rest"],
             Broker.HTTP_APART: ["--rest-port", "0"],
+            Broker.SMALL_PULLS: ["--max-pull-messages", "100"],
         }.get(server, [])
-        return [sys.executable, "-m", "pullstream_emulator", "--port", "0", *port]
+        return [sys.executable, "-m", "pullstream_emulator", "--port", "0", *options]
     return [str(JAVA), "-jar", str(JAR), "--host=localhost", f"--port={free_port()}"]
 
 

@@ -24,6 +24,9 @@ FIGURES = {
     "pause": "longest pause between deliveries, in seconds",
     "failed": "acks reported as failed, for any reason",
     "failed_calls": "failed calls",
+    "unread": "messages that the pipeline has not read",
+    "repeated": "messages that the pipeline has read again",
+    "reading": "seconds from the first message to the last",
 }
 
 Figures = dict[str, float]
@@ -113,6 +116,24 @@ def figures(
         found["false_successes"] = len(done - taken | delivered_again(events))
         found["unresolved"] = answers.total() - len(results)
     return found
+
+
+def reading(events: Sequence[Event], *, messages: int, per_key: int) -> Figures:
+    """Return the figures of a pipeline, which reports no acknowledgements.
+
+    Args:
+        events: The lines of the program.
+        messages: The number of messages.
+        per_key: How many messages have the same ordering key; 0 without order.
+    """
+    numbers = Counter(event.number for event in events)
+    times = [event.seconds for event in events]
+    return {
+        "unread": messages - len(numbers),
+        "repeated": numbers.total() - len(numbers),
+        "reading": max(times, default=0.0) - min(times, default=0.0),
+        **({"out_of_order": out_of_order(events, per_key)} if per_key else {}),
+    }
 
 
 def out_of_order(events: Iterable[Event], per_key: int) -> int:

@@ -29,11 +29,13 @@ class Program:
         tools: The commands that must be on the path.
         build: Builds it and returns its command line.
         admin: It can make administrative calls over HTTP, too.
+        pipeline: It is a pipeline: it makes the runs of pipelines, and no others.
     """
 
     tools: Sequence[str]
     build: Callable[[], list[str]]
     admin: bool = False
+    pipeline: bool = False
 
     def built(self) -> list[str]:
         """Build the program and return its command line.
@@ -71,9 +73,17 @@ def build_go() -> list[str]:
 
 
 def build_java() -> list[str]:
-    step(["mvn", "-q", "-B", "compile", "dependency:build-classpath"], FOLDER / "java")
-    classpath = (BUILD / "java" / "classpath.txt").read_text().strip()
-    return ["java", "-cp", f"{BUILD / 'java' / 'classes'}:{classpath}", "Receiver"]
+    return maven("java", "Receiver")
+
+
+def build_beam() -> list[str]:
+    return maven("beam", "Reader")
+
+
+def maven(folder: str, main: str) -> list[str]:
+    step(["mvn", "-q", "-B", "compile", "dependency:build-classpath"], FOLDER / folder)
+    classpath = (BUILD / folder / "classpath.txt").read_text().strip()
+    return ["java", "-cp", f"{BUILD / folder / 'classes'}:{classpath}", main]
 
 
 def build_node() -> list[str]:
@@ -102,4 +112,5 @@ PROGRAMS = {
     "java": Program(["java", "javac", "mvn"], build_java, admin=True),
     "node": Program(["node", "npm"], build_node),
     "python": Program([], build_python),
+    "beam": Program(["java", "javac", "mvn"], build_beam, pipeline=True),
 }

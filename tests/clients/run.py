@@ -1,4 +1,4 @@
-"""`make clients`: Google's clients in Go, Java, Node and Python on our broker and on Google's.
+"""`make clients`: Google's clients and Apache Beam on our broker and on Google's emulator.
 
     python -m tests.clients.run --only 'go/nacks' --only '*/stop*' --turns 10 --busy 2
 
@@ -54,8 +54,14 @@ def kinds(only: Sequence[str] | None) -> list[tuple[str, str]]:
         for name, scenario in SCENARIOS.items()
         for client, program in PROGRAMS.items()
         if (program.admin or not scenario.admin)
+        and program.pipeline == scenario.pipeline
         and any(fnmatch(f"{client}/{name}", pattern) for pattern in only or ["*"])
     ]
+
+
+def server_for(broker: str, scenario: Scenario) -> Broker:
+    """Return the kind of broker that the scenario needs."""
+    return Broker.SMALL_PULLS if broker == OURS and scenario.small_pulls else BROKERS[broker]
 
 
 def usable(broker: str, scenario: Scenario) -> bool:
@@ -110,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for place, (turn, client, name, broker) in enumerate(plan, 1):
             log = BUILD / f"{client}-{name}-{broker}-{turn}.log"
             try:
-                with served(BROKERS[broker]) as server:
+                with served(server_for(broker, SCENARIOS[name])) as server:
                     figures = run(commands[client], SCENARIOS[name], server.endpoint, log)
             except (GoogleAPICallError, NotStarted, OSError) as error:
                 console.print(f"{client}/{name} was not measured: {error!r}", markup=False)

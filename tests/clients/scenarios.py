@@ -24,6 +24,8 @@ class Scenario:
             it. Google's emulator has none.
         ending: What happens to the program while it holds the messages: "stop", or "kill".
         admin: The program makes administrative calls over HTTP instead (Java).
+        pipeline: The program is a pipeline, which reads until it has all messages.
+        small_pulls: Our broker answers a Pull with at most 100 messages, as Google's emulator does.
     """
 
     exactly_once: bool = True
@@ -38,6 +40,8 @@ class Scenario:
     fault: str = ""
     ending: str = ""
     admin: bool = False
+    pipeline: bool = False
+    small_pulls: bool = False
 
 
 # Messages of a run that stops or kills a program. Each client has threads for so many callbacks.
@@ -73,6 +77,12 @@ SCENARIOS = {
     "kill-ordered": Scenario(ordered=True, messages=FEW, hold="inside", ending="kill"),
     "kill-plain": Scenario(False, messages=FEW, hold="inside", ending="kill"),
     "rest": Scenario(admin=True),
+    "read": Scenario(False, messages=2000, pipeline=True),
+    "read-small-pulls": Scenario(False, messages=2000, pipeline=True, small_pulls=True),
+    "read-ordered": Scenario(False, True, messages=250, per_key=50, pipeline=True),
+    "read-ordered-small-pulls": Scenario(
+        False, True, messages=250, per_key=50, pipeline=True, small_pulls=True
+    ),
 }
 
 
@@ -80,6 +90,8 @@ def floors(client: str, scenario: Scenario) -> Mapping[str, float]:
     """Return the most that each figure of our broker may be. The other ones are not limited."""
     if scenario.admin:
         return {"not_ended": 0, "failed_calls": 0}
+    if scenario.pipeline:
+        return {"not_ended": 0, "unread": 0, "repeated": 0}
     if scenario.ending == "kill":
         return {"early": 0}
     if scenario.deleted:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pullstream import SubscriberClient, TopicAdminClient
 
-from .events import SUCCESS, Event, Figures, Truth, figures
+from .events import SUCCESS, Event, Figures, Truth, figures, reading
 from .scenarios import Scenario
 
 PROJECT = "clients"
@@ -39,6 +39,7 @@ REDELIVERED = 2.0
 # The time limits of the parts of a run, in seconds.
 ALL_DELIVERED = 30.0
 NACKS = 60.0
+READING = 120.0
 RESULTS = 30.0
 END = 30.0
 # How often the backlog is read while a program still receives messages.
@@ -272,6 +273,8 @@ def run(command: Sequence[str], scenario: Scenario, endpoint: str, log: Path) ->
         subscription.create()
         process = Process(line, log)
         try:
+            if scenario.pipeline:
+                return read(process, scenario)
             return conduct(process, subscription, scenario)
         finally:
             process.kill()
@@ -285,6 +288,18 @@ def administrate(line: Sequence[str], log: Path) -> Figures:
     calls = process.events
     failed = sum(event.detail != SUCCESS for event in calls)
     return {"not_ended": not (is_ended and calls), "failed_calls": failed}
+
+
+def read(process: Process, scenario: Scenario) -> Figures:
+    """Let a pipeline read all messages, and return the figures."""
+    process.wait_for(
+        lambda events: len({event.number for event in events}) == scenario.messages, READING
+    )
+    process.command(last=True)
+    is_ended = process.ended(END)
+    per_key = scenario.per_key if scenario.ordered else 0
+    found = reading(process.events, messages=scenario.messages, per_key=per_key)
+    return {"not_ended": not is_ended, **found}
 
 
 def conduct(process: Process, subscription: Subscription, scenario: Scenario) -> Figures:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from .events import Event, Figures, Truth, figures
+from .events import Event, Figures, Truth, figures, reading
 from .report import GOOGLE, OURS, Run, spread
 from .scenarios import SCENARIOS, floors
 
@@ -118,3 +118,19 @@ def test_a_spread_is_one_number_if_all_turns_agree() -> None:
     assert spread([2.0, 2.0]) == "2"
     assert spread([3.0, 1.0, 2.25]) == "1 / 2.2 / 3"
     assert spread([]) == "-"
+
+
+def test_a_pipeline_is_judged_by_what_it_reads() -> None:
+    events = [
+        Event.parse(f"{seconds} delivered {number}")
+        for seconds, number in [(2.0, 1), (3.0, 0), (3.5, 0), (7.0, 2)]
+    ]
+    found = reading(events, messages=4, per_key=2)
+    assert found == {"unread": 1, "repeated": 1, "reading": 5.0, "out_of_order": 1}
+    # Without order there is no wrong one.
+    assert "out_of_order" not in reading(events, messages=4, per_key=0)
+
+
+def test_a_pipeline_that_reads_nothing_has_figures() -> None:
+    found = reading([], messages=4, per_key=0)
+    assert found == {"unread": 4, "repeated": 0, "reading": 0.0}

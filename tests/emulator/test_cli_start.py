@@ -133,6 +133,14 @@ def test_it_returns_the_leases_of_a_cut_stream_if_that_is_asked_for() -> None:
         assert data_of(wire.pull()) == ["a"]
 
 
+def test_it_limits_the_answer_to_a_pull_if_that_is_asked_for() -> None:
+    with broker("--max-pull-messages", "2") as (wire, _):
+        wire.create()
+        wire.publish("a", "b", "c")
+        assert data_of(wire.pull()) == ["a", "b"]
+        assert data_of(wire.pull()) == ["c"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
@@ -140,6 +148,7 @@ def test_it_returns_the_leases_of_a_cut_stream_if_that_is_asked_for() -> None:
         (["--fault", "drop:Sing"], 2, "method must be the name of an RPC"),
         (["--fault", "close-streams"], 2, "acts on open streams, and at the start none is open"),
         (["--profile", "strict"], 2, "'strict' is not one of 'production', 'emulator'"),
+        (["--max-pull-messages", "0"], 2, "0 is not in the range 1<=x<=1000"),
         (["--max-bytes", "-1"], 2, "'-1' is not a number of bytes, such as 1048576, 512k"),
         (["--max-bytes", "10 apples"], 2, "'10 apples' is not a number of bytes"),
         (["--config", "missing.yaml"], 1, "Error: missing.yaml: No such file or directory"),

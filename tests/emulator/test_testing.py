@@ -164,6 +164,25 @@ def test_a_number_that_is_no_port_is_refused(port: int) -> None:
         Emulator(port=port)
 
 
+def test_the_answers_to_pulls_can_be_limited(wires: list[Wire]) -> None:
+    """The other messages stay for other callers. A stream is not limited."""
+    with Emulator(max_pull_messages=2) as emulator:
+        wire = connect(wires, emulator)
+        wire.create()
+        wire.publish("a", "b", "c", "d", "e", "f", "g", "h")
+        assert [len(wire.pull()) for _ in range(2)] == [2, 2]
+        # A smaller maximum of the caller counts.
+        assert len(wire.pull(1)) == 1
+        assert len(wire.stream().next().received_messages) == 3
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1001])
+def test_a_limit_of_pulls_out_of_range_is_refused(limit: int) -> None:
+    expected = f"max_pull_messages is {limit}; it must be between 1 and 1000"
+    with pytest.raises(ValueError, match=expected):
+        Emulator(max_pull_messages=limit)
+
+
 @pytest.mark.parametrize(
     ("message", "text"),
     [

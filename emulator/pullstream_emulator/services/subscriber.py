@@ -30,13 +30,22 @@ MAX_ACK_REQUEST_BYTES = 512 * 1024
 
 
 class SubscriberService:
-    """Subscriptions and delivery."""
+    """Subscriptions and delivery.
+
+    Args:
+        engine: The engine that has the subscriptions.
+        head_start: Lets the answer to a publish go before the deliveries.
+        max_pull_messages: The most messages in the answer to a Pull.
+    """
 
     service = SUBSCRIBER
 
-    def __init__(self, engine: Engine, head_start: ReplyFirst) -> None:
+    def __init__(
+        self, engine: Engine, head_start: ReplyFirst, max_pull_messages: int = MAX_PER_RESPONSE
+    ) -> None:
         self._engine = engine
         self._head_start = head_start
+        self._max_pull_messages = max_pull_messages
 
     def rpc_methods(self) -> Mapping[str, RpcMethod]:
         """Return the RPCs by name; Pull may wait, and StreamingPull is a bidirectional stream."""
@@ -119,7 +128,7 @@ class SubscriberService:
             client=client_name(context),
         )
         subscription = self._engine.join(request.subscription, consumer)
-        limit = min(request.max_messages, MAX_PER_RESPONSE)
+        limit = min(request.max_messages, self._max_pull_messages)
         answered = False
         try:
             taken = self._engine.take(subscription, consumer, limit)
