@@ -57,8 +57,8 @@ class WorkerPool:
     wake each other again. Python lets a thread that computes delay the others for the same time.
 
     With fast callbacks, even the first worker need not be woken: while all workers sleep, the
-    inline caller (the thread that adds the work) runs the callbacks itself (`_work_along`). It also
-    does so if it adds one message at a time, but often. It counts as a worker while it runs
+    inline caller (the thread that adds the work) runs the callbacks itself (`_assist_pool`). It
+    also does so if it adds one message at a time, but often. It counts as a worker while it runs
     callbacks. If a callback is slow for once, the monitor hands the caller's other duties to
     another thread and wakes a worker for the remaining work.
 
@@ -334,8 +334,8 @@ class WorkerPool:
         gate.acquire()
         self._inline_threads[threading.current_thread()] = gate
         self._inline_run_count += 1
-        # Set `_stint`, then read `_watched`. The stall monitor clears `_watched`, then reads
-        # `_stint`. So at least one of the two sees the other.
+        # Set `_inline_run`, then read `_watched`. The stall monitor clears `_watched`, then reads
+        # `_inline_run`. So at least one of the two sees the other.
         self._inline_run = inline_run
         try:
             if not self._watched:

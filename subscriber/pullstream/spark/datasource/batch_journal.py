@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pullstream.spark.errors import SpoolError
 from pullstream.spark.session.session import IngestSession
@@ -17,9 +17,6 @@ from pullstream.spark.spool.spool import META
 from pullstream_protocol.file_lock import FileLock
 
 from .options import BatchOptions
-
-if TYPE_CHECKING:
-    pass
 
 _log = logging.getLogger("pullstream.spark")
 
