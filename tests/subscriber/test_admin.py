@@ -52,7 +52,7 @@ def subscriptions(emulator: Emulator) -> Iterator[SubscriberClient]:
 # ---- against the broker --------------------------------------------------------------------------
 
 
-def test_every_field_of_a_topic_and_a_subscription_is_a_keyword(
+def test_admin_create_and_update_take_every_resource_field_as_keyword(
     topics: TopicAdminClient, subscriptions: SubscriberClient
 ) -> None:
     topic = topics.create_topic(
@@ -72,14 +72,14 @@ def test_every_field_of_a_topic_and_a_subscription_is_a_keyword(
     assert made.dead_letter_policy.dead_letter_topic == TOPIC
 
 
-def test_lists_take_the_size_of_a_page_as_a_keyword(topics: TopicAdminClient) -> None:
+def test_admin_lists_take_the_page_size_as_a_keyword(topics: TopicAdminClient) -> None:
     for number in range(3):
         topics.create_topic(name=f"{TOPIC}-{number}")
     pages = list(topics.list_topics(project=PROJECT, page_size=2).pages)
     assert [len(page.topics) for page in pages] == [2, 1]
 
 
-def test_an_unknown_keyword_is_refused_with_the_known_ones(
+def test_admin_client_refuses_an_unknown_keyword_and_lists_the_known_ones(
     subscriptions: SubscriberClient,
 ) -> None:
     wrong: Any = {"enable_ordering": True}
@@ -89,7 +89,7 @@ def test_an_unknown_keyword_is_refused_with_the_known_ones(
         subscriptions.create_subscription({"name": SUBSCRIPTION}, labels={"a": "b"})
 
 
-def test_topics_live_from_creation_to_deletion(topics: TopicAdminClient) -> None:
+def test_admin_client_creates_reads_lists_and_deletes_topics(topics: TopicAdminClient) -> None:
     """After the deletion, the topic is not found."""
     topics.create_topic(request={"name": TOPIC, "labels": {"team": "a"}})
     assert topics.get_topic(topic=TOPIC).labels["team"] == "a"
@@ -101,7 +101,7 @@ def test_topics_live_from_creation_to_deletion(topics: TopicAdminClient) -> None
         topics.get_topic(topic=TOPIC)
 
 
-def test_subscriptions_live_from_creation_to_deletion(
+def test_admin_client_creates_reads_lists_and_deletes_subscriptions(
     topics: TopicAdminClient, subscriptions: SubscriberClient
 ) -> None:
     """After the deletion, the subscription is not found."""
@@ -121,7 +121,7 @@ def test_subscriptions_live_from_creation_to_deletion(
         subscriptions.get_subscription(subscription=SUBSCRIPTION)
 
 
-def test_messages_are_published_pulled_and_acknowledged_by_hand(
+def test_admin_client_publishes_pulls_and_acknowledges_messages(
     topics: TopicAdminClient, subscriptions: SubscriberClient, emulator: Emulator
 ) -> None:
     """Ids are in the order of the messages, and an acknowledged message is gone."""
@@ -144,7 +144,9 @@ def test_messages_are_published_pulled_and_acknowledged_by_hand(
     assert emulator.backlog(SUBSCRIPTION) == 1
 
 
-def test_a_refusal_is_the_error_of_its_status(topics: TopicAdminClient) -> None:
+def test_a_refused_admin_call_raises_the_error_class_of_its_status(
+    topics: TopicAdminClient,
+) -> None:
     """The error has the server's own text."""
     topics.create_topic(name=TOPIC)
     with pytest.raises(errors.AlreadyExists, match="orders"):
@@ -155,7 +157,9 @@ def test_a_refusal_is_the_error_of_its_status(topics: TopicAdminClient) -> None:
         topics.publish(f"{TOPIC}-2", [{"data": b"x"}])
 
 
-def test_a_list_asks_for_a_page_when_it_is_reached(topics: TopicAdminClient) -> None:
+def test_an_admin_list_requests_each_page_when_the_iteration_reaches_it(
+    topics: TopicAdminClient,
+) -> None:
     """The caller's page size is kept, and a second iteration begins with the first page."""
     names = [f"{TOPIC}-{number}" for number in range(5)]
     for name in names:
@@ -165,7 +169,7 @@ def test_a_list_asks_for_a_page_when_it_is_reached(topics: TopicAdminClient) -> 
     assert [len(page.topics) for page in pager.pages] == [2, 2, 1]
 
 
-def test_a_list_may_begin_in_the_middle(topics: TopicAdminClient) -> None:
+def test_an_admin_list_may_begin_at_a_page_token(topics: TopicAdminClient) -> None:
     """The page token comes from an earlier page."""
     for number in range(3):
         topics.create_topic(name=f"{TOPIC}-{number}")
@@ -299,7 +303,7 @@ CALLS: list[tuple[str, dict[str, Any], Any]] = [
 
 
 @pytest.mark.parametrize(("name", "keywords", "request_"), CALLS)
-def test_keywords_and_call_options_reach_the_server(
+def test_admin_calls_send_keywords_metadata_and_timeout_to_the_server(
     name: str, keywords: dict[str, Any], request_: Any
 ) -> None:
     """Every method makes the call of its name with these fields, metadata and timeout."""
@@ -323,7 +327,7 @@ def test_keywords_and_call_options_reach_the_server(
     ("name", "request_"),
     [(name, request) for name, _, request in CALLS if name != "publish"],
 )
-def test_a_whole_request_reaches_the_server(name: str, request_: Any) -> None:
+def test_admin_calls_send_a_whole_request_object_unchanged(name: str, request_: Any) -> None:
     """The request is passed unchanged, positionally or by name."""
     with ScriptedServer() as server, Client(endpoint=server.endpoint) as client:
         getattr(client, name)(request_)
@@ -332,14 +336,14 @@ def test_a_whole_request_reaches_the_server(name: str, request_: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["pull", "list_subscriptions"])
-def test_an_unknown_keyword_is_named_with_those_that_there_are(
+def test_the_error_for_an_unknown_keyword_names_it_and_the_known_ones(
     subscriptions: SubscriberClient, name: str
 ) -> None:
     with pytest.raises(TypeError, match=r"no keyword time_out; it has request, .*, timeout"):
         getattr(subscriptions, name)(time_out=3)
 
 
-def test_a_list_that_fails_in_the_middle_raises_there() -> None:
+def test_an_admin_list_yields_earlier_items_before_the_error_of_a_later_page() -> None:
     """The earlier items are not lost, and a read is retried as usual."""
 
     def answer(call: Call) -> pubsub.ListTopicsResponse:
@@ -354,7 +358,7 @@ def test_a_list_that_fails_in_the_middle_raises_there() -> None:
             next(topics)
 
 
-def test_a_list_that_is_refused_raises_where_it_was_called() -> None:
+def test_a_refused_admin_list_raises_at_the_call_and_not_in_the_iteration() -> None:
     """The error does not wait for the iteration."""
 
     def answer(call: Call) -> None:
@@ -371,7 +375,7 @@ def test_a_list_that_is_refused_raises_where_it_was_called() -> None:
 # ---- closing -------------------------------------------------------------------------------------
 
 
-def test_a_closed_client_makes_no_calls() -> None:
+def test_admin_calls_of_a_closed_client_raise_the_error_of_a_closed_client() -> None:
     """The error is the one of `subscribe`, where gRPC would raise a ValueError."""
     client = SubscriberClient(endpoint="localhost:1")
     client.close()
@@ -379,7 +383,7 @@ def test_a_closed_client_makes_no_calls() -> None:
         client.get_subscription(subscription="projects/p/subscriptions/s")
 
 
-def test_a_closed_client_stays_closed() -> None:
+def test_a_closed_admin_client_cannot_be_entered_again() -> None:
     """Closing again does nothing, and entering the client again is an error."""
     client = SubscriberClient(endpoint="localhost:1")
     with client as entered:
@@ -391,14 +395,14 @@ def test_a_closed_client_stays_closed() -> None:
         pass
 
 
-def test_the_target_is_the_address_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_admin_client_target_is_the_address_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """The address may come from the environment."""
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:4")
     with SubscriberClient() as client:
         assert client.target == "localhost:4"
 
 
-def test_a_channel_of_the_callers_own_is_used_and_left_open() -> None:
+def test_admin_client_uses_the_callers_channel_and_leaves_it_open() -> None:
     """The caller closes the channel, and other connection arguments are refused with it."""
     with ScriptedServer() as server, grpc.insecure_channel(server.endpoint) as channel:
         with SubscriberClient(channel=channel) as client:
@@ -411,7 +415,7 @@ def test_a_channel_of_the_callers_own_is_used_and_left_open() -> None:
             SubscriberClient(channel=channel, endpoint="localhost:1")
 
 
-def test_names_of_resources_are_built_and_taken_apart() -> None:
+def test_resource_path_functions_build_and_parse_names() -> None:
     """The functions need no client and have the official names.
 
     An invalid name gives an empty dict.

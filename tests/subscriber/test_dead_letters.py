@@ -71,8 +71,8 @@ def test_a_rejected_message_goes_to_the_dead_letter_topic(emulator: Emulator) ->
     }
 
 
-def test_the_topic_is_read_once(emulator: Emulator) -> None:
-    """One GetSubscription for each subscription of a client."""
+def test_reject_reads_the_dead_letter_topic_once_per_subscription(emulator: Emulator) -> None:
+    """A client makes one GetSubscription for each subscription."""
     for number in range(3):
         emulator.publish(TOPIC, b"%d" % number)
     with SubscriberClient(endpoint=emulator.endpoint) as client:
@@ -85,7 +85,7 @@ def test_the_topic_is_read_once(emulator: Emulator) -> None:
     assert sorted(message.data for message in emulator.messages(DEAD)) == [b"0", b"1", b"2"]
 
 
-def test_the_topic_may_be_given(emulator: Emulator) -> None:
+def test_reject_publishes_to_a_dead_letter_topic_given_as_argument(emulator: Emulator) -> None:
     """Then the subscription needs no policy."""
     emulator.publish(TOPIC, b"order")
     with SubscriberClient(endpoint=emulator.endpoint) as client:
@@ -95,7 +95,7 @@ def test_the_topic_may_be_given(emulator: Emulator) -> None:
     assert len(emulator.messages(OTHER_DEAD)) == 1
 
 
-def test_without_a_topic_the_message_stays_leased(emulator: Emulator) -> None:
+def test_reject_without_a_dead_letter_topic_leaves_the_message_leased(emulator: Emulator) -> None:
     """The error names the missing setting. The next reject of the message may succeed."""
     emulator.publish(TOPIC, b"order")
     with (
@@ -111,7 +111,7 @@ def test_without_a_topic_the_message_stays_leased(emulator: Emulator) -> None:
             messages[0].reject("bad", DEAD)
 
 
-def test_a_failed_publish_acknowledges_nothing(emulator: Emulator) -> None:
+def test_a_failed_dead_letter_publish_leaves_the_message_unacknowledged(emulator: Emulator) -> None:
     """In a callback the error nacks the message, which is delivered again."""
     emulator.publish(TOPIC, b"order")
     seen: list[str] = []
@@ -133,7 +133,7 @@ def test_a_failed_publish_acknowledges_nothing(emulator: Emulator) -> None:
     assert len(emulator.messages(DEAD)) == 1
 
 
-def test_a_lost_reply_publishes_nothing_twice(emulator: Emulator) -> None:
+def test_reject_publishes_the_dead_letter_once_despite_a_lost_reply(emulator: Emulator) -> None:
     """The call is repeated with the same idempotency key."""
     emulator.publish(TOPIC, b"order")
     emulator.faults.lose_reply("Publish", times=2)
@@ -143,7 +143,7 @@ def test_a_lost_reply_publishes_nothing_twice(emulator: Emulator) -> None:
     assert len(emulator.messages(DEAD)) == 1
 
 
-def test_a_long_reason_is_shortened(emulator: Emulator) -> None:
+def test_a_long_reject_reason_is_shortened_to_the_attribute_limit(emulator: Emulator) -> None:
     """An attribute may have 1,024 bytes."""
     emulator.publish(TOPIC, b"order")
     with SubscriberClient(endpoint=emulator.endpoint) as client:
@@ -155,7 +155,7 @@ def test_a_long_reason_is_shortened(emulator: Emulator) -> None:
     assert reason.endswith("üü...")
 
 
-def test_fetched_messages_of_an_event_loop_are_rejected(emulator: Emulator) -> None:
+def test_messages_fetched_on_an_event_loop_can_be_rejected(emulator: Emulator) -> None:
     """On a thread, because the call blocks."""
     emulator.publish(TOPIC, b"order")
 
@@ -171,7 +171,7 @@ def test_fetched_messages_of_an_event_loop_are_rejected(emulator: Emulator) -> N
     assert len(emulator.messages(DEAD)) == 1
 
 
-def test_messages_of_a_topic_with_a_schema_are_rejected(emulator: Emulator) -> None:
+def test_messages_of_a_topic_with_a_schema_can_be_rejected(emulator: Emulator) -> None:
     """The copy has no attributes that only servers set, but keeps the context of its trace."""
     with (
         SubscriberClient(endpoint=emulator.endpoint) as client,
@@ -198,7 +198,9 @@ def test_messages_of_a_topic_with_a_schema_are_rejected(emulator: Emulator) -> N
 
 
 @pytest.mark.parametrize("count", [95, 96, 97, 99, 100])
-def test_a_message_with_many_attributes_is_rejected(emulator: Emulator, count: int) -> None:
+def test_reject_leaves_out_attributes_when_the_message_has_too_many(
+    emulator: Emulator, count: int
+) -> None:
     """The attributes of rejection give way, the less important ones first."""
     given = {f"a{number}": "v" for number in range(count)}
     emulator.publish(TOPIC, b"order", **given)
@@ -219,7 +221,9 @@ def test_a_message_with_many_attributes_is_rejected(emulator: Emulator, count: i
     )
 
 
-def test_a_message_that_was_rejected_before_is_rejected_again(emulator: Emulator) -> None:
+def test_rejecting_a_message_again_replaces_its_earlier_reject_attributes(
+    emulator: Emulator,
+) -> None:
     """The new attributes of rejection replace the old ones, which use no room."""
     emulator.publish(TOPIC, b"order", **{f"a{number}": "v" for number in range(95)})
     with SubscriberClient(endpoint=emulator.endpoint) as client:
@@ -233,7 +237,9 @@ def test_a_message_that_was_rejected_before_is_rejected_again(emulator: Emulator
 
 
 @pytest.mark.parametrize("spare", [0, 50, 200, 400])
-def test_a_message_near_the_largest_size_is_rejected(emulator: Emulator, spare: int) -> None:
+def test_reject_leaves_out_attributes_when_the_message_is_near_the_size_limit(
+    emulator: Emulator, spare: int
+) -> None:
     """The attributes of rejection give way as far as there is no room."""
     largest = 10_000_000 - len(f"..{TOPIC}......") - 10
     emulator.publish(TOPIC, b"x" * (largest - spare))
@@ -245,7 +251,9 @@ def test_a_message_near_the_largest_size_is_rejected(emulator: Emulator, spare: 
     assert ("pullstream_reject_reason" in dead.attributes) == (spare >= 400)
 
 
-def test_a_reason_that_utf_8_cannot_encode_is_replaced(emulator: Emulator) -> None:
+def test_characters_of_a_reject_reason_that_utf_8_cannot_encode_are_replaced(
+    emulator: Emulator,
+) -> None:
     """It may contain the name of a file."""
     emulator.publish(TOPIC, b"order")
     with SubscriberClient(endpoint=emulator.endpoint) as client:

@@ -60,7 +60,7 @@ class Calls:
 # ---- duplicates ----------------------------------------------------------------------------------
 
 
-def test_a_duplicate_of_a_done_key_is_acked_without_a_call() -> None:
+def test_dedupe_acks_a_duplicate_of_a_done_key_without_calling_the_callback() -> None:
     """The duplicate is counted."""
     dedupe, calls = Dedupe(), Calls()
     callback = dedupe(calls)
@@ -77,7 +77,9 @@ def fails(message: Message) -> None:
 
 
 @pytest.mark.parametrize("failure", [Message.nack, Message.drop])
-def test_a_key_that_was_given_back_is_handled_again(failure: Callable[[Message], None]) -> None:
+def test_dedupe_handles_the_key_of_a_returned_message_again(
+    failure: Callable[[Message], None],
+) -> None:
     """A redelivery after a return is not a duplicate."""
     calls = Calls(failure)
     callback = Dedupe()(calls)
@@ -86,7 +88,7 @@ def test_a_key_that_was_given_back_is_handled_again(failure: Callable[[Message],
     assert calls.ids == ["1", "1"]
 
 
-def test_a_key_whose_callback_raised_is_handled_again() -> None:
+def test_dedupe_handles_a_key_again_after_its_callback_raised() -> None:
     """The subscription gets the error and nacks the message."""
     calls = Calls(fails)
     callback = Dedupe()(calls)
@@ -96,7 +98,7 @@ def test_a_key_whose_callback_raised_is_handled_again() -> None:
     assert calls.ids == ["1", "1"]
 
 
-def test_a_callback_that_raises_after_its_ack_has_done_its_key() -> None:
+def test_dedupe_counts_a_key_as_done_if_the_callback_raises_after_its_ack() -> None:
     """An ack stays valid if the callback raises afterwards, so the message is not handled again."""
 
     def acks_and_fails(message: Message) -> None:
@@ -110,7 +112,7 @@ def test_a_callback_that_raises_after_its_ack_has_done_its_key() -> None:
     assert calls.ids == ["1"]
 
 
-def test_a_duplicate_of_a_key_in_progress_is_redelivered_later() -> None:
+def test_dedupe_delays_the_duplicate_of_a_key_in_progress() -> None:
     """A duplicate of a running key is delayed by 10 to 600 seconds.
 
     The delay is the time that the first callback has been running.
@@ -132,7 +134,7 @@ def test_a_duplicate_of_a_key_in_progress_is_redelivered_later() -> None:
     assert (dedupe.duplicates, dedupe.held_back) == (0, 3)
 
 
-def test_a_duplicate_of_a_message_acked_by_a_callback_that_still_runs_is_acked() -> None:
+def test_dedupe_acks_the_duplicate_of_an_acked_message_while_its_callback_still_runs() -> None:
     """An ack settles the message even while its callback still runs."""
     duplicate = delivery()
 
@@ -145,7 +147,7 @@ def test_a_duplicate_of_a_message_acked_by_a_callback_that_still_runs_is_acked()
     assert decided(duplicate) == ACKED
 
 
-def test_a_message_given_up_while_its_callback_runs_is_still_in_progress() -> None:
+def test_dedupe_keeps_the_key_of_a_dropped_message_in_progress_while_its_callback_runs() -> None:
     """The redelivery of a dropped message must not run at the same time as its callback."""
     again = delivery()
 
@@ -161,7 +163,7 @@ def test_a_message_given_up_while_its_callback_runs_is_still_in_progress() -> No
 @pytest.mark.parametrize(
     ("verdict", "called"), [(Message.ack, ["1"]), (Message.nack, ["1", "1"]), (None, ["1"])]
 )
-def test_a_message_may_be_settled_after_its_callback_returned(
+def test_dedupe_keeps_a_key_in_progress_until_its_message_is_settled(
     verdict: Callable[[Message], None] | None, called: list[str]
 ) -> None:
     """The key is in progress until the message is settled."""
@@ -181,7 +183,7 @@ def test_a_message_may_be_settled_after_its_callback_returned(
 # ---- the window ----------------------------------------------------------------------------------
 
 
-def test_a_key_is_forgotten_after_its_seconds() -> None:
+def test_dedupe_forgets_a_done_key_after_the_configured_seconds() -> None:
     """The time counts from the end of the callback."""
     clock = ManualClock()
     calls = Calls()
@@ -195,7 +197,7 @@ def test_a_key_is_forgotten_after_its_seconds() -> None:
     assert calls.ids == ["1", "1"]
 
 
-def test_the_oldest_done_keys_make_room() -> None:
+def test_dedupe_removes_the_oldest_done_keys_beyond_max_keys() -> None:
     """The oldest completed keys are removed when there are more than max_keys."""
     calls = Calls()
     callback = Dedupe(max_keys=2)(calls)
@@ -204,7 +206,7 @@ def test_the_oldest_done_keys_make_room() -> None:
     assert calls.ids == ["1", "2", "3", "1"]
 
 
-def test_messages_settled_elsewhere_do_not_gather() -> None:
+def test_dedupe_forgets_keys_of_messages_settled_outside_the_callback() -> None:
     """Keys of messages that were settled outside the callback do not pile up.
 
     Later messages complete them, without a duplicate.
@@ -221,7 +223,7 @@ def test_messages_settled_elsewhere_do_not_gather() -> None:
 # ---- the key -------------------------------------------------------------------------------------
 
 
-def test_an_attribute_may_be_the_key() -> None:
+def test_dedupe_can_compare_messages_by_an_attribute() -> None:
     """Two messages with the same attribute value are duplicates."""
     calls = Calls()
     callback = Dedupe(by="order")(calls)
@@ -230,7 +232,7 @@ def test_an_attribute_may_be_the_key() -> None:
     assert calls.ids == ["0", "1"]
 
 
-def test_messages_without_the_attribute_go_by_their_ids() -> None:
+def test_dedupe_compares_messages_without_the_key_attribute_by_message_id() -> None:
     """Messages without the attribute are compared by id. An id never equals an attribute value."""
     calls = Calls()
     callback = Dedupe(by="order")(calls)
@@ -248,7 +250,7 @@ def test_messages_without_the_attribute_go_by_their_ids() -> None:
     assert "order" not in messages[0].attributes
 
 
-def test_a_function_may_make_the_key() -> None:
+def test_dedupe_accepts_a_key_function_and_falls_back_to_the_message_id() -> None:
     """If the function returns None, the message id is the key."""
     calls = Calls()
     callback = Dedupe(by=lambda message: message.attributes.get("a"))(calls)
@@ -261,7 +263,7 @@ async def key_later(message: Message) -> str:
     return message.message_id
 
 
-def test_a_key_function_that_returns_a_coroutine_is_an_error() -> None:
+def test_dedupe_raises_for_a_key_function_that_returns_a_coroutine() -> None:
     """Each coroutine is another key, so nothing would be recognized as a duplicate."""
     by: Any = lambda message: key_later(message)  # noqa: E731
     once = Dedupe(by=by)(Message.ack)
@@ -280,7 +282,7 @@ def test_a_key_function_that_returns_a_coroutine_is_an_error() -> None:
         ({"seconds": float("nan")}, ValueError, "seconds is nan"),
     ],
 )
-def test_bad_arguments_are_named(
+def test_dedupe_names_the_bad_argument_and_the_allowed_form(
     arguments: dict[str, Any], error: type[Exception], says: str
 ) -> None:
     """The error gives the value and the allowed form."""
@@ -291,7 +293,7 @@ def test_bad_arguments_are_named(
 # ---- callbacks of other kinds --------------------------------------------------------------------
 
 
-def test_an_async_callback_is_in_progress_while_it_awaits() -> None:
+def test_dedupe_keeps_a_key_in_progress_while_an_async_callback_awaits() -> None:
     """The wrapper is an `async def` function too."""
     duplicate = delivery()
     dedupe = Dedupe()
@@ -310,7 +312,7 @@ def test_an_async_callback_is_in_progress_while_it_awaits() -> None:
     assert decided(duplicate) == held_back(10)
 
 
-def test_an_object_with_an_async_call_is_an_async_callback() -> None:
+def test_dedupe_awaits_a_callback_object_with_an_async_call_method() -> None:
     """The coroutine of the call is awaited."""
 
     class Handler:
@@ -322,7 +324,7 @@ def test_an_object_with_an_async_call_is_an_async_callback() -> None:
     assert decided(message) == ACKED
 
 
-def test_two_threads_with_one_key_call_once() -> None:
+def test_dedupe_calls_the_callback_once_for_two_threads_with_the_same_key() -> None:
     """One of the two threads calls the callback, and the other message is held back."""
     dedupe = Dedupe()
     entered, leave = threading.Event(), threading.Event()
@@ -342,7 +344,7 @@ def test_two_threads_with_one_key_call_once() -> None:
     assert dedupe.held_back == 1
 
 
-def test_the_second_of_two_equal_orders_is_not_handled() -> None:
+def test_dedupe_handles_one_of_two_equal_messages_and_empties_the_backlog() -> None:
     """On a real subscription, both messages leave the backlog."""
     dedupe, collected = Dedupe(by="order"), Log()
     with stage() as here:

@@ -77,14 +77,14 @@ def contents(error: BaseException) -> tuple[object, ...]:
     return type(error), str(error), repr(error), error.args, attributes, read
 
 
-def test_every_error_has_a_sample() -> None:
+def test_the_exception_samples_cover_every_error_class() -> None:
     """The list has the errors of every part."""
     errors = public_errors()
     assert {*SAMPLES, NotFound, PullstreamError} <= set(errors)
     assert len(errors) > 30
 
 
-def test_every_error_survives_a_pickle_and_a_copy() -> None:
+def test_every_exception_survives_pickling_and_copying() -> None:
     for kind in public_errors():
         error = sample(kind)
         for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
@@ -97,7 +97,7 @@ def fail() -> None:
     raise AcknowledgeError(AcknowledgeStatus.OTHER, "no answer", may_have_succeeded=True)
 
 
-def test_an_error_of_another_process_is_raised_here() -> None:
+def test_an_exception_of_a_worker_process_is_raised_in_the_parent() -> None:
     """Otherwise the executor is broken for all later work."""
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         with pytest.raises(AcknowledgeError, match="OTHER: no answer") as caught:

@@ -13,7 +13,7 @@ from pullstream import FlowControl
 from pullstream.flow_control import RESUME_BELOW, LoadGauge
 
 
-def test_defaults_are_the_official_clients() -> None:
+def test_flow_control_defaults_equal_those_of_the_official_client() -> None:
     """A user can migrate by changing an import."""
     assert FlowControl()[:5] == (104_857_600, 1000, 3600, 0, 0)
     assert FlowControl().checked() == FlowControl()
@@ -31,7 +31,9 @@ def test_defaults_are_the_official_clients() -> None:
         ("max_duration_per_lease_extension", -1, "0 or between 10 and 600"),
     ],
 )
-def test_a_value_out_of_range_is_refused_by_name(field: str, value: int, limit: str) -> None:
+def test_flow_control_refuses_a_setting_out_of_range_and_names_it(
+    field: str, value: int, limit: str
+) -> None:
     """The error has the value and the allowed range."""
     with pytest.raises(ValueError, match=f"^{field} is {value}; .*{limit}"):
         FlowControl(**{field: value}).checked()
@@ -39,7 +41,9 @@ def test_a_value_out_of_range_is_refused_by_name(field: str, value: int, limit: 
 
 @pytest.mark.parametrize("field", ["max_bytes", "max_messages"])
 @pytest.mark.parametrize("value", ["10", 2.5, None, True])
-def test_a_count_must_be_a_whole_number(field: str, value: Any) -> None:
+def test_flow_control_max_messages_and_max_bytes_must_be_whole_numbers(
+    field: str, value: Any
+) -> None:
     """The server accepts only whole numbers."""
     with pytest.raises(TypeError, match=f"^{field} is {value!r}; it must be an int"):
         FlowControl(**{field: value}).checked()
@@ -47,13 +51,13 @@ def test_a_count_must_be_a_whole_number(field: str, value: Any) -> None:
 
 @pytest.mark.parametrize("field", ["max_lease_duration", "max_duration_per_lease_extension"])
 @pytest.mark.parametrize("value", ["10", None, True])
-def test_seconds_must_be_a_number(field: str, value: Any) -> None:
+def test_flow_control_durations_must_be_numbers(field: str, value: Any) -> None:
     """Python's own error would only mention `<` and two types."""
     with pytest.raises(TypeError, match=f"^{field} is {value!r}; it must be a number"):
         FlowControl(**{field: value}).checked()
 
 
-def test_bounds_of_an_extension_must_not_cross() -> None:
+def test_flow_control_refuses_a_minimum_lease_extension_above_the_maximum() -> None:
     """The error names both, and equal values are allowed."""
     with pytest.raises(ValueError, match=r"min_.* \(30\) is above max_.* \(20\)"):
         FlowControl(
@@ -82,7 +86,7 @@ class Stream:
         self.changes += 1
 
 
-def test_it_pauses_at_a_limit_and_resumes_below_four_fifths_of_it() -> None:
+def test_flow_control_pauses_at_a_limit_and_resumes_below_four_fifths_of_it() -> None:
     """The distance between the limits prevents a pause with each message."""
     stream = Stream(max_messages=10)
     stream.gauge.add_load(9, 0)
@@ -95,7 +99,7 @@ def test_it_pauses_at_a_limit_and_resumes_below_four_fifths_of_it() -> None:
     assert not stream.paused
 
 
-def test_the_fuller_of_the_two_limits_counts() -> None:
+def test_flow_control_load_is_that_of_the_fuller_limit() -> None:
     """A few large messages pause the stream as well as many small ones."""
     stream = Stream(max_messages=100, max_bytes=1000)
     stream.gauge.add_load(1, 1000)
@@ -105,7 +109,7 @@ def test_the_fuller_of_the_two_limits_counts() -> None:
     assert (stream.paused, stream.gauge.bytes) == (True, 100)
 
 
-def test_a_message_beyond_the_limit_gets_through_alone() -> None:
+def test_flow_control_admits_a_message_above_the_byte_limit_alone() -> None:
     """A message above the limit has arrived already and only blocks the others."""
     stream = Stream(max_bytes=10)
     stream.gauge.add_load(1, 5_000_000)
@@ -114,7 +118,7 @@ def test_a_message_beyond_the_limit_gets_through_alone() -> None:
     assert not stream.paused
 
 
-def test_with_a_limit_of_one_message_each_opens_the_way_for_the_next() -> None:
+def test_flow_control_with_max_messages_1_resumes_after_each_message() -> None:
     stream = Stream(max_messages=1)
     for _ in range(3):
         stream.gauge.add_load(1, 0)
@@ -128,7 +132,7 @@ def test_with_a_limit_of_one_message_each_opens_the_way_for_the_next() -> None:
     st.integers(1, 20),
     st.integers(1, 1000),
 )
-def test_it_is_never_paused_without_a_load_nor_open_at_a_full_one(
+def test_flow_control_is_open_without_load_and_paused_at_full_load(
     steps: list[tuple[bool, int, int]], max_messages: int, max_bytes: int
 ) -> None:
     """This holds for any sequence of messages, and the load is 0 at the end."""
@@ -148,7 +152,7 @@ def test_it_is_never_paused_without_a_load_nor_open_at_a_full_one(
     assert (stream.gauge.messages, stream.gauge.bytes, stream.paused) == (0, 0, False)
 
 
-def test_nobody_is_left_paused_when_threads_race() -> None:
+def test_flow_control_resumes_when_threads_add_and_release_at_once() -> None:
     """One thread adds messages, and others release them at the same time."""
     stream = Stream(max_messages=1)
     added = threading.Semaphore(0)

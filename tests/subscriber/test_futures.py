@@ -83,7 +83,7 @@ def interrupt_asleep(sleeper: int) -> None:
 
 @pytest.mark.parametrize("timeout", [None, 2 * PATIENCE], ids=["forever", "with a timeout"])
 @pytest.mark.parametrize("wait_with", ["result", "exception", "close"])
-def test_a_signal_that_wakes_nobody_is_seen_all_the_same(
+def test_a_future_wait_notices_a_signal_that_interrupts_no_thread(
     wait_with: str, timeout: float | None
 ) -> None:
     def handle(*_: object) -> None:
@@ -169,7 +169,7 @@ every_kind = pytest.mark.parametrize(
 
 @every_kind
 @pytest.mark.parametrize("method", ["result", "exception", "done", "running"])
-def test_ctrl_c_at_any_instruction_of_a_future_leaves_it_usable(
+def test_ctrl_c_at_any_instruction_of_a_future_leaves_the_future_usable(
     make: Callable[[], tuple[Future[Any], Callable[[], object]]], method: str
 ) -> None:
     """The waiting thread gets KeyboardInterrupt, and the thread with the result is not blocked."""
@@ -198,7 +198,7 @@ def test_a_future_enters_and_leaves_its_lock_by_one_call_each(
     assert not inspect.isfunction(kind.__exit__)
 
 
-def test_a_waiter_that_is_interrupted_at_the_end_does_not_stop_the_others() -> None:
+def test_an_interrupted_wait_for_a_future_does_not_block_the_other_waiters() -> None:
     """It may keep the lock that the waiters wait for."""
     latch = Latch()
     waiter = threading.Thread(target=latch.wait, daemon=True)
@@ -208,7 +208,7 @@ def test_a_waiter_that_is_interrupted_at_the_end_does_not_stop_the_others() -> N
     assert not waiter.is_alive()
 
 
-def test_a_subscription_runs_until_it_is_shut_down() -> None:
+def test_a_subscription_future_is_done_only_after_its_shutdown() -> None:
     """The request of a shutdown is not the end."""
     subscription = Subscription()
     future = subscription.future
@@ -222,7 +222,7 @@ def test_a_subscription_runs_until_it_is_shut_down() -> None:
     assert future.result(timeout=0) is True
 
 
-def test_waiting_for_a_running_subscription_ends_with_the_timeout() -> None:
+def test_subscription_future_result_raises_timeout_error_and_the_subscription_continues() -> None:
     """The error is the built-in one, and the subscription continues."""
     subscription = Subscription()
     with pytest.raises(futures.TimeoutError):
@@ -232,7 +232,7 @@ def test_waiting_for_a_running_subscription_ends_with_the_timeout() -> None:
     assert subscription.stops == 0
 
 
-def test_done_callbacks_are_called_with_it() -> None:
+def test_done_callbacks_get_the_subscription_future() -> None:
     """The callbacks may be added before the end and after."""
     future = Subscription().future
     seen: list[Future[bool]] = []
@@ -242,14 +242,14 @@ def test_done_callbacks_are_called_with_it() -> None:
     assert seen == [future, future]
 
 
-def test_it_can_be_waited_for_with_others() -> None:
-    """It is a normal future of concurrent.futures."""
+def test_concurrent_futures_wait_accepts_a_subscription_future() -> None:
+    """A subscription future is a normal future of concurrent.futures."""
     ended, running = Subscription().future, Subscription().future
     ended.set_result(True)
     assert wait([ended, running], timeout=0.001) == ({ended}, {running})
 
 
-def test_it_can_be_awaited() -> None:
+def test_a_subscription_future_can_be_awaited() -> None:
     """This works after `cancel()` too, and from another event loop."""
     subscription = Subscription(ends=True)
 
@@ -260,7 +260,7 @@ def test_it_can_be_awaited() -> None:
     assert asyncio.run(wait_for_the_end()) is True
 
 
-def test_what_ended_it_is_raised_where_it_is_awaited() -> None:
+def test_awaiting_a_subscription_future_raises_the_error_of_the_subscription() -> None:
     future = Subscription().future
 
     async def wait_for_the_end() -> None:
@@ -271,7 +271,7 @@ def test_what_ended_it_is_raised_where_it_is_awaited() -> None:
     asyncio.run(wait_for_the_end())
 
 
-def test_to_cancel_who_awaits_it_does_not_end_it() -> None:
+def test_cancelling_a_task_that_awaits_a_subscription_future_keeps_the_subscription() -> None:
     """The caller of `result()` may give up in the same way."""
     subscription = Subscription()
 
@@ -284,8 +284,8 @@ def test_to_cancel_who_awaits_it_does_not_end_it() -> None:
     subscription.future.set_result(True)
 
 
-def test_wrapped_for_a_loop_cancelling_the_waiter_asks_for_the_shutdown() -> None:
-    """It is a normal future of concurrent.futures."""
+def test_cancelling_a_wrap_future_of_a_subscription_requests_its_shutdown() -> None:
+    """A subscription future is a normal future of concurrent.futures."""
     subscription = Subscription()
 
     async def give_up() -> None:
@@ -298,13 +298,13 @@ def test_wrapped_for_a_loop_cancelling_the_waiter_asks_for_the_shutdown() -> Non
     assert subscription.stops == 1
 
 
-def test_it_is_not_an_executors_future() -> None:
+def test_a_subscription_future_is_running_from_the_start_and_no_executor_can_start_it() -> None:
     """As in the official client, the future is running from the beginning."""
     with pytest.raises(NotImplementedError):
         Subscription().future.set_running_or_notify_cancel()
 
 
-def test_closing_waits_for_the_end() -> None:
+def test_subscription_close_waits_for_the_end_by_default() -> None:
     """By default, the close has no time limit and waits for running callbacks."""
     subscription = Subscription(ends=True)
     assert subscription.future.close() is True
@@ -313,7 +313,7 @@ def test_closing_waits_for_the_end() -> None:
 
 
 @pytest.mark.parametrize("mode", ["drain", "nack"])
-def test_closing_waits_no_longer_than_it_was_given(
+def test_subscription_close_returns_false_when_its_timeout_passes(
     mode: ShutdownMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result is False, and the shutdown continues."""
@@ -324,14 +324,14 @@ def test_closing_waits_no_longer_than_it_was_given(
     assert subscription.future.running()
 
 
-def test_closing_does_not_wait_where_the_end_would_wait_for_it() -> None:
+def test_subscription_close_inside_a_callback_does_not_wait() -> None:
     """Inside a callback, `close` only begins the shutdown and needs no limit."""
     subscription = Subscription(here=True)
     assert subscription.future.close() is False
     assert subscription.asked == [("drain", None)]
 
 
-def test_closing_leaves_the_error_to_the_future() -> None:
+def test_subscription_close_returns_a_bool_and_leaves_the_error_in_the_future() -> None:
     """The result of `close` is only whether the subscription is over."""
     future = Subscription().future
     future.set_exception(ValueError("broken"))
@@ -346,7 +346,7 @@ def test_closing_leaves_the_error_to_the_future() -> None:
         (None, "now", 'mode is \'now\'; it must be "drain" or "nack"'),
     ],
 )
-def test_a_bad_argument_of_close_begins_nothing(
+def test_subscription_close_with_a_bad_argument_raises_and_begins_no_shutdown(
     timeout: float | None, mode: ShutdownMode, problem: str
 ) -> None:
     """The error names the argument and the allowed values."""
@@ -356,7 +356,7 @@ def test_a_bad_argument_of_close_begins_nothing(
     assert (subscription.stops, subscription.future.cancelled()) == (0, False)
 
 
-def test_it_tells_what_its_subscription_does() -> None:
+def test_a_subscription_future_has_the_statistics_and_state_of_its_subscription() -> None:
     """The future has all statistics, or the state alone."""
     subscription = Subscription()
     assert subscription.future.statistics() is subscription.now
@@ -372,7 +372,7 @@ def test_it_tells_what_its_subscription_does() -> None:
         StreamingPullFuture.exception,
     ],
 )
-def test_in_another_process_it_says_so(
+def test_a_subscription_future_in_a_forked_child_raises(
     use: Callable[[StreamingPullFuture], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A forked child has no thread that could end the wait."""
@@ -384,7 +384,7 @@ def test_in_another_process_it_says_so(
     assert (subscription.stops, subscription.future.cancelled()) == (0, False)
 
 
-def test_an_acknowledgement_cannot_be_called_back() -> None:
+def test_an_acknowledgement_future_cannot_be_cancelled() -> None:
     """The request is on its way, and its result will be reported."""
     future = AckFuture()
     assert future.cancel() is False
@@ -393,7 +393,7 @@ def test_an_acknowledgement_cannot_be_called_back() -> None:
     assert future.result(timeout=0) is AcknowledgeStatus.SUCCESS
 
 
-def test_a_failed_acknowledgement_tells_its_status_and_why() -> None:
+def test_the_error_of_a_failed_acknowledgement_has_its_status_and_reason() -> None:
     """The error's attributes and its text have both."""
     error = AcknowledgeError(AcknowledgeStatus.PERMISSION_DENIED, "not yours")
     assert (error.error_code, error.info) == (AcknowledgeStatus.PERMISSION_DENIED, "not yours")
@@ -402,7 +402,7 @@ def test_a_failed_acknowledgement_tells_its_status_and_why() -> None:
     assert "AcknowledgeStatus.OTHER" in repr(AcknowledgeError(AcknowledgeStatus.OTHER, "x"))
 
 
-def test_the_error_of_a_wait_says_what_the_future_waits_for() -> None:
+def test_the_timeout_error_of_a_future_says_what_the_future_waits_for() -> None:
     """A program that prints the error gets more than its name."""
     with pytest.raises(futures.TimeoutError, match="no result after 0 s: the server has not conf"):
         AckFuture().result(0)

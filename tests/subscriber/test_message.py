@@ -27,7 +27,7 @@ def message(outcomes: RecordingSettlementSink | None = None, **fields: object) -
     return made
 
 
-def test_it_has_all_that_was_published() -> None:
+def test_a_message_has_all_published_fields() -> None:
     """The attributes have the official client's names."""
     stamp = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=timezone.utc)
     published = Timestamp()
@@ -48,7 +48,7 @@ def test_it_has_all_that_was_published() -> None:
     assert one.delivery_attempt == 3
 
 
-def test_what_was_not_published_is_empty() -> None:
+def test_message_fields_that_were_not_published_are_empty() -> None:
     """A missing attribute reads as "", as in the official client. Unknown attempts are None."""
     one = message()
     assert (one.data, one.message_id, one.ordering_key) == (b"", "", "")
@@ -56,7 +56,7 @@ def test_what_was_not_published_is_empty() -> None:
     assert one.delivery_attempt is None
 
 
-def test_its_size_is_that_of_the_whole_message_on_the_wire() -> None:
+def test_the_size_of_a_message_is_that_of_the_whole_message_on_the_wire() -> None:
     """Attributes count, as they do for the server's flow control."""
     data, attributes = b"x" * 100, {"a": "b" * 50}
     published = pubsub.PubsubMessage(data=data, attributes=attributes)
@@ -64,7 +64,7 @@ def test_its_size_is_that_of_the_whole_message_on_the_wire() -> None:
     assert one.size == published.ByteSize() > 150
 
 
-def test_it_tells_whether_delivery_is_exactly_once() -> None:
+def test_a_message_says_whether_its_delivery_is_exactly_once() -> None:
     """The newest response decides, also for earlier messages."""
     outcomes = RecordingSettlementSink()
     one = message(outcomes)
@@ -73,7 +73,7 @@ def test_it_tells_whether_delivery_is_exactly_once() -> None:
     assert one.exactly_once_enabled
 
 
-def test_its_repr_shows_what_helps_and_cuts_what_is_long() -> None:
+def test_the_repr_of_a_message_shows_its_fields_and_shortens_long_data() -> None:
     """Long data would flood a log."""
     text = repr(message(data=b"x" * 1000, message_id="17", attributes={"a": "b"}))
     assert text == (
@@ -100,7 +100,7 @@ VERDICTS: list[tuple[Callable[[Message], object], Disposition, int]] = [
 
 
 @pytest.mark.parametrize(("decide", "verdict", "seconds"), VERDICTS)
-def test_each_decision_is_handed_over_once(
+def test_each_disposition_of_a_message_goes_to_the_sink_once(
     decide: Callable[[Message], object], verdict: Disposition, seconds: int
 ) -> None:
     """The sink gets the disposition and the future, if one is returned. A deadline of 0 is a nack.
@@ -114,7 +114,7 @@ def test_each_decision_is_handed_over_once(
     assert one.settled is (None if verdict is Disposition.EXTEND else verdict)
 
 
-def test_the_first_verdict_is_the_one_that_counts() -> None:
+def test_the_first_disposition_of_a_message_is_the_one_that_counts() -> None:
     """Later dispositions are still sent to the server, which decides."""
     outcomes = RecordingSettlementSink()
     one = message(outcomes)
@@ -132,7 +132,7 @@ def test_the_first_verdict_is_the_one_that_counts() -> None:
 @pytest.mark.parametrize(
     "modify", [Message.modify_ack_deadline, Message.modify_ack_deadline_with_response]
 )
-def test_a_deadline_out_of_range_is_refused(
+def test_modify_ack_deadline_refuses_seconds_out_of_range(
     modify: Callable[[Message, int], object], seconds: int
 ) -> None:
     """The error has the value and the limits, and the sink gets nothing."""
@@ -151,7 +151,7 @@ def test_a_deadline_out_of_range_is_refused(
     ],
 )
 @pytest.mark.parametrize("nack", [Message.nack, Message.nack_with_response])
-def test_a_delay_out_of_range_is_refused(
+def test_nack_refuses_a_delay_out_of_range(
     nack: Callable[[Message, float], object], delay: float, text: str
 ) -> None:
     """The message can still be settled in another way."""
@@ -178,7 +178,7 @@ def messages_of(received: list[pubsub.ReceivedMessage], *, unparsed: bool) -> li
 
 
 @pytest.mark.parametrize("unparsed", [False, True])
-def test_messages_are_serialized_as_they_came(unparsed: bool) -> None:
+def test_serialized_messages_equal_the_received_bytes(unparsed: bool) -> None:
     """This holds for a whole response, a part of one, and several in any order."""
     whole = messages_of(RECEIVED[:3], unparsed=unparsed)
     parts = messages_of(RECEIVED[3:], unparsed=True)
@@ -189,7 +189,7 @@ def test_messages_are_serialized_as_they_came(unparsed: bool) -> None:
     assert (encoded_of([]), ack_ids_of([])) == ([], [])
 
 
-def test_a_message_that_is_not_parsed_reads_as_any_other() -> None:
+def test_an_unparsed_message_reads_like_a_parsed_one() -> None:
     """Each access parses the message."""
     parsed, unparsed = (messages_of(RECEIVED, unparsed=kind)[5] for kind in (False, True))
     assert (unparsed.ack_id, unparsed.data, unparsed.message_id) == ("5", b"xxxxx", "")
@@ -197,7 +197,7 @@ def test_a_message_that_is_not_parsed_reads_as_any_other() -> None:
     assert repr(unparsed) == repr(parsed)
 
 
-def test_messages_that_are_not_parsed_are_a_sequence() -> None:
+def test_unparsed_messages_form_a_sequence() -> None:
     """This holds even if one has no ack id, which no server sends."""
     some = [RECEIVED[1], pubsub.ReceivedMessage(), RECEIVED[3]]
     unparsed = LazyMessages(
@@ -208,7 +208,7 @@ def test_messages_that_are_not_parsed_are_a_sequence() -> None:
     assert list(unparsed.ack_ids) == ["1", "", "3"]
 
 
-def test_a_list_is_acknowledged_as_a_whole() -> None:
+def test_message_batch_ack_acknowledges_every_unsettled_message_once() -> None:
     """Messages that were settled before are left out."""
     outcomes = RecordingSettlementSink()
     first, second, third = MessageBatch(message(outcomes) for _ in range(3))
@@ -225,7 +225,7 @@ def test_a_list_is_acknowledged_as_a_whole() -> None:
     ]
 
 
-def test_a_list_of_several_subscriptions_acknowledges_each_where_it_belongs() -> None:
+def test_message_batch_ack_uses_the_own_subscription_of_each_message() -> None:
     """A message that is in the list twice is acknowledged once."""
     one, other = RecordingSettlementSink(), RecordingSettlementSink()
     first, second = message(one), message(other)

@@ -27,7 +27,9 @@ def client() -> Iterator[SchemaServiceClient]:
         yield client
 
 
-def test_a_schema_lives_from_creation_to_deletion(client: SchemaServiceClient) -> None:
+def test_schema_client_creates_reads_revises_and_deletes_schemas(
+    client: SchemaServiceClient,
+) -> None:
     """Revisions are named by their ids."""
     first = client.create_schema(parent=PROJECT, schema_id="order", schema=avro("id"))
     assert first.name == NAME
@@ -47,7 +49,7 @@ def test_a_schema_lives_from_creation_to_deletion(client: SchemaServiceClient) -
         client.get_schema(name=NAME)
 
 
-def test_definitions_and_messages_are_checked(client: SchemaServiceClient) -> None:
+def test_schema_client_validates_definitions_and_messages(client: SchemaServiceClient) -> None:
     """Nothing is stored."""
     client.validate_schema(parent=PROJECT, schema=avro("id"))
     with pytest.raises(InvalidArgument):

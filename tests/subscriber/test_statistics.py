@@ -42,14 +42,14 @@ def settle_by_name(message: Message) -> None:
         message.ack()
 
 
-def test_before_the_first_message_all_is_zero() -> None:
+def test_statistics_are_zero_before_the_first_message() -> None:
     """Only the state and its time are set."""
     with managed(Message.ack) as running:
         told(running)
         assert running.future.statistics().since == running.clock.now()
 
 
-def test_messages_are_counted_by_their_verdict() -> None:
+def test_statistics_count_messages_by_disposition() -> None:
     """A dropped message has no disposition.
 
     A message whose callback raised counts as nacked and as an error.
@@ -68,8 +68,8 @@ def test_messages_are_counted_by_their_verdict() -> None:
         )
 
 
-def test_messages_behind_a_nacked_one_count_as_held_and_then_as_returned() -> None:
-    """They are not nacked, because no callback has seen them. The shutdown returns them."""
+def test_statistics_count_messages_behind_a_nacked_one_as_held_then_returned() -> None:
+    """No callback has seen the messages, so they are not nacked. The shutdown returns them."""
     with managed(Message.nack, workers=1) as running:
         running.stream.deliver("1", "2", "3", key="k")
         eventually(lambda: running.future.statistics().nacked == 1)
@@ -86,7 +86,7 @@ def test_messages_behind_a_nacked_one_count_as_held_and_then_as_returned() -> No
     told(running, state=SubscriptionState.CLOSED, received=3, nacked=1, returned=2)
 
 
-def test_leases_are_counted_when_they_are_extended_and_when_they_are_lost() -> None:
+def test_statistics_count_extended_and_lost_leases() -> None:
     """Each extension of each message counts."""
     gate = Gate()
     with managed(gate, max_lease_duration=60) as running:
@@ -109,7 +109,7 @@ def test_leases_are_counted_when_they_are_extended_and_when_they_are_lost() -> N
         gate.open(2)
 
 
-def test_what_the_server_does_not_take_is_counted() -> None:
+def test_statistics_count_requests_that_the_server_refuses() -> None:
     """The message still counts by its disposition."""
     with managed(Message.ack) as running:
         running.calls.acknowledge_error = PermissionDenied("not yours")
@@ -117,7 +117,7 @@ def test_what_the_server_does_not_take_is_counted() -> None:
         told(running, state=SubscriptionState.STREAMING, received=2, acked=2, failed=2)
 
 
-def test_an_acknowledgement_is_unanswered_until_the_server_takes_it() -> None:
+def test_statistics_count_an_ack_as_unanswered_until_the_server_accepts_it() -> None:
     """A call that will be repeated has no answer."""
     with managed(Message.ack) as running:
         running.calls.acknowledge_error = Unavailable("busy")
@@ -128,7 +128,7 @@ def test_an_acknowledgement_is_unanswered_until_the_server_takes_it() -> None:
         told(running, state=SubscriptionState.STREAMING, received=1, acked=1)
 
 
-def test_streams_opened_after_the_first_are_counted() -> None:
+def test_statistics_count_streams_opened_after_the_first() -> None:
     """Streams that break at once count too."""
     with managed(Message.ack) as running:
         for reopened in range(3):
@@ -147,7 +147,7 @@ def test_streams_opened_after_the_first_are_counted() -> None:
             running.stream = running.calls.next_stream()
 
 
-def test_the_state_is_reported_with_its_time() -> None:
+def test_statistics_have_the_subscription_state_with_its_time() -> None:
     """The time is that of the last change, also after the end."""
     running = Managed(Message.ack)
     start = running.clock.now()
@@ -163,7 +163,7 @@ def test_the_state_is_reported_with_its_time() -> None:
     assert running.future.state is SubscriptionState.CLOSED
 
 
-def test_callbacks_that_are_awaited_at_the_end_still_run() -> None:
+def test_statistics_count_running_callbacks_until_they_end_during_a_shutdown() -> None:
     """Running callbacks count until they end, and then by their disposition."""
     gate = Gate()
     running = Managed(gate, workers=2, await_callbacks=True)
@@ -188,7 +188,7 @@ def test_callbacks_that_are_awaited_at_the_end_still_run() -> None:
     told(running, state=SubscriptionState.CLOSED, received=3, acked=2, returned=1)
 
 
-def test_latencies_are_those_of_acknowledged_messages() -> None:
+def test_latency_statistics_cover_acknowledged_messages_only() -> None:
     """A latency is the time from receipt to acknowledgement. Nacks do not count."""
     gate = Gate(settle_by_name)
     with managed(gate) as running:
