@@ -37,7 +37,7 @@ class Restarts(RuleBasedStateMachine):
         super().__init__()
         self.clock = ManualClock()
         self.folder = Path(tempfile.mkdtemp(dir=QUICK_DISK))
-        self.lives = 0
+        self.runs = 0
         self.sent = 0
         self.broker = self.begin()
         for source, dest in itertools.pairwise(TOPICS):
@@ -46,7 +46,7 @@ class Restarts(RuleBasedStateMachine):
             self.broker.call("PutRouter", feeds.PutRouterRequest(router=router))
 
     def begin(self) -> Broker:
-        storage = Storage(self.folder / str(self.lives), Durability.FSYNC)
+        storage = Storage(self.folder / str(self.runs), Durability.FSYNC)
         broker = Broker(self.clock, storage=storage)
         broker.dependents.routers.work()
         return broker
@@ -121,10 +121,10 @@ class Restarts(RuleBasedStateMachine):
         answers, routers = self.answers(), self.routers()
         assert self.broker.storage is not None
         self.broker.storage.flush()
-        old, new = (self.folder / str(self.lives + life) for life in (0, 1))
+        old, new = (self.folder / str(self.runs + run) for run in (0, 1))
         copy_running(old, new)
         self.broker.close()
-        self.lives += 1
+        self.runs += 1
         self.broker = self.begin()
         for at, (messages, gap) in answers.items():
             messages_after, gap_after = self.read(*at)
@@ -169,8 +169,8 @@ class Restarts(RuleBasedStateMachine):
         answer = self.broker.feeds.read(feeds.ReadRequest(topic=topic, start=start))
         messages = [pubsub.PubsubMessage.FromString(each) for each in answer.messages]
         gap = answer.gap
-        told = (gap.from_seq, gap.to_seq, gap.reason) if answer.HasField("gap") else None
-        return [(message.message_id, message.data) for message in messages], told
+        reported = (gap.from_seq, gap.to_seq, gap.reason) if answer.HasField("gap") else None
+        return [(message.message_id, message.data) for message in messages], reported
 
 
 Restarts.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)

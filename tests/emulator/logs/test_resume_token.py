@@ -20,10 +20,10 @@ PLACES = st.dictionaries(
 
 
 @given(PLACES)
-def test_positions_come_back_as_they_were(places: dict[str, tuple[int, int]]) -> None:
-    entries = (resume_token.entry(name, *place) for name, place in places.items())
+def test_positions_come_back_as_they_were(positions: dict[str, tuple[int, int]]) -> None:
+    entries = (resume_token.entry(name, *position) for name, position in positions.items())
     token = resume_token.encode(entries)
-    assert resume_token.decode(token) == places
+    assert resume_token.decode(token) == positions
     # It must fit into a header and into a line of an event stream.
     assert token.isascii()
     assert token.isprintable()
@@ -54,10 +54,10 @@ def test_what_no_frame_has_brought_is_refused(text: str) -> None:
 @given(st.text(min_size=1, max_size=30))
 def test_any_text_is_refused_or_stands_for_positions(text: str) -> None:
     try:
-        places = resume_token.decode(text)
+        positions = resume_token.decode(text)
     except InvalidArgument:
         return
-    assert isinstance(places, dict)
+    assert isinstance(positions, dict)
 
 
 def test_a_token_too_long_for_any_watch_is_refused_unread() -> None:

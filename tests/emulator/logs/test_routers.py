@@ -73,8 +73,8 @@ def data_in(broker: Broker, dest: str) -> list[str]:
 def test_one_turn_copies_so_much_and_then_others_have_theirs(broker: Broker) -> None:
     """The router asks its owner for another turn. Routers that wait for their turn lose nothing."""
     dests = [f"dest-{number}" for number in range(MESSAGES_PER_TURN // 1000 + 2)]
-    asked: list[None] = []
-    broker.hooks = ServerHooks(more_to_forward=lambda: asked.append(None))
+    requests: list[None] = []
+    broker.hooks = ServerHooks(more_to_forward=lambda: requests.append(None))
     broker.call(
         "PutFeed", feeds.PutFeedRequest(topic=SOURCE, config=feeds.FeedConfig(cap_records=1))
     )
@@ -83,13 +83,13 @@ def test_one_turn_copies_so_much_and_then_others_have_theirs(broker: Broker) -> 
     append(broker, *map(str, range(1000)))
     done = [state(broker, "source", dest).forwarded for dest in dests]
     assert done == [1000] * (len(dests) - 2) + [0, 0]
-    assert len(asked) == 1
+    assert len(requests) == 1
     # No further turn begins in the meantime, because it would delay the append call.
     append(broker, "one more")
     assert [state(broker, "source", dest).forwarded for dest in dests] == done
-    assert len(asked) == 1
+    assert len(requests) == 1
     broker.dependents.routers.work()
-    assert len(asked) == 1
+    assert len(requests) == 1
     last = [data_in(broker, dest)[-2:] for dest in dests]
     assert last == [["999", "one more"]] * len(dests)
 
@@ -260,8 +260,8 @@ def test_hops_are_counted_on_a_cycle_only(broker: Broker) -> None:
     route(broker, "back", "source", allow_cycle=True)
     route(broker, "back", "out")
     append(broker, "x", **{HOPS: "many"})
-    told = [message.attributes[HOPS] for message in messages_in(broker, "back")]
-    assert told == ["1", "3", "5", "7"]
+    hops = [message.attributes[HOPS] for message in messages_in(broker, "back")]
+    assert hops == ["1", "3", "5", "7"]
     assert not any(HOPS in message.attributes for message in messages_in(broker, "out"))
 
 

@@ -17,7 +17,7 @@ def driver() -> Driver:
 
 
 @pytest.mark.parametrize(
-    ("asked", "given"),
+    ("numbers", "given"),
     [
         ((0, 0), (256, 256 * 1024)),
         ((1, 1), (1, 1)),
@@ -25,8 +25,8 @@ def driver() -> Driver:
         ((1001, (8 << 20) + 1), (1000, 8 << 20)),
     ],
 )
-def test_limits_have_defaults_and_maxima(asked: tuple[int, int], given: tuple[int, int]) -> None:
-    assert Limits.clamped(*asked) == given
+def test_limits_have_defaults_and_maxima(numbers: tuple[int, int], given: tuple[int, int]) -> None:
+    assert Limits.clamped(*numbers) == given
 
 
 def test_negative_limits_are_refused() -> None:

@@ -112,16 +112,16 @@ def test_a_token_of_an_old_life_is_reported_as_old(driver: Driver) -> None:
 
 
 def test_a_reader_that_missed_the_news_of_another_life_gets_it_again(driver: Driver) -> None:
-    """Its token is from the former life, so the frame with the report has not arrived."""
+    """Its token is from the former incarnation, so the frame with the report has not arrived."""
     driver.append("a")
     token = Reader(driver.watch()).take()[0].resume_token
     driver.delete_topic()
     driver.append("new")
     watch = driver.watch(token=token)
-    told = kinds(Reader(watch).take())
-    assert told == ["gap", "messages", "caught_up"]
+    frames = kinds(Reader(watch).take())
+    assert frames == ["gap", "messages", "caught_up"]
     watch.rewind(token)
-    assert kinds(Reader(watch).take()) == told
+    assert kinds(Reader(watch).take()) == frames
 
 
 def test_only_the_position_that_a_reader_came_with_can_be_too_old(driver: Driver) -> None:
@@ -150,7 +150,7 @@ def test_what_is_too_old_is_not_sent_before_the_timer_has_run(driver: Driver) ->
 def test_a_session_ends_its_topic_with_the_life_that_it_has_watched(driver: Driver) -> None:
     watch = driver.watch()
     driver.delete_topic()
-    driver.append("of another life")
+    driver.append("of another incarnation")
     assert kinds(Reader(watch).take()) == ["topic_deleted"]
 
 
@@ -251,7 +251,7 @@ STEPS = st.lists(
         st.tuples(st.just("append"), st.integers(1, 30)),
         st.tuples(st.just("read"), st.integers(1, 6)),
         st.tuples(st.just("resume"), st.integers(0, 5)),
-        st.tuples(st.just("anew"), st.integers(0, 5)),
+        st.tuples(st.just("new session"), st.integers(0, 5)),
         st.tuples(st.just("advance"), st.integers(1, 4)),
     ),
     max_size=60,
@@ -268,16 +268,16 @@ def test_whoever_resumes_with_a_token_gets_each_record_or_a_gap(
     driver.put(cap_records=cap, ttl_ms=5000)
     watch = driver.watch(max_messages=7)
     reader = Reader(watch)
-    position, told = 0, [("", 0)]
+    position, received = 0, [("", 0)]
     for step, number in [*steps, ("read", 1000)]:
         if step == "append":
             driver.append(*["x"] * number)
         elif step == "advance":
             driver.advance(number)
-        elif step in ("resume", "anew"):
+        elif step in ("resume", "new session"):
             # Later reports do not count, because a session does not move ahead of the token.
-            told = told[: max(len(told) - number, 1)]
-            token, position = told[-1]
+            received = received[: max(len(received) - number, 1)]
+            token, position = received[-1]
             if step == "resume" and token:
                 watch.rewind(token)
             else:
@@ -296,5 +296,5 @@ def test_whoever_resumes_with_a_token_gets_each_record_or_a_gap(
                     position = seq
                 if frame.resume_token:
                     assert decode(frame.resume_token)[TOPIC].seq == position
-                    told.append((frame.resume_token, position))
+                    received.append((frame.resume_token, position))
     assert position == driver.state().head_seq

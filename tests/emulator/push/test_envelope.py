@@ -77,8 +77,8 @@ def test_what_a_message_does_not_have_is_left_out(fields: Any, absent: set[str])
 def test_attempts_are_told_where_they_count() -> None:
     """They are included with a dead-letter policy, as in a pull."""
     assert "deliveryAttempt" not in json.loads(posted(message(data=b"x"), attempt=3).body)
-    told = json.loads(posted(message(data=b"x"), attempt=3, dead_letter=True).body)
-    assert told["deliveryAttempt"] == 3
+    body = json.loads(posted(message(data=b"x"), attempt=3, dead_letter=True).body)
+    assert body["deliveryAttempt"] == 3
 
 
 # ---- unwrapped -----------------------------------------------------------------------------------
@@ -176,9 +176,9 @@ def claims(**oidc: str) -> Any:
 
 def test_a_token_claims_what_googles_would() -> None:
     """The claims have issuer, audience and expiry. google-auth can read the token."""
-    told = claims(service_account_email="pusher@p.iam.gserviceaccount.com", audience="me")
-    assert told.pop("sub") == told.pop("azp")
-    assert told == {
+    content = claims(service_account_email="pusher@p.iam.gserviceaccount.com", audience="me")
+    assert content.pop("sub") == content.pop("azp")
+    assert content == {
         "aud": "me",
         "email": "pusher@p.iam.gserviceaccount.com",
         "email_verified": True,

@@ -37,8 +37,8 @@ class Post:
 
     @property
     def attempt(self) -> int:
-        told: int = json.loads(self.request.body)["deliveryAttempt"]
-        return told
+        attempt: int = json.loads(self.request.body)["deliveryAttempt"]
+        return attempt
 
     def answer(self, taken: bool) -> None:
         self.outcome.set_result(PushAnswer(taken, "200 OK" if taken else "503 Service Unavailable"))

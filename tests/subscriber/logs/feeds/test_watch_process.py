@@ -43,16 +43,16 @@ QUIET = "import warnings\nwarnings.simplefilter('ignore')\n"
 # A child that runs while its parent's watch receives, and ends afterwards.
 CROWD = """
 for _ in range(6):
-    told, tell = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(tell)
-        os.read(told, 1)
+        os.close(write_end)
+        os.read(read_end, 1)
         os._exit(7)
     client.feeds.append(topic, ["x"])
     wait_for(1)
-    os.close(told)
-    os.close(tell)
+    os.close(read_end)
+    os.close(write_end)
     _, status = os.waitpid(child, 0)
     print(os.waitstatus_to_exitcode(status), flush=True)
 """

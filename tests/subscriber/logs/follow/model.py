@@ -112,7 +112,7 @@ class Witness:
     """Checks the follower's output and events against its guarantees."""
 
     def __init__(self, start: Checkpoint | None) -> None:
-        self.told: list[Event] = []
+        self.reported: list[Event] = []
         self.handed: list[tuple[int, int]] = []
         self._last = start
         self._behind = True
@@ -122,7 +122,7 @@ class Witness:
         self._last = Checkpoint(seq)
 
     def told_of(self, event: Event) -> None:
-        self.told.append(event)
+        self.reported.append(event)
         if isinstance(event, (CaughtUp, FellBehind)):
             behind = isinstance(event, FellBehind)
             if behind == self._behind:
@@ -141,7 +141,7 @@ class Witness:
         last = self._last
         if last is not None:
             if last.epoch not in (0, epoch):
-                raise Violation(f"{each} of life {epoch} after {last} without a word")
+                raise Violation(f"{each} of epoch {epoch} after {last} without a word")
             if each.seq <= last.seq:
                 raise Violation(f"{each} again or out of order after {last}")
             if each.seq != last.seq + 1:

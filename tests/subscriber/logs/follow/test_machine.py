@@ -57,7 +57,7 @@ def new_machine(start: Checkpoint | None = START, **rules: Any) -> FollowMachine
     return FollowMachine(start, made, RetryClock(1.0, 8.0, made.give_up_after))
 
 
-def told(action: Action) -> Event:
+def reported(action: Action) -> Event:
     assert isinstance(action, Report)
     return action.event(NOON)
 
@@ -70,7 +70,7 @@ def live_machine(head: int = 3, **rules: Any) -> FollowMachine:
     assert isinstance(machine.next(0), Deliver)
     assert machine.next(0) == OpenStream(1)
     machine.opened(1, head, EPOCH, 0)
-    assert told(machine.next(0)) == CaughtUp(Checkpoint(head, EPOCH), NOON)
+    assert reported(machine.next(0)) == CaughtUp(Checkpoint(head, EPOCH), NOON)
     assert machine.next(0) == Wait(30.0)
     assert machine.state is FollowState.LIVE
     return machine
@@ -80,7 +80,7 @@ def fall(machine: FollowMachine, stream: int, now: float) -> None:
     """Lose a stream and take the FellBehind event."""
     machine.lost(stream, "stream lost", now)
     assert machine.next(now) == LeaveStream(stream)
-    assert isinstance(told(machine.next(now)), FellBehind)
+    assert isinstance(reported(machine.next(now)), FellBehind)
 
 
 # ---- the way to the stream -----------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_a_stream_that_began_where_it_stands_needs_no_last_pull() -> None:
     assert machine.next(0) == Read(Checkpoint(4, EPOCH))
     machine.answered(answer(4, 5), 0)
     machine.next(0)
-    assert isinstance(told(machine.next(0)), CaughtUp)
+    assert isinstance(reported(machine.next(0)), CaughtUp)
 
 
 def test_what_both_ways_bring_is_handed_out_once() -> None:
@@ -155,7 +155,7 @@ def test_a_start_that_is_yet_to_come_is_waited_for() -> None:
     machine.answered(answer(0, 2, gap=gap), 0)
     assert machine.next(0) == OpenStream(1)
     machine.opened(1, 2, EPOCH, 0)
-    assert told(machine.next(0)) == CaughtUp(Checkpoint(5, EPOCH), NOON)
+    assert reported(machine.next(0)) == CaughtUp(Checkpoint(5, EPOCH), NOON)
     machine.arrived(1, pushed(2, 7), 7, 0)
     assert machine.next(0) == Deliver([record(6, EPOCH), record(7, EPOCH)], Checkpoint(7, EPOCH))
 
@@ -168,18 +168,18 @@ def test_a_hole_before_the_next_run_is_pulled() -> None:
     machine = live_machine(head=3)
     machine.arrived(1, pushed(4, 6), 6, 1)
     assert machine.next(1) == LeaveStream(1)
-    fell = told(machine.next(1))
+    fell = reported(machine.next(1))
     assert fell == FellBehind(Checkpoint(3, EPOCH), NOON, "overflow")
     assert machine.next(1) == Read(Checkpoint(3, EPOCH))
 
 
 def test_silence_of_twice_the_heartbeat_is_death() -> None:
-    """A heartbeat is a sign of life."""
+    """A heartbeat shows that the stream is alive."""
     machine = live_machine()
     machine.heard(1, 20.0)
     assert machine.next(49.9) == Wait(50.0)
     assert machine.next(50.0) == LeaveStream(1)
-    assert isinstance(told(machine.next(50.0)), FellBehind)
+    assert isinstance(reported(machine.next(50.0)), FellBehind)
 
 
 def test_a_stream_that_was_left_is_not_heard_any_more() -> None:
@@ -224,7 +224,7 @@ def test_three_falls_within_a_minute_and_it_polls_for_a_minute() -> None:
     assert machine.next(10) == Read(Checkpoint(3, EPOCH), wait=0.0)
     machine.answered(answer(3, 3), 10)
     machine.next(10)
-    assert isinstance(told(machine.next(10)), CaughtUp)
+    assert isinstance(reported(machine.next(10)), CaughtUp)
     assert machine.next(10) == Read(Checkpoint(3, EPOCH), wait=20.0)
     machine.answered(answer(3, 3), 9 + POLL_FOR)
     machine.next(9 + POLL_FOR)
@@ -247,7 +247,7 @@ def test_a_poller_that_is_a_whole_buffer_behind_has_fallen_behind() -> None:
     for after, to, head in ((3, 3, 3), (3, 5, 20), (5, 20, 20), (20, 21, 21)):
         machine.answered(answer(after, to, head), 10)
         while not isinstance(action := machine.next(10), Read):
-            turns += [type(told(action)).__name__] if isinstance(action, Report) else []
+            turns += [type(reported(action)).__name__] if isinstance(action, Report) else []
     assert turns[-3:] == ["CaughtUp", "FellBehind", "CaughtUp"]
 
 
@@ -299,7 +299,7 @@ def test_a_gap_is_reported_before_the_records_behind_it_and_as_far_as_it_is_news
     machine.next(0)
     gap = Gap("topic", 1, 5, GapReason.CAP, GapReason.UNKNOWN, 6, 7)
     machine.answered(answer(3, 7, gap=gap), 0)
-    event = told(machine.next(0))
+    event = reported(machine.next(0))
     assert isinstance(event, Gap)
     assert (event.from_seq, event.to_seq) == (4, 5)
     assert machine.next(0) == Deliver([record(6, EPOCH), record(7, EPOCH)], Checkpoint(7, EPOCH))

@@ -40,9 +40,9 @@ def test_the_model_reaches_every_state_and_event() -> None:
     worlds = [World(seed) for seed in range(200)]
     for world in worlds:
         world.run()
-    told = {type(event).__name__ for world in worlds for event in world.witness.told}
-    assert told == {"CaughtUp", "FellBehind", "Gap"}
-    causes = {getattr(event, "cause", "") for world in worlds for event in world.witness.told}
+    reported = {type(event).__name__ for world in worlds for event in world.witness.reported}
+    assert reported == {"CaughtUp", "FellBehind", "Gap"}
+    causes = {getattr(event, "cause", "") for world in worlds for event in world.witness.reported}
     assert {"overflow", "stream lost", "gap"} <= causes
     assert sum(len(world.witness.handed) for world in worlds) > 3_000
 
@@ -94,15 +94,15 @@ def keeps_old_buffer(*args: Any) -> FollowMachine:
     return machine
 
 
-class TellsEachTime(ProgressEvents):
+class ReportsEachTime(ProgressEvents):
     def caught_up(self, position: Checkpoint | None) -> None:
         self.is_caught_up = False
         super().caught_up(position)
 
 
-def tells_each_time(*args: Any) -> FollowMachine:
+def reports_each_time(*args: Any) -> FollowMachine:
     machine = FollowMachine(*args)
-    machine._progress = TellsEachTime(machine._actions.append)
+    machine._progress = ReportsEachTime(machine._actions.append)
     return machine
 
 
@@ -127,7 +127,7 @@ def drops_newest(*args: Any) -> FollowMachine:
         NoGapCheck,
         NoEpochCheck,
         keeps_old_buffer,
-        tells_each_time,
+        reports_each_time,
         drops_newest,
     ],
 )

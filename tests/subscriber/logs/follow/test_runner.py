@@ -31,14 +31,14 @@ def test_a_record_that_a_loop_drops_as_it_is_closed_is_not_waited_for(
 ) -> None:
     """The loop was asked to handle it, but was closed first."""
     loop = asyncio.new_event_loop()
-    asked = threading.Event()
-    ask = loop.call_soon_threadsafe
+    requested = threading.Event()
+    request = loop.call_soon_threadsafe
 
-    def ask_and_tell(callback: Callable[..., object], *args: Any) -> None:
-        ask(callback, *args)
-        asked.set()
+    def request_and_note(callback: Callable[..., object], *args: Any) -> None:
+        request(callback, *args)
+        requested.set()
 
-    monkeypatch.setattr(loop, "call_soon_threadsafe", ask_and_tell)
+    monkeypatch.setattr(loop, "call_soon_threadsafe", request_and_note)
     errors: list[BaseException] = []
 
     def run() -> None:
@@ -49,7 +49,7 @@ def test_a_record_that_a_loop_drops_as_it_is_closed_is_not_waited_for(
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert asked.wait(PATIENCE)
+    assert requested.wait(PATIENCE)
     loop.close()
     thread.join(PATIENCE)
     assert "before the handler had ended" in str(errors)
