@@ -76,7 +76,7 @@ def here() -> Iterator[Stage]:
         ({"subscription": "s\udcff"}, ValueError, "subscription is .*, which is not valid UTF-8"),
     ],
 )
-def test_wrong_arguments_are_refused_and_start_nothing(
+def test_subscribe_refuses_wrong_arguments_and_starts_no_thread(
     here: Stage, arguments: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     """The error comes before any thread runs, and names the argument."""
@@ -102,7 +102,7 @@ def test_a_subscription_that_the_server_refuses_ends_with_its_error(
     assert not future.running()
 
 
-def test_a_closed_client_subscribes_to_nothing(here: Stage) -> None:
+def test_subscribe_on_a_closed_client_raises_and_starts_no_thread(here: Stage) -> None:
     """The error is clear, and no thread is started."""
     client = SubscriberClient(endpoint=here.emulator.endpoint)
     client.close()
@@ -112,7 +112,7 @@ def test_a_closed_client_subscribes_to_nothing(here: Stage) -> None:
     assert started_since(before, named="pullstream") == set()
 
 
-def test_a_scheduler_that_was_used_before_is_refused(
+def test_a_subscription_fails_with_a_scheduler_that_was_used_before(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The future has the error, after the first message."""
@@ -146,7 +146,7 @@ def test_a_scheduler_that_was_used_before_is_refused(
         (lambda c: c.close(-1), ValueError, "timeout is -1; it must not be negative"),
     ],
 )
-def test_every_method_names_the_wrong_argument(
+def test_every_client_method_names_the_wrong_argument_in_its_error(
     here: Stage, call: Callable[[SubscriberClient], object], error: type[Exception], text: str
 ) -> None:
     """Python's own error would name a detail of the SDK."""

@@ -65,7 +65,7 @@ class PlainCall:
 @pytest.mark.parametrize(
     "callback", [keep, PlainCall(), functools.partial(keep), lambda message: anext(message)]
 )
-def test_a_plain_function_is_refused_before_it_stops_the_loop(
+def test_async_subscribe_refuses_a_plain_function_as_callback(
     here: Stage, callback: Callable[[Message], None]
 ) -> None:
     """The error says what to pass. The official client has no such method."""
@@ -79,7 +79,7 @@ def test_a_plain_function_is_refused_before_it_stops_the_loop(
     run(main, here)
 
 
-def test_lists_of_messages_are_handled_on_the_running_loop(here: Stage) -> None:
+def test_async_batch_callbacks_run_concurrently_on_the_running_loop(here: Stage) -> None:
     """Each list has up to `max_messages`. Two of them run at the same time."""
 
     async def main(client: AsyncSubscriberClient) -> None:
@@ -108,8 +108,8 @@ def test_lists_of_messages_are_handled_on_the_running_loop(here: Stage) -> None:
     run(main, here)
 
 
-def test_limits_of_lists_are_checked(here: Stage) -> None:
-    """As by the synchronous client. No task is started."""
+def test_async_subscribe_checks_the_limits_of_batches(here: Stage) -> None:
+    """The checks are those of the synchronous client. No task is started."""
 
     async def main(client: AsyncSubscriberClient) -> None:
         with pytest.raises(ValueError, match="max_messages is 0; it must be between 1 and"):
@@ -121,7 +121,7 @@ def test_limits_of_lists_are_checked(here: Stage) -> None:
 
 
 @pytest.mark.parametrize("max_workers", [None, 3])
-def test_asynchronous_callbacks_run_side_by_side(here: Stage, max_workers: int | None) -> None:
+def test_async_callbacks_run_concurrently(here: Stage, max_workers: int | None) -> None:
     """The limit is flow control, or the number of workers that the user sets."""
     running, most = 0, 0
 
@@ -142,7 +142,7 @@ def test_asynchronous_callbacks_run_side_by_side(here: Stage, max_workers: int |
 
 
 @pytest.mark.parametrize("mode", ["drain", "nack", None])
-def test_a_callback_may_close_its_client(here: Stage, mode: ShutdownMode | None) -> None:
+def test_an_async_callback_may_close_its_client(here: Stage, mode: ShutdownMode | None) -> None:
     """The shutdown waits for the callback, so the callback's close does not wait."""
 
     async def main(client: AsyncSubscriberClient) -> None:
@@ -159,7 +159,7 @@ def test_a_callback_may_close_its_client(here: Stage, mode: ShutdownMode | None)
         assert here.backlog == 0
 
 
-def test_asynchronous_callbacks_keep_the_order_of_a_key(here: Stage) -> None:
+def test_async_callbacks_keep_the_order_of_an_ordering_key(here: Stage) -> None:
     """Each callback begins after the previous one has returned.
 
     A failed message is redelivered in order.
@@ -181,7 +181,7 @@ def test_asynchronous_callbacks_keep_the_order_of_a_key(here: Stage) -> None:
     assert future.statistics().callback_errors == 1
 
 
-def test_a_loop_of_the_user_s_runs_the_callbacks_and_is_left_running(here: Stage) -> None:
+def test_a_users_event_loop_runs_the_async_callbacks_and_is_left_running(here: Stage) -> None:
     """Callbacks run on the loop's thread with its other tasks."""
 
     async def main(_: AsyncSubscriberClient) -> None:
@@ -203,7 +203,7 @@ def test_a_loop_of_the_user_s_runs_the_callbacks_and_is_left_running(here: Stage
     run(main, here)
 
 
-def test_draining_waits_for_asynchronous_callbacks(here: Stage) -> None:
+def test_a_drain_waits_for_running_async_callbacks(here: Stage) -> None:
     """Running callbacks finish and their acks succeed. Messages that wait are returned."""
     loop_ready: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
@@ -230,7 +230,7 @@ def test_draining_waits_for_asynchronous_callbacks(here: Stage) -> None:
 # ---- async for ---------------------------------------------------------------------------------
 
 
-def test_a_stream_brings_every_message_and_its_acks_have_answers(here: Stage) -> None:
+def test_async_message_iteration_yields_every_message_and_acks_get_answers(here: Stage) -> None:
     """A loop settles the messages one by one."""
 
     async def main(client: AsyncSubscriberClient) -> None:
@@ -268,8 +268,8 @@ class LeaseIsOver(Hooks):
         self.lost += [message.data for message in messages]
 
 
-def test_a_stream_does_not_pass_on_a_message_whose_lease_is_over(here: Stage) -> None:
-    """It is delivered again, here as a message of a key at once."""
+def test_async_message_iteration_skips_a_message_whose_lease_has_ended(here: Stage) -> None:
+    """The message is delivered again, here as a message of a key at once."""
     hooks = LeaseIsOver()
 
     async def main(client: AsyncSubscriberClient) -> None:
@@ -283,7 +283,9 @@ def test_a_stream_does_not_pass_on_a_message_whose_lease_is_over(here: Stage) ->
     run(main, here)
 
 
-def test_a_loop_that_settles_nothing_comes_to_a_halt(here: Stage) -> None:
+def test_async_message_iteration_that_settles_no_messages_stops_at_flow_control(
+    here: Stage,
+) -> None:
     """Flow control counts settled messages instead of messages taken from the stream."""
 
     async def main(client: AsyncSubscriberClient) -> None:
@@ -304,7 +306,7 @@ def test_a_loop_that_settles_nothing_comes_to_a_halt(here: Stage) -> None:
     run(main, here)
 
 
-def test_leaving_the_loop_gives_back_what_is_not_settled(here: Stage) -> None:
+def test_leaving_an_async_message_iteration_returns_unsettled_messages(here: Stage) -> None:
     """Both the messages that were handed out and the others are returned at once."""
 
     async def main(client: AsyncSubscriberClient) -> None:
@@ -320,7 +322,7 @@ def test_leaving_the_loop_gives_back_what_is_not_settled(here: Stage) -> None:
     run(main, here)
 
 
-def test_a_break_gives_back_too(here: Stage) -> None:
+def test_break_in_an_async_message_iteration_returns_unsettled_messages(here: Stage) -> None:
     """The return comes soon after, when Python closes the iterator of the loop."""
 
     async def main(client: AsyncSubscriberClient) -> None:
@@ -333,7 +335,7 @@ def test_a_break_gives_back_too(here: Stage) -> None:
     run(main, here)
 
 
-def test_an_error_in_the_loop_leaves_it_and_gives_back(here: Stage) -> None:
+def test_an_exception_in_an_async_message_iteration_returns_unsettled_messages(here: Stage) -> None:
     """The loop raises the user's own exception."""
 
     async def consume(client: AsyncSubscriberClient) -> None:
@@ -355,7 +357,7 @@ def test_an_error_in_the_loop_leaves_it_and_gives_back(here: Stage) -> None:
 
 
 @pytest.mark.parametrize("after_messages", [False, True])
-def test_what_ends_the_subscription_ends_the_loop_with_its_error(
+def test_a_terminal_error_of_the_subscription_is_raised_by_its_async_message_iteration(
     here: Stage, after_messages: bool
 ) -> None:
     """The loop raises a terminal error and does not notice transient ones."""
@@ -376,7 +378,9 @@ def test_what_ends_the_subscription_ends_the_loop_with_its_error(
     run(main, here)
 
 
-def test_ended_from_elsewhere_the_loop_just_ends(here: Stage) -> None:
+def test_async_message_iteration_ends_without_error_when_the_subscription_is_closed(
+    here: Stage,
+) -> None:
     """The future or the closing of the client ends the loop."""
 
     async def main(client: AsyncSubscriberClient) -> None:
@@ -391,7 +395,9 @@ def test_ended_from_elsewhere_the_loop_just_ends(here: Stage) -> None:
     run(main, here)
 
 
-def test_of_a_key_the_next_message_comes_when_the_last_is_settled(here: Stage) -> None:
+def test_async_message_iteration_yields_the_next_message_of_a_key_after_settlement(
+    here: Stage,
+) -> None:
     """Messages of a key come in order, even after a nack. Other messages do not wait."""
 
     async def main(client: AsyncSubscriberClient) -> None:
@@ -419,7 +425,7 @@ def test_of_a_key_the_next_message_comes_when_the_last_is_settled(here: Stage) -
 # ---- statistics --------------------------------------------------------------------------------
 
 
-def test_statistics_tell_what_was_done_and_what_is_held(here: Stage) -> None:
+def test_statistics_report_settled_and_held_messages_of_an_async_subscription(here: Stage) -> None:
     """The numbers are right while one worker is busy, and at the end."""
     gate = Gate(lambda m: m.ack() if m.data.startswith(b"ack") else m.nack(delay=600))
     future = here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=10), max_workers=1)
@@ -458,7 +464,7 @@ def test_statistics_are_a_snapshot(here: Stage) -> None:
         before.received = 1  # type: ignore[misc]
 
 
-def test_redeliveries_are_counted_where_the_server_tells() -> None:
+def test_statistics_count_redeliveries_if_the_server_reports_delivery_attempts() -> None:
     """The server reports delivery attempts with a dead-letter policy."""
     policy = {"dead_letter_topic": TOPIC, "max_delivery_attempts": 5}
     with stage(dead_letter_policy=policy) as here:

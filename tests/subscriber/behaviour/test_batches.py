@@ -54,7 +54,7 @@ def numbers(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 
 
-def test_full_lists_do_not_wait(here: Stage) -> None:
+def test_a_full_batch_is_passed_to_the_callback_without_waiting(here: Stage) -> None:
     """Lists have ten messages, and the rest waits for more."""
     lists, events = Lists(), Events()
     here.client.subscribe_batch(
@@ -71,7 +71,7 @@ def test_full_lists_do_not_wait(here: Stage) -> None:
     assert len(lists.batches[3]) == 10
 
 
-def test_a_list_that_does_not_fill_is_handed_on_in_time(here: Stage) -> None:
+def test_an_incomplete_batch_is_passed_to_the_callback_after_max_latency(here: Stage) -> None:
     """A list is passed on when its first message has waited `max_latency`."""
     clock, lists, events = ManualClock(), Lists(), Events()
     manager = StreamingPullManager(
@@ -97,7 +97,7 @@ def test_a_list_that_does_not_fill_is_handed_on_in_time(here: Stage) -> None:
     assert manager.future.result(PATIENCE) is True
 
 
-def test_a_list_may_be_settled_one_by_one_and_as_a_whole(here: Stage) -> None:
+def test_a_batch_can_be_settled_message_by_message_and_as_a_whole(here: Stage) -> None:
     """A message that was settled singly keeps its disposition. The list settles the rest."""
     lists = Lists(ack=False)
     future = here.client.subscribe_batch(SUBSCRIPTION, lists, max_messages=4, max_latency=FOREVER)
@@ -112,7 +112,7 @@ def test_a_list_may_be_settled_one_by_one_and_as_a_whole(here: Stage) -> None:
     assert (future.statistics().acked, future.statistics().nacked) == (3, 1)
 
 
-def test_of_a_list_whose_callback_raises_only_the_unsettled_are_redelivered(here: Stage) -> None:
+def test_only_unsettled_messages_are_redelivered_when_a_batch_callback_raises(here: Stage) -> None:
     """The error counts once."""
     seen: list[list[bytes]] = []
 
@@ -134,7 +134,9 @@ def test_of_a_list_whose_callback_raises_only_the_unsettled_are_redelivered(here
 
 
 @pytest.mark.parametrize("failing", [False, True])
-def test_order_of_a_key_holds_within_and_across_lists(here: Stage, failing: bool) -> None:
+def test_the_order_of_an_ordering_key_holds_within_and_across_batches(
+    here: Stage, failing: bool
+) -> None:
     """There are many workers and several keys, and now and then a list fails in the middle."""
     lock = threading.Lock()
     handled: dict[str, list[int]] = {key: [] for key in "abc"}
@@ -174,7 +176,7 @@ def test_order_of_a_key_holds_within_and_across_lists(here: Stage, failing: bool
             assert set(order[:place]) >= set(range(number)), "something skipped ahead"
 
 
-def test_a_nack_in_the_middle_of_a_list_takes_its_key_back_to_there(here: Stage) -> None:
+def test_a_nack_within_a_batch_restarts_its_ordering_key_at_the_nacked_message(here: Stage) -> None:
     """The next list begins with it. The acknowledged last message does not run again."""
     seen: list[list[bytes]] = []
 
@@ -191,7 +193,7 @@ def test_a_nack_in_the_middle_of_a_list_takes_its_key_back_to_there(here: Stage)
     assert [data for batch in seen[1:] for data in batch] == [b"1", *numbers(9)[3:]]
 
 
-def test_a_key_s_held_messages_fill_the_list(here: Stage) -> None:
+def test_held_messages_of_one_ordering_key_fill_a_batch(here: Stage) -> None:
     """A single key makes lists of the maximum length."""
     lists = Lists()
     here.publish(*numbers(50), key="k")
@@ -220,7 +222,7 @@ def test_a_batch_callback_may_be_asynchronous(here: Stage) -> None:
     assert entered == [10] * 5
 
 
-def test_closing_gives_back_what_was_gathered(here: Stage) -> None:
+def test_closing_a_subscription_returns_the_messages_of_an_incomplete_batch(here: Stage) -> None:
     """A list that is not full is no longer passed to the callback."""
     lists = Lists()
     future = here.client.subscribe_batch(SUBSCRIPTION, lists, max_messages=100, max_latency=FOREVER)

@@ -37,7 +37,7 @@ def start_again(here: Stage) -> None:
     here.emulator = Emulator(clock=here.clock, port=old.port, broker=old.broker).start()
 
 
-def test_a_broker_that_comes_back_is_found_again(here: Stage) -> None:
+def test_a_subscription_reconnects_to_a_restarted_broker(here: Stage) -> None:
     """Messages published meanwhile arrive. While it is away again, the close does not wait."""
     collected = Log()
     future = here.client.subscribe(SUBSCRIPTION, collected)
@@ -57,7 +57,9 @@ def test_a_broker_that_comes_back_is_found_again(here: Stage) -> None:
         start_again(here)
 
 
-def test_a_subscription_may_begin_before_its_broker(here: Stage) -> None:
+def test_a_subscription_started_before_its_broker_connects_when_the_broker_is_up(
+    here: Stage,
+) -> None:
     """The subscription waits for the broker as it does during an outage."""
     stop(here)
     collected = Log()
@@ -69,8 +71,8 @@ def test_a_subscription_may_begin_before_its_broker(here: Stage) -> None:
     assert future.running()
 
 
-def test_acknowledgements_made_while_the_broker_is_away_reach_it(here: Stage) -> None:
-    """They are retried. A message that the broker gave to nobody else is not redelivered."""
+def test_acks_made_during_a_broker_outage_are_sent_after_its_restart(here: Stage) -> None:
+    """The acks are retried. A message that the broker gave to nobody else is not redelivered."""
     gate = Gate()
     here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=3))
     here.publish(b"a", b"b", b"c")
@@ -82,7 +84,7 @@ def test_acknowledgements_made_while_the_broker_is_away_reach_it(here: Stage) ->
     eventually(lambda: here.backlog == 0)
 
 
-def test_a_reader_paused_by_flow_control_recovers_too(here: Stage) -> None:
+def test_a_reader_paused_by_flow_control_reconnects_after_a_broker_restart(here: Stage) -> None:
     """The reader notices the break when it reads again."""
     gate = Gate()
     here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=1))
@@ -96,7 +98,7 @@ def test_a_reader_paused_by_flow_control_recovers_too(here: Stage) -> None:
     assert len(set(ack_ids)) == len(ack_ids)
 
 
-def test_order_survives_a_break(here: Stage) -> None:
+def test_ordering_keys_keep_their_order_when_the_broker_restarts(here: Stage) -> None:
     """No redelivered message runs before all earlier ones of its key were handled."""
     handled: set[int] = set()
     skipped: list[int] = []
@@ -121,7 +123,7 @@ def test_order_survives_a_break(here: Stage) -> None:
     assert handled == set(range(200))
 
 
-def test_deleting_the_subscription_ends_it(here: Stage) -> None:
+def test_a_subscription_ends_with_not_found_when_the_resource_is_deleted(here: Stage) -> None:
     """The error is NOT_FOUND, for which a retry is useless."""
     collected = Log()
     future = here.client.subscribe(SUBSCRIPTION, collected)

@@ -28,7 +28,7 @@ def here(request: pytest.FixtureRequest) -> Iterator[Stage]:
         yield here
 
 
-def test_callbacks_wait_for_the_confirmation_and_the_reader_does_not(here: Stage) -> None:
+def test_exactly_once_callbacks_wait_for_receipts_while_the_reader_continues(here: Stage) -> None:
     """While the answers hang, responses continue to arrive, and no callback begins."""
     events, log = Events(), Log()
     with here.faults.drop("ModifyAckDeadline") as held:
@@ -43,7 +43,7 @@ def test_callbacks_wait_for_the_confirmation_and_the_reader_does_not(here: Stage
     assert len(log.messages) == 5
 
 
-def test_a_response_waits_for_its_own_answer_only() -> None:
+def test_an_exactly_once_response_waits_for_its_own_receipt_only() -> None:
     """Without ordering, later messages overtake a hanging confirmation."""
     with stage(enable_exactly_once_delivery=True) as here:
         log = Log()
@@ -57,7 +57,7 @@ def test_a_response_waits_for_its_own_answer_only() -> None:
         log.wait_for(2)
 
 
-def test_an_id_that_expired_on_its_way_is_dropped_and_told(
+def test_an_exactly_once_message_with_an_expired_ack_id_is_dropped_and_reported(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The message is handled once, after the confirmation of its new delivery."""
@@ -81,7 +81,9 @@ def test_an_id_that_expired_on_its_way_is_dropped_and_told(
 
 
 @pytest.mark.parametrize("first_answered", [0, 1])
-def test_of_a_key_whose_messages_all_expired_the_first_begins(first_answered: int) -> None:
+def test_an_ordering_key_whose_ack_ids_all_expired_restarts_with_its_first_message(
+    first_answered: int,
+) -> None:
     """Redelivered messages are handled once and in order, in every order of the confirmations."""
     with stage(**EXACTLY_ONCE_IN_ORDER, return_leases_on_disconnect=True) as here:
         events, log = Events(), Log()
@@ -101,7 +103,7 @@ def test_of_a_key_whose_messages_all_expired_the_first_begins(first_answered: in
     assert log.data == [b"1", b"2"]
 
 
-def test_of_a_response_that_expired_as_a_whole_the_first_begins() -> None:
+def test_a_response_whose_ack_ids_all_expired_is_redelivered_in_order() -> None:
     """The server reports both messages at once."""
     with stage(**EXACTLY_ONCE_IN_ORDER, return_leases_on_disconnect=True) as here:
         events, log = Events(), Log()
@@ -115,7 +117,7 @@ def test_of_a_response_that_expired_as_a_whole_the_first_begins() -> None:
     assert log.data == [b"1", b"2", b"3"]
 
 
-def test_leases_are_extended_while_a_confirmation_hangs(here: Stage) -> None:
+def test_leases_are_extended_while_an_exactly_once_receipt_hangs(here: Stage) -> None:
     """The leases of the running message and of the unconfirmed one are both extended."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,))
@@ -135,7 +137,7 @@ def test_leases_are_extended_while_a_confirmation_hangs(here: Stage) -> None:
     assert {seconds for _, seconds in events.extensions} == {60}
 
 
-def test_a_lease_found_to_be_over_is_reported_and_a_late_ack_fails(
+def test_an_ended_exactly_once_lease_is_reported_and_its_late_ack_fails(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The server refuses the extension of a lease that is over.
@@ -165,7 +167,7 @@ def test_a_lease_found_to_be_over_is_reported_and_a_late_ack_fails(
     clock.advance(1)
 
 
-def test_acknowledgements_behind_one_that_failed_go_through_together() -> None:
+def test_exactly_once_acks_behind_a_failed_ack_of_their_key_succeed_together() -> None:
     """Acknowledgements behind a failed one succeed together.
 
     Each is refused until the previous one has succeeded. If they were sent one by one with growing

@@ -50,7 +50,9 @@ def program(here: Stage, text: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     "ending", ["", "sys.exit(3)\n", "raise SystemExit(3)\n"], ids=["end", "exit", "raise"]
 )
-def test_at_exit_acks_have_arrived_and_the_rest_is_given_back(here: Stage, ending: str) -> None:
+def test_program_exit_sends_pending_acks_and_returns_unsettled_messages(
+    here: Stage, ending: str
+) -> None:
     """The program closes nothing. It has its own exit code and prints nothing."""
     running = program(
         here,
@@ -62,7 +64,7 @@ def test_at_exit_acks_have_arrived_and_the_rest_is_given_back(here: Stage, endin
     assert here.free() == [b"keep"] * 5
 
 
-def test_a_callback_that_never_ends_does_not_keep_the_program(here: Stage) -> None:
+def test_a_callback_that_never_ends_does_not_block_the_program_exit(here: Stage) -> None:
     """The message of the callback is also returned."""
     running = program(
         here,
@@ -77,7 +79,7 @@ def test_a_callback_that_never_ends_does_not_keep_the_program(here: Stage) -> No
     assert len(here.free()) == 25
 
 
-def test_ctrl_c_in_result_lets_the_program_end_cleanly(here: Stage) -> None:
+def test_ctrl_c_in_future_result_lets_the_program_end_cleanly(here: Stage) -> None:
     """The program gets the exception and closes, and nothing else is printed."""
     running = program(
         here,
@@ -100,7 +102,7 @@ def test_ctrl_c_in_result_lets_the_program_end_cleanly(here: Stage) -> None:
     assert here.free() == [b"keep"] * 5
 
 
-def test_ctrl_c_in_a_with_block_closes_the_client_on_the_way_out(here: Stage) -> None:
+def test_ctrl_c_in_a_with_block_closes_the_client(here: Stage) -> None:
     """The traceback is the program's own, and its unsettled messages are returned."""
     running = program(
         here,
@@ -151,7 +153,7 @@ thread.join()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the heap is not glibc's here")
-def test_memory_of_large_responses_is_kept_for_the_next_ones() -> None:
+def test_the_client_process_reuses_the_memory_of_large_responses() -> None:
     """The memory is not returned to the system and requested again page by page."""
     with stage() as here:
         here.publish(b"a")

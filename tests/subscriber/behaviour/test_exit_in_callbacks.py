@@ -41,7 +41,7 @@ def here() -> Iterator[Stage]:
         yield here
 
 
-def test_done_callbacks_of_publishing_run_after_one_that_exits(
+def test_publish_done_callbacks_still_run_after_one_raises_system_exit(
     here: Stage, leave: Callable[..., Any]
 ) -> None:
     """The later ones of the same future, of the same request, and of the next request."""
@@ -60,10 +60,10 @@ def test_done_callbacks_of_publishing_run_after_one_that_exits(
         assert ran.get(timeout=PATIENCE) == 3
 
 
-def test_acknowledgements_go_on_after_a_done_callback_that_exits(
+def test_acks_are_still_sent_after_an_ack_done_callback_raises_system_exit(
     here: Stage, leave: Callable[..., Any]
 ) -> None:
-    """Also the later done callbacks of the same future."""
+    """The later done callbacks of the same future run, too."""
     log, ran = Log(lambda message: None), threading.Event()
     future = here.client.subscribe(SUBSCRIPTION, log)
     here.publish(b"1", b"2")
@@ -76,7 +76,7 @@ def test_acknowledgements_go_on_after_a_done_callback_that_exits(
     assert future.close(timeout=PATIENCE)
 
 
-def test_the_client_closes_after_a_done_callback_of_a_subscription_that_exits(
+def test_the_client_closes_after_a_subscription_done_callback_raises_system_exit(
     here: Stage, leave: Callable[..., Any]
 ) -> None:
     ran = threading.Event()
@@ -89,7 +89,7 @@ def test_the_client_closes_after_a_done_callback_of_a_subscription_that_exits(
 
 
 @pytest.mark.parametrize("exits", EXITS)
-def test_coroutine_callbacks_go_on_after_a_task_of_theirs_that_exits(
+def test_coroutine_callbacks_continue_after_one_of_their_tasks_raises_system_exit(
     here: Stage, exits: type[BaseException]
 ) -> None:
     """The task runs on the event loop of the SDK, beside the callbacks."""
@@ -114,7 +114,7 @@ def test_coroutine_callbacks_go_on_after_a_task_of_theirs_that_exits(
     assert isinstance(tasks[0].exception(), exits)
 
 
-def test_a_follower_goes_on_after_an_on_event_that_exits(
+def test_a_follower_continues_after_its_on_event_raises_system_exit(
     here: Stage, leave: Callable[..., Any]
 ) -> None:
     records: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -132,7 +132,7 @@ def test_a_follower_goes_on_after_an_on_event_that_exits(
     assert follower.result(0) is True
 
 
-def test_a_listener_ends_with_the_exit_of_a_callback_as_a_follower_does(
+def test_a_listener_ends_when_one_of_its_callbacks_raises_system_exit(
     leave: Callable[..., Any],
 ) -> None:
     """All subscriptions are told, and later messages reach no callback."""

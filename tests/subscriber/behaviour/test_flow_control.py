@@ -39,7 +39,7 @@ class AtOnce:
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["server keeps", "client keeps"])
-def test_a_message_above_max_bytes_gets_through_alone(here: Stage, legacy: bool) -> None:
+def test_a_message_above_max_bytes_is_received_alone(here: Stage, legacy: bool) -> None:
     """Nothing else is received meanwhile, and everything continues afterwards."""
     gate = Gate()
     future = here.client.subscribe(
@@ -61,7 +61,9 @@ def test_a_message_above_max_bytes_gets_through_alone(here: Stage, legacy: bool)
 
 
 @pytest.mark.parametrize("key", ["", "k"])
-def test_a_window_of_one_message_keeps_going_with_many_workers(here: Stage, key: str) -> None:
+def test_flow_control_of_one_message_delivers_all_messages_with_many_workers(
+    here: Stage, key: str
+) -> None:
     """Messages come one at a time to the last."""
     at_once = AtOnce()
     future = here.client.subscribe(
@@ -76,7 +78,7 @@ def test_a_window_of_one_message_keeps_going_with_many_workers(here: Stage, key:
 @pytest.mark.parametrize("release_after", ["callback", "ack"])
 @pytest.mark.parametrize("max_messages", [1, 2, 3])
 @pytest.mark.parametrize("legacy", [False, True], ids=["server keeps", "client keeps"])
-def test_ordering_keys_and_a_tiny_window_never_come_to_a_standstill(
+def test_ordering_keys_with_a_tiny_flow_control_window_never_deadlock(
     here: Stage, release_after: ReleaseAfter, max_messages: int, legacy: bool
 ) -> None:
     """Held messages fill the window together with the message that they wait for."""
@@ -99,7 +101,7 @@ def test_ordering_keys_and_a_tiny_window_never_come_to_a_standstill(
     assert by_key == {"long": [*range(30)], **{key: [*range(10)] for key in "abc"}}
 
 
-def test_held_messages_count(here: Stage) -> None:
+def test_held_messages_of_an_ordering_key_count_towards_flow_control(here: Stage) -> None:
     """The window is full of one key, and no more of it is received."""
     gate = Gate()
     future = here.client.subscribe(SUBSCRIPTION, gate, FlowControl(max_messages=10))
@@ -115,7 +117,7 @@ def test_held_messages_count(here: Stage) -> None:
     assert len(gate.messages) == 107
 
 
-def test_without_the_server_s_help_the_reader_stops_at_the_limit(here: Stage) -> None:
+def test_the_reader_stops_at_the_client_limit_if_the_server_has_no_limit(here: Stage) -> None:
     """The server has no limit and sends everything. Messages above the client's limit wait."""
     gate, peaks = Gate(), list[float]()
 
@@ -141,7 +143,7 @@ def test_without_the_server_s_help_the_reader_stops_at_the_limit(here: Stage) ->
     assert len(gate.messages) == 60
 
 
-def test_all_workers_work_all_the_time(here: Stage) -> None:
+def test_all_workers_handle_messages_of_one_response_concurrently(here: Stage) -> None:
     """A hundred messages of one response on ten workers: all ten meet ten times."""
     together = threading.Barrier(10)
     rounds = threading.Semaphore(0)
@@ -158,7 +160,7 @@ def test_all_workers_work_all_the_time(here: Stage) -> None:
     eventually(lambda: here.backlog == 0)
 
 
-def test_a_slow_callback_delays_nobody_while_a_worker_is_free(here: Stage) -> None:
+def test_a_slow_callback_delays_no_message_while_another_worker_is_free(here: Stage) -> None:
     """One worker blocks from the beginning, and the other does all the rest."""
     stuck = threading.Event()
     first = threading.Lock()
@@ -175,7 +177,7 @@ def test_a_slow_callback_delays_nobody_while_a_worker_is_free(here: Stage) -> No
     eventually(lambda: here.backlog == 0)
 
 
-def test_unfinished_messages_keep_others_at_the_server(here: Stage) -> None:
+def test_max_messages_unsettled_messages_keep_the_others_at_the_server(here: Stage) -> None:
     """The limit is max_messages, and others come as soon as some are finished."""
     gate = Gate()
     here.publish(*[b"x"] * 12)
@@ -187,7 +189,7 @@ def test_unfinished_messages_keep_others_at_the_server(here: Stage) -> None:
     assert len(gate.messages) == 12
 
 
-def test_a_full_window_is_not_read_beyond_although_the_server_sends(here: Stage) -> None:
+def test_legacy_flow_control_pauses_the_reader_at_a_full_window(here: Stage) -> None:
     """With legacy flow control the server has no limit, so the reader pauses."""
     gate = Gate()
     here.publish(*[b"x"] * 5, key="slow")

@@ -160,7 +160,9 @@ def assert_all_acknowledged(here: Stage) -> None:
     assert here.backlog == 0
 
 
-def test_every_use_in_the_child_raises_at_once(lines: list[str]) -> None:
+def test_every_use_of_an_inherited_client_in_a_forked_child_raises_at_once(
+    lines: list[str],
+) -> None:
     """No use hangs on a thread or a lock that only the parent has."""
     assert lines[0], "a use hung"
     outcomes = json.loads(lines[0])
@@ -170,19 +172,19 @@ def test_every_use_in_the_child_raises_at_once(lines: list[str]) -> None:
     )
 
 
-def test_closing_in_the_child_does_nothing(lines: list[str]) -> None:
+def test_closing_an_inherited_client_in_a_forked_child_does_nothing(lines: list[str]) -> None:
     """The child does not own the client, and it ends with its own exit code."""
     outcomes = json.loads(lines[0])
     assert (outcomes["close"], outcomes["close of the publisher"]) == ("nothing", "nothing")
     assert lines[1] == "7"
 
 
-def test_the_parent_goes_on(lines: list[str]) -> None:
+def test_the_parents_subscription_continues_after_a_fork(lines: list[str]) -> None:
     """The parent's subscription and its acknowledgements are not affected by the child."""
     assert lines[2] == "['before', 'after'] True"
 
 
-def test_a_child_outlives_what_its_parent_receives() -> None:
+def test_a_forked_child_survives_while_its_parent_receives_messages() -> None:
     """A thread of the parent inside gRPC at the fork makes the child's threads of gRPC crash."""
     with stage() as here:
         assert run(CROWD, here) == ["7"] * CHILDREN

@@ -41,7 +41,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.mark.parametrize("window", [1, 5, 1000])
 @pytest.mark.parametrize("how", ENDS)
-def test_a_subscription_returns_what_no_callback_has_settled(
+def test_a_graceful_end_returns_all_unsettled_messages_of_a_subscription(
     world: World, how: str, window: int
 ) -> None:
     """Messages with running callbacks, queued, held for their key, and unread ones."""
@@ -55,8 +55,8 @@ def test_a_subscription_returns_what_no_callback_has_settled(
     eventually(lambda: world.broker.inspect(leases) == 0)
 
 
-def test_an_asynchronous_client_returns_them_too(world: World) -> None:
-    """Its callbacks are coroutines, which are cancelled."""
+def test_a_graceful_end_returns_all_unsettled_messages_of_an_async_client(world: World) -> None:
+    """The client's callbacks are coroutines, which are cancelled."""
 
     async def work() -> None:
         begun = asyncio.Event()

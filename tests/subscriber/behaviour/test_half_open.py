@@ -80,7 +80,9 @@ def client(world: World) -> Iterator[SubscriberClient]:
         yield client
 
 
-def test_a_publisher_sends_again_on_another_connection(world: World) -> None:
+def test_a_publisher_retries_on_a_new_connection_when_the_old_one_is_half_open(
+    world: World,
+) -> None:
     """Long before the time limit of the attempt."""
     with PublisherClient(endpoint=world.forwarder.endpoint) as publisher:
         publisher.publish(TOPIC, b"before").result(PATIENCE)
@@ -88,7 +90,9 @@ def test_a_publisher_sends_again_on_another_connection(world: World) -> None:
         assert publisher.publish(TOPIC, b"after").result(PATIENCE)
 
 
-def test_an_async_publisher_sends_again_on_another_connection(world: World) -> None:
+def test_an_async_publisher_retries_on_a_new_connection_when_the_old_one_is_half_open(
+    world: World,
+) -> None:
     async def main() -> None:
         async with AsyncPublisherClient(endpoint=world.forwarder.endpoint) as publisher:
             await publisher.publish(TOPIC, b"before")
@@ -98,7 +102,7 @@ def test_an_async_publisher_sends_again_on_another_connection(world: World) -> N
     asyncio.run(main())
 
 
-def test_a_subscription_continues_and_acknowledges_on_other_connections(
+def test_a_subscription_replaces_half_open_connections_and_continues(
     world: World, client: SubscriberClient
 ) -> None:
     """The stream has one connection, acknowledgements have another.
@@ -120,7 +124,9 @@ def test_a_subscription_continues_and_acknowledges_on_other_connections(
     eventually(lambda: world.broker.backlog(SUBSCRIPTION) == 0)
 
 
-def test_a_fetch_continues_on_another_connection(world: World, client: SubscriberClient) -> None:
+def test_a_fetch_continues_on_a_new_connection_when_the_old_one_is_half_open(
+    world: World, client: SubscriberClient
+) -> None:
     """The messages of an answer that was lost are redelivered; this one had not been sent."""
     assert client.fetch(SUBSCRIPTION, no_wait=True) == []
     assert world.forwarder.forget() == 1
@@ -131,8 +137,10 @@ def test_a_fetch_continues_on_another_connection(world: World, client: Subscribe
     timer.join()
 
 
-def test_short_fetches_find_the_silence_together(world: World, client: SubscriberClient) -> None:
-    """Each of them waits for less time than silence must last."""
+def test_repeated_short_fetches_detect_a_half_open_connection_together(
+    world: World, client: SubscriberClient
+) -> None:
+    """Each fetch waits for less time than silence must last."""
     assert client.fetch(SUBSCRIPTION, no_wait=True) == []
     assert world.forwarder.forget() == 1
 
@@ -151,7 +159,9 @@ def test_short_fetches_find_the_silence_together(world: World, client: Subscribe
     eventually(answers)
 
 
-def test_an_async_fetch_continues_on_another_connection(world: World) -> None:
+def test_an_async_fetch_continues_on_a_new_connection_when_the_old_one_is_half_open(
+    world: World,
+) -> None:
     async def main() -> None:
         async with AsyncSubscriberClient(endpoint=world.forwarder.endpoint) as client:
             assert await client.fetch(SUBSCRIPTION, no_wait=True) == []
@@ -163,7 +173,9 @@ def test_an_async_fetch_continues_on_another_connection(world: World) -> None:
     asyncio.run(main())
 
 
-def test_a_follower_continues_on_another_connection(world: World, client: SubscriberClient) -> None:
+def test_a_follower_continues_on_a_new_connection_when_the_old_one_is_half_open(
+    world: World, client: SubscriberClient
+) -> None:
     received: list[bytes] = []
 
     def handle(record: Record) -> None:
@@ -177,7 +189,9 @@ def test_a_follower_continues_on_another_connection(world: World, client: Subscr
     eventually(lambda: received == [b"before", b"after"])
 
 
-def test_a_watch_continues_on_another_connection(world: World, client: SubscriberClient) -> None:
+def test_a_watch_continues_on_a_new_connection_when_the_old_one_is_half_open(
+    world: World, client: SubscriberClient
+) -> None:
     received: list[bytes] = []
 
     def handle(frame: Frame) -> None:
@@ -192,7 +206,9 @@ def test_a_watch_continues_on_another_connection(world: World, client: Subscribe
     eventually(lambda: received == [b"before", b"after"])
 
 
-def test_a_listener_continues_on_another_connection(world: World, client: SubscriberClient) -> None:
+def test_a_listener_continues_on_a_new_connection_when_the_old_one_is_half_open(
+    world: World, client: SubscriberClient
+) -> None:
     heard: list[ChannelMessage] = []
     client.listen().subscribe(TOPIC, None, on_message=heard.append)
 
@@ -206,7 +222,7 @@ def test_a_listener_continues_on_another_connection(world: World, client: Subscr
     eventually(lambda: hears_more_than(count))
 
 
-def test_another_call_succeeds_after_the_one_that_found_the_silence(
+def test_calls_succeed_after_one_call_has_detected_a_half_open_connection(
     world: World, client: SubscriberClient
 ) -> None:
     client.get_subscription(subscription=SUBSCRIPTION)
@@ -223,8 +239,10 @@ def test_another_call_succeeds_after_the_one_that_found_the_silence(
     eventually(succeeds)
 
 
-def test_a_slow_server_keeps_its_connection(world: World) -> None:
-    """It answers the check, although it is slow to answer the call."""
+def test_the_client_keeps_the_connection_of_a_slow_server_that_answers_the_check(
+    world: World,
+) -> None:
+    """The server answers the check, although it is slow to answer the call."""
     with PublisherClient(endpoint=world.forwarder.endpoint) as publisher:
         publisher.publish(TOPIC, b"before").result(PATIENCE)
         channel = publisher._rpcs.channel
@@ -233,7 +251,7 @@ def test_a_slow_server_keeps_its_connection(world: World) -> None:
         assert publisher._rpcs.channel is channel
 
 
-def test_a_channel_of_the_user_is_never_replaced(world: World) -> None:
+def test_a_half_open_channel_of_the_user_is_never_replaced(world: World) -> None:
     """Only the user can close it."""
     with (
         grpc.insecure_channel(world.forwarder.endpoint) as channel,

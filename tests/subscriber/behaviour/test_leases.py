@@ -51,7 +51,7 @@ def wait_for_extensions(events: Events, extensions: list[tuple[int, int]]) -> No
     assert events.extensions == extensions
 
 
-def test_slow_callbacks_keep_their_messages(here: Stage) -> None:
+def test_leases_of_slow_callbacks_and_waiting_messages_are_kept_by_extensions(here: Stage) -> None:
     """A message that runs, waits for a worker, or is held behind its key is delivered once."""
     gate = Gate()
     manager = here.manage(gate, workers=1)
@@ -66,7 +66,7 @@ def test_slow_callbacks_keep_their_messages(here: Stage) -> None:
     assert manager.future.result(PATIENCE) is True
 
 
-def test_leases_are_as_long_as_callbacks_have_been_seen_to_take(here: Stage) -> None:
+def test_lease_extensions_follow_the_measured_callback_times(here: Stage) -> None:
     """After messages of 100 seconds, one of 220 is extended at 48, 128 and 208, and not between."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,))
@@ -83,7 +83,7 @@ def test_leases_are_as_long_as_callbacks_have_been_seen_to_take(here: Stage) -> 
     finish(here, gate)
 
 
-def test_an_unknown_callback_costs_an_extension_for_each_lease(here: Stage) -> None:
+def test_leases_are_short_until_callback_times_have_been_measured(here: Stage) -> None:
     """Without measurements leases are short: the first ends at 48 seconds, then one every 8."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,))
@@ -94,7 +94,7 @@ def test_an_unknown_callback_costs_an_extension_for_each_lease(here: Stage) -> N
     finish(here, gate)
 
 
-def test_each_lease_is_extended_when_it_is_due(here: Stage) -> None:
+def test_each_lease_is_extended_at_its_own_due_time(here: Stage) -> None:
     """A new lease is not extended together with an old one."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,))
@@ -108,7 +108,7 @@ def test_each_lease_is_extended_when_it_is_due(here: Stage) -> None:
     finish(here, gate)
 
 
-def test_of_a_response_only_the_unfinished_are_extended(here: Stage) -> None:
+def test_lease_extensions_include_only_unsettled_messages_of_a_response(here: Stage) -> None:
     """A message that its callback has not settled keeps its lease until other code settles it."""
     events, log = Events(), Log(keep)
     here.manage(log, hooks=(events,))
@@ -126,7 +126,7 @@ def test_of_a_response_only_the_unfinished_are_extended(here: Stage) -> None:
     assert (here.backlog, len(log.messages)) == (0, 3)
 
 
-def test_a_finished_message_is_extended_no_more(here: Stage) -> None:
+def test_the_lease_of_an_acknowledged_message_is_not_extended(here: Stage) -> None:
     """Nothing is sent or reported about acknowledged messages, even after the maximum duration."""
     events, log = Events(), Log()
     here.manage(log, hooks=(events,), max_lease_duration=100)
@@ -137,7 +137,7 @@ def test_a_finished_message_is_extended_no_more(here: Stage) -> None:
     assert events.lost == []
 
 
-def test_the_least_extension_is_also_the_stream_s_lease(here: Stage) -> None:
+def test_the_minimum_lease_extension_also_sets_the_ack_deadline_of_the_stream(here: Stage) -> None:
     """With five minutes, nothing is sent before four have passed, then it is for five more."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,), min_duration_per_lease_extension=300)
@@ -151,7 +151,7 @@ def test_the_least_extension_is_also_the_stream_s_lease(here: Stage) -> None:
     finish(here, gate)
 
 
-def test_the_longest_extension_is_kept_to(here: Stage) -> None:
+def test_lease_extensions_stay_within_the_configured_maximum(here: Stage) -> None:
     """With at most half a minute, a crash is noticed that early, even with slow callbacks."""
     events, gate = Events(), Gate()
     here.manage(gate, hooks=(events,), max_duration_per_lease_extension=30)
@@ -176,7 +176,7 @@ def wait_until_given_up(events: Events, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "k"])
-def test_after_max_lease_duration_a_message_is_given_up_and_told(
+def test_a_message_is_dropped_and_reported_to_hooks_after_max_lease_duration(
     here: Stage, key: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The hook gets the message, and flow control no longer counts it.
@@ -202,7 +202,7 @@ def test_after_max_lease_duration_a_message_is_given_up_and_told(
     assert len(log.messages) == 1
 
 
-def test_an_ack_after_the_lease_has_ended_gets_the_servers_answer() -> None:
+def test_an_ack_after_the_end_of_the_lease_gets_the_servers_answer() -> None:
     """With exactly-once delivery it is a refusal, otherwise OK, as for the official client."""
     for exactly_once in (True, False):
         with stage(ManualClock(), enable_exactly_once_delivery=exactly_once) as here:
@@ -225,7 +225,9 @@ def test_an_ack_after_the_lease_has_ended_gets_the_servers_answer() -> None:
             assert manager.future.statistics().failed == exactly_once
 
 
-def test_a_late_plain_ack_is_logged(here: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ack_without_future_after_the_end_of_the_lease_is_logged(
+    here: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
     """There is no future for the error."""
     events, log = Events(), Log(keep)
     here.manage(log, hooks=(events,), max_lease_duration=100)
@@ -239,8 +241,10 @@ def test_a_late_plain_ack_is_logged(here: Stage, caplog: pytest.LogCaptureFixtur
         eventually(lambda: "acknowledged after their lease was given up" in caplog.text)
 
 
-def test_max_lease_duration_holds_for_the_later_messages_of_a_key(here: Stage) -> None:
-    """It begins when the previous message has ended, and it is given up like any other."""
+def test_max_lease_duration_of_a_held_message_begins_when_the_previous_one_ends(
+    here: Stage,
+) -> None:
+    """The held message is given up like any other when its time is over."""
     events = Events()
     first, second = Gate(), Gate()
 
@@ -260,8 +264,8 @@ def test_max_lease_duration_holds_for_the_later_messages_of_a_key(here: Stage) -
     finish(here, second)
 
 
-def test_a_given_up_message_that_waits_for_a_worker_does_not_run(here: Stage) -> None:
-    """It will be redelivered, so it would be handled twice."""
+def test_a_message_dropped_while_it_waits_for_a_worker_does_not_run(here: Stage) -> None:
+    """The message will be redelivered, so it would be handled twice."""
     events, gate = Events(), Gate()
     here.manage(gate, workers=1, hooks=(events,), max_lease_duration=100)
     here.publish(b"runs")
@@ -280,7 +284,7 @@ def test_a_given_up_message_that_waits_for_a_worker_does_not_run(here: Stage) ->
 
 @pytest.mark.parametrize("key", ["", "k"])
 @pytest.mark.parametrize("exactly_once", [False, True])
-def test_after_a_stop_of_the_process_no_callback_begins_on_a_lease_that_is_over(
+def test_no_callback_begins_on_a_lease_that_ended_while_the_process_was_stopped(
     exactly_once: bool, key: str
 ) -> None:
     """The message is delivered again, and begins once. The running callback continues."""
@@ -314,7 +318,9 @@ def test_after_a_stop_of_the_process_no_callback_begins_on_a_lease_that_is_over(
 
 
 @pytest.mark.parametrize("key", ["", "k"])
-def test_after_max_lease_duration_the_server_has_it_back(here: Stage, key: str) -> None:
+def test_the_server_redelivers_a_message_of_a_stuck_callback_after_max_lease_duration(
+    here: Stage, key: str
+) -> None:
     """While one callback is stuck, another gets the message, with a key or without."""
     gate = Gate()
     manager = here.manage(gate, max_lease_duration=100)
@@ -335,7 +341,7 @@ def test_after_max_lease_duration_the_server_has_it_back(here: Stage, key: str) 
     assert manager.future.result(PATIENCE) is True
 
 
-def test_a_dropped_message_is_redelivered_when_its_lease_has_ended(here: Stage) -> None:
+def test_a_dropped_message_is_redelivered_after_its_lease_has_ended(here: Stage) -> None:
     """Nothing extends the lease."""
     dropped = threading.Event()
 
@@ -358,7 +364,7 @@ def test_a_dropped_message_is_redelivered_when_its_lease_has_ended(here: Stage) 
     assert manager.future.result(PATIENCE) is True
 
 
-def test_a_deadline_set_by_hand_counts_until_the_next_extension(here: Stage) -> None:
+def test_a_manual_modify_ack_deadline_counts_until_the_next_lease_extension(here: Stage) -> None:
     """A shorter deadline causes an earlier redelivery."""
     gate, other = Gate(), Gate()
     gates = iter((gate, other))
@@ -397,8 +403,8 @@ def test_adopted_leases_are_kept_until_they_are_settled(here: Stage) -> None:
     assert here.free() == [b"b"]
 
 
-def test_adopted_leases_may_pause_the_stream(here: Stage) -> None:
-    """They count like received messages, and make room when they are settled."""
+def test_adopted_leases_count_towards_flow_control(here: Stage) -> None:
+    """Adopted leases count like received messages, and make room when they are settled."""
     here.publish(b"a", b"b")
     pulled = here.other.pull(subscription=SUBSCRIPTION, max_messages=2).received_messages
     gate = Gate()

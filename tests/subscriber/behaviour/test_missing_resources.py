@@ -68,7 +68,9 @@ def subscribe(endpoint: str) -> object:
 
 
 @pytest.mark.parametrize("work", [get, acknowledge, fetch, fetch_async, subscribe])
-def test_the_error_has_kind_and_full_name_and_similar_ids(broker: Emulator, work: Work) -> None:
+def test_not_found_errors_have_the_resource_kind_full_name_and_similar_ids(
+    broker: Emulator, work: Work
+) -> None:
     """The server's text has the id only, which a topic may have, too."""
     with pytest.raises(NotFound) as caught:
         work(broker.endpoint)
@@ -79,7 +81,9 @@ def test_the_error_has_kind_and_full_name_and_similar_ids(broker: Emulator, work
 
 
 @pytest.mark.parametrize("work", [get, fetch])
-def test_the_error_is_one_exception(broker: Emulator, work: Work) -> None:
+def test_a_not_found_error_is_one_exception_without_a_chained_grpc_error(
+    broker: Emulator, work: Work
+) -> None:
     """What gRPC's own error says is in the text."""
     with pytest.raises(NotFound) as caught:
         work(broker.endpoint)
@@ -87,7 +91,9 @@ def test_the_error_is_one_exception(broker: Emulator, work: Work) -> None:
     assert shown.count("Traceback (most recent call last)") == 1
 
 
-def test_a_topic_that_another_request_needs_is_named(broker: Emulator) -> None:
+def test_the_not_found_error_of_create_subscription_names_the_missing_topic(
+    broker: Emulator,
+) -> None:
     """The subscription itself would be new."""
     with (
         SubscriberClient(endpoint=broker.endpoint) as client,
@@ -97,7 +103,7 @@ def test_a_topic_that_another_request_needs_is_named(broker: Emulator) -> None:
     assert e.value.message.endswith("Similar topics: orders.")
 
 
-def test_a_publish_to_a_missing_topic_names_it(broker: Emulator) -> None:
+def test_the_error_of_a_publish_to_a_missing_topic_names_the_topic(broker: Emulator) -> None:
     with (
         PublisherClient(endpoint=broker.endpoint) as publisher,
         pytest.raises(NotFound, match="The topic projects/shop/topics/order does not exist"),
@@ -105,7 +111,7 @@ def test_a_publish_to_a_missing_topic_names_it(broker: Emulator) -> None:
         publisher.publish("projects/shop/topics/order", b"x").result(PATIENCE)
 
 
-def test_a_watch_of_a_missing_topic_names_it(broker: Emulator) -> None:
+def test_the_error_of_a_watch_of_a_missing_topic_names_the_topic(broker: Emulator) -> None:
     with (
         SubscriberClient(endpoint=broker.endpoint) as client,
         pytest.raises(NotFound, match="The topic projects/shop/topics/order does not exist"),
@@ -113,7 +119,7 @@ def test_a_watch_of_a_missing_topic_names_it(broker: Emulator) -> None:
         client.watch({"projects/shop/topics/order": 0}, print).result(PATIENCE)
 
 
-def test_where_it_may_not_list_the_error_has_no_similar_ids(broker: Emulator) -> None:
+def test_a_not_found_error_has_no_similar_ids_if_the_client_may_not_list(broker: Emulator) -> None:
     """The error of the call itself stays."""
     with broker.faults.error("ListSubscriptions", PermissionDenied("no")):
         with pytest.raises(NotFound) as caught:
@@ -121,7 +127,7 @@ def test_where_it_may_not_list_the_error_has_no_similar_ids(broker: Emulator) ->
         assert caught.value.message.endswith(f"The subscription {MISSPELT} does not exist.")
 
 
-def test_a_delete_of_what_is_gone_lists_nothing(broker: Emulator) -> None:
+def test_the_not_found_error_of_a_delete_requests_no_list_of_similar_ids(broker: Emulator) -> None:
     """Nobody looks for a similar resource to delete."""
     with (
         broker.faults.delay("ListSubscriptions", 0.0) as listed,
@@ -143,7 +149,9 @@ def fetch_short(endpoint: str) -> object:
 
 
 @pytest.mark.parametrize("work", [create_topic, fetch_short])
-def test_an_id_that_is_too_short_gets_the_rule(broker: Emulator, work: Work) -> None:
+def test_the_error_for_a_resource_id_that_is_too_short_states_the_rule(
+    broker: Emulator, work: Work
+) -> None:
     """In one exception."""
     with pytest.raises(InvalidArgument, match="an id has 3 to 255 characters") as caught:
         work(broker.endpoint)

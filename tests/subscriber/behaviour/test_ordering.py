@@ -50,7 +50,7 @@ def fail(message: Message) -> None:
 # ---- the start of the next message -------------------------------------------------------------
 
 
-def test_the_next_of_a_key_begins_when_the_callback_ends(here: Stage) -> None:
+def test_the_next_message_of_an_ordering_key_begins_when_the_callback_ends(here: Stage) -> None:
     """No acknowledgement is needed, but the callback must have ended."""
     gate = Gate(keep)
     here.client.subscribe(SUBSCRIPTION, gate)
@@ -70,7 +70,7 @@ def test_the_next_of_a_key_begins_when_the_callback_ends(here: Stage) -> None:
     assert here.backlog == 0
 
 
-def test_on_request_the_next_of_a_key_begins_when_the_last_is_acked(here: Stage) -> None:
+def test_the_next_message_of_an_ordering_key_waits_for_the_ack_if_configured(here: Stage) -> None:
     """Other keys and messages without a key do not wait."""
     log = Log(keep)
     here.client.subscribe(SUBSCRIPTION, log, release_after="ack")
@@ -89,7 +89,7 @@ def test_on_request_the_next_of_a_key_begins_when_the_last_is_acked(here: Stage)
     eventually(lambda: here.backlog == 2)
 
 
-def test_an_ack_inside_the_callback_does_not_let_the_next_one_in(here: Stage) -> None:
+def test_an_ack_inside_a_callback_does_not_start_the_next_message_of_its_key(here: Stage) -> None:
     """The rest of the callback after its ack still runs before the next message."""
     gate = Gate(keep)
 
@@ -111,7 +111,7 @@ def test_an_ack_inside_the_callback_does_not_let_the_next_one_in(here: Stage) ->
 
 
 @pytest.mark.parametrize("failure", [Message.nack, fail], ids=["nack", "error"])
-def test_after_a_failure_the_key_begins_again_with_it(
+def test_an_ordering_key_restarts_with_its_failed_message(
     here: Stage, failure: Callable[[Message], None]
 ) -> None:
     """Messages held behind the failed one do not run before its redelivery."""
@@ -123,7 +123,9 @@ def test_after_a_failure_the_key_begins_again_with_it(
     assert log.data == [b"1", b"2", b"3", b"3", b"4", b"5"]
 
 
-def test_what_is_published_after_a_failure_does_not_skip_ahead(here: Stage) -> None:
+def test_messages_published_after_a_failure_wait_for_the_failed_message_of_their_key(
+    here: Stage,
+) -> None:
     """Messages that were on their way at the time of the failure wait as well."""
     log = Log(OnFirst(b"0", Message.nack))
     here.client.subscribe(SUBSCRIPTION, log, FlowControl(max_messages=3))
@@ -134,7 +136,7 @@ def test_what_is_published_after_a_failure_does_not_skip_ahead(here: Stage) -> N
     assert log.data[1:] == [b"%d" % number for number in range(60)]
 
 
-def test_a_nack_after_the_callback_has_ended_takes_the_key_back(here: Stage) -> None:
+def test_a_nack_after_the_end_of_its_callback_restarts_the_ordering_key(here: Stage) -> None:
     """The key continues with the nacked message, although the next one runs by then.
 
     That next message runs again only if the server refuses its acknowledgement.
@@ -167,7 +169,7 @@ def test_a_nack_after_the_callback_has_ended_takes_the_key_back(here: Stage) -> 
 
 
 @pytest.mark.parametrize("how", ["inside", "later"])
-def test_a_delayed_nack_delays_the_key_and_no_other(here: Stage, how: str) -> None:
+def test_a_delayed_nack_delays_its_ordering_key_and_no_other_key(here: Stage, how: str) -> None:
     """The key continues with the nacked message half a minute later, in order."""
     assert isinstance(here.clock, ManualClock)
     kept: list[Message] = []
@@ -191,7 +193,7 @@ def test_a_delayed_nack_delays_the_key_and_no_other(here: Stage, how: str) -> No
 
 
 @pytest.mark.parametrize("max_messages", [1, 10, 1000])
-def test_order_holds_with_two_subscribers_that_fail_and_streams_that_break(
+def test_ordering_holds_for_two_failing_subscribers_with_breaking_streams(
     here: Stage, max_messages: int
 ) -> None:
     """All earlier messages of a key were acknowledged before any subscriber handles a message.

@@ -70,14 +70,16 @@ def status(future: AckFuture) -> AcknowledgeStatus:
         return error.error_code
 
 
-def test_every_code_is_listed() -> None:
+def test_the_acknowledge_status_table_lists_every_grpc_code() -> None:
     """Otherwise the next test would leave one out."""
     assert MEANING.keys() == BY_CODE.keys()
 
 
 @pytest.mark.parametrize("rich", [False, True], ids=["bare", "rich"])
 @pytest.mark.parametrize("code", MEANING)
-def test_no_code_is_taken_for_success(here: Stage, code: grpc.StatusCode, rich: bool) -> None:
+def test_no_grpc_error_code_counts_as_a_successful_acknowledgement(
+    here: Stage, code: grpc.StatusCode, rich: bool
+) -> None:
     """No error code counts as success.
 
     A transient code is retried until the answer is known. Every other code is the outcome, also
@@ -102,7 +104,7 @@ def test_no_code_is_taken_for_success(here: Stage, code: grpc.StatusCode, rich: 
     assert here.backlog == (2 if MEANING[code] is None else 3)
 
 
-def test_each_ack_id_has_its_own_outcome(exactly_once: Stage) -> None:
+def test_each_ack_id_of_a_request_has_its_own_result(exactly_once: Stage) -> None:
     """One request has accepted ids, ids to be sent again, and refused ids."""
     here = exactly_once
     messages = receive(here, 5)
@@ -135,7 +137,7 @@ def test_each_ack_id_has_its_own_outcome(exactly_once: Stage) -> None:
     assert here.backlog == 2
 
 
-def test_acknowledging_again_does_no_harm(here: Stage) -> None:
+def test_acknowledging_a_message_twice_succeeds(here: Stage) -> None:
     """A second acknowledgement at the same time or later does no harm.
 
     The first one counts, the message is released once, and the subscription continues.
@@ -155,7 +157,7 @@ def test_acknowledging_again_does_no_harm(here: Stage) -> None:
     assert here.backlog == 0
 
 
-def test_acknowledging_twice_in_one_request_succeeds_twice(here: Stage) -> None:
+def test_two_acks_of_a_message_in_one_request_both_succeed(here: Stage) -> None:
     """Both futures get the same result."""
     *before, message = receive(here, MAX_IN_FLIGHT + 1)
     with here.faults.drop("Acknowledge") as held:
@@ -168,7 +170,7 @@ def test_acknowledging_twice_in_one_request_succeeds_twice(here: Stage) -> None:
 
 
 @pytest.mark.parametrize("code", [code for code, meaning in MEANING.items() if meaning is None])
-def test_a_lost_answer_is_asked_for_again(
+def test_an_acknowledgement_with_a_lost_answer_is_retried(
     here: Stage, code: grpc.StatusCode, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An acknowledgement whose answer is lost is repeated.
@@ -191,7 +193,9 @@ def test_a_lost_answer_is_asked_for_again(
 @pytest.mark.parametrize(
     ("method", "limit"), [("Acknowledge", ACK_RETRY_FOR), ("ModifyAckDeadline", NACK_RETRY_FOR)]
 )
-def test_asking_again_comes_to_an_end(method: str, limit: float) -> None:
+def test_acknowledgement_retries_end_after_a_time_limit_and_fail_the_future(
+    method: str, limit: float
+) -> None:
     """After a time limit with growing pauses, the future fails and the failure is counted."""
     clock, ended = ManualClock(), list[float]()
     with stage() as here:

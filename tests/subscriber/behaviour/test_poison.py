@@ -155,7 +155,7 @@ def handling(world: World, instead: Callable[[Message], None]) -> Callable[[Mess
 
 @pytest.mark.parametrize("instead", [nack, fail])
 @pytest.mark.parametrize("release_after", ["callback", "ack"])
-def test_only_the_poison_is_dead_lettered(
+def test_only_the_poison_message_of_an_ordering_key_is_dead_lettered(
     world: World, instead: Callable[[Message], None], release_after: Any
 ) -> None:
     """The callback nacks or raises, and the next message begins after the callback or the ack."""
@@ -165,7 +165,9 @@ def test_only_the_poison_is_dead_lettered(
     world.check()
 
 
-def test_a_small_window_makes_no_difference(world: World) -> None:
+def test_only_the_poison_message_is_dead_lettered_with_a_small_flow_control_window(
+    world: World,
+) -> None:
     """When a message fails, later ones are still at the broker or on their way."""
     limits = FlowControl(max_messages=7)
     world.client.subscribe(SUBSCRIPTION, handling(world, nack), flow_control=limits)
@@ -174,7 +176,7 @@ def test_a_small_window_makes_no_difference(world: World) -> None:
     world.check()
 
 
-def test_asynchronous_callbacks_do_the_same(world: World) -> None:
+def test_only_the_poison_message_is_dead_lettered_with_async_callbacks(world: World) -> None:
     """The callbacks run on an event loop."""
     handle = handling(world, fail)
 
@@ -188,7 +190,9 @@ def test_asynchronous_callbacks_do_the_same(world: World) -> None:
 
 
 @pytest.mark.parametrize("verdict", ["nack", "raise"])
-def test_lists_lose_only_the_poison(world: World, verdict: str) -> None:
+def test_only_the_poison_message_is_dead_lettered_with_batch_callbacks(
+    world: World, verdict: str
+) -> None:
     """Messages after the poison in the same list are still handled once."""
 
     def handle(messages: MessageBatch) -> None:
@@ -206,7 +210,7 @@ def test_lists_lose_only_the_poison(world: World, verdict: str) -> None:
     world.check()
 
 
-def test_two_subscribers_lose_only_the_poison(world: World) -> None:
+def test_only_the_poison_message_is_dead_lettered_with_two_subscribers(world: World) -> None:
     """The key may move from one subscriber to the other."""
     handle = handling(world, nack)
     with SubscriberClient(endpoint=world.broker.endpoint) as other:
@@ -218,7 +222,7 @@ def test_two_subscribers_lose_only_the_poison(world: World) -> None:
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
-def test_a_retry_policy_makes_no_difference(exactly_once: bool) -> None:
+def test_only_the_poison_message_is_dead_lettered_with_a_retry_policy(exactly_once: bool) -> None:
     """The key waits for the backoff of the poison, and other keys do not wait."""
     clock = ManualClock()
     world = World(
@@ -267,7 +271,9 @@ class GivenUp(Hooks):
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
-def test_a_lease_that_is_given_up_costs_no_other_message_an_attempt(exactly_once: bool) -> None:
+def test_dropping_the_lease_of_a_hanging_callback_counts_no_attempt_for_held_messages(
+    exactly_once: bool,
+) -> None:
     """The messages behind a hanging callback have been held for as long as it has run."""
     policy = {"dead_letter_topic": f"{stage_.TOPIC}-dead", "max_delivery_attempts": ATTEMPTS}
     seen: list[tuple[bytes, int | None]] = []

@@ -81,7 +81,7 @@ def brisk() -> Iterator[Brisk]:
         brisk.may_leave.set()
 
 
-def test_the_reader_handles_what_it_reads(brisk: Brisk) -> None:
+def test_the_reader_thread_runs_callbacks_inline_without_a_worker(brisk: Brisk) -> None:
     """No worker wakes."""
     brisk.here.publish(*[b"x"] * 50)
     eventually(lambda: brisk.here.backlog == 0)
@@ -89,7 +89,9 @@ def test_the_reader_handles_what_it_reads(brisk: Brisk) -> None:
     assert len(brisk.handled) == 50
 
 
-def test_the_stream_is_read_on_while_the_reader_is_in_a_slow_callback(brisk: Brisk) -> None:
+def test_another_thread_reads_the_stream_while_the_reader_runs_a_slow_callback(
+    brisk: Brisk,
+) -> None:
     """All other messages are handled meanwhile, and the slow one is acknowledged in the end."""
     brisk.hold_up()
     for _ in range(10):
@@ -101,7 +103,7 @@ def test_the_stream_is_read_on_while_the_reader_is_in_a_slow_callback(brisk: Bri
     assert brisk.future.running()
 
 
-def test_a_key_keeps_its_order_when_the_reader_is_replaced(brisk: Brisk) -> None:
+def test_an_ordering_key_keeps_its_order_when_the_reader_thread_is_replaced(brisk: Brisk) -> None:
     """The next reader's messages of the key wait for the callback in the first reader."""
     brisk.hold_up()
     numbers = [b"%d" % number for number in range(100)]
@@ -114,7 +116,7 @@ def test_a_key_keeps_its_order_when_the_reader_is_replaced(brisk: Brisk) -> None
 
 
 @pytest.mark.parametrize("mode", ["drain", "nack"])
-def test_a_subscription_ends_while_its_reader_is_in_a_callback(
+def test_a_subscription_can_end_while_its_reader_thread_runs_a_callback(
     brisk: Brisk, mode: ShutdownMode
 ) -> None:
     """A drain waits for the callback, and its acknowledgement is sent.
@@ -134,7 +136,7 @@ def test_a_subscription_ends_while_its_reader_is_in_a_callback(
     assert brisk.here.free() == ([] if mode == "drain" else [b"stay"])
 
 
-def test_a_callback_on_the_reader_may_close_the_subscription(brisk: Brisk) -> None:
+def test_a_callback_on_the_reader_thread_may_close_the_subscription(brisk: Brisk) -> None:
     """The close does not wait for its own callback."""
     brisk.here.publish(b"close")
     assert isinstance(brisk.closed.result(PATIENCE), bool)

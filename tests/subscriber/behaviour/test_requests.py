@@ -63,7 +63,7 @@ def settle_in_few_requests(
     return results
 
 
-def test_the_broker_refuses_what_google_refuses(here: Stage) -> None:
+def test_the_broker_refuses_an_acknowledge_request_above_googles_size_limit(here: Stage) -> None:
     """The tests below rely on this limit."""
     here.emulator.inspect(lengthen_ack_ids)
     ack_ids = [message.ack_id for message in subscribe(here, 2_400)]
@@ -79,7 +79,7 @@ def test_the_broker_refuses_what_google_refuses(here: Stage) -> None:
         ("ModifyAckDeadline", lambda message: message.nack_with_response(delay=600)),
     ],
 )
-def test_thousands_of_long_ack_ids_go_in_requests_within_the_limit(
+def test_thousands_of_long_ack_ids_are_sent_in_requests_within_the_size_limit(
     here: Stage, method: str, settle: Callable[[Message], Any]
 ) -> None:
     """The requests are full, and none is refused for its size."""
@@ -99,7 +99,7 @@ def test_thousands_of_long_ack_ids_go_in_requests_within_the_limit(
     assert events.request_errors == []
 
 
-def test_a_request_refused_as_too_large_is_split_until_it_fits(here: Stage) -> None:
+def test_an_ack_request_refused_as_too_large_is_split_until_it_fits(here: Stage) -> None:
     """A server may allow less than its documented limit."""
 
     def at_most_a_hundred(request: Any) -> RpcError | None:
@@ -113,10 +113,10 @@ def test_a_request_refused_as_too_large_is_split_until_it_fits(here: Stage) -> N
     assert here.backlog == 0
 
 
-def test_one_bad_ack_id_does_not_take_the_others_with_it(
+def test_one_bad_ack_id_does_not_fail_the_other_ids_of_its_request(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only this id fails. It is counted, passed to the hook, logged once, and in its future."""
+    """Only the bad id fails. It is counted, passed to the hook, logged once, and in its future."""
     events = Events()
     messages = subscribe(here, 100, events)
     bad = messages[57]
@@ -138,7 +138,7 @@ def test_one_bad_ack_id_does_not_take_the_others_with_it(
 
 @pytest.mark.parametrize("code", PASSING_CODES)
 @pytest.mark.parametrize("method", ["Acknowledge", "ModifyAckDeadline"])
-def test_a_passing_refusal_is_no_loss(
+def test_an_ack_request_refused_with_a_transient_error_is_retried(
     here: Stage, code: grpc.StatusCode, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The request is repeated. Nothing counts as failed, and nothing is logged."""
@@ -164,7 +164,7 @@ def test_a_passing_refusal_is_no_loss(
 
 
 @pytest.mark.parametrize("count", [1, 50])
-def test_a_final_refusal_is_counted_and_logged_once(
+def test_a_permanent_refusal_of_an_ack_request_is_counted_and_logged_once(
     here: Stage, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each request has one line in the log, and every future has the error."""
@@ -185,7 +185,7 @@ def test_a_final_refusal_is_counted_and_logged_once(
     assert all("not yours" in record.message for record in caplog.records)
 
 
-def test_what_the_server_was_never_told_counts_as_failed_at_the_end(
+def test_an_acknowledgement_that_was_never_sent_counts_as_failed_at_the_end(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An acknowledgement that the shutdown gave up counts as failed."""

@@ -90,7 +90,9 @@ def test_an_idle_subscription_closes_at_once(here: Stage, mode: ShutdownMode) ->
     close_in_time(future, 0.0 if mode == "nack" else 10.0, mode)
 
 
-def test_draining_finishes_what_runs_and_gives_back_the_rest_at_once(here: Stage) -> None:
+def test_a_drain_finishes_running_callbacks_and_returns_waiting_messages_at_once(
+    here: Stage,
+) -> None:
     """Messages that wait for a worker or behind their key are free while callbacks still run."""
     acking = Acking()
     future = here.client.subscribe(SUBSCRIPTION, acking.gate, max_workers=2)
@@ -111,7 +113,9 @@ def test_draining_finishes_what_runs_and_gives_back_the_rest_at_once(here: Stage
     assert len(acking.gate.messages) == 2
 
 
-def test_nacking_waits_for_no_callback_and_lies_to_none(here: Stage) -> None:
+def test_a_nack_shutdown_returns_all_messages_without_waiting_and_fails_later_acks(
+    here: Stage,
+) -> None:
     """All messages are returned at once. A later acknowledgement gets an error status."""
     acking = Acking()
     future = here.client.subscribe(SUBSCRIPTION, acking.gate, max_workers=2)
@@ -128,7 +132,7 @@ def test_nacking_waits_for_no_callback_and_lies_to_none(here: Stage) -> None:
     assert len(acking.gate.messages) == 2
 
 
-def test_a_drain_whose_time_is_up_gives_back_what_still_runs(
+def test_a_drain_returns_messages_of_running_callbacks_at_its_time_limit(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A callback that never ends cannot delay the end, and its lost disposition is logged."""
@@ -146,7 +150,7 @@ def test_a_drain_whose_time_is_up_gives_back_what_still_runs(
     assert AcknowledgeStatus.SUCCESS not in acking.statuses(2)
 
 
-def test_messages_settled_by_nobody_are_given_back_by_a_drain(here: Stage) -> None:
+def test_a_drain_returns_messages_that_no_callback_has_settled(here: Stage) -> None:
     """The callbacks have ended without a disposition, so there is nothing to wait for."""
     log = Log(keep)
     future = here.client.subscribe(SUBSCRIPTION, log)
@@ -157,9 +161,7 @@ def test_messages_settled_by_nobody_are_given_back_by_a_drain(here: Stage) -> No
 
 
 @both_modes
-def test_a_subscription_whose_stream_is_dead_closes_in_time(
-    here: Stage, mode: ShutdownMode
-) -> None:
+def test_a_subscription_with_a_dead_stream_closes_in_time(here: Stage, mode: ShutdownMode) -> None:
     """The other calls still work, so earlier acknowledgements arrive."""
     log = Log(keep)
     future = here.client.subscribe(SUBSCRIPTION, log)
@@ -175,7 +177,7 @@ def test_a_subscription_whose_stream_is_dead_closes_in_time(
 
 
 @both_modes
-def test_closing_between_two_attempts_to_reconnect_does_not_wait(
+def test_closing_a_subscription_interrupts_its_reconnect_pause(
     here: Stage, mode: ShutdownMode
 ) -> None:
     """The clock does not move, so the pause is interrupted and does not end by itself."""
@@ -189,7 +191,9 @@ def test_closing_between_two_attempts_to_reconnect_does_not_wait(
 
 @both_modes
 @pytest.mark.parametrize("relay", [False, True], ids=["broker hangs", "network dead"])
-def test_a_black_hole_does_not_hold_up_the_end(mode: ShutdownMode, relay: bool) -> None:
+def test_a_server_that_never_answers_does_not_delay_the_shutdown_beyond_its_limit(
+    mode: ShutdownMode, relay: bool
+) -> None:
     """The server does not answer, so the close ends in time and each future has status OTHER."""
     with stage(relay=relay) as here:
         acking = Acking()
@@ -206,7 +210,7 @@ def test_a_black_hole_does_not_hold_up_the_end(mode: ShutdownMode, relay: bool) 
             assert AcknowledgeStatus.SUCCESS not in acking.statuses(3)
 
 
-def test_a_second_call_can_only_hurry(here: Stage) -> None:
+def test_a_second_close_can_only_shorten_the_shutdown(here: Stage) -> None:
     """`close(mode="nack")` shortens a patient drain, and a later drain does not prolong it."""
     acking = Acking()
     future = here.client.subscribe(SUBSCRIPTION, acking.gate)
@@ -255,7 +259,7 @@ def test_a_callback_may_close_its_own_subscription(
     assert here.backlog == 0
 
 
-def test_many_threads_may_close_at_once_and_again(here: Stage) -> None:
+def test_concurrent_and_repeated_closes_of_a_subscription_share_one_end(here: Stage) -> None:
     """Concurrent closes in both modes, with and without time limits, share one end."""
     events, log = Events(), Log()
     future = here.client.subscribe(SUBSCRIPTION, log, hooks=events)
@@ -303,7 +307,7 @@ def test_closing_the_client_ends_all_its_subscriptions(here: Stage) -> None:
     acking.gate.open(2)
 
 
-def test_leaving_the_with_block_ends_the_subscriptions(here: Stage) -> None:
+def test_leaving_the_with_block_of_a_client_ends_its_subscriptions(here: Stage) -> None:
     """Subscriptions end before the connection, so the last acknowledgements are not lost."""
     log = Log()
     before = set(threading.enumerate())
@@ -316,7 +320,9 @@ def test_leaving_the_with_block_ends_the_subscriptions(here: Stage) -> None:
     assert_ended_since(before)
 
 
-def test_a_subscription_may_begin_where_another_has_ended(here: Stage) -> None:
+def test_a_new_subscription_receives_all_messages_after_an_earlier_one_was_closed(
+    here: Stage,
+) -> None:
     """The first subscription takes no messages from the second one."""
     for _ in range(3):
         log = Log()
@@ -341,7 +347,7 @@ def publish_twenty(here: Stage) -> list[bytes]:
 
 @pytest.mark.parametrize("await_callbacks", [False, True])
 @pytest.mark.parametrize("foreign", [False, True])
-def test_cancelling_leaves_no_thread_no_lease_and_no_unresolved_future(
+def test_cancelling_a_subscription_leaves_no_thread_no_lease_and_no_unresolved_future(
     here: Stage, await_callbacks: bool, foreign: bool
 ) -> None:
     """Of twenty messages, three are in a callback. The others are free at once."""
@@ -380,7 +386,7 @@ def test_cancelling_leaves_no_thread_no_lease_and_no_unresolved_future(
     assert_ended_since(before)
 
 
-def test_a_callback_may_cancel_and_then_raise(
+def test_a_callback_may_cancel_its_subscription_and_then_raise(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error is reported, the message is returned, and the subscription ends as requested."""
@@ -403,7 +409,9 @@ def test_a_callback_may_cancel_and_then_raise(
 
 @pytest.mark.parametrize("await_callbacks", [False, True])
 @pytest.mark.parametrize("foreign", [False, True])
-def test_a_callback_may_close_the_client(here: Stage, await_callbacks: bool, foreign: bool) -> None:
+def test_a_message_callback_may_close_its_client(
+    here: Stage, await_callbacks: bool, foreign: bool
+) -> None:
     """The callback does not wait for itself, and the connection ends with the last subscription."""
     client = SubscriberClient(endpoint=here.emulator.endpoint)
     closed = threading.Event()
@@ -435,7 +443,7 @@ def is_disconnected(client: SubscriberClient) -> bool:
     return False
 
 
-def test_a_done_callback_may_close_the_client_and_may_raise(
+def test_a_subscription_done_callback_may_close_the_client_and_raise(
     here: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The callback comes after the end. Its error is logged and affects nothing else."""
@@ -458,8 +466,8 @@ def test_a_done_callback_may_close_the_client_and_may_raise(
     eventually(lambda: "of a future raised" in caplog.text)
 
 
-def test_a_done_callback_of_an_acknowledgement_may_close_the_client(here: Stage) -> None:
-    """It runs on the dispatcher's thread, which the shutdown waits for."""
+def test_an_acknowledgement_done_callback_may_close_the_client(here: Stage) -> None:
+    """The callback runs on the dispatcher's thread, which the shutdown waits for."""
     client = SubscriberClient(endpoint=here.emulator.endpoint)
     closed = threading.Event()
 
@@ -476,7 +484,9 @@ def test_a_done_callback_of_an_acknowledgement_may_close_the_client(here: Stage)
 
 
 @pytest.mark.parametrize("attempt", range(10))
-def test_subscribing_while_the_client_is_closed_ends_well(here: Stage, attempt: int) -> None:
+def test_subscribe_that_races_with_client_close_is_refused_or_ended(
+    here: Stage, attempt: int
+) -> None:
     """The subscribe is refused, or the subscription ends with the client, at once in both cases."""
     before = set(threading.enumerate())
     client = SubscriberClient(endpoint=here.emulator.endpoint)
@@ -498,7 +508,7 @@ def test_subscribing_while_the_client_is_closed_ends_well(here: Stage, attempt: 
 
 
 @pytest.mark.parametrize("settle", [Message.ack, Message.nack, Message.drop])
-def test_settling_after_the_end_does_nothing(
+def test_settling_a_message_after_the_end_of_its_subscription_does_nothing(
     here: Stage, settle: Callable[[Message], None]
 ) -> None:
     """The message was returned at the end, and another subscriber may have it."""

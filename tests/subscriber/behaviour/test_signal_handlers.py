@@ -64,7 +64,7 @@ class Handler:
         ("publish", "close", LIMITS),
     ],
 )
-def test_a_publisher_is_called_by_a_handler_that_interrupts_it(
+def test_publisher_calls_from_a_signal_handler_that_interrupts_the_publisher_do_not_hang(
     call: str, handler_calls: str, options: PublisherOptions
 ) -> None:
     """Nothing hangs, and each future has a result after the close."""
@@ -122,7 +122,7 @@ def here() -> Iterator[Stage]:
         ("begin_close", "statistics"),
     ],
 )
-def test_a_subscription_is_called_by_a_handler_that_interrupts_it(
+def test_subscription_calls_from_a_signal_handler_that_interrupts_it_do_not_hang(
     here: Stage, call: str, handler_calls: str
 ) -> None:
     log, handler = Log(lambda message: None), Handler()
@@ -146,7 +146,9 @@ def test_a_subscription_is_called_by_a_handler_that_interrupts_it(
 
 
 @pytest.mark.parametrize("kind", ["listen", "follow", "watch"])
-def test_other_readers_are_called_by_a_handler_that_interrupts_them(here: Stage, kind: str) -> None:
+def test_reader_calls_from_a_signal_handler_that_interrupts_the_reader_do_not_hang(
+    here: Stage, kind: str
+) -> None:
     handler, client = Handler(), here.client
     if kind == "listen":
         listener = client.listen()
@@ -167,7 +169,9 @@ def test_other_readers_are_called_by_a_handler_that_interrupts_them(here: Stage,
     assert reader.close(timeout=PATIENCE)
 
 
-def test_close_waits_for_no_lock_that_the_interrupted_code_holds(here: Stage) -> None:
+def test_close_in_a_signal_handler_does_not_wait_for_locks_of_the_interrupted_code(
+    here: Stage,
+) -> None:
     """Without a time limit, it would wait for ever."""
     future = here.client.subscribe(SUBSCRIPTION, Log())
     handler = Handler()
@@ -182,7 +186,7 @@ def test_close_waits_for_no_lock_that_the_interrupted_code_holds(here: Stage) ->
     assert handler.refused
 
 
-def test_a_handler_may_let_a_thread_close_the_publisher() -> None:
+def test_a_signal_handler_may_close_the_publisher_in_a_thread() -> None:
     """The error advises that: the thread waits until the interrupted call goes on."""
     publisher = PublisherClient(BatchSettings(max_messages=1), endpoint="127.0.0.1:1")
     closers: list[threading.Thread] = []

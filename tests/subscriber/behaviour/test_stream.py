@@ -61,7 +61,7 @@ def consumers(engine: Engine) -> list[Consumer]:
 
 
 @pytest.mark.parametrize("code", [None, *PASSING_CODES])
-def test_a_stream_that_breaks_is_opened_again(here: Stage, code: grpc.StatusCode | None) -> None:
+def test_a_broken_stream_is_reopened(here: Stage, code: grpc.StatusCode | None) -> None:
     """After a transient code or a close with OK, messages continue, and the state has the cause."""
     events, log = Events(), Log()
     future = here.client.subscribe(SUBSCRIPTION, log, hooks=events)
@@ -81,7 +81,7 @@ def test_a_stream_that_breaks_is_opened_again(here: Stage, code: grpc.StatusCode
 
 
 @pytest.mark.parametrize("code", FINAL_CODES)
-def test_a_code_that_cannot_pass_ends_the_subscription_with_it(
+def test_a_permanent_error_code_of_the_stream_ends_the_subscription_with_it(
     here: Stage, code: grpc.StatusCode
 ) -> None:
     """The future raises the error in the middle of the work, and the last state has it."""
@@ -100,7 +100,7 @@ def test_a_code_that_cannot_pass_ends_the_subscription_with_it(
 # ---- states ------------------------------------------------------------------------------------
 
 
-def test_every_state_is_reported_in_order_with_its_cause_and_its_time() -> None:
+def test_every_subscription_state_is_reported_in_order_with_its_cause_and_time() -> None:
     """Each change from the first stream over an outage to the end is reported once."""
     clock = ManualClock(start=1_000.0)
     with stage() as here:
@@ -131,7 +131,7 @@ def test_every_state_is_reported_in_order_with_its_cause_and_its_time() -> None:
     assert since == sorted(since)
 
 
-def test_attempts_become_rare_while_the_server_is_away() -> None:
+def test_reconnect_attempts_back_off_while_the_server_is_away() -> None:
     """Eight attempts take at least half of 0.1 + 0.2 + 0.4 + ... + 6.4 seconds."""
     clock = ManualClock()
     with stage() as here:
@@ -141,7 +141,7 @@ def test_attempts_become_rare_while_the_server_is_away() -> None:
         assert clock.monotonic() >= 6.3
 
 
-def test_after_the_agreed_outage_it_gives_up_with_the_last_error() -> None:
+def test_a_subscription_gives_up_with_the_last_error_after_the_configured_outage() -> None:
     """The subscription does not give up earlier, and tries again until then."""
     clock = ManualClock()
     with stage() as here:
@@ -158,7 +158,7 @@ def test_after_the_agreed_outage_it_gives_up_with_the_last_error() -> None:
     assert events.states == ["reconnecting", "closing", "closed"]
 
 
-def test_an_outage_that_ended_does_not_count_towards_the_next() -> None:
+def test_an_ended_outage_does_not_count_towards_the_limit_of_the_next() -> None:
     """Only the time without a working stream counts."""
     clock = ManualClock()
     with stage() as here:
@@ -178,7 +178,7 @@ def test_an_outage_that_ended_does_not_count_towards_the_next() -> None:
         assert manager.future.running()
 
 
-def test_streams_that_answer_and_break_at_once_do_not_end_an_outage() -> None:
+def test_streams_that_answer_a_ping_and_break_at_once_do_not_end_an_outage() -> None:
     """Streams that answer a ping and break at once do not end an outage.
 
     The answer to the first ping shows that a server is there, but not that messages will come. The
@@ -203,7 +203,7 @@ def test_streams_that_answer_and_break_at_once_do_not_end_an_outage() -> None:
 # ---- silence -----------------------------------------------------------------------------------
 
 
-def test_a_stream_that_fell_silent_is_replaced() -> None:
+def test_a_stream_whose_server_stops_answering_pings_is_replaced() -> None:
     """A stream whose server stops answering pings is replaced.
 
     Another stream is opened 15 s after the unanswered ping, and the messages of the dead one arrive
@@ -232,7 +232,7 @@ def test_a_stream_that_fell_silent_is_replaced() -> None:
     assert "heartbeat" in str(events.changes[1].cause)
 
 
-def test_a_server_that_never_answers_pings_is_not_suspected() -> None:
+def test_a_stream_to_a_server_that_never_answers_pings_is_kept() -> None:
     """Older servers do not answer pings."""
     clock = ManualClock()
     with stage() as here:
@@ -246,7 +246,7 @@ def test_a_server_that_never_answers_pings_is_not_suspected() -> None:
         assert manager.future.statistics().reopened == 0
 
 
-def test_a_full_subscriber_does_not_take_the_server_for_dead() -> None:
+def test_a_paused_subscriber_does_not_replace_its_stream_for_unread_pings() -> None:
     """While flow control stops the reader, answers to pings stay unread."""
     clock = ManualClock()
     with stage() as here:
@@ -261,7 +261,7 @@ def test_a_full_subscriber_does_not_take_the_server_for_dead() -> None:
         assert manager.future.statistics().reopened == 0
 
 
-def test_a_network_that_swallows_everything_is_noticed_and_survived() -> None:
+def test_a_subscription_notices_a_network_that_drops_all_bytes_and_recovers() -> None:
     """No byte passes and no connection breaks. The client notices, and continues afterwards."""
     clock = ManualClock()
     with stage(relay=True, return_leases_on_disconnect=True) as here:
@@ -277,7 +277,7 @@ def test_a_network_that_swallows_everything_is_noticed_and_survived() -> None:
     assert "heartbeat" in str(events.changes[1].cause)
 
 
-def test_callbacks_and_acknowledgements_go_on_while_the_stream_is_away(here: Stage) -> None:
+def test_callbacks_and_acks_continue_while_the_stream_is_broken(here: Stage) -> None:
     """Only the reading stops."""
     events, gate = Events(), Gate()
     future = here.client.subscribe(

@@ -27,7 +27,7 @@ def numbered(count: int) -> list[bytes]:
 # ---- dispositions ------------------------------------------------------------------------------
 
 
-def test_acknowledged_messages_are_gone(here: Stage) -> None:
+def test_acknowledged_messages_leave_the_backlog(here: Stage) -> None:
     """Each message came once and complete, and the server has none left."""
     seen: dict[str, Message] = {}
 
@@ -43,7 +43,7 @@ def test_acknowledged_messages_are_gone(here: Stage) -> None:
     assert all(message.publish_time.year >= 2020 for message in seen.values())
 
 
-def test_the_server_confirms_an_acknowledgement(here: Stage) -> None:
+def test_ack_with_response_returns_the_servers_confirmation(here: Stage) -> None:
     """The futures of `ack_with_response` and similar methods have the server's answer."""
     answers: list[AcknowledgeStatus] = []
 
@@ -62,7 +62,7 @@ def test_the_server_confirms_an_acknowledgement(here: Stage) -> None:
 # ---- threads of callbacks ----------------------------------------------------------------------
 
 
-def test_callbacks_may_run_on_an_executor_of_the_users(here: Stage) -> None:
+def test_callbacks_can_run_on_the_users_executor(here: Stage) -> None:
     """The executor is passed in the official client's form."""
     together = threading.Barrier(5)
 
@@ -80,7 +80,7 @@ def test_callbacks_may_run_on_an_executor_of_the_users(here: Stage) -> None:
         assert future.result(PATIENCE) is True
 
 
-def test_subscriptions_of_one_client_share_what_there_is(here: Stage) -> None:
+def test_two_subscribers_of_one_subscription_get_each_message_once(here: Stage) -> None:
     """Two subscribers of the same subscription get each message once."""
     first, second = Log(), Log()
     here.client.subscribe(SUBSCRIPTION, first)

@@ -49,7 +49,7 @@ STARTS: list[tuple[Callable[[SubscriberClient], RunningFuture], str]] = [
 
 @pytest.mark.parametrize(("start", "name"), STARTS)
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_an_error_that_nobody_asked_for_is_logged_once(
+def test_the_terminal_error_of_an_unread_future_is_logged_once(
     client: SubscriberClient,
     caplog: pytest.LogCaptureFixture,
     start: Callable[[SubscriberClient], RunningFuture],
@@ -71,7 +71,7 @@ def test_an_error_that_nobody_asked_for_is_logged_once(
     assert "result() or add_done_callback()" in record.message
 
 
-def test_a_coroutine_callback_is_no_exception(
+def test_the_terminal_error_of_an_unread_future_is_logged_once_with_coroutine_callbacks(
     emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def handle(message: object) -> None: ...
@@ -87,7 +87,7 @@ def test_a_coroutine_callback_is_no_exception(
     assert len(logged(caplog)) == 2
 
 
-def test_the_remedy_fits_the_error(
+def test_the_log_of_a_terminal_error_has_a_remedy_for_its_status(
     emulator: Emulator, client: SubscriberClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     emulator.faults.error("StreamingPull", PermissionDenied("not yours"))
@@ -110,7 +110,7 @@ ASKS: list[Callable[[RunningFuture], Any]] = [
 
 
 @pytest.mark.parametrize("ask", ASKS, ids=["result", "exception", "wait", "done callback"])
-def test_an_error_that_the_program_asked_for_is_not_logged(
+def test_a_terminal_error_that_the_program_retrieves_is_not_logged(
     client: SubscriberClient,
     emulator: Emulator,
     caplog: pytest.LogCaptureFixture,
@@ -128,7 +128,7 @@ def test_an_error_that_the_program_asked_for_is_not_logged(
     assert logged(caplog) == []
 
 
-def test_an_activity_that_the_program_ends_is_not_logged(
+def test_a_subscription_that_the_program_closes_logs_no_terminal_error(
     client: SubscriberClient, emulator: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     with emulator.faults.drop("StreamingPull"):
@@ -136,7 +136,7 @@ def test_an_activity_that_the_program_ends_is_not_logged(
     assert logged(caplog) == []
 
 
-def test_the_record_can_be_sent_to_another_process(
+def test_the_log_record_of_a_terminal_error_can_be_pickled(
     client: SubscriberClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As by logging.handlers.QueueHandler with a queue of multiprocessing."""

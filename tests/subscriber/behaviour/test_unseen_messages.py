@@ -32,7 +32,7 @@ def attempts(world: World) -> list[int]:
     return [found[number] for number in range(COUNT)]
 
 
-def test_a_shutdown_returns_what_waits_behind_a_running_callback(world: World) -> None:
+def test_a_shutdown_returns_messages_held_behind_a_running_callback_uncounted(world: World) -> None:
     """The running callback has seen its message. It may finish, and its nack counts."""
     gate = Gate(Message.nack)
     future = world.client.subscribe(SUBSCRIPTION, gate, await_callbacks_on_shutdown=True)
@@ -45,7 +45,9 @@ def test_a_shutdown_returns_what_waits_behind_a_running_callback(world: World) -
     assert attempts(world) == [2, 1, 1, 1, 1]
 
 
-def test_a_shutdown_returns_what_a_full_window_has_left_unread(world: World) -> None:
+def test_a_shutdown_returns_messages_left_unread_by_a_full_flow_control_window(
+    world: World,
+) -> None:
     """The server has sent the messages, but the client has not read them from the stream."""
     gate = Gate()
     limits = FlowControl(max_messages=1)
@@ -61,7 +63,7 @@ def test_a_shutdown_returns_what_a_full_window_has_left_unread(world: World) -> 
     assert {one.delivery_attempt for one in response.received_messages} == {1}
 
 
-def test_one_warning_explains_what_a_shutdown_means_for_the_attempts(
+def test_a_shutdown_logs_one_warning_about_delivery_attempts_of_returned_messages(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     """There is one warning for each run, not for each message."""
@@ -86,7 +88,9 @@ def test_one_warning_explains_what_a_shutdown_means_for_the_attempts(
     ],
     ids=["closed", "aborted"],
 )
-def test_a_reconnect_costs_no_attempt(world: World, end: Callable[[World], object]) -> None:
+def test_a_reconnect_counts_no_delivery_attempt(
+    world: World, end: Callable[[World], object]
+) -> None:
     """This holds if the server ended the stream with OK, and if it did not."""
     gate = Gate()
     future = world.client.subscribe(SUBSCRIPTION, gate, await_callbacks_on_shutdown=True)
@@ -101,7 +105,7 @@ def test_a_reconnect_costs_no_attempt(world: World, end: Callable[[World], objec
     assert {one.delivery_attempt for one in response.received_messages} == {1}
 
 
-def test_the_end_of_a_fetch_block_returns_what_is_not_settled(world: World) -> None:
+def test_leaving_a_fetch_block_returns_unsettled_messages_uncounted(world: World) -> None:
     """Without an error no message has failed."""
     with world.client.fetch(SUBSCRIPTION, COUNT) as messages:
         assert len(messages) == COUNT
@@ -109,7 +113,7 @@ def test_the_end_of_a_fetch_block_returns_what_is_not_settled(world: World) -> N
 
 
 def test_a_fetch_block_that_raises_nacks_only_the_first_unsettled_message(world: World) -> None:
-    """It is the message that the block would have handled next."""
+    """The nacked message is the one that the block would have handled next."""
 
     def work() -> None:
         with world.client.fetch(SUBSCRIPTION, COUNT):
