@@ -148,5 +148,5 @@ def _client(consumer: Consumer) -> dict[str, Any]:
         "outstandingMessages": consumer.outstanding_messages,
         "outstandingBytes": consumer.outstanding_bytes,
         "hasRoom": consumer.has_room,
-        "orderingKeys": len(consumer.lanes),
+        "orderingKeys": len(consumer.ready_keys),
     }

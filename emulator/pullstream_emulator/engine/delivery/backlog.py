@@ -36,12 +36,12 @@ class Backlog:
     """The queues of one subscription: single messages, and keys with a message to deliver.
 
     Attributes:
-        lanes: Every key with an unfinished message, including the keys that are in no queue.
+        key_queues: Every key with an unfinished message, including the keys that are in no queue.
         acked: Number of acknowledged messages behind an unfinished message of their key.
     """
 
     def __init__(self) -> None:
-        self.lanes: dict[str, KeyQueue] = {}
+        self.key_queues: dict[str, KeyQueue] = {}
         self.acked = 0
         self._ready: deque[Item] = deque()
         self._again: deque[Item] = deque()
@@ -62,10 +62,10 @@ class Backlog:
         deliveries = []
         for record in records:
             if record.ordering_key:
-                lane = self.key_queue(record.ordering_key)
-                delivery = Delivery(record, lane)
-                lane.waiting.append(delivery)
-                self._queue(lane, self._ready)
+                key_queue = self.key_queue(record.ordering_key)
+                delivery = Delivery(record, key_queue)
+                key_queue.waiting.append(delivery)
+                self._queue(key_queue, self._ready)
             else:
                 delivery = Delivery(record, None)
                 self._ready.append(delivery)
@@ -74,10 +74,10 @@ class Backlog:
 
     def key_queue(self, key: str) -> KeyQueue:
         """Return the queue of an ordering key. Create it if the key has no unfinished message."""
-        lane = self.lanes.get(key)
-        if lane is None:
-            lane = self.lanes[key] = KeyQueue(key)
-        return lane
+        key_queue = self.key_queues.get(key)
+        if key_queue is None:
+            key_queue = self.key_queues[key] = KeyQueue(key)
+        return key_queue
 
     def requeue(self, delivery: Delivery, due: float, now: float) -> None:
         """Queue a message without a key for redelivery.
@@ -93,61 +93,61 @@ class Backlog:
             self._again.append(delivery)
 
     def requeue_key(
-        self, lane: KeyQueue, holder: Consumer | None, *, failed: bool, now: float
+        self, key_queue: KeyQueue, holder: Consumer | None, *, failed: bool, now: float
     ) -> None:
         """Move a key to the right queue after one of its leases has ended.
 
         Args:
-            lane: The key.
+            key_queue: The queue of the key.
             holder: The consumer that held the lease; None if the key had no holder.
             failed: Whether the lease ended without an acknowledgement.
             now: The present time, on the monotonic clock.
         """
-        acked = lane.acked
-        self.acked += acked - lane.counted_acked
-        lane.counted_acked = acked
-        if lane.queued and holder is not None and (failed or lane.holder is not holder):
-            holder.lanes.remove(lane)
-            lane.queued = False
-        if lane.finished:
-            del self.lanes[lane.key]
+        acked = key_queue.acked
+        self.acked += acked - key_queue.counted_acked
+        key_queue.counted_acked = acked
+        if key_queue.queued and holder is not None and (failed or key_queue.holder is not holder):
+            holder.ready_keys.remove(key_queue)
+            key_queue.queued = False
+        if key_queue.finished:
+            del self.key_queues[key_queue.key]
         elif not failed:
-            self._queue(lane, self._ready)
-        elif lane.deliverable:
-            if lane.resume_at > now:
-                lane.delayed = True
-                self._delayed.schedule(lane, lane.resume_at)
+            self._queue(key_queue, self._ready)
+        elif key_queue.deliverable:
+            if key_queue.resume_at > now:
+                key_queue.delayed = True
+                self._delayed.schedule(key_queue, key_queue.resume_at)
             else:
-                self._queue_again(lane, now)
+                self._queue_again(key_queue, now)
 
-    def _queue_again(self, lane: KeyQueue, now: float) -> None:
+    def _queue_again(self, key_queue: KeyQueue, now: float) -> None:
         """Queue a key for redelivery, to its holder or to any consumer."""
-        if lane.holder is not None and not lane.is_leased:
-            if lane.holder.is_here and lane.holder.has_room:
-                lane.reserved_until = now + RESERVED_FOR
-                self._delayed.schedule(lane, lane.reserved_until)
+        if key_queue.holder is not None and not key_queue.is_leased:
+            if key_queue.holder.is_here and key_queue.holder.has_room:
+                key_queue.reserved_until = now + RESERVED_FOR
+                self._delayed.schedule(key_queue, key_queue.reserved_until)
             else:
-                lane.release()
-        self._queue(lane, self._again)
+                key_queue.release()
+        self._queue(key_queue, self._again)
 
     def release_reserved(self, consumer: Consumer) -> None:
         """Let other consumers take the keys that were reserved for `consumer`, which leaves."""
-        for lane in consumer.lanes.unleased():
-            self._release(lane)
+        for key_queue in consumer.ready_keys.unleased():
+            self._release(key_queue)
 
-    def _release(self, lane: KeyQueue) -> None:
-        if lane.queued and lane.holder is not None and not lane.is_leased:
-            lane.holder.lanes.remove(lane)
-            lane.release()
-            lane.queued = False
-            self._queue(lane, self._again)
+    def _release(self, key_queue: KeyQueue) -> None:
+        if key_queue.queued and key_queue.holder is not None and not key_queue.is_leased:
+            key_queue.holder.ready_keys.remove(key_queue)
+            key_queue.release()
+            key_queue.queued = False
+            self._queue(key_queue, self._again)
 
-    def _queue(self, lane: KeyQueue, queue: deque[Item]) -> None:
+    def _queue(self, key_queue: KeyQueue, queue: deque[Item]) -> None:
         """Make sure that a key with a message to deliver is in exactly one queue."""
-        if lane.queued or not lane.deliverable:
+        if key_queue.queued or not key_queue.deliverable:
             return
-        lane.queued = True
-        (queue if lane.holder is None else lane.holder.lanes).append(lane)
+        key_queue.queued = True
+        (queue if key_queue.holder is None else key_queue.holder.ready_keys).append(key_queue)
 
     def advance(self, now: float) -> None:
         """Queue the messages and keys whose wait is over."""
@@ -166,10 +166,10 @@ class Backlog:
 
     def resumes_at(self, delivery: Delivery) -> float | None:
         """Return the monotonic time before which a waiting message is not redelivered, if any."""
-        lane = delivery.lane
-        if lane is None:
+        key_queue = delivery.key_queue
+        if key_queue is None:
             return self._delayed.due_of(delivery)
-        return lane.resume_at if lane.delayed else None
+        return key_queue.resume_at if key_queue.delayed else None
 
     @property
     def delayed(self) -> int:
@@ -197,7 +197,7 @@ class Backlog:
                 count.
         """
         limit, most_bytes = min(limit, consumer.room), consumer.room_bytes
-        if not self._again and not self.lanes and not self._settled:
+        if not self._again and not self.key_queues and not self._settled:
             return self._take_new(min(limit, share), most_bytes)
         taken: list[Delivery] = []
         size = 0
@@ -205,11 +205,11 @@ class Backlog:
             queue = self._next_queue(consumer)
             if queue is None:
                 break
-            shared = queue is not consumer.lanes
+            shared = queue is not consumer.ready_keys
             if shared and share <= 0:
                 # The rest of the shared queues is for other consumers. Only the consumer's own keys
                 # are left.
-                if not consumer.lanes:
+                if not consumer.ready_keys:
                     break
                 continue
             head = queue[0]
@@ -249,8 +249,8 @@ class Backlog:
         The queues are served in turn. The turn continues from one take to the next, because many
         takes are for one message only.
         """
-        queues = (consumer.lanes, self._again, self._ready)
-        if self._ready and not self._again and not consumer.lanes:
+        queues = (consumer.ready_keys, self._again, self._ready)
+        if self._ready and not self._again and not consumer.ready_keys:
             # Only the queue of new messages has entries for this consumer.
             self._turn = len(queues) - 1
             return self._ready
@@ -274,27 +274,27 @@ class Backlog:
     def drop(self, deliveries: Iterable[Delivery]) -> None:
         """Remove the oldest waiting messages, in the order of publishing."""
         for delivery in deliveries:
-            lane = delivery.lane
-            if lane is None:
+            key_queue = delivery.key_queue
+            if key_queue is None:
                 self.settle(delivery)
                 continue
-            lane.waiting.popleft()
-            if not lane.waiting:
-                self._unqueue(lane)
+            key_queue.waiting.popleft()
+            if not key_queue.waiting:
+                self._unqueue(key_queue)
 
-    def _unqueue(self, lane: KeyQueue) -> None:
+    def _unqueue(self, key_queue: KeyQueue) -> None:
         """Take a key without a waiting message out of the queues."""
-        self._delayed.forget(lane)
-        lane.delayed = False
-        if lane.queued:
-            lane.queued = False
-            if lane.holder is not None:
-                lane.holder.lanes.remove(lane)
+        self._delayed.forget(key_queue)
+        key_queue.delayed = False
+        if key_queue.queued:
+            key_queue.queued = False
+            if key_queue.holder is not None:
+                key_queue.holder.ready_keys.remove(key_queue)
             else:
                 self._settled += 1
                 self._remove_settled()
-        if lane.finished:
-            del self.lanes[lane.key]
+        if key_queue.finished:
+            del self.key_queues[key_queue.key]
 
     def _remove_settled(self) -> None:
         """Remove settled entries from the queues: the first ones, or all if they are many."""
@@ -312,12 +312,12 @@ class Backlog:
     def fill(self, deliveries: Sequence[Delivery]) -> None:
         """Queue messages, given in the order of publishing. The backlog must be empty."""
         for delivery in deliveries:
-            if delivery.lane is None:
+            if delivery.key_queue is None:
                 self._ready.append(delivery)
             else:
-                delivery.lane.waiting.append(delivery)
-                self.lanes[delivery.lane.key] = delivery.lane
-                self._queue(delivery.lane, self._ready)
+                delivery.key_queue.waiting.append(delivery)
+                self.key_queues[delivery.key_queue.key] = delivery.key_queue
+                self._queue(delivery.key_queue, self._ready)
 
     def take_apart(self) -> Sequence[dict[Any, Any] | deque[Any] | list[Any]]:
         """Remove all messages and keys. The caller takes the keys away from the consumers.
@@ -325,8 +325,8 @@ class Backlog:
         Returns:
             The former containers of the messages. To free them takes time for each message.
         """
-        remains = (self._ready, self._again, self.lanes, *self._delayed.take_apart())
-        self.lanes = {}
+        remains = (self._ready, self._again, self.key_queues, *self._delayed.take_apart())
+        self.key_queues = {}
         self.acked = 0
         self._ready, self._again = deque(), deque()
         self._settled = 0
@@ -339,10 +339,10 @@ def _is_settled(item: Item) -> bool:
     return not item.waiting if isinstance(item, KeyQueue) else item.acked
 
 
-def _take_from(lane: KeyQueue, consumer: Consumer) -> None:
-    lane.queued = False
-    lane.take_first(consumer)
+def _take_from(key_queue: KeyQueue, consumer: Consumer) -> None:
+    key_queue.queued = False
+    key_queue.take_first(consumer)
     # The key has more messages: from now on only this consumer may take them.
-    if lane.deliverable:
-        lane.queued = True
-        consumer.lanes.append(lane)
+    if key_queue.deliverable:
+        key_queue.queued = True
+        consumer.ready_keys.append(key_queue)

@@ -57,7 +57,7 @@ class Consumers:
     def forget_leases(self) -> None:
         """Take away the messages and keys that consumers hold, because all leases have ended."""
         for consumer in self._all:
-            consumer.lanes = ReadyKeys()
+            consumer.ready_keys = ReadyKeys()
             consumer.outstanding_messages = consumer.outstanding_bytes = 0
 
     # ---- waiting consumers ---------------------------------------------------------------------
@@ -111,7 +111,7 @@ class Consumers:
         elif keyed:
             # Consumers may have room again for their own keys.
             for consumer in self._waiting:
-                if consumer.lanes:
+                if consumer.ready_keys:
                     _wake(consumer)
 
 

@@ -45,14 +45,14 @@ class Delivery:
             first.
         acked: Whether it was acknowledged but is still kept, because an earlier message of its key
             is unfinished or because it is in a queue for redelivery.
-        lane: The queue of its ordering key; None without a key or without message ordering.
+        key_queue: The queue of its ordering key; None without a key or without message ordering.
     """
 
-    __slots__ = ("ack_id", "acked", "attempts", "holder", "lane", "number", "record")
+    __slots__ = ("ack_id", "acked", "attempts", "holder", "key_queue", "number", "record")
 
-    def __init__(self, record: Record, lane: KeyQueue | None) -> None:
+    def __init__(self, record: Record, key_queue: KeyQueue | None) -> None:
         self.record = record
-        self.lane = lane
+        self.key_queue = key_queue
         self.attempts = 0
         self.holder: Consumer | None = None
         self.ack_id = ""
@@ -211,32 +211,32 @@ class ReadyKeys:
     Any key can be removed in constant time, because the queue may have thousands of keys.
     """
 
-    __slots__ = ("_lanes",)
+    __slots__ = ("_queues",)
 
     def __init__(self) -> None:
-        self._lanes: OrderedDict[KeyQueue, None] = OrderedDict()
+        self._queues: OrderedDict[KeyQueue, None] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._lanes)
+        return len(self._queues)
 
     def __getitem__(self, _first: Literal[0]) -> KeyQueue:
-        return next(iter(self._lanes))
+        return next(iter(self._queues))
 
-    def append(self, lane: KeyQueue) -> None:
+    def append(self, key_queue: KeyQueue) -> None:
         """Add a key at the end of the queue."""
-        self._lanes[lane] = None
+        self._queues[key_queue] = None
 
     def popleft(self) -> KeyQueue:
         """Remove and return the key that has waited longest."""
-        return self._lanes.popitem(last=False)[0]
+        return self._queues.popitem(last=False)[0]
 
-    def remove(self, lane: KeyQueue) -> None:
+    def remove(self, key_queue: KeyQueue) -> None:
         """Remove a key at any position. It must be in the queue."""
-        del self._lanes[lane]
+        del self._queues[key_queue]
 
     def unleased(self) -> list[KeyQueue]:
         """Return the keys that have a message to deliver and no lease."""
-        return [lane for lane in self._lanes if not lane.is_leased]
+        return [key_queue for key_queue in self._queues if not key_queue.is_leased]
 
 
 class Consumer:
@@ -255,8 +255,8 @@ class Consumer:
         closed: The error with which the subscription ends the consumer; None while it is open.
         is_here: Whether it has joined and not left.
         client: Name of the program that consumes, for people; may be empty.
-        lanes: The keys of which it holds leases and that have more to deliver. Only this consumer
-            may take them.
+        ready_keys: The keys of which it holds leases and that have more to deliver. Only this
+            consumer may take them.
         asleep: Whether its last take was empty and it has not been woken since.
         outstanding_messages: Number of messages that it holds.
         outstanding_bytes: Their size in bytes.
@@ -270,11 +270,11 @@ class Consumer:
         "is_here",
         "is_pull",
         "is_push",
-        "lanes",
         "max_bytes",
         "max_messages",
         "outstanding_bytes",
         "outstanding_messages",
+        "ready_keys",
         "wake",
     )
 
@@ -298,7 +298,7 @@ class Consumer:
         self.is_push = is_push
         self.outstanding_messages = 0
         self.outstanding_bytes = 0
-        self.lanes = ReadyKeys()
+        self.ready_keys = ReadyKeys()
         self.asleep = False
         self.closed: RpcError | None = None
         self.is_here = False
@@ -329,9 +329,9 @@ def too_early(asked: set[Delivery]) -> set[Delivery]:
     An earlier message that is also in `asked` does not count as unfinished.
     """
     refused: set[Delivery] = set()
-    for lane in {delivery.lane for delivery in asked if delivery.lane is not None}:
+    for key_queue in {delivery.key_queue for delivery in asked if delivery.key_queue is not None}:
         behind_unfinished = False
-        for delivery in lane.delivered:
+        for delivery in key_queue.delivered:
             if delivery not in asked:
                 behind_unfinished |= not delivery.acked
             elif behind_unfinished:

@@ -243,12 +243,12 @@ class Subscription:
                     continue
                 self._backlog.settle(delivery)
             acked.append(delivery)
-            holder, lane = leases.release_holder(delivery), delivery.lane
-            if lane is None:
+            holder, key_queue = leases.release_holder(delivery), delivery.key_queue
+            if key_queue is None:
                 finished.append(delivery)
             else:
-                finished += lane.end_acknowledged(delivery)
-                self._backlog.requeue_key(lane, holder, failed=False, now=now)
+                finished += key_queue.end_acknowledged(delivery)
+                self._backlog.requeue_key(key_queue, holder, failed=False, now=now)
         if acked and exactly_once:
             self.acked_ids.add_acked([delivery.ack_id for delivery in acked], moment)
             self._announce_due(self.acked_ids.next_due())
@@ -326,22 +326,24 @@ class Subscription:
         finished: list[Delivery] = []
         restarted: list[tuple[KeyQueue, Consumer | None]] = []
         for delivery in failed:
-            lane, due, is_dead = delivery.lane, now.monotonic, False
+            key_queue, due, is_dead = delivery.key_queue, now.monotonic, False
             if why is not ReturnReason.GIVEN_BACK:
                 self.messages.mark_failed(delivery)
                 due += self.terms.retry.delay(delivery.attempts)
                 is_dead = self._is_dead(delivery)
             if is_dead:
                 self._dead.append(delivery)
-            if lane is not None:
-                restarted.append((lane, lane.holder))
+            if key_queue is not None:
+                restarted.append((key_queue, key_queue.holder))
                 if is_dead:
-                    behind, final = lane.drop_failed(delivery, keep_holder=why is ReturnReason.NACK)
+                    behind, final = key_queue.drop_failed(
+                        delivery, keep_holder=why is ReturnReason.NACK
+                    )
                     finished += final
                 else:
-                    behind = lane.restart(delivery, due, keep_holder=why is ReturnReason.NACK)
+                    behind = key_queue.restart(delivery, due, keep_holder=why is ReturnReason.NACK)
                 later += behind
-                finished += self._drop_too_old(lane, now)
+                finished += self._drop_too_old(key_queue, now)
             elif not is_dead:
                 if self._retention.is_too_old(delivery.record):
                     finished.append(delivery)
@@ -350,8 +352,8 @@ class Subscription:
                     self._backlog.requeue(delivery, due, now.monotonic)
         self.leases.end_leases(later)
         self.messages.mark_returned([*failed, *later])
-        for lane, holder in restarted:
-            self._backlog.requeue_key(lane, holder, failed=True, now=now.monotonic)
+        for key_queue, holder in restarted:
+            self._backlog.requeue_key(key_queue, holder, failed=True, now=now.monotonic)
         self._announce_due(self._backlog.next_due())
         if self._observer is not None:
             self._observer.returned(self.name, failed, why)
@@ -359,13 +361,13 @@ class Subscription:
                 self._observer.returned(self.name, later, ReturnReason.GIVEN_BACK)
         self.messages.finish(finished)
 
-    def _drop_too_old(self, lane: KeyQueue, now: Now) -> list[Delivery]:
+    def _drop_too_old(self, key_queue: KeyQueue, now: Now) -> list[Delivery]:
         """Remove from a key the messages that became too old while they were leased."""
         dropped: list[Delivery] = []
-        while lane.waiting and self._retention.is_too_old(lane.waiting[0].record):
-            dropped.append(lane.waiting.popleft())
-        if lane.waiting:
-            self._add_publish_time(lane.waiting[0].record.publish_ms, now)
+        while key_queue.waiting and self._retention.is_too_old(key_queue.waiting[0].record):
+            dropped.append(key_queue.waiting.popleft())
+        if key_queue.waiting:
+            self._add_publish_time(key_queue.waiting[0].record.publish_ms, now)
         return dropped
 
     def _is_dead(self, delivery: Delivery) -> bool:
@@ -495,16 +497,16 @@ class Subscription:
 
     def _wake_next(self) -> None:
         shared = self._backlog.shared + bool(self.messages.stock)
-        self.consumers.wake_next(shared, keyed=bool(self._backlog.lanes))
+        self.consumers.wake_next(shared, keyed=bool(self._backlog.key_queues))
 
 
 def _earliest_of_each_key(deliveries: Sequence[Delivery]) -> list[Delivery]:
     """Return the messages without an ordering key, and the earliest message of each key."""
     earliest: dict[KeyQueue | Delivery, Delivery] = {}
     for delivery in deliveries:
-        first = earliest.setdefault(delivery.lane or delivery, delivery)
-        if delivery.record.seq < first.record.seq and delivery.lane is not None:
-            earliest[delivery.lane] = delivery
+        first = earliest.setdefault(delivery.key_queue or delivery, delivery)
+        if delivery.record.seq < first.record.seq and delivery.key_queue is not None:
+            earliest[delivery.key_queue] = delivery
     return list(earliest.values())
 
 

@@ -110,14 +110,14 @@ def _restore_subscription(
     if not config.detached and not of.log.is_deleted:
         registry.topics[config.topic].subscriptions[config.name] = subscription
     accepts, ordered = subscription.terms.accepts, subscription.terms.ordered
-    lanes: dict[str, KeyQueue] = {}
+    key_queues: dict[str, KeyQueue] = {}
     waiting: list[Delivery] = []
     for seq, attempts in sorted(saved.unfinished):
         record = of.records.get(seq)
         if record is None or (accepts and not accepts(record.message().attributes)):
             continue
         key = record.ordering_key if ordered else ""
-        delivery = Delivery(record, lanes.setdefault(key, KeyQueue(key)) if key else None)
+        delivery = Delivery(record, key_queues.setdefault(key, KeyQueue(key)) if key else None)
         delivery.attempts = attempts
         waiting.append(delivery)
     subscription.restore(waiting)

@@ -347,15 +347,15 @@ def test_a_finished_key_is_forgotten() -> None:
     No key is kept after all its messages are acknowledged.
     """
     gc.collect()
-    before = lanes()
+    before = key_queues()
     broker = ordered()
     consumer = broker.join()
     for key in range(100):
         broker.publish("1", "2", key=f"user-{key}")
-    assert lanes() == before + 100
+    assert key_queues() == before + 100
     broker.acknowledge(*consumer.take())
-    assert lanes() == before
+    assert key_queues() == before
 
 
-def lanes() -> int:
+def key_queues() -> int:
     return sum(isinstance(thing, KeyQueue) for thing in gc.get_objects())
