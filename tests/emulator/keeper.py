@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pullstream_emulator.engine.observer import ObservedDelivery, Observer, Resource, ReturnReason
+from pullstream_emulator.engine.observer import LeaseEnd, ObservedDelivery, Observer, Resource
 from pullstream_emulator.engine.persisted_state import (
     Saved,
     SavedSnapshot,
@@ -81,7 +81,7 @@ class Keeper(Observer):
         kept.head_seq = records[-1].seq
 
     def returned(
-        self, subscription: str, deliveries: Sequence[ObservedDelivery], why: ReturnReason
+        self, subscription: str, deliveries: Sequence[ObservedDelivery], why: LeaseEnd
     ) -> None:
         attempts = self.subscriptions[subscription].attempts
         attempts.update({d.record.seq: d.attempts for d in deliveries})

@@ -27,8 +27,8 @@ class Resource(Enum):
     ACKED = "acked"
 
 
-class ReturnReason(Enum):
-    """The reason for a redelivery."""
+class LeaseEnd(Enum):
+    """The reason for which a lease has ended without an acknowledgement."""
 
     NACK = "nack"
     EXPIRED = "expired"
@@ -112,14 +112,14 @@ class Observer:
         """
 
     def returned(
-        self, subscription: str, deliveries: Sequence[ObservedDelivery], why: ReturnReason
+        self, subscription: str, deliveries: Sequence[ObservedDelivery], why: LeaseEnd
     ) -> None:
         """Called after messages went back to the backlog.
 
         Args:
             subscription: The subscription.
             deliveries: The messages. Their `attempts` already include this failure.
-            why: The reason for the redelivery.
+            why: The reason for which the leases have ended.
         """
 
     def extended(
@@ -178,8 +178,8 @@ class ObserverFanout(Observer):
 
 
 def _each(listeners: Sequence[Callable[..., None]]) -> Callable[..., None]:
-    def tell(*told: Any) -> None:
+    def call(*arguments: Any) -> None:
         for listener in listeners:
-            listener(*told)
+            listener(*arguments)
 
-    return tell
+    return call

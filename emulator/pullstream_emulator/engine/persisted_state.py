@@ -22,7 +22,7 @@ _HEAD = struct.Struct("<QQQ")
 
 @dataclass
 class SavedTopic:
-    """One life of a topic: the messages published between its creation and its deletion.
+    """One incarnation of a topic: the messages published between its creation and its deletion.
 
     A topic that is created again with the same name is a different SavedTopic.
 

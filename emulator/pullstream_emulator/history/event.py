@@ -21,7 +21,7 @@ class Kind(Enum):
     NACK = "nack"
     EXPIRY = "expiry"
     # The message returned to the backlog without counting a delivery attempt: see
-    # `pullstream_emulator.engine.observer.ReturnReason`.
+    # `pullstream_emulator.engine.observer.LeaseEnd`.
     RETURN = "return"
     DEADLINE_CHANGE = "deadline-change"
     # The message failed too often, and was published to the dead-letter topic.

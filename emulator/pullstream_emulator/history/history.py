@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pullstream_emulator.engine.observer import ObservedDelivery, Observer, Resource, ReturnReason
+from pullstream_emulator.engine.observer import LeaseEnd, ObservedDelivery, Observer, Resource
 from pullstream_emulator.faults.scope import EVERY, matches
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 
@@ -326,7 +326,7 @@ class History(Observer):
         self._outcome(Kind.ACK, subscription, deliveries)
 
     def returned(
-        self, subscription: str, deliveries: Sequence[ObservedDelivery], why: ReturnReason
+        self, subscription: str, deliveries: Sequence[ObservedDelivery], why: LeaseEnd
     ) -> None:
         """Record nacks, expiries or returns, with the number of the attempt that has ended."""
         kind, counted = _RETURNS[why]
@@ -459,9 +459,9 @@ class History(Observer):
 
 
 _RETURNS = {
-    ReturnReason.NACK: (Kind.NACK, 1),
-    ReturnReason.EXPIRED: (Kind.EXPIRY, 1),
-    ReturnReason.GIVEN_BACK: (Kind.RETURN, 0),
+    LeaseEnd.NACK: (Kind.NACK, 1),
+    LeaseEnd.EXPIRED: (Kind.EXPIRY, 1),
+    LeaseEnd.GIVEN_BACK: (Kind.RETURN, 0),
 }
 
 

@@ -132,7 +132,7 @@ class RouterDestination:
     def _decoded(self, records: Sequence[Record]) -> Sequence[pubsub.PubsubMessage]:
         """Return the decoded messages if a subscription's filter needs them, else nothing."""
         subscriptions = self.topic.subscriptions.values()
-        if all(subscription.terms.accepts is None for subscription in subscriptions):
+        if all(subscription.policy.accepts is None for subscription in subscriptions):
             return ()
         return [record.message() for record in records]
 

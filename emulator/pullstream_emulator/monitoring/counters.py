@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pullstream_emulator.engine.observer import (
+    LeaseEnd,
     ObservedDelivery,
     Observer,
     Resource,
-    ReturnReason,
 )
 from pullstream_emulator.engine.record import Record
 
@@ -80,13 +80,13 @@ class Counters(Observer):
         self.subscriptions[subscription].acknowledged += len(deliveries)
 
     def returned(
-        self, subscription: str, deliveries: Sequence[ObservedDelivery], why: ReturnReason
+        self, subscription: str, deliveries: Sequence[ObservedDelivery], why: LeaseEnd
     ) -> None:
         """Count nacks, ended leases, or returns."""
         counts = self.subscriptions[subscription]
-        if why is ReturnReason.NACK:
+        if why is LeaseEnd.NACK:
             counts.nacked += len(deliveries)
-        elif why is ReturnReason.EXPIRED:
+        elif why is LeaseEnd.EXPIRED:
             counts.expired += len(deliveries)
         else:
             counts.returned += len(deliveries)

@@ -21,7 +21,7 @@ STOPPING = "The broker is shutting down."
 # The broker's log has the details. A probe needs no token, so it does not learn them.
 NOT_WRITABLE = "The data directory cannot be written."
 
-# Seconds between two looks at the state on behalf of a client that watches it.
+# Seconds between two checks of the state for a client that watches it.
 _LOOK_EVERY = 1.0
 
 # The empty name stands for the broker as a whole.

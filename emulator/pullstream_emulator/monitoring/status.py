@@ -257,7 +257,7 @@ def _status(
     return SubscriptionStatus(
         name=subscription.name,
         topic=config.topic,
-        dead_letter_topic=subscription.terms.dead_letter_topic,
+        dead_letter_topic=subscription.policy.dead_letter_topic,
         push_endpoint=config.push_config.push_endpoint,
         backlog=len(messages),
         leased=len(subscription.leases),

@@ -24,7 +24,7 @@ ENOUGH = RESERVE // 2
 
 @dataclass(eq=False)
 class TopicEntry:
-    """One life of a topic. A topic that is created again after its deletion has another entry.
+    """One incarnation of a topic. A topic that is created again after its deletion is another one.
 
     Attributes:
         key: Its number in the database.

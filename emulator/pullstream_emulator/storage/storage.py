@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError, Message
 
 from pullstream_emulator.engine.delivery.acked_ids import subscription_of
-from pullstream_emulator.engine.observer import ObservedDelivery, Observer, Resource, ReturnReason
+from pullstream_emulator.engine.observer import LeaseEnd, ObservedDelivery, Observer, Resource
 from pullstream_emulator.engine.settings.durability import (
     MAX_LOSS,
     Durability,
@@ -392,11 +392,11 @@ class Storage(Observer):
             self._add(lambda ledger: ledger.reopen(key, seqs), urgent=urgent)
 
     def returned(
-        self, subscription: str, deliveries: Sequence[ObservedDelivery], why: ReturnReason
+        self, subscription: str, deliveries: Sequence[ObservedDelivery], why: LeaseEnd
     ) -> None:
         """Persist the number of failed deliveries, unless the messages were given back."""
         entry = self._subscriptions[subscription]
-        if entry.topic.kept and why is not ReturnReason.GIVEN_BACK:
+        if entry.topic.kept and why is not LeaseEnd.GIVEN_BACK:
             key = entry.key
             attempts = {delivery.record.seq: delivery.attempts for delivery in deliveries}
             self._add(lambda ledger: ledger.fail(key, attempts))

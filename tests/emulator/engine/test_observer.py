@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pullstream_emulator.engine import Engine, Record
-from pullstream_emulator.engine.observer import ObservedDelivery, Observer, Resource, ReturnReason
+from pullstream_emulator.engine.observer import LeaseEnd, ObservedDelivery, Observer, Resource
 from pullstream_emulator.engine.persisted_state import SnapshotValue
 from pullstream_emulator.engine.seq_set import SeqSet
 from pullstream_protocol.clock import ManualClock
@@ -46,7 +46,7 @@ class Notes(Observer):
         self.notes.append(("acknowledged", _seqs(deliveries)))
 
     def returned(
-        self, subscription: str, deliveries: Sequence[ObservedDelivery], why: ReturnReason
+        self, subscription: str, deliveries: Sequence[ObservedDelivery], why: LeaseEnd
     ) -> None:
         self.notes.append(("returned", _seqs(deliveries), why, [d.attempts for d in deliveries]))
 
@@ -96,13 +96,13 @@ def test_the_life_of_a_message_is_reported_step_by_step() -> None:
     assert notes.taken() == [
         ("delivered", [1, 2]),
         ("extended", [1], 60),
-        ("returned", [2], ReturnReason.NACK, [1]),
+        ("returned", [2], LeaseEnd.NACK, [1]),
     ]
     broker.advance(60)
-    assert notes.taken() == [("returned", [1], ReturnReason.EXPIRED, [1])]
+    assert notes.taken() == [("returned", [1], LeaseEnd.EXPIRED, [1])]
     consumer.take()
     consumer.leave()
-    assert notes.taken()[1:] == [("returned", [1, 2], ReturnReason.GIVEN_BACK, [1, 1])]
+    assert notes.taken()[1:] == [("returned", [1, 2], LeaseEnd.GIVEN_BACK, [1, 1])]
     broker.acknowledge(*broker.join().take())
     assert notes.taken() == [
         ("delivered", [1, 2]),
@@ -183,7 +183,7 @@ def test_a_dead_message_is_published_before_it_is_finished() -> None:
     broker.nack(*consumer.take())
     assert notes.taken() == [
         ("delivered", [1]),
-        ("returned", [1], ReturnReason.NACK, [5]),
+        ("returned", [1], LeaseEnd.NACK, [5]),
         ("published", TOPIC, [2]),
         ("finished", [1]),
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from pullstream_emulator import Emulator
 from pullstream_emulator.engine.delivery.delivery_state import Delivery
-from pullstream_emulator.engine.observer import Observer, ObserverFanout, ReturnReason
+from pullstream_emulator.engine.observer import LeaseEnd, Observer, ObserverFanout
 from pullstream_emulator.engine.record import Record
 from pullstream_emulator.history import History, Kind
 from pullstream_protocol.clock import ManualClock
@@ -304,7 +304,7 @@ class Told(Observer):
     def __init__(self, name: str, log: list[tuple[str, str]]) -> None:
         self._note: Callable[[str], None] = lambda what: log.append((name, what))
 
-    def returned(self, subscription: str, deliveries: object, why: ReturnReason) -> None:
+    def returned(self, subscription: str, deliveries: object, why: LeaseEnd) -> None:
         self._note(f"{subscription} {why.value}")
 
     def discarded(self, topic: str, up_to: int) -> None:
@@ -319,7 +319,7 @@ def test_every_observer_is_called_in_order() -> None:
     (record,) = records(1)
     delivery = Delivery(record, None)
     delivery.attempts = 1
-    observers.returned("s", [delivery], ReturnReason.NACK)
+    observers.returned("s", [delivery], LeaseEnd.NACK)
     observers.discarded("t", 7)
     observers.acknowledged("s", [delivery])
     observers.finished("s", [1])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pullstream_emulator.engine import Delivery, Engine, Record
-from pullstream_emulator.engine.observer import Resource, ReturnReason
+from pullstream_emulator.engine.observer import LeaseEnd, Resource
 from pullstream_emulator.engine.persisted_state import (
     Saved,
     SavedSubscription,
@@ -233,14 +233,14 @@ class StorageModel(RuleBasedStateMachine):
         self.storage.finished(name, done)
 
     @precondition(lambda self: any(s.unfinished for s in self.subscriptions.values()))
-    @rule(data=st.data(), why=st.sampled_from(ReturnReason))
-    def fail(self, data: st.DataObject, why: ReturnReason) -> None:
+    @rule(data=st.data(), why=st.sampled_from(LeaseEnd))
+    def fail(self, data: st.DataObject, why: LeaseEnd) -> None:
         name, seqs = self._draw(data, lambda s: sorted(s.unfinished))
         deliveries = []
         for seq in seqs[:3]:
             deliveries.append(Delivery(Record(seq, "", b"", 0), None))
             deliveries[-1].attempts = self.subscriptions[name].unfinished[seq]
-            if why is not ReturnReason.GIVEN_BACK:
+            if why is not LeaseEnd.GIVEN_BACK:
                 deliveries[-1].attempts += 1
             self.subscriptions[name].unfinished[seq] = deliveries[-1].attempts
         self.storage.returned(name, deliveries, why)

@@ -323,16 +323,18 @@ class Consumer:
         return self.max_bytes - self.outstanding_bytes
 
 
-def too_early(asked: set[Delivery]) -> set[Delivery]:
-    """Return the messages in `asked` that have an unfinished message of their key before them.
+def too_early(acknowledged: set[Delivery]) -> set[Delivery]:
+    """Return those of `acknowledged` that have an unfinished message of their key before them.
 
-    An earlier message that is also in `asked` does not count as unfinished.
+    An earlier message that is also in `acknowledged` does not count as unfinished.
     """
     refused: set[Delivery] = set()
-    for key_queue in {delivery.key_queue for delivery in asked if delivery.key_queue is not None}:
+    for key_queue in {
+        delivery.key_queue for delivery in acknowledged if delivery.key_queue is not None
+    }:
         behind_unfinished = False
         for delivery in key_queue.delivered:
-            if delivery not in asked:
+            if delivery not in acknowledged:
                 behind_unfinished |= not delivery.acked
             elif behind_unfinished:
                 refused.add(delivery)

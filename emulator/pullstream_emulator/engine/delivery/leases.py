@@ -131,8 +131,8 @@ class Leases(DeadlineTable[str, Delivery]):
         leased = {ack_id: self.get(ack_id) for ack_id in ack_ids}
         refused = {ack_id: INVALID for ack_id, delivery in leased.items() if delivery is None}
         if in_order:
-            asked = {d for d in leased.values() if d is not None and d.key_queue is not None}
-            refused |= {delivery.ack_id: UNORDERED for delivery in too_early(asked)}
+            keyed = {d for d in leased.values() if d is not None and d.key_queue is not None}
+            refused |= {delivery.ack_id: UNORDERED for delivery in too_early(keyed)}
         return refused
 
     def mark_returned(self, delivery: Delivery) -> None:

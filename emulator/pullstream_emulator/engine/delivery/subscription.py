@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from pullstream_emulator.engine.log import Log
 from pullstream_emulator.engine.now import Now
-from pullstream_emulator.engine.observer import Observer, ReturnReason
+from pullstream_emulator.engine.observer import LeaseEnd, Observer
 from pullstream_emulator.engine.record import Record
 from pullstream_emulator.engine.seq_set import SeqSet
 from pullstream_emulator.engine.sliced_work import SLICE
@@ -103,8 +103,8 @@ class Subscription:
     def configure(self, config: pubsub.Subscription) -> None:
         """Apply new settings. They also apply to existing messages."""
         self.config = config
-        self.terms = SubscriptionPolicy.from_config(config)
-        retention = self.terms.retention if self.terms.retains_acked else None
+        self.policy = SubscriptionPolicy.from_config(config)
+        retention = self.policy.retention if self.policy.retains_acked else None
         if self.log.keep_for(self.name, retention):
             self.log.remember(self.messages.seqs)
 
@@ -121,14 +121,14 @@ class Subscription:
             now: The present time.
         """
         rejected: Sequence[int] = ()
-        if self.terms.accepts is not None:
-            verdicts = [self.terms.accepts(message.attributes) for message in messages]
+        if self.policy.accepts is not None:
+            verdicts = [self.policy.accepts(message.attributes) for message in messages]
             pairs = list(zip(records, verdicts, strict=True))
             rejected = [record.seq for record, passes in pairs if not passes]
             records = [record for record, passes in pairs if passes]
             if not records:
                 return rejected
-        self.messages.add(records, ordered=self.terms.ordered)
+        self.messages.add(records, ordered=self.policy.ordered)
         self._add_publish_time(records[0].publish_ms, now)
         self._wake_next()
         return rejected
@@ -142,7 +142,7 @@ class Subscription:
     def _add_publish_time(self, publish_ms: int, now: Now) -> None:
         """Note the publish time of an unfinished message, for its retention."""
         if self._retention.add_publish_time(publish_ms):
-            self._announce_due(self._retention.next_due(self.terms.retention, now))
+            self._announce_due(self._retention.next_due(self.policy.retention, now))
 
     # ---- messages out --------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class Subscription:
 
     def _refusals(self, ack_ids: Iterable[str], *, acknowledging: bool) -> dict[str, str]:
         """Return the failure codes of the ack IDs that cannot be acknowledged, or extended, now."""
-        in_order = acknowledging and self.terms.exactly_once
+        in_order = acknowledging and self.policy.exactly_once
         refused = self.leases.refusals(ack_ids, in_order=in_order)
         if refused and in_order:
             # The client repeats an acknowledgement, because it lost the answer to the first one.
@@ -202,7 +202,7 @@ class Subscription:
         return refused
 
     def acknowledge(
-        self, ack_ids: Sequence[str], moment: Now, decide: Decide | None = None
+        self, ack_ids: Sequence[str], now: Now, decide: Decide | None = None
     ) -> dict[str, str]:
         """Acknowledge leased messages. Return the refused ack IDs with their failure codes.
 
@@ -211,15 +211,14 @@ class Subscription:
 
         Args:
             ack_ids: The ack IDs of the leases.
-            moment: The present time.
+            now: The present time.
             decide: With exactly-once delivery, called before any effect if some ack IDs are
                 refused. None: the others take effect.
 
         Raises:
             InvalidArgument: An ID does not belong to this subscription. Nothing is acknowledged.
         """
-        leases, exactly_once = self.leases, self.terms.exactly_once
-        now = moment.monotonic
+        leases, exactly_once = self.leases, self.policy.exactly_once
         leases.check_ack_ids(ack_ids)
         refused = self._refusals(ack_ids, acknowledging=True) if exactly_once else {}
         if refused and decide is not None and not decide(refused):
@@ -248,9 +247,9 @@ class Subscription:
                 finished.append(delivery)
             else:
                 finished += key_queue.end_acknowledged(delivery)
-                self._backlog.requeue_key(key_queue, holder, failed=False, now=now)
+                self._backlog.requeue_key(key_queue, holder, failed=False, now=now.monotonic)
         if acked and exactly_once:
-            self.acked_ids.add_acked([delivery.ack_id for delivery in acked], moment)
+            self.acked_ids.add_acked([delivery.ack_id for delivery in acked], now)
             self._announce_due(self.acked_ids.next_due())
         if acked and self._observer is not None:
             self._observer.acknowledged(self.name, acked)
@@ -285,11 +284,11 @@ class Subscription:
         """
         self.leases.check_ack_ids(ack_ids)
         refused = self._refusals(ack_ids, acknowledging=False)
-        if refused and self.terms.exactly_once and decide is not None and not decide(refused):
+        if refused and self.policy.exactly_once and decide is not None and not decide(refused):
             return refused
         live = [ack_id for ack_id in dict.fromkeys(ack_ids) if ack_id not in refused]
         if seconds == 0:
-            self._end(live, ReturnReason.GIVEN_BACK if unseen else ReturnReason.NACK, now)
+            self._end(live, LeaseEnd.GIVEN_BACK if unseen else LeaseEnd.NACK, now)
         elif live:
             extended = [(i, delivery) for i in live if (delivery := self.leases.get(i))]
             self.leases.set_all(extended, seconds, now.monotonic)
@@ -302,16 +301,16 @@ class Subscription:
     def expire(self, ack_ids: Iterable[str] | None, now: Now) -> int:
         """End leases before their deadline; None means all leases. Return their number."""
         known = [delivery.ack_id for delivery in self.leases.values()]
-        asked = known if ack_ids is None else [i for i in set(ack_ids) if i in self.leases]
-        self._end(asked, ReturnReason.EXPIRED, now)
+        ended = known if ack_ids is None else [i for i in set(ack_ids) if i in self.leases]
+        self._end(ended, LeaseEnd.EXPIRED, now)
         self._wake_next()
-        return len(asked)
+        return len(ended)
 
-    def _end(self, ack_ids: Iterable[str], why: ReturnReason, now: Now) -> None:
+    def _end(self, ack_ids: Iterable[str], why: LeaseEnd, now: Now) -> None:
         popped = [self.leases.pop(ack_id) for ack_id in ack_ids]
         self._give_back([delivery for delivery in popped if delivery is not None], why, now)
 
-    def _give_back(self, deliveries: Sequence[Delivery], why: ReturnReason, now: Now) -> None:
+    def _give_back(self, deliveries: Sequence[Delivery], why: LeaseEnd, now: Now) -> None:
         """Return messages whose leases have ended without an acknowledgement.
 
         Of each ordering key, only the earliest of these messages counts as failed. Every later
@@ -327,9 +326,9 @@ class Subscription:
         restarted: list[tuple[KeyQueue, Consumer | None]] = []
         for delivery in failed:
             key_queue, due, is_dead = delivery.key_queue, now.monotonic, False
-            if why is not ReturnReason.GIVEN_BACK:
+            if why is not LeaseEnd.GIVEN_BACK:
                 self.messages.mark_failed(delivery)
-                due += self.terms.retry.delay(delivery.attempts)
+                due += self.policy.retry.delay(delivery.attempts)
                 is_dead = self._is_dead(delivery)
             if is_dead:
                 self._dead.append(delivery)
@@ -337,11 +336,11 @@ class Subscription:
                 restarted.append((key_queue, key_queue.holder))
                 if is_dead:
                     behind, final = key_queue.drop_failed(
-                        delivery, keep_holder=why is ReturnReason.NACK
+                        delivery, keep_holder=why is LeaseEnd.NACK
                     )
                     finished += final
                 else:
-                    behind = key_queue.restart(delivery, due, keep_holder=why is ReturnReason.NACK)
+                    behind = key_queue.restart(delivery, due, keep_holder=why is LeaseEnd.NACK)
                 later += behind
                 finished += self._drop_too_old(key_queue, now)
             elif not is_dead:
@@ -358,7 +357,7 @@ class Subscription:
         if self._observer is not None:
             self._observer.returned(self.name, failed, why)
             if later:
-                self._observer.returned(self.name, later, ReturnReason.GIVEN_BACK)
+                self._observer.returned(self.name, later, LeaseEnd.GIVEN_BACK)
         self.messages.finish(finished)
 
     def _drop_too_old(self, key_queue: KeyQueue, now: Now) -> list[Delivery]:
@@ -371,7 +370,7 @@ class Subscription:
         return dropped
 
     def _is_dead(self, delivery: Delivery) -> bool:
-        most, topic = self.terms.max_attempts, self.terms.dead_letter_topic
+        most, topic = self.policy.max_attempts, self.policy.dead_letter_topic
         return 0 < most <= delivery.attempts and self._topic_exists(topic)
 
     def forward_dead_letters(
@@ -385,7 +384,7 @@ class Subscription:
         """
         dead, self._dead = self._dead, []
         if dead:
-            topic = self.terms.dead_letter_topic
+            topic = self.policy.dead_letter_topic
             publish(topic, [_dead_letter(d, self.name) for d in dead])
             if self._observer is not None:
                 self._observer.dead_lettered(self.name, dead, topic)
@@ -406,7 +405,7 @@ class Subscription:
         oldest_ms = self.messages.oldest_ms
         if back and oldest_ms is not None:
             self._retention.add_publish_time(oldest_ms)
-        if self.terms.accepts is not None and self.messages.needs_filter:
+        if self.policy.accepts is not None and self.messages.needs_filter:
             self.log.work.add(self._unstock_all(), now.monotonic)
         self._wake_next()
 
@@ -419,7 +418,7 @@ class Subscription:
             yield
 
     def _unstock(self) -> int:
-        return self.messages.unstock(self.terms.accepts, ordered=self.terms.ordered)
+        return self.messages.unstock(self.policy.accepts, ordered=self.policy.ordered)
 
     def resumes_at(self, delivery: Delivery) -> float | None:
         """Return the monotonic time before which a waiting message is not redelivered, if any."""
@@ -444,7 +443,7 @@ class Subscription:
         return not self.consumers and due is not None and due <= now.monotonic
 
     def _expires_at(self) -> float | None:
-        return None if self.terms.ttl is None else self._last_active + self.terms.ttl
+        return None if self.policy.ttl is None else self._last_active + self.policy.ttl
 
     def _announce_due(self, due: float | None) -> None:
         if due is not None:
@@ -452,22 +451,22 @@ class Subscription:
 
     def next_due(self, now: Now) -> float | None:
         """Return the monotonic time of the next end of a lease or wait, sweep, or expiry."""
-        moments = (
+        dues = (
             self.leases.next_due(),
             self._backlog.next_due(),
-            self._retention.next_due(self.terms.retention, now),
+            self._retention.next_due(self.policy.retention, now),
             self._expires_at(),
             self.acked_ids.next_due(),
         )
-        return min((moment for moment in moments if moment is not None), default=None)
+        return min((due for due in dues if due is not None), default=None)
 
     def advance(self, now: Now) -> None:
         """End the leases and waits that are due, and drop the messages that are too old."""
         ended = [delivery for _, delivery in self.leases.pop_due(now.monotonic, SLICE)]
-        self._give_back(ended, ReturnReason.EXPIRED, now)
+        self._give_back(ended, LeaseEnd.EXPIRED, now)
         self._backlog.advance(now.monotonic)
         self.acked_ids.drop_expired(now.monotonic)
-        cutoff_ms = self._retention.cutoff_ms(self.terms.retention, now)
+        cutoff_ms = self._retention.cutoff_ms(self.policy.retention, now)
         if cutoff_ms is not None:
             self._retention.mark_swept(cutoff_ms, self.messages.drop_older(cutoff_ms), now)
         if self.consumers:
@@ -490,7 +489,7 @@ class Subscription:
         self.consumers.remove_consumer(consumer)
         if give_back is None and consumer.outstanding_messages:
             give_back = [delivery.ack_id for delivery in self.leases.held_by(consumer)]
-        self._end(give_back or (), ReturnReason.GIVEN_BACK, now)
+        self._end(give_back or (), LeaseEnd.GIVEN_BACK, now)
         self._backlog.release_reserved(consumer)
         self.touch(now)
         self._wake_next()

@@ -73,7 +73,7 @@ def _state(subscription: Subscription) -> pulls.SubscriptionState:
         max_waiting=consumers.max_waiting,
         num_waiting=consumers.waiting_pulls,
         num_ack_pending=len(leases),
-        max_deliver=subscription.terms.max_attempts or -1,
+        max_deliver=subscription.policy.max_attempts or -1,
         num_redelivered=leases.redelivered,
         num_pending=messages.pending,
         num_streams=consumers.streams,

@@ -109,7 +109,7 @@ def _restore_subscription(
     subscription.since = saved.since
     if not config.detached and not of.log.is_deleted:
         registry.topics[config.topic].subscriptions[config.name] = subscription
-    accepts, ordered = subscription.terms.accepts, subscription.terms.ordered
+    accepts, ordered = subscription.policy.accepts, subscription.policy.ordered
     key_queues: dict[str, KeyQueue] = {}
     waiting: list[Delivery] = []
     for seq, attempts in sorted(saved.unfinished):

@@ -129,7 +129,7 @@ class Snapshots:
     def _within_reach(self, subscription: Subscription, now: Now) -> SeqSet:
         """Return the messages that a subscription can still get again if they are finished."""
         now_ms, log = now.wall * 1000, subscription.log
-        own = subscription.terms.retention if subscription.terms.retains_acked else 0
+        own = subscription.policy.retention if subscription.policy.retains_acked else 0
         topics = seconds_of(subscription.config.topic_message_retention_duration)
         # The subscription retains only messages published after its creation. The topic also
         # retains earlier messages.
