@@ -12,7 +12,6 @@ import grpc
 
 from pullstream_protocol.errors import RpcError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from pullstream_protocol.rpcs import UNSEEN
 
 from .admin import SubscriberAdmin
 from .fetch.client import FetchingClient
@@ -28,11 +27,12 @@ from .message import Message, MessageBatch
 from .rpc.calls import PendingCall, StreamCall, begin
 from .rpc.channel_pool import ChannelPool, SharedChannel, StreamChannel
 from .rpc.request import routing_header
-from .rpc.rpcs import DEFAULT_TIMEOUT, Rpcs, begin_or_wait
+from .rpc.rpcs import DEFAULT_TIMEOUT, Rpcs
 from .runtime.callback_kinds import is_coroutine_function
 from .runtime.validation import require_int, require_number, require_text, require_timeout
 from .scheduling.coroutines import CoroutineScheduler
 from .scheduling.scheduler import Scheduler, ThreadScheduler
+from .streaming.ack_requests import AckRequest
 from .streaming.manager import StreamingPullManager
 from .streaming.settings import Batching, ReleaseAfter, StreamingSettings
 from .streaming.stream import StreamEnded
@@ -271,7 +271,6 @@ class _SubscriptionCalls:
         # The channel of the present stream.
         self._channel: grpc.Channel | None = None
         self._closed = False
-        self._metadata = (routing_header(pubsub.AcknowledgeRequest(subscription=subscription)),)
 
     def streaming_pull(self, first: pubsub.StreamingPullRequest) -> StreamCall:
         with self._lock:
@@ -279,7 +278,7 @@ class _SubscriptionCalls:
                 # The reader thread was delayed, and the shutdown did not wait for it.
                 raise StreamEnded
             self._channel = channel = self._stream_channel.get()
-        return begin(channel, first, self._metadata)
+        return begin(channel, first, (routing_header(first),))
 
     def name_resource(self, error: RpcError) -> None:
         self._rpcs.name_resource(error, "StreamingPull", [self._subscription])
@@ -292,20 +291,12 @@ class _SubscriptionCalls:
         # The server may be just as silent on the other connection.
         self._rpcs.check()
 
-    def acknowledge(self, request: pubsub.AcknowledgeRequest) -> PendingCall:
-        return begin_or_wait(
-            self._rpcs, "Acknowledge", request, _DISPOSITION_TIMEOUT, self._metadata
-        )
-
-    def modify_ack_deadline(
-        self, request: pubsub.ModifyAckDeadlineRequest, *, unseen: bool = False
-    ) -> PendingCall:
+    def send(self, request: AckRequest) -> PendingCall:
         timeout = _DISPOSITION_TIMEOUT
-        metadata = (*self._metadata, (UNSEEN, "1")) if unseen else self._metadata
-        if seconds := request.ack_deadline_seconds:
+        if request.seconds:
             # A request that hangs is repeated while the lease that it should extend still lasts.
-            timeout = min(max(seconds / 2, _LEAST_TIMEOUT), DEFAULT_TIMEOUT)
-        return begin_or_wait(self._rpcs, "ModifyAckDeadline", request, timeout, metadata)
+            timeout = min(max(request.seconds / 2, _LEAST_TIMEOUT), DEFAULT_TIMEOUT)
+        return request.call(self._subscription, timeout).begin_or_wait(self._rpcs)
 
     def close(self) -> None:
         with self._lock:

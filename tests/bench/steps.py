@@ -18,6 +18,7 @@ from rich.table import Table
 
 from pullstream import FlowControl, Message, Scheduler
 from pullstream.rpc.calls import PendingCall
+from pullstream.streaming.ack_requests import AckRequest
 from pullstream.streaming.manager import StreamingPullManager
 from pullstream.streaming.settings import StreamingSettings
 from pullstream.streaming.stream import ReceivedResponse
@@ -58,14 +59,8 @@ class NoServer:
     def name_resource(self, error: object) -> None:
         """Do nothing, as there is no connection."""
 
-    def acknowledge(self, request: pubsub.AcknowledgeRequest) -> Answered:
-        request.SerializeToString()
-        return Answered()
-
-    def modify_ack_deadline(
-        self, request: pubsub.ModifyAckDeadlineRequest, *, unseen: bool = False
-    ) -> Answered:
-        request.SerializeToString()
+    def send(self, request: AckRequest) -> Answered:
+        request.call("projects/bench/subscriptions/steps", 1.0).request.SerializeToString()
         return Answered()
 
 

@@ -20,7 +20,7 @@ from .context import CliContext, context_options, pass_session
 from .groups import command
 
 # How long requests are repeated while the server does not answer, in seconds.
-_PATIENCE = 5.0
+_RETRY_FOR = 5.0
 
 # Number of ids in an error.
 _LISTED = 10
@@ -63,7 +63,7 @@ def settle_ids(
         purpose: ACK or NACK.
         ack_ids: The deliveries.
     """
-    steps = settle(subscription, purpose, ack_ids, SYSTEM_CLOCK, patience=_PATIENCE)
+    steps = settle(subscription, purpose, ack_ids, SYSTEM_CLOCK, retry_for=_RETRY_FOR)
     return run(steps, rpcs_of(client), SYSTEM_CLOCK)
 
 

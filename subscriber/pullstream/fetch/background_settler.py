@@ -13,7 +13,7 @@ from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus, Subscribe
 from pullstream.futures import RunningFuture, ShutdownMode
 from pullstream.message import Disposition, Message, Outcome
 from pullstream.rpc.calls import PendingCall
-from pullstream.rpc.rpcs import Rpcs
+from pullstream.rpc.rpcs import DEFAULT_TIMEOUT, Rpcs
 from pullstream.runtime.process import at_exit
 from pullstream.runtime.thread_start import start_or_undo
 from pullstream.streaming.ack_requests import AckRequest
@@ -25,7 +25,7 @@ from pullstream_protocol.due_thread import DueThread
 from pullstream_protocol.errors import RpcError
 
 from .protocol import EXTEND_AT, EXTENSION
-from .settle_call import PATIENCE, call_for
+from .settle_call import RETRY_FOR
 
 _log = logging.getLogger("pullstream.fetch")
 
@@ -170,7 +170,7 @@ class BackgroundSettler(RunningFuture):
         The garbage collector calls this method on any thread, at any instruction. So it takes no
         lock, and leaves the work to a thread of the settler.
         """
-        self._thread.post(partial(self._begin_close, PATIENCE))
+        self._thread.post(partial(self._begin_close, RETRY_FOR))
 
     def _begin_close(self, limit: float) -> None:
         with self._lock.once:
@@ -239,7 +239,7 @@ class BackgroundSettler(RunningFuture):
     def _send(self, request: AckRequest) -> PendingCall:
         # The interpreter may be about to exit. Then the messages of open blocks are returned, and
         # gRPC may get no thread for that.
-        return call_for(self._subscription, request).begin_or_wait(self._rpcs)
+        return request.call(self._subscription, DEFAULT_TIMEOUT).begin_or_wait(self._rpcs)
 
     def mark_settled(
         self,

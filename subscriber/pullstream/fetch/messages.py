@@ -18,7 +18,7 @@ from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 from pullstream_protocol.errors import PullstreamError
 
 from .background_settler import BackgroundSettler, FetchedDispositions
-from .settle_call import PATIENCE, settle
+from .settle_call import RETRY_FOR, settle
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -220,7 +220,7 @@ class AsyncFetchedMessages(_Fetched):
         futures = self._dispositions.pending()
         if futures:
             awaited = [asyncio.wrap_future(future) for future in futures]
-            done, _ = await asyncio.wait(awaited, timeout=PATIENCE)
+            done, _ = await asyncio.wait(awaited, timeout=RETRY_FOR)
             for each in done:
                 # Retrieve the exception; otherwise asyncio logs that nobody did.
                 each.exception()
@@ -228,8 +228,8 @@ class AsyncFetchedMessages(_Fetched):
 
 
 def _wait(futures: Sequence[AckFuture]) -> None:
-    """Wait until all futures are done, for PATIENCE seconds at most."""
-    deadline = SYSTEM_CLOCK.monotonic() + PATIENCE
+    """Wait until all futures are done, for RETRY_FOR seconds at most."""
+    deadline = SYSTEM_CLOCK.monotonic() + RETRY_FOR
     for future in futures:
         future.wait_until_done(max(deadline - SYSTEM_CLOCK.monotonic(), 0.0))
 
@@ -240,7 +240,7 @@ def _check(futures: Sequence[AckFuture], exc: BaseException | None) -> None:
         return
     for future in futures:
         if not future.done():
-            raise unconfirmed(f"the server has not answered within {PATIENCE:.0f} s")
+            raise unconfirmed(f"the server has not answered within {RETRY_FOR:.0f} s")
         error = future.exception()
         if error is not None:
             raise error

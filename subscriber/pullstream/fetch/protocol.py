@@ -278,7 +278,7 @@ class Fetch:
         if ack_ids:
             name, clock = self._wanted.subscription, self._clock
             yield from settle(
-                name, purpose, ack_ids, clock, seconds=seconds, patience=0, timeout=timeout
+                name, purpose, ack_ids, clock, seconds=seconds, retry_for=0, timeout=timeout
             )
 
     def _nothing(self) -> str:

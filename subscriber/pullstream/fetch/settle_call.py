@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pullstream.exceptions import AcknowledgeError
-from pullstream.rpc.rpcs import DEFAULT_TIMEOUT
-from pullstream.rpc.sansio import Sleep, Steps, UnaryCall
-from pullstream.streaming.ack_requests import AckRequest, Purpose
+from pullstream.rpc.sansio import Sleep, Steps
+from pullstream.streaming.ack_requests import Purpose
 from pullstream.streaming.outbox import Outbox
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import RpcError
-from pullstream_protocol.messages import pubsub_pb2 as pubsub
-from pullstream_protocol.rpcs import UNSEEN
 
 # How long calls are retried after transient errors, in seconds.
-PATIENCE = 60.0
+RETRY_FOR = 60.0
 
 
 def settle(
@@ -25,8 +22,8 @@ def settle(
     clock: Clock,
     *,
     seconds: int = 0,
-    patience: float = PATIENCE,
-    timeout: float = PATIENCE,
+    retry_for: float = RETRY_FOR,
+    timeout: float = RETRY_FOR,
 ) -> Steps[dict[str, AcknowledgeError]]:
     """Acknowledge messages, or change their ack deadlines.
 
@@ -38,7 +35,7 @@ def settle(
         ack_ids: The deliveries.
         clock: Measures time.
         seconds: 0 to nack, or the new ack deadline in seconds from now.
-        patience: Seconds in which calls are retried while the server is unreachable.
+        retry_for: Seconds in which calls are retried while the server is unreachable.
         timeout: Longest duration of all calls together, in seconds.
 
     Returns:
@@ -48,7 +45,7 @@ def settle(
     outbox.add_ack_ids(purpose, ack_ids, seconds)
     failed: dict[str, AcknowledgeError] = {}
     began = clock.monotonic()
-    give_up_at, ends_at = began + patience, began + timeout
+    give_up_at, ends_at = began + retry_for, began + timeout
     while not outbox.is_empty:
         request = outbox.next_request(clock.monotonic())
         if request is None:
@@ -57,22 +54,8 @@ def settle(
         request.give_up_at = min(request.give_up_at, give_up_at)
         error: RpcError | None = None
         try:
-            yield call_for(subscription, request, max(ends_at - clock.monotonic(), 0.0))
+            yield request.call(subscription, max(ends_at - clock.monotonic(), 0.0))
         except RpcError as raised:
             error = raised
         failed.update(outbox.record_answer(request, error, clock.monotonic()).failed)
     return failed
-
-
-def call_for(subscription: str, request: AckRequest, timeout: float = DEFAULT_TIMEOUT) -> UnaryCall:
-    """Return the call that sends `request`."""
-    if request.is_ack:
-        acknowledge = pubsub.AcknowledgeRequest(subscription=subscription, ack_ids=request.ack_ids)
-        return UnaryCall("Acknowledge", acknowledge, timeout)
-    modify = pubsub.ModifyAckDeadlineRequest(
-        subscription=subscription,
-        ack_ids=request.ack_ids,
-        ack_deadline_seconds=request.seconds,
-    )
-    metadata = ((UNSEEN, "1"),) if request.purpose is Purpose.RETURN else ()
-    return UnaryCall("ModifyAckDeadline", modify, timeout, metadata=metadata)

@@ -9,8 +9,11 @@ from enum import Enum
 import grpc
 
 from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
+from pullstream.rpc.sansio import UnaryCall
 from pullstream.runtime.retry_clock import Backoff
 from pullstream_protocol.errors import RpcError
+from pullstream_protocol.messages import pubsub_pb2 as pubsub
+from pullstream_protocol.rpcs import UNSEEN
 
 # How long a request is retried after transient errors, in seconds. A deadline change is useless
 # after the end of the lease, so it is retried for the length of its extension. A nack is retried
@@ -128,6 +131,22 @@ class AckRequest:
     def is_awaited(self) -> bool:
         """Whether messages are held until the answer arrives."""
         return self.is_receipt or self.is_nack
+
+    def call(self, subscription: str, timeout: float) -> UnaryCall:
+        """Return the call that sends this request.
+
+        Args:
+            subscription: Full name.
+            timeout: Seconds for the call.
+        """
+        if self.is_ack:
+            ack = pubsub.AcknowledgeRequest(subscription=subscription, ack_ids=self.ack_ids)
+            return UnaryCall("Acknowledge", ack, timeout)
+        modify = pubsub.ModifyAckDeadlineRequest(
+            subscription=subscription, ack_ids=self.ack_ids, ack_deadline_seconds=self.seconds
+        )
+        metadata = ((UNSEEN, "1"),) if self.purpose is Purpose.RETURN else ()
+        return UnaryCall("ModifyAckDeadline", modify, timeout, metadata=metadata)
 
 
 def lane_of(purpose: Purpose) -> Lane:

@@ -23,7 +23,7 @@ from pullstream_protocol.errors import RpcError
 from pullstream_protocol.messages import columns_pb2 as columns
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-from .ack_requests import AckRequest, Purpose
+from .ack_requests import AckRequest
 from .consumer import Consumer
 from .heartbeater import Heartbeater
 from .in_flight import InFlight
@@ -35,18 +35,13 @@ _log = logging.getLogger("pullstream.subscriber")
 
 
 class SubscriptionCalls(Protocol):
-    """The three RPCs that a subscription uses until it has ended."""
+    """The calls that a subscription makes until it has ended."""
 
     def streaming_pull(self, first: pubsub.StreamingPullRequest) -> StreamCall:
         """Begin a streaming pull with its first request."""
 
-    def acknowledge(self, request: pubsub.AcknowledgeRequest) -> PendingCall:
-        """Begin an Acknowledge call, without retries."""
-
-    def modify_ack_deadline(
-        self, request: pubsub.ModifyAckDeadlineRequest, *, unseen: bool = False
-    ) -> PendingCall:
-        """Begin a ModifyAckDeadline call; `unseen` asks the broker not to count an attempt."""
+    def send(self, request: AckRequest) -> PendingCall:
+        """Begin an Acknowledge or ModifyAckDeadline call, without retries."""
 
     def name_resource(self, error: RpcError) -> None:
         """Add what is known of a missing subscription to an error. May take a second."""
@@ -114,7 +109,7 @@ class StreamingPullManager:
             clock=clock,
             hooks=self._hooks,
             lifecycle=self._lifecycle,
-            send=self._send,
+            send=calls.send,
             pause_reader=self._pause_reader,
             resume_reader=self._resume_reader,
             fail=self.stop,
@@ -219,22 +214,6 @@ class StreamingPullManager:
     def adopt(self, ack_ids: Sequence[str], size: int) -> list[Message]:
         """Take over the leases of another client; see `InFlight.adopt_leases`."""
         return self._in_flight.adopt_leases(ack_ids, size)
-
-    # ---- requests (dispatcher's thread) --------------------------------------------------------
-
-    def _send(self, request: AckRequest) -> PendingCall:
-        if request.is_ack:
-            return self._calls.acknowledge(
-                pubsub.AcknowledgeRequest(subscription=self._subscription, ack_ids=request.ack_ids)
-            )
-        return self._calls.modify_ack_deadline(
-            pubsub.ModifyAckDeadlineRequest(
-                subscription=self._subscription,
-                ack_ids=request.ack_ids,
-                ack_deadline_seconds=request.seconds,
-            ),
-            unseen=request.purpose is Purpose.RETURN,
-        )
 
     # ---- flow control (consumer's and dispatcher's threads, under the gauge's lock) -------------
 

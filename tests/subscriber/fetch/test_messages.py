@@ -352,7 +352,7 @@ def test_a_block_does_not_end_well_without_an_answer(
     client: SubscriberClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing answer is not a success."""
-    monkeypatch.setattr("pullstream.fetch.messages.PATIENCE", 0.1)
+    monkeypatch.setattr("pullstream.fetch.messages.RETRY_FOR", 0.1)
     server.refusals = [Unavailable("away")] * 100
 
     def work() -> None:

@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Iterator
 
+from pullstream.streaming.ack_requests import AckRequest
 from pullstream_protocol.errors import Cancelled, RpcError
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 from tests.failed_call import FailedCall
@@ -140,18 +141,15 @@ class ScriptedCalls:
         self._streams.put(stream)
         return stream
 
-    def acknowledge(self, request: pubsub.AcknowledgeRequest) -> UnaryCall:
+    def send(self, request: AckRequest) -> UnaryCall:
+        if request.is_ack:
+            for ack_id in request.ack_ids:
+                self.acknowledged.put(ack_id)
+            error = self.acknowledge_error
+            return UnaryCall.answered(None if error is None else FailedCall.of(error))
         for ack_id in request.ack_ids:
-            self.acknowledged.put(ack_id)
-        error = self.acknowledge_error
-        return UnaryCall.answered(None if error is None else FailedCall.of(error))
-
-    def modify_ack_deadline(
-        self, request: pubsub.ModifyAckDeadlineRequest, *, unseen: bool = False
-    ) -> UnaryCall:
-        for ack_id in request.ack_ids:
-            self.modified.put((ack_id, request.ack_deadline_seconds))
-        if self.answers_extensions or request.ack_deadline_seconds == 0:
+            self.modified.put((ack_id, request.seconds))
+        if self.answers_extensions or request.seconds == 0:
             return UnaryCall.answered()
         call = UnaryCall()
         self._unanswered.put((list(request.ack_ids), call))

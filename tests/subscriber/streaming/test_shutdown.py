@@ -15,6 +15,7 @@ from pullstream.scheduling.scheduler import Scheduler, ThreadScheduler
 from pullstream.streaming import shutdown as shutdown_module
 from tests.subscriber.streaming.fakes import PATIENCE, UnaryCall, eventually
 from tests.subscriber.streaming.managed import Gate, Managed
+from tests.subscriber.streaming.scripted_stream import ScriptedCalls
 from tests.threads import assert_ended_since
 
 
@@ -147,8 +148,8 @@ def test_an_unanswered_acknowledgement_does_not_hold_up_the_shutdown(
     def acknowledge(message: Message) -> None:
         futures.append(message.ack_with_response())
 
+    monkeypatch.setattr(ScriptedCalls, "send", lambda calls, request: UnaryCall())
     running = Managed(acknowledge)
-    monkeypatch.setattr(type(running.calls), "acknowledge", lambda calls, request: UnaryCall())
     running.stream.deliver("a")
     eventually(lambda: bool(futures))
     running.stop()

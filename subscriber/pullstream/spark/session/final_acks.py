@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable
 
 from pullstream.client import SubscriberClient
+from pullstream.fetch.settle_call import settle as settle_messages
+from pullstream.rpc.sansio import run
+from pullstream.rpc.unary_client import rpcs_of
 from pullstream.spark.spool.atomic_files import AtomicFiles
 from pullstream.spark.spool.done_index import DoneIndex
 from pullstream.spark.spool.message_keys import keys_of
 from pullstream.spark.spool.spool import Spool
 from pullstream.streaming.ack_requests import Purpose
-from pullstream.streaming.outbox import Outbox
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
-from pullstream_protocol.errors import RpcError
 
 from .settings import IngestSettings
 
@@ -90,27 +90,10 @@ def acknowledge(
     Returns:
         Number of ack ids that the server has not confirmed.
     """
-    outbox = Outbox()
-    outbox.add_ack_ids(Purpose.ACK, ack_ids)
-    end = clock.monotonic() + timeout
-    refused = 0
-    while not outbox.is_empty and (left := end - clock.monotonic()) > 0:
-        request = outbox.next_request(clock.monotonic())
-        if request is None:
-            # The pause before a retry.
-            due = min(outbox.next_due() or end, end)
-            threading.Event().wait(max(due - clock.monotonic(), 0.0))
-            continue
-        error = None
-        try:
-            client.acknowledge(
-                subscription=subscription, ack_ids=request.ack_ids, timeout=left, retry=None
-            )
-        except RpcError as raised:
-            error = raised
-        answer = outbox.record_answer(request, error, clock.monotonic())
-        refused += len(answer.failed)
-    unconfirmed = refused + outbox.unanswered
+    steps = settle_messages(
+        subscription, Purpose.ACK, ack_ids, clock, retry_for=timeout, timeout=timeout
+    )
+    unconfirmed = len(run(steps, rpcs_of(client), clock))
     if unconfirmed:
         _log.warning(
             "the server has not confirmed %d acknowledgements; if these messages are redelivered, "
