@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import os
 
 # The error of `future.result(timeout=...)`, under its name in the official client.
 from concurrent.futures import TimeoutError as TimeoutError
@@ -92,11 +91,3 @@ class ForkedProcess(PullstreamError, RuntimeError):
 
     A fork copies neither the client's threads nor the state of its connection.
     """
-
-
-def forked(made_in: int) -> ForkedProcess:
-    """Return the error for a client that was created in the process with the ID `made_in`."""
-    return ForkedProcess(
-        f"this client was made in process {made_in} and is used in process {os.getpid()}, after a "
-        "fork, where it does not work; make a new client in the new process"
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 
@@ -16,9 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from pullstream_protocol import errors
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
-from .exceptions import forked
 from .runtime.lifecycle import SubscriptionState
-from .runtime.process import SHUTDOWN_MARGIN, InterruptibleFuture
+from .runtime.process import SHUTDOWN_MARGIN, ForkCheck, InterruptibleFuture
 from .runtime.validation import require_patience
 from .statistics import Statistics
 
@@ -75,7 +73,7 @@ class RunningFuture(InterruptibleFuture[bool], ABC):
                 asked for. Default: the error is not logged.
         """
         super().__init__()
-        self._process = os.getpid()
+        self._fork = ForkCheck()
         self._activity = activity
         self._began_at = SYSTEM_CLOCK.monotonic()
         self._is_asked = False
@@ -183,7 +181,7 @@ class RunningFuture(InterruptibleFuture[bool], ABC):
             ForkedProcess: Another process created the future.
             Exception: The error that ended the activity.
         """
-        self._check_process()
+        self._fork.refuse_child()
         self._is_asked = True
         return super().result(timeout)
 
@@ -197,17 +195,13 @@ class RunningFuture(InterruptibleFuture[bool], ABC):
             TimeoutError: The activity still runs.
             ForkedProcess: Another process created the future.
         """
-        self._check_process()
+        self._fork.refuse_child()
         self._is_asked = True
         return super().exception(timeout)
 
     def set_running_or_notify_cancel(self) -> bool:
         """Raise NotImplementedError: this future is running from the beginning."""
         raise NotImplementedError("this future is already running")
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise forked(self._process)
 
 
 class _Asked:
@@ -318,7 +312,7 @@ class StreamingPullFuture(RunningFuture):
             ValueError: An argument is invalid.
             ForkedProcess: Another process created the subscription.
         """
-        self._check_process()
+        self._fork.refuse_child()
         require_patience("timeout", timeout)
         if mode not in ("drain", "nack", None):
             raise ValueError(f'mode is {mode!r}; it must be "drain" or "nack"')
@@ -347,7 +341,7 @@ class StreamingPullFuture(RunningFuture):
 
     def statistics(self) -> Statistics:
         """Return the counters and the present load of the subscription. Works at any time."""
-        self._check_process()
+        self._fork.refuse_child()
         return self._subscription.statistics()
 
     def adopt(self, ack_ids: Sequence[str], size: int = 0) -> list[Message]:
@@ -365,5 +359,5 @@ class StreamingPullFuture(RunningFuture):
         Returns:
             A message for each ack ID.
         """
-        self._check_process()
+        self._fork.refuse_child()
         return self._subscription.adopt(ack_ids, size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import signal
@@ -13,15 +14,11 @@ from typing import Any, TypeVar
 
 import click
 
+from pullstream.runtime.process import CHECK_EVERY
 from pullstream.runtime.stop_signals import STOP_SIGNALS, handled_by
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
 
 from .parameters import Seconds
-
-# A signal that arrives between the main thread's last check and its sleep does not wake it: Python
-# records the signal and runs its handler when that thread continues. So the thread checks again
-# after this time, in seconds.
-_LOOK_SECONDS = 0.5
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -109,9 +106,8 @@ class Progress:
             while not self._is_over():
                 due = self._clock.timeout(self._idle_deadline())
                 with suppress(queue.Empty):
-                    self._updates.get(
-                        timeout=_LOOK_SECONDS if due is None else min(due, _LOOK_SECONDS)
-                    )
+                    # Without the limit, a signal could be lost; see CHECK_EVERY.
+                    self._updates.get(timeout=min(CHECK_EVERY, math.inf if due is None else due))
         finally:
             self._clock.remove_waker(self._wake)
 

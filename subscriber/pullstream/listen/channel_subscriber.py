@@ -81,7 +81,7 @@ class ChannelSubscriber(RunningFuture):
             ForkedProcess: The listener was created in the parent process, before a fork.
         """
         _check(channel, key, on_message, on_failure, on_done)
-        self._check_process()
+        self._fork.refuse_child()
         return self._session_thread.subscribe(
             ChannelSubscription(channel, key, on_message, on_failure, on_done)
         )
@@ -94,12 +94,12 @@ class ChannelSubscriber(RunningFuture):
         Returns:
             Whether the subscription existed.
         """
-        self._check_process()
+        self._fork.refuse_child()
         return self._session_thread.unsubscribe(channel, key)
 
     def is_subscribed(self, channel: str, key: str | None = None) -> bool:
         """Return whether a subscription exists on this side. The publisher is not asked."""
-        self._check_process()
+        self._fork.refuse_child()
         return self._session_thread.is_subscribed(channel, key)
 
     def close(self, timeout: float | None = None) -> bool:
@@ -123,7 +123,7 @@ class ChannelSubscriber(RunningFuture):
             timeout: Seconds after which the future completes although a callback still runs.
             mode: Ignored.
         """
-        self._check_process()
+        self._fork.refuse_child()
         require_patience("timeout", timeout)
         self._session_thread.stop(timeout)
 

@@ -14,6 +14,7 @@ import grpc
 
 from pullstream.exceptions import SubscriberClosed
 from pullstream.rpc.rpcs import Rpcs, earliest, to_error
+from pullstream.runtime.process import CHECK_EVERY
 from pullstream.runtime.thread_start import start_or_undo
 from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import Clock
@@ -35,9 +36,6 @@ _COMMANDS_TIMEOUT = 20.0
 
 # The timeout of the Unregister call at the end, in seconds.
 _UNREGISTER_TIMEOUT = 2.0
-
-# While the thread waits for the last callbacks, it checks its deadline this often, in seconds.
-_LOOK_SECONDS = 0.05
 
 
 class SessionThread:
@@ -228,8 +226,11 @@ class SessionThread:
         self._callbacks.stop()
         if is_known:
             self._say_goodbye(subscriber_id)
-        while not self._callbacks.has_ended(_LOOK_SECONDS):
-            if self._clock.monotonic() >= self._deadline:
+        left = math.inf
+        while left > 0:
+            # The deadline may become earlier during the wait.
+            left = max(self._deadline - self._clock.monotonic(), 0.0)
+            if self._callbacks.has_ended(min(left, CHECK_EVERY)):
                 return
 
     def _say_goodbye(self, subscriber_id: str) -> None:

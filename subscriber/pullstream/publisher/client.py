@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,6 +12,7 @@ from google.protobuf.message import Message as ProtobufMessage
 from pullstream.hooks import PublisherHooks, hooks_of
 from pullstream.rpc.endpoint import ClientArguments, ConnectionArguments
 from pullstream.rpc.request import message_of
+from pullstream.runtime.process import ForkCheck
 from pullstream.runtime.validation import require_text, require_timeout
 from pullstream.statistics import PublisherStatistics
 from pullstream.topics import TopicAdmin
@@ -99,7 +99,7 @@ class PublisherClient(TopicAdmin):
 
     def _connect(self, channel: grpc.Channel | None, arguments: ConnectionArguments) -> None:
         super()._connect(channel, arguments)
-        self._process = os.getpid()
+        self._fork = ForkCheck()
         self._sender = PublishSender(self._rpcs, self._settings, self._options, self._hooks)
         self._send = self._sender.publishing_method(may_block=self._may_block)
         # A client that is dropped without a close leaves no threads, and loses no message.
@@ -318,7 +318,7 @@ class PublisherClient(TopicAdmin):
             ValueError: `timeout` is not above 0.
         """
         require_timeout("timeout", timeout)
-        if os.getpid() != self._process:
+        if self._fork.is_child:
             return
         self._sender.close(timeout)
         super().close()

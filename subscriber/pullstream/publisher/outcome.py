@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pullstream.exceptions import forked
+from pullstream.exceptions import ForkedProcess
 from pullstream.runtime.callback_kinds import refuse_awaitable, require_plain
 from pullstream.runtime.process import (
     Latch,
@@ -170,7 +169,7 @@ class Outcome:
         self._waiters.setdefault(loop, []).append(waiter)
         return None if self.resolved else waiter
 
-    def fail_in_child(self) -> None:
+    def fail_in_child(self, error: ForkedProcess) -> None:
         """Resolve the outcome in a forked child, where no thread and no request exists."""
         if self.resolved:
             return
@@ -178,7 +177,7 @@ class Outcome:
             # A thread of the parent may have held its lock.
             entry.what.renew_lock()
         self._waiters = {}
-        run_callbacks(self.resolve((), forked(os.getppid())))
+        run_callbacks(self.resolve((), error))
 
     def _is_left(self, entries: list[_Entry], what: object) -> bool:
         """Add an entry; return whether the caller must act, because the outcome is resolved."""

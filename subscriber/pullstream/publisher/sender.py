@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import logging
 import math
-import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,13 +16,13 @@ import grpc
 from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from pullstream.exceptions import forked
 from pullstream.hooks import HookCalls, PublisherHooks
 from pullstream.rpc.named_errors import name_resource
 from pullstream.rpc.request import routing_header
 from pullstream.rpc.rpcs import Metadata, Rpcs, begin_or_wait, earliest, to_error
 from pullstream.runtime.process import (
     CHECK_EVERY,
+    ForkCheck,
     Latch,
     at_exit,
     in_forked_child,
@@ -109,7 +108,7 @@ class PublishSender:
     ) -> None:
         self._rpcs = rpcs
         self._clock: Clock = rpcs.clock
-        self._process = os.getpid()
+        self._fork = ForkCheck()
         self._compresses_from = (
             options.compression_bytes_threshold if options.enable_compression else None
         )
@@ -350,8 +349,7 @@ class PublishSender:
                 self._check_resolved()
 
     def _check_usable(self, *, is_accepted: bool = False) -> None:
-        if os.getpid() != self._process:
-            raise forked(self._process)
+        self._fork.refuse_child()
         if is_accepted:
             if self._abandoned is not None:
                 raise self._abandoned
@@ -706,7 +704,7 @@ class PublishSender:
             InterruptedCall: A signal handler calls this method while the interrupted code is in
                 another method. Nothing has changed.
         """
-        if os.getpid() != self._process:
+        if self._fork.is_child:
             return
         self._refuse_to_wait()
         here = get_ident()
@@ -766,7 +764,7 @@ class PublishSender:
         self._post_end()
 
     def _post_end(self) -> None:
-        if self._thread is not None and os.getpid() == self._process:
+        if self._thread is not None and not self._fork.is_child:
             self._thread.post(self._end_if_idle)
 
     def _end_if_idle(self) -> None:
@@ -856,7 +854,7 @@ class PublishSender:
         self._holds_lock = self._lock.is_owned
         self._stopped = self._closed = True
         for batch in list(self._queue.batches):
-            batch.outcome.fail_in_child()
+            batch.outcome.fail_in_child(self._fork.error())
         # Deferred messages: adding them raises ForkedProcess.
         for admit in self._gauge.abandon() if self._gauge else ():
             admit()

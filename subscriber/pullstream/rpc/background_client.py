@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable
 from operator import attrgetter
@@ -10,9 +9,9 @@ from typing import Any, TypeVar
 
 import grpc
 
-from pullstream.exceptions import SubscriberClosed, forked
+from pullstream.exceptions import SubscriberClosed
 from pullstream.futures import RunningFuture, ShutdownMode
-from pullstream.runtime.process import at_exit, shares
+from pullstream.runtime.process import ForkCheck, at_exit, shares
 from pullstream.runtime.validation import require_patience
 from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK
@@ -28,7 +27,7 @@ class BackgroundClient(BaseClient):
 
     def _connect(self, channel: grpc.Channel | None, arguments: ConnectionArguments) -> None:
         super()._connect(channel, arguments)
-        self._process = os.getpid()
+        self._fork = ForkCheck()
         self._lock = CallLock(runs_user_code=True)
         self._running: set[RunningFuture] = set()
 
@@ -45,7 +44,7 @@ class BackgroundClient(BaseClient):
             mode: "drain" or "nack", as in `StreamingPullFuture.close`. None (default): each
                 activity is stopped as by its `cancel()`.
         """
-        if os.getpid() != self._process:
+        if self._fork.is_child:
             return
         require_patience("timeout", timeout)
         with self._lock.once:
@@ -65,7 +64,7 @@ class BackgroundClient(BaseClient):
 
     def _begin_exit(self, timeout: float) -> None:
         """Begin to return all messages that are held, and to send the last acknowledgements."""
-        if os.getpid() != self._process:
+        if self._fork.is_child:
             return
         due = SYSTEM_CLOCK.monotonic() + timeout
         with self._lock.once:
@@ -91,8 +90,7 @@ class BackgroundClient(BaseClient):
             SubscriberClosed: The client is closed.
             ForkedProcess: Another process created the client.
         """
-        if os.getpid() != self._process:
-            raise forked(self._process)
+        self._fork.refuse_child()
         with self._lock.once:
             if self.closed:
                 raise SubscriberClosed("this client is closed; make a new one")

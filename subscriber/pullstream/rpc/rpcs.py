@@ -8,7 +8,6 @@ harmful.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,9 +18,9 @@ from typing import Any, Final, Protocol, TypedDict, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from pullstream.exceptions import SubscriberClosed, forked
+from pullstream.exceptions import SubscriberClosed
 from pullstream.runtime.fork_barrier import BARRIER
-from pullstream.runtime.process import left_at_exit
+from pullstream.runtime.process import ForkCheck, left_at_exit
 from pullstream.runtime.retry_clock import Backoff
 from pullstream_protocol.call_lock import InterruptedCall
 from pullstream_protocol.clock import SYSTEM_CLOCK, Clock
@@ -132,7 +131,7 @@ class Rpcs:
     ) -> None:
         self.clock = clock
         self._replace = replace
-        self._process = os.getpid()
+        self._fork = ForkCheck()
         self._connection = Connection(channel, clock, self._reconnect)
         # Identifiers of the threads that are in `begin`.
         self._beginning: set[int] = set()
@@ -177,8 +176,7 @@ class Rpcs:
         Raises:
             ForkedProcess: The parent of this fork created the channel.
         """
-        if os.getpid() != self._process:
-            raise forked(self._process)
+        self._fork.refuse_child()
         connection = self._connection
         stub = connection.stubs.get((method, serialized))
         if stub is None:

@@ -28,6 +28,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from pullstream.exceptions import ForkedProcess
 from pullstream_protocol.call_lock import refuse_to_wait
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
@@ -280,6 +281,31 @@ def around_fork(before: Callable[[], object], after: Callable[[], object]) -> No
     """Call `before()` before every fork, and `after()` when it is over, in the parent only."""
     _before_fork.append(before)
     _after_fork.append(after)
+
+
+class ForkCheck:
+    """Tells a forked child that an object is its parent's. Belongs to the object."""
+
+    def __init__(self) -> None:
+        self._created_in = os.getpid()
+
+    @property
+    def is_child(self) -> bool:
+        """Whether the running process is a forked child of the one that created the object."""
+        return os.getpid() != self._created_in
+
+    def refuse_child(self) -> None:
+        """Raise ForkedProcess if the running process is a forked child."""
+        if self.is_child:
+            raise self.error()
+
+    def error(self) -> ForkedProcess:
+        """Return the error for the use of the object in a forked child."""
+        return ForkedProcess(
+            f"this client was made in process {self._created_in} and is used in process "
+            f"{os.getpid()}, after a fork, where it does not work; make a new client in the new "
+            "process"
+        )
 
 
 def _call_all(actions: list[Callable[[], object]]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,11 +12,11 @@ from typing import Any, Protocol
 
 import grpc
 
-from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus, forked
+from pullstream.exceptions import AcknowledgeError, AcknowledgeStatus
 from pullstream.message import Disposition, Message, Outcome, ack_ids_of, has_begun
 from pullstream.rpc.calls import PendingCall
 from pullstream.rpc.rpcs import to_error
-from pullstream.runtime.process import WakeUp, in_forked_child
+from pullstream.runtime.process import ForkCheck, WakeUp, in_forked_child
 from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import RpcError, Unknown
 from pullstream_protocol.inbox import Inbox
@@ -201,7 +200,7 @@ class Dispatcher:
         self._hurry = WakeUp()
         self._phase = _Phase.RUNNING
         self._stream_ends = False
-        self._process = os.getpid()
+        self._fork = ForkCheck()
         in_forked_child(self, Dispatcher.refuse_in_child)
         self.exactly_once = False
         self.failures = 0
@@ -240,8 +239,7 @@ class Dispatcher:
         Raises:
             ForkedProcess: This is a forked child process, in which the actor's thread does not run.
         """
-        if os.getpid() != self._process:
-            raise forked(self._process)
+        self._fork.refuse_child()
         refused = self._inbox.offer(outcome)
         self._hurry.set()
         for event in refused:
@@ -297,7 +295,7 @@ class Dispatcher:
     def refuse_in_child(self) -> None:
         """Make all later outcomes raise ForkedProcess, in a forked child without the thread."""
         # `ack` does not check the process id, because it is called for every message.
-        self._acks = _ForkedList(self._process)
+        self._acks = _ForkedList(self._fork)
         self.put = self._acks.append
 
     # ---- the dispatcher's own thread -----------------------------------------------------------
@@ -483,15 +481,15 @@ class Dispatcher:
 class _ForkedList(list[Any]):
     """Refuses all items, in a child of the process that created the dispatcher."""
 
-    def __init__(self, made_in: int) -> None:
+    def __init__(self, fork: ForkCheck) -> None:
         super().__init__()
-        self._made_in = made_in
+        self._fork = fork
 
     def append(self, _: object) -> None:
-        raise forked(self._made_in)
+        raise self._fork.error()
 
     def extend(self, _: Iterable[object]) -> None:
-        raise forked(self._made_in)
+        raise self._fork.error()
 
 
 def _error_of(call: PendingCall) -> RpcError | None:

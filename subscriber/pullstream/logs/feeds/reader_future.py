@@ -43,7 +43,7 @@ class ReaderFuture(RunningFuture):
 
     def begin_close(self, timeout: float | None = None, mode: ShutdownMode | None = None) -> None:
         """End the reader without waiting. The arguments are ignored."""
-        self._check_process()
+        self._fork.refuse_child()
         self._reader.stop()
 
     def wait_for_end(self, timeout: float | None = None) -> None:

@@ -76,5 +76,5 @@ class Follower(ReaderFuture):
 
     def statistics(self) -> FollowStatistics:
         """Return a snapshot of the state and the counters. May be called at any time."""
-        self._check_process()
+        self._fork.refuse_child()
         return self._running.statistics()

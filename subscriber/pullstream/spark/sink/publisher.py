@@ -14,6 +14,7 @@ from pullstream.publisher.settings import BatchSettings, PublisherOptions, Publi
 from pullstream.rpc.channel_pool import ChannelPool
 from pullstream.rpc.endpoint import ServerAccess, security_of
 from pullstream.rpc.rpcs import Rpcs
+from pullstream.runtime.process import CHECK_EVERY
 from pullstream_protocol.errors import RpcError, restated
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ MAX_UNCONFIRMED_BYTES = 32_000_000
 
 # Time for which a request with transient errors is retried, in seconds.
 RETRY_FOR = 600.0
-
-# Seconds between two looks for a failed request, while others are not answered.
-_LOOK_SECONDS = 0.5
 
 
 class SinkPublisher:
@@ -106,7 +104,8 @@ class SinkPublisher:
         while not future.done():
             self._failure.raise_if_any(self._topic, self.published)
             try:
-                future.exception(_LOOK_SECONDS)
+                # Another request may fail meanwhile.
+                future.exception(CHECK_EVERY)
             except FutureTimeoutError:
                 continue
         # The hooks are called before the future is resolved.
