@@ -10,7 +10,7 @@ from aiohttp import web
 from pullstream_emulator.engine.resources.publish_limits import MAX_PAYLOAD_BYTES
 from pullstream_protocol.errors import InvalidArgument
 
-from .v0.json_text import to_object
+from .json_text import to_object
 
 # Every request may have these. The last two may carry the token: see `authorization`.
 COMMON_PARAMETERS = ("project", "access_token", "oauth_token")

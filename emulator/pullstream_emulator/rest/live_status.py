@@ -36,7 +36,7 @@ from pullstream_emulator.monitoring.status import (
 )
 from pullstream_protocol import names
 
-from .v0.json_text import to_object
+from .json_text import to_object
 
 T = TypeVar("T")
 

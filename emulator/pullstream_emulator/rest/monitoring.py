@@ -29,9 +29,9 @@ from pullstream_protocol.errors import Unimplemented
 from pullstream_protocol.version import VERSION
 
 from . import http_request
+from .json_text import to_object
 from .live_status import LiveStatus, camel_case, in_slices
 from .project_access import visible_projects
-from .v0.json_text import to_object
 
 # Most sessions of channels that the status lists.
 MAX_SESSIONS = 100

@@ -9,9 +9,9 @@ import grpc
 from aiohttp import web
 
 from pullstream_emulator.rest.http_request import JSON
+from pullstream_emulator.rest.json_text import to_object
 from pullstream_protocol.errors import RpcError
 
-from .json_text import to_object
 from .short_names import short
 
 # For each gRPC status: the HTTP status, and the code of an error without a reason.

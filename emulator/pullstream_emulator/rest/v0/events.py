@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pullstream_emulator.rest.json_text import to_object
 from pullstream_protocol.messages import encoded_pb2 as encoded
 
-from .json_text import to_object
 from .reading import tombstone
 from .records import View, to_json
 

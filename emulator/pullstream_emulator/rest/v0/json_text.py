@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from json import JSONDecodeError
 from typing import Any
 
 from pullstream_emulator.logs.append_limits import MAX_DATA_BYTES, MAX_RECORDS
+from pullstream_emulator.rest.json_text import Json
 from pullstream_protocol.errors import InvalidArgument
 
 # Deepest nesting of a record's data. Python fails on data nested much deeper; the exact limit
@@ -36,12 +37,6 @@ _PART = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^" \t\n\r]+')
 
 # Characters other than brackets.
 _NO_BRACKET = re.compile(r"[^][}{]+")
-
-
-class Json(str):
-    """The text of a JSON value."""
-
-    __slots__ = ()
 
 
 def is_json(text: str) -> bool:
@@ -73,29 +68,6 @@ def loads_records(body: bytes) -> Any:
     """
     record = _members("A record", data=_text)
     return _parsed(body, _members("The body", records=_elements("records", record)))
-
-
-def dumps(value: Any) -> Json:
-    """Return a value's text, on one line."""
-    return Json(_encode(value))
-
-
-def to_object(content: Mapping[str, Any]) -> Json:
-    """Return an object with these members, on one line; Json values are inserted unchanged."""
-    members = (
-        f"{_encode(name)}:{value if isinstance(value, Json) else _encode(value)}"
-        for name, value in content.items()
-    )
-    return Json("{" + ",".join(members) + "}")
-
-
-def to_array(elements: Iterable[Json]) -> Json:
-    """Return an array of these values, on one line; their texts are inserted unchanged."""
-    return Json("[" + ",".join(elements) + "]")
-
-
-# Created once, because creating an encoder takes longer than encoding most values.
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 # ---- reading -----------------------------------------------------------------------------------

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from pullstream_emulator.rest.json_text import Json
 from pullstream_protocol.errors import InvalidArgument
 from pullstream_protocol.messages import encoded_pb2 as encoded
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from . import tag_filter
 from .fields import MAX_INT32, Fields
-from .json_text import Json
 from .records import MAX_RECORDS_WRITTEN, View, to_json
 from .request import V0Request
 

@@ -11,12 +11,13 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any
 
+from pullstream_emulator.rest.json_text import Json, dumps, to_array
 from pullstream_protocol.errors import InvalidArgument
 from pullstream_protocol.message_limits import MAX_ATTRIBUTES
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
 from .fields import MAX_QUOTED, Fields, text
-from .json_text import Json, dumps, is_json, to_array
+from .json_text import is_json
 
 FIELDS = ("data", "tag", "node", "key", "meta")
 

@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pullstream_emulator.rest.v0.json_text import Json, loads, loads_records, to_array, to_object
+from pullstream_emulator.rest.json_text import Json, to_array, to_object
+from pullstream_emulator.rest.v0.json_text import loads, loads_records
 
 SPACE = st.text(" \t\n\r", max_size=2)
 VALUE = st.recursive(
