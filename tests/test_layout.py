@@ -91,6 +91,7 @@ EXTRA_MODULES = {
         "pullstream_emulator/rest/",
         "pullstream_emulator/push/sender.py",
     ),
+    "msgspec": ("pullstream_emulator/rest/",),
     "cryptography": ("pullstream_emulator/access/tls.py",),
     "yaml": ("pullstream_emulator/config_files.py",),
 }

@@ -26,7 +26,7 @@ from pullstream_emulator.logs.settings import DEFAULT_CAP_RECORDS
 from pullstream_emulator.rest.v0 import reading as v0_reading
 from pullstream_emulator.rest.v0 import routers, topics, watches, writing
 from pullstream_emulator.rest.v0.endpoints import ENDPOINTS
-from pullstream_emulator.rest.v0.json_text import MAX_DEPTH
+from pullstream_emulator.rest.v0.json_body import MAX_DEPTH
 from pullstream_emulator.rest.v0.short_names import DEFAULT_PROJECT
 from pullstream_protocol.clock import ManualClock
 from tests.optional_tools import missing
@@ -107,11 +107,19 @@ def test_it_has_every_endpoint() -> None:
 @pytest.mark.parametrize(
     ("heading", "fields"),
     [
-        ("Topics", topics.FIELDS),
-        ("Records", (*writing.APPEND_FIELDS, *writing.DELETE_FIELDS)),
-        ("Reading", v0_reading.FIELDS),
-        ("Watches", (*watches.TOPIC_FIELDS, *set(watches.FIELDS).difference(v0_reading.FIELDS))),
-        ("Routers", routers.FIELDS),
+        ("Topics", topics.Settings.__struct_fields__),
+        ("Records", (*writing.AppendBody.__struct_fields__, *writing.DeleteBody.__struct_fields__)),
+        ("Reading", v0_reading.DiffBody.__struct_fields__),
+        (
+            "Watches",
+            (
+                *v0_reading.Start.__struct_fields__,
+                *set(watches.WatchBody.__struct_fields__).difference(
+                    v0_reading.DiffBody.__struct_fields__
+                ),
+            ),
+        ),
+        ("Routers", routers.RouterBody.__struct_fields__),
     ],
 )
 def test_it_has_every_field(heading: str, fields: tuple[str, ...]) -> None:

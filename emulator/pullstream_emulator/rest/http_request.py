@@ -10,7 +10,7 @@ from aiohttp import web
 from pullstream_emulator.engine.resources.publish_limits import MAX_PAYLOAD_BYTES
 from pullstream_protocol.errors import InvalidArgument
 
-from .json_text import to_object
+from .json_text import to_json
 
 # Every request may have these. The last two may carry the token: see `authorization`.
 COMMON_PARAMETERS = ("project", "access_token", "oauth_token")
@@ -73,4 +73,4 @@ def number(request: web.Request, name: str, default: int, *, minimum: int = 0) -
 
 def json_response(content: Mapping[str, Any], status: int = 200) -> web.Response:
     """Return a response with a JSON object, on one line."""
-    return web.Response(status=status, text=to_object(content) + "\n", headers=JSON)
+    return web.Response(status=status, text=to_json(content) + "\n", headers=JSON)

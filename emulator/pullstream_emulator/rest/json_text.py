@@ -1,36 +1,12 @@
-"""Writing of JSON on one line, with the text of some values as it is."""
+"""Writing of JSON on one line."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
 from typing import Any
 
-
-class Json(str):
-    """The text of a JSON value."""
-
-    __slots__ = ()
+import msgspec
 
 
-def dumps(value: Any) -> Json:
-    """Return a value's text, on one line."""
-    return Json(_encode(value))
-
-
-def to_object(content: Mapping[str, Any]) -> Json:
-    """Return an object with these members, on one line; Json values are inserted unchanged."""
-    members = (
-        f"{_encode(name)}:{value if isinstance(value, Json) else _encode(value)}"
-        for name, value in content.items()
-    )
-    return Json("{" + ",".join(members) + "}")
-
-
-def to_array(elements: Iterable[Json]) -> Json:
-    """Return an array of these values, on one line; their texts are inserted unchanged."""
-    return Json("[" + ",".join(elements) + "]")
-
-
-# Created once, because creating an encoder takes longer than encoding most values.
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+def to_json(value: Any) -> str:
+    """Return a value's text; msgspec.Raw values in it keep their text."""
+    return msgspec.json.encode(value).decode()

@@ -36,7 +36,7 @@ from pullstream_emulator.monitoring.status import (
 )
 from pullstream_protocol import names
 
-from .json_text import to_object
+from .json_text import to_json
 
 T = TypeVar("T")
 
@@ -223,7 +223,7 @@ def _compared(
         oldest_at = None
         if isinstance(status, SubscriptionStatus):
             oldest_at = math.inf if status.oldest_unacked_at is None else status.oldest_unacked_at
-        text = to_object(dict(zip(shape.labels, values, strict=True)))
+        text = to_json(dict(zip(shape.labels, values, strict=True)))
         yield name, _Entry(values, text, oldest_at, version)
 
 

@@ -29,7 +29,7 @@ from pullstream_protocol.errors import Unimplemented
 from pullstream_protocol.version import VERSION
 
 from . import http_request
-from .json_text import to_object
+from .json_text import to_json
 from .live_status import LiveStatus, camel_case, in_slices
 from .project_access import visible_projects
 
@@ -130,7 +130,7 @@ class Monitoring:
             },
             "channels": _channels(broker.channels) if sees_all else None,
         }
-        return to_object(content)[1:-1]
+        return to_json(content)[1:-1]
 
 
 def _size(folder: Path) -> int:

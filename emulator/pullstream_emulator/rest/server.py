@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pullstream.emulator")
 
-MISSING = "serving HTTP needs aiohttp: pip install 'pullstream[http]'"
+MISSING = "serving HTTP needs aiohttp and msgspec: pip install 'pullstream[http]'"
 NOT_SHARED = "this system cannot share one port between gRPC and HTTP: give HTTP a separate port"
 
 # Time for responses to reach their clients when the server stops, in seconds.
@@ -74,7 +74,7 @@ class Rest:
 
 def obstacle(options: Rest) -> str | None:
     """Return why HTTP cannot be served with these options; None if it can."""
-    if importlib.util.find_spec("aiohttp") is None:
+    if any(importlib.util.find_spec(module) is None for module in ("aiohttp", "msgspec")):
         return MISSING
     if options.port is None and not hasattr(socket, "AF_UNIX"):
         return NOT_SHARED

@@ -19,8 +19,8 @@ from pullstream_protocol.errors import InvalidArgument, NotFound
 
 from . import errors
 from .endpoints import ENDPOINTS, NAME, Endpoint, endpoint
-from .fields import Fields, text
-from .request import V0Request
+from .json_body import Body
+from .request import V0Request, valid_text
 from .short_names import DEFAULT_PROJECT
 from .watches import Watches
 
@@ -67,7 +67,7 @@ class V0Api:
         body = await http_request.body(request)
         asked = V0Request(request, name, project, body, self._call)
         if not found.takes_body:
-            Fields(asked.content(), ())
+            asked.content(Body)
         answered = await found.answer(asked)
         if isinstance(answered, web.StreamResponse):
             return answered
@@ -111,7 +111,7 @@ def _check_query(request: web.Request, endpoint: Endpoint) -> None:
     _decoded(request.rel_url.raw_query_string, "The query")
     http_request.check_parameters(request, endpoint.parameters)
     for parameter, value in request.query.items():
-        text(value, parameter)
+        valid_text(value, parameter)
 
 
 def _name(path: re.Match[str]) -> str:
@@ -121,6 +121,6 @@ def _name(path: re.Match[str]) -> str:
 def _decoded(encoded: str, at: str) -> str:
     """Decode percent-encoding; refuse invalid UTF-8, because different names would become equal."""
     try:
-        return text(unquote(encoded, errors="strict"), at)
+        return valid_text(unquote(encoded, errors="strict"), at)
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"{at} must be percent-encoded UTF-8: {error.reason}.") from error

@@ -9,7 +9,7 @@ import grpc
 from aiohttp import web
 
 from pullstream_emulator.rest.http_request import JSON
-from pullstream_emulator.rest.json_text import to_object
+from pullstream_emulator.rest.json_text import to_json
 from pullstream_protocol.errors import RpcError
 
 from .short_names import short
@@ -49,9 +49,9 @@ def response(error: RpcError) -> web.Response:
 
 def body(code: str, message: str, detail: Mapping[str, Any] | None = None) -> str:
     """Return the body of an error response."""
-    text = to_object({"error": content(code, message, detail)}) + "\n"
-    # A value that an error quotes from JSON may have one half of a surrogate pair.
-    return text.encode(errors="replace").decode()
+    # A header that an error quotes may have bytes that are not UTF-8.
+    valid = message.encode(errors="replace").decode()
+    return to_json({"error": content(code, valid, detail)}) + "\n"
 
 
 def content(code: str, message: str, detail: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pullstream_emulator.rest.json_text import to_object
+from pullstream_emulator.rest.json_text import to_json
 from pullstream_protocol.messages import encoded_pb2 as encoded
 
 from .reading import tombstone
-from .records import View, to_json
+from .records import View, to_array
 
 # Delay before a client reconnects, in milliseconds; the first line of a stream.
 RETRY = "retry: 2000\n\n"
@@ -56,7 +56,7 @@ class Presentation:
     def _records(self, messages: encoded.EncodedFrame.EncodedMessages) -> dict[str, Any]:
         return {
             "topic": self.names[messages.topic],
-            "records": to_json(list(messages.messages), self.view),
+            "records": to_array(list(messages.messages), self.view),
             "from_seq": messages.from_seq,
             "to_seq": messages.to_seq,
             "head_seq": messages.head_seq,
@@ -69,4 +69,4 @@ class Presentation:
 
 def event(name: str, content: Mapping[str, Any]) -> str:
     """Return the text of an event without an id."""
-    return f"event: {name}\ndata: {to_object(content)}\n\n"
+    return f"event: {name}\ndata: {to_json(content)}\n\n"

@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pullstream_emulator.rest.json_text import Json
+from msgspec import Raw
+
 from pullstream_protocol.errors import InvalidArgument
 from pullstream_protocol.messages import encoded_pb2 as encoded
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from . import tag_filter
-from .fields import MAX_INT32, Fields
-from .records import MAX_RECORDS_WRITTEN, View, to_json
+from .json_body import MAX_INT32, Body, WholeNumber
+from .records import MAX_RECORDS_WRITTEN, View, to_array
 from .request import V0Request
-
-FIELDS = (
-    "from_seq", "tail", "epoch", "filter", "limit", "max_batch_bytes", "wait_ms", "node",
-    "include_data", "include_tags", "include_meta",
-)  # fmt: skip
 
 # Longest wait, in milliseconds. Longer ones are reduced to this.
 MAX_WAIT_MS = 30_000
@@ -35,19 +31,40 @@ _REASONS = {
 }
 
 
+class Start(Body):
+    """A start position in a topic."""
+
+    from_seq: WholeNumber | None = None
+    tail: bool | None = None
+    epoch: str | None = None
+    filter: Any = None
+
+
+class DiffBody(Start):
+    """The body of a diff."""
+
+    limit: WholeNumber | None = None
+    max_batch_bytes: WholeNumber | None = None
+    wait_ms: WholeNumber | None = None
+    node: str | None = None
+    include_data: bool | None = None
+    include_tags: bool | None = None
+    include_meta: bool | None = None
+
+
 async def diff(asked: V0Request) -> dict[str, Any]:
     """Return the records after a position, and the gap before them if records were lost."""
-    fields = Fields(asked.content(), FIELDS)
-    view = View.from_fields(fields)
+    body = asked.content(DiffBody)
+    view = View.of(body.include_data, body.include_tags, body.include_meta)
     request = feeds.ReadRequest(
         topic=asked.topic,
-        start=position(fields),
-        max_messages=fields.clamped("limit", MAX_INT32),
-        max_bytes=fields.whole("max_batch_bytes"),
-        exclude_node=fields.text("node"),
+        start=position(body),
+        max_messages=min(body.limit or 0, MAX_INT32),
+        max_bytes=body.max_batch_bytes,
+        exclude_node=body.node,
         include_data=view.data,
     )
-    request.wait.FromMilliseconds(fields.clamped("wait_ms", MAX_WAIT_MS))
+    request.wait.FromMilliseconds(min(body.wait_ms or 0, MAX_WAIT_MS))
     response: encoded.EncodedReadResponse = await asked.call("Read", request)
     return {
         "topic": asked.name,
@@ -62,31 +79,34 @@ async def diff(asked: V0Request) -> dict[str, Any]:
     }
 
 
-async def _records(messages: list[bytes], view: View) -> Json:
+async def _records(messages: list[bytes], view: View) -> Raw:
     if sum(map(len, messages)) <= MAX_RECORDS_WRITTEN:
-        return to_json(messages, view)
-    return await asyncio.to_thread(to_json, messages, view)
+        return to_array(messages, view)
+    return await asyncio.to_thread(to_array, messages, view)
 
 
-def position(fields: Fields) -> feeds.Position:
-    """Return the start position from the members from_seq, tail, epoch and filter."""
-    start = feeds.Position()
-    if fields.flag("tail", False):
-        start.tail = True
+def position(start: Start, at: str = "") -> feeds.Position:
+    """Return a start position; `at` is the place of its fields in the body, for errors.
+
+    Raises:
+        InvalidArgument: The epoch or the filter is invalid.
+    """
+    result = feeds.Position()
+    if start.tail:
+        result.tail = True
     else:
-        start.after_seq = fields.whole("from_seq")
-    if "epoch" in fields:
-        start.epoch = _epoch(fields)
-    if "filter" in fields:
-        start.filter = tag_filter.to_text(fields.value("filter"), fields.path("filter"))
-    return start
+        result.after_seq = start.from_seq or 0
+    if start.epoch is not None:
+        result.epoch = _epoch(start.epoch, f"{at}epoch")
+    if start.filter is not None:
+        result.filter = tag_filter.to_text(start.filter, f"{at}filter")
+    return result
 
 
-def _epoch(fields: Fields) -> int:
-    told = fields.text("epoch")
-    if not (told.isascii() and told.isdigit() and len(told) <= len(str(_MAX_EPOCH))):
-        raise InvalidArgument(f"{fields.path('epoch')} must be the text of a topic's epoch.")
-    return min(int(told), _MAX_EPOCH)
+def _epoch(text: str, at: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_EPOCH))):
+        raise InvalidArgument(f"{at} must be the text of a topic's epoch.")
+    return min(int(text), _MAX_EPOCH)
 
 
 def tombstone(gap: feeds.Gap) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from aiohttp import web
 from google.protobuf.message import Message
@@ -12,9 +13,10 @@ from google.protobuf.message import Message
 from pullstream_protocol import names
 from pullstream_protocol.errors import InvalidArgument
 
-from .fields import quoted
-from .json_text import loads
+from .json_body import Body, read_body
 from .short_names import router_path, topic_path
+
+T = TypeVar("T", bound=Body)
 
 # Limit for requests other than an append. The longest filters for 256 topics take a third of it.
 # Parsing a text of this length takes 10 to 40 ms.
@@ -66,17 +68,17 @@ class V0Request:
         """Return a topic's full name; raise InvalidArgument if the name is invalid."""
         return _checked("topics", topic_path(self.project, name), name)
 
-    def content(self) -> Any:
-        """Parse the body.
+    def content(self, kind: type[T]) -> T:
+        """Read the body.
 
         Raises:
-            InvalidArgument: The body is not JSON, or too large.
+            InvalidArgument: The body is not JSON, too large, or not of this kind.
         """
         if len(self.body) > MAX_BODY_BYTES:
             raise InvalidArgument(
                 f"The body has {len(self.body)} bytes; this endpoint accepts {MAX_BODY_BYTES}."
             )
-        return loads(self.body)
+        return read_body(self.body, kind)
 
     def page_size(self) -> int:
         """Return the page size of a list; 0 means the largest.
@@ -102,12 +104,21 @@ class V0Request:
         return {"next_cursor": token} if token else {}
 
 
+def valid_text(text: str, at: str) -> str:
+    """Return a text of the request's head; raise InvalidArgument if its bytes are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{at} must be text in Unicode: {error.reason}.") from error
+    return text
+
+
 def _checked(collection: str, path: str, name: str) -> str:
     """Return a valid path; an error quotes the name in the caller's form."""
     try:
         return names.validate(collection, path)
     except InvalidArgument as error:
         raise InvalidArgument(
-            f"{quoted(name)} cannot name a {collection[:-1]}: percent-encoded, a name has 3 to 255 "
-            "characters, the first of them a letter, and does not begin with goog."
+            f"{json.dumps(name[:100])} cannot name a {collection[:-1]}: percent-encoded, a name "
+            "has 3 to 255 characters, the first of them a letter, and does not begin with goog."
         ) from error

@@ -8,29 +8,37 @@ from pullstream_protocol.errors import NotFound
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from . import tag_filter
-from .fields import Fields, text
+from .json_body import Body
 from .request import V0Request
 from .short_names import short
 
-FIELDS = (
-    "source", "dest", "preserve_node", "preserve_tag", "create_dest", "filter", "allow_cycle",
-)  # fmt: skip
+
+class RouterBody(Body):
+    """The settings of a router."""
+
+    source: str
+    dest: str
+    preserve_node: bool | None = None
+    preserve_tag: bool | None = None
+    create_dest: bool | None = None
+    filter: Any = None
+    allow_cycle: bool | None = None
 
 
 async def put(asked: V0Request) -> dict[str, Any]:
     """Create or replace a router; create its destination unless `create_dest` is false."""
-    fields = Fields(asked.content(), FIELDS)
+    body = asked.content(RouterBody)
     router = feeds.Router(
         name=asked.router,
-        source=asked.topic_path(text(fields.required("source"), "source")),
-        dest=asked.topic_path(text(fields.required("dest"), "dest")),
-        preserve_node=fields.flag("preserve_node", True),
-        preserve_tag=fields.flag("preserve_tag", True),
-        create_dest=fields.flag("create_dest", True),
-        allow_cycle=fields.flag("allow_cycle", False),
+        source=asked.topic_path(body.source),
+        dest=asked.topic_path(body.dest),
+        preserve_node=body.preserve_node is not False,
+        preserve_tag=body.preserve_tag is not False,
+        create_dest=body.create_dest is not False,
+        allow_cycle=bool(body.allow_cycle),
     )
-    if "filter" in fields:
-        router.filter = tag_filter.to_text(fields.value("filter"), "filter")
+    if body.filter is not None:
+        router.filter = tag_filter.to_text(body.filter, "filter")
     made = await asked.call("PutRouter", feeds.PutRouterRequest(router=router))
     return {"router": asked.name, "created": made.created, **_settings(made)}
 

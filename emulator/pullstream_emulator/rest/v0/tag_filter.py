@@ -13,8 +13,6 @@ from typing import Any
 
 from pullstream_protocol.errors import InvalidArgument
 
-from .fields import text
-
 _FORMS = {
     "Eq": re.compile(r'attributes\.tag = (".*")', re.DOTALL),
     "Glob": re.compile(r'hasPrefix\(attributes\.tag, (".*")\)', re.DOTALL),
@@ -29,9 +27,9 @@ def to_text(value: Any, at: str) -> str:
     """
     match value:
         case ["tag", "Eq", str() as tag]:
-            return f"attributes.tag = {_quoted(tag, at)}"
+            return f"attributes.tag = {_quoted(tag)}"
         case ["tag", "Glob", str() as pattern] if pattern.endswith("*") and pattern.count("*") == 1:
-            return f"hasPrefix(attributes.tag, {_quoted(pattern[:-1], at)})"
+            return f"hasPrefix(attributes.tag, {_quoted(pattern[:-1])})"
     raise InvalidArgument(
         f'{at} must be ["tag", "Eq", TEXT], or ["tag", "Glob", TEXT] with one * at its end.'
     )
@@ -49,6 +47,6 @@ def to_json(filter_text: str) -> Any:
     return filter_text or None
 
 
-def _quoted(value: str, at: str) -> str:
+def _quoted(value: str) -> str:
     # The filter language includes JSON's escapes.
-    return json.dumps(text(value, at), ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False)

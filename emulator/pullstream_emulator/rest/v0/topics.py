@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
+from msgspec import Meta
 
 from pullstream_emulator.logs.settings import MAX_IDEMPOTENCY_WINDOW, MAX_TTL
 from pullstream_protocol.errors import InvalidArgument, NotFound
 from pullstream_protocol.messages import feeds_pb2 as feeds
 from pullstream_protocol.messages import pubsub_pb2 as pubsub
 
-from .fields import Fields
+from .json_body import Body, WholeNumber
 from .request import V0Request
 from .short_names import short
 
-FIELDS = (
-    "ttl_ms", "cap_records", "cap_bytes", "discard", "durable", "durability", "auto_create",
-    "idempotency_window_ms", "dedupe_node",
-)  # fmt: skip
+T = TypeVar("T")
 
 _DISCARD = {"old": feeds.OLD, "reject": feeds.REJECT}
 _DURABILITY = {"memory": feeds.MEMORY, "disk": feeds.DISK, "fsync": feeds.FSYNC}
@@ -29,9 +28,23 @@ _MAX_TTL_MS = round(MAX_TTL * 1000)
 _MAX_WINDOW_MS = round(MAX_IDEMPOTENCY_WINDOW * 1000)
 
 
+class Settings(Body):
+    """The settings of a topic's feed."""
+
+    ttl_ms: Annotated[int, Meta(ge=0, le=_MAX_TTL_MS)] | None = None
+    cap_records: WholeNumber | None = None
+    cap_bytes: WholeNumber | None = None
+    discard: str | None = None
+    durable: bool | None = None
+    durability: str | None = None
+    auto_create: bool | None = None
+    idempotency_window_ms: Annotated[int, Meta(ge=0, le=_MAX_WINDOW_MS)] | None = None
+    dedupe_node: bool | None = None
+
+
 async def put(asked: V0Request) -> dict[str, Any]:
     """Create a topic, or change the feed settings of an existing one."""
-    request = feeds.PutFeedRequest(topic=asked.topic, config=to_config(asked.content()))
+    request = feeds.PutFeedRequest(topic=asked.topic, config=_config(asked.content(Settings)))
     feed = await asked.call("PutFeed", request)
     return {"topic": asked.name, "created": feed.created, "config": to_json(feed.config)}
 
@@ -62,35 +75,39 @@ async def delete(asked: V0Request) -> dict[str, Any]:
     return {"topic": asked.name, "deleted": True}
 
 
-def to_config(value: Any) -> feeds.FeedConfig:
+def _config(settings: Settings) -> feeds.FeedConfig:
     """Return the settings that a PUT asks for. Omitted ones have their defaults.
 
     Raises:
         InvalidArgument: A setting is invalid.
     """
-    fields = Fields(value, FIELDS)
-    if not fields.flag("auto_create", True):
+    if settings.auto_create is False:
         raise InvalidArgument(
             "auto_create must be true; an append that must not create its topic has create: false."
         )
     config = feeds.FeedConfig(
-        cap_records=fields.whole("cap_records"),
-        cap_bytes=fields.whole("cap_bytes"),
-        discard=fields.choice("discard", _DISCARD) or feeds.OLD,
-        dedupe_node=fields.flag("dedupe_node", True),
+        cap_records=settings.cap_records,
+        cap_bytes=settings.cap_bytes,
+        discard=_choice("discard", settings.discard, _DISCARD) or feeds.OLD,
+        dedupe_node=settings.dedupe_node is not False,
     )
-    if ttl_ms := fields.whole("ttl_ms", maximum=_MAX_TTL_MS):
-        config.ttl.FromMilliseconds(ttl_ms)
-    if "idempotency_window_ms" in fields:
-        window_ms = fields.whole("idempotency_window_ms", maximum=_MAX_WINDOW_MS)
-        config.idempotency_window.FromMilliseconds(window_ms)
-    durability = fields.choice("durability", _DURABILITY)
-    is_durable = fields.flag("durable", False)
+    if settings.ttl_ms:
+        config.ttl.FromMilliseconds(settings.ttl_ms)
+    if settings.idempotency_window_ms is not None:
+        config.idempotency_window.FromMilliseconds(settings.idempotency_window_ms)
+    durability = _choice("durability", settings.durability, _DURABILITY)
     if durability is not None:
         config.durability = durability
-    elif "durable" in fields:
-        config.durability = feeds.FSYNC if is_durable else feeds.DISK
+    elif settings.durable is not None:
+        config.durability = feeds.FSYNC if settings.durable else feeds.DISK
     return config
+
+
+def _choice(field: str, text: str | None, choices: Mapping[str, T]) -> T | None:
+    """Return the value that a text selects; None if absent."""
+    if text is not None and text not in choices:
+        raise InvalidArgument(f"{field}: Expected one of {', '.join(choices)}.")
+    return None if text is None else choices[text]
 
 
 def to_json(config: feeds.FeedConfig) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import Annotated, Any
 from weakref import WeakKeyDictionary
 
 from aiohttp import web
+from msgspec import Meta, Raw
 
 from pullstream_emulator.access.current_principal import caller
 from pullstream_emulator.logs import Feeds, WatchSession, resume_token
@@ -25,22 +26,30 @@ from pullstream_protocol.messages import feeds_pb2 as feeds
 from . import errors
 from .event_stream import EventStream
 from .events import Presentation
-from .fields import MAX_INT32, Fields, text
-from .reading import position
+from .json_body import MAX_INT32, Body, WholeNumber, read
+from .reading import Start, position
 from .records import MAX_RECORDS_WRITTEN, View
-from .request import V0Request
-
-FIELDS = (
-    "topics", "cursor", "node", "limit", "max_batch_bytes", "heartbeat_ms", "include_data",
-    "include_tags", "include_meta",
-)  # fmt: skip
-TOPIC_FIELDS = ("from_seq", "tail", "epoch", "filter")
+from .request import V0Request, valid_text
 
 # Watches limit these values, so any number is accepted here.
 _LONG_MS = 3_600_000
 
 # Parameters of an Accept entry that exclude the media type.
 _ZERO = frozenset({"q=0", "q=0.0", "q=0.00", "q=0.000"})
+
+
+class WatchBody(Body):
+    """The body that creates a watch."""
+
+    topics: Annotated[dict[str, Raw], Meta(min_length=1, max_length=MAX_WATCHED)]
+    cursor: str | None = None
+    node: str | None = None
+    limit: WholeNumber | None = None
+    max_batch_bytes: WholeNumber | None = None
+    heartbeat_ms: WholeNumber | None = None
+    include_data: bool | None = None
+    include_tags: bool | None = None
+    include_meta: bool | None = None
 
 
 class Watches:
@@ -63,19 +72,19 @@ class Watches:
 
     async def create(self, asked: V0Request) -> dict[str, Any]:
         """Create a session from the body's topics and positions; its stream is opened later."""
-        fields = Fields(asked.content(), FIELDS)
-        view = View.from_fields(fields)
-        starts = _starts(asked, fields.required("topics"))
+        body = asked.content(WatchBody)
+        view = View.of(body.include_data, body.include_tags, body.include_meta)
+        starts = _starts(asked, body.topics)
         spec = feeds.WatchSpec(
             topics={path: start for path, (_, start) in starts.items()},
-            exclude_node=fields.text("node"),
-            max_messages=fields.clamped("limit", MAX_INT32),
-            max_bytes=fields.whole("max_batch_bytes"),
+            exclude_node=body.node,
+            max_messages=min(body.limit or 0, MAX_INT32),
+            max_bytes=body.max_batch_bytes,
             include_data=view.data,
         )
-        if "heartbeat_ms" in fields:
-            spec.heartbeat.FromMilliseconds(fields.clamped("heartbeat_ms", _LONG_MS))
-        watch = self._feeds.create(spec, _event_id(fields.text("cursor"), "cursor"))
+        if body.heartbeat_ms is not None:
+            spec.heartbeat.FromMilliseconds(min(body.heartbeat_ms, _LONG_MS))
+        watch = self._feeds.create(spec, _event_id(body.cursor or "", "cursor"))
         watch.creator = caller()
         names = {path: name for path, (name, _) in starts.items()}
         self._presentations[watch] = Presentation(names, view)
@@ -137,24 +146,20 @@ class Watches:
         return watch
 
 
-def _starts(asked: V0Request, topics: Any) -> dict[str, tuple[str, feeds.Position]]:
+def _starts(asked: V0Request, topics: dict[str, Raw]) -> dict[str, tuple[str, feeds.Position]]:
     """Return the given name and the start position for each topic's path."""
-    if not isinstance(topics, dict):
-        raise InvalidArgument("topics must be an object with topic names and start positions.")
-    if not 1 <= len(topics) <= MAX_WATCHED:
-        raise InvalidArgument(f"topics must have from 1 to {MAX_WATCHED} members: {len(topics)}.")
     starts: dict[str, tuple[str, feeds.Position]] = {}
     for name, start in topics.items():
-        path = asked.topic_path(text(name, "A name in topics"))
+        path, at = asked.topic_path(name), f"topics[{name}]"
         if path in starts:
             raise InvalidArgument(f"topics contains {name} twice, once percent-encoded.")
-        starts[path] = (name, position(Fields(start, TOPIC_FIELDS, f"topics[{name}].")))
+        starts[path] = (name, position(read(start, Start, at), f"{at}."))
     return starts
 
 
 def _event_id(value: str, at: str) -> str:
     try:
-        resume_token.decode(text(value, at))
+        resume_token.decode(valid_text(value, at))
     except InvalidArgument as error:
         raise InvalidArgument(f"{at} must be the id of an event.") from error
     return value

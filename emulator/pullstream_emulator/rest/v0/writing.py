@@ -3,29 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
+
+from pullstream_emulator.logs.append_limits import MAX_RECORDS
 from pullstream_emulator.rest.http_request import MAX_QUICK
 from pullstream_protocol.errors import InvalidArgument
 from pullstream_protocol.messages import feeds_pb2 as feeds
 
 from . import tag_filter
-from .fields import Fields, text
-from .json_text import loads_records
-from .records import to_messages
-from .request import V0Request
+from .json_body import Body, WholeNumber, read_body
+from .records import Record, to_messages
+from .request import V0Request, valid_text
 
-APPEND_FIELDS = ("records", "node", "idempotency_key", "create")
-DELETE_FIELDS = ("before_seq", "match")
+
+class AppendBody(Body):
+    """The body of an append."""
+
+    records: Annotated[list[Record], Meta(min_length=1, max_length=MAX_RECORDS)]
+    node: str | None = None
+    idempotency_key: str | None = None
+    create: bool | None = None
+
+
+class DeleteBody(Body):
+    """The body of a deletion."""
+
+    before_seq: WholeNumber | None = None
+    match: Any = None
 
 
 async def append(asked: V0Request) -> dict[str, Any]:
     """Append the body's records; a repeated `Idempotency-Key` returns the first result."""
-    key = asked.http.headers.get("Idempotency-Key", "")
     if len(asked.body) > MAX_QUICK:
-        request = await asyncio.to_thread(_append_request, asked.topic, asked.body, key)
+        request = await asyncio.to_thread(_append_request, asked)
     else:
-        request = _append_request(asked.topic, asked.body, key)
+        request = _append_request(asked)
     response = await asked.call("Append", request)
     return {
         "topic": asked.name,
@@ -39,23 +53,23 @@ async def append(asked: V0Request) -> dict[str, Any]:
     }
 
 
-def _append_request(topic: str, body: bytes, key: str) -> feeds.AppendRequest:
-    """Build an Append; `key` is the header's idempotency key, used if the body has none."""
-    fields = Fields(loads_records(body), APPEND_FIELDS)
+def _append_request(asked: V0Request) -> feeds.AppendRequest:
+    body = read_body(asked.body, AppendBody, Record)
+    key = valid_text(asked.http.headers.get("Idempotency-Key", ""), "Idempotency-Key")
     return feeds.AppendRequest(
-        topic=topic,
-        messages=to_messages(fields.required("records"), "records", fields.text("node")),
-        idempotency_key=fields.text("idempotency_key") or text(key, "Idempotency-Key"),
-        create=fields.flag("create", True),
+        topic=asked.topic,
+        messages=to_messages(body.records, body.node),
+        idempotency_key=body.idempotency_key or key,
+        create=body.create is not False,
     )
 
 
 async def delete(asked: V0Request) -> dict[str, Any]:
     """Delete records. The numbers in the response are those after the deletion."""
-    fields = Fields(asked.content(), DELETE_FIELDS)
-    request = feeds.DeleteMessagesRequest(topic=asked.topic, before_seq=fields.whole("before_seq"))
-    if "match" in fields:
-        request.filter = tag_filter.to_text(fields.value("match"), "match")
+    body = asked.content(DeleteBody)
+    request = feeds.DeleteMessagesRequest(topic=asked.topic, before_seq=body.before_seq)
+    if body.match is not None:
+        request.filter = tag_filter.to_text(body.match, "match")
     elif not request.before_seq:
         raise InvalidArgument("before_seq or match is missing: one of them must select records.")
     response = await asked.call("DeleteMessages", request)

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from pullstream_emulator import Emulator
-from pullstream_emulator.rest.v0.json_text import loads_records
-from pullstream_protocol.errors import InvalidArgument
 from tests.emulator.v0_client import TOPIC, V0
 
 ROUTER = "/v0/routers/copies"
@@ -45,22 +43,22 @@ def v0(emulator: Emulator) -> V0:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ([], "The body must be an object"),
-        ({"ttl": 1}, 'no field "ttl"'),
-        ({"ttl_ms": -1}, "ttl_ms must be from 0"),
-        ({"ttl_ms": 10**15}, "ttl_ms must be from 0"),
-        ({"ttl_ms": 1.5}, "ttl_ms must be a whole number: 1.5"),
-        ({"ttl_ms": "5s"}, 'ttl_ms must be a whole number: "5s"'),
-        ({"cap_records": True}, "cap_records must be a whole number: true"),
-        ({"cap_records": 2**63}, "cap_records must be from 0"),
-        ({"cap_bytes": [1]}, "cap_bytes must be a whole number: an array"),
-        ({"discard": "new"}, 'discard must be one of old, reject: "new"'),
-        ({"discard": ["old"]}, "discard must be one of old, reject: an array"),
-        ({"durable": "no"}, 'durable must be true or false: "no"'),
-        ({"durability": "ephemeral"}, "durability must be one of memory, disk, fsync"),
+        ([], "The body: Expected `object`, got `array`"),
+        ({"ttl": 1}, "Object contains unknown field `ttl`"),
+        ({"ttl_ms": -1}, "ttl_ms: Expected `int` >= 0"),
+        ({"ttl_ms": 10**15}, "ttl_ms: Expected `int` <= 31622400000"),
+        ({"ttl_ms": 1.5}, "ttl_ms: Expected `int | null`, got `float`"),
+        ({"ttl_ms": "5s"}, "ttl_ms: Expected `int | null`, got `str`"),
+        ({"cap_records": True}, "cap_records: Expected `int | null`, got `bool`"),
+        ({"cap_records": 2**63}, "cap_records: Expected `int` <= 9223372036854775807"),
+        ({"cap_bytes": [1]}, "cap_bytes: Expected `int | null`, got `array`"),
+        ({"discard": "new"}, "discard: Expected one of old, reject"),
+        ({"discard": ["old"]}, "discard: Expected `str | null`, got `array`"),
+        ({"durable": "no"}, "durable: Expected `bool | null`, got `str`"),
+        ({"durability": "ephemeral"}, "durability: Expected one of memory, disk, fsync"),
         ({"auto_create": False}, "auto_create must be true"),
-        ({"idempotency_window_ms": 10**9}, "idempotency_window_ms must be from 0 to 86400000"),
-        ({"dedupe_node": 0}, "dedupe_node must be true or false: 0"),
+        ({"idempotency_window_ms": 10**9}, "idempotency_window_ms: Expected `int` <= 86400000"),
+        ({"dedupe_node": 0}, "dedupe_node: Expected `bool | null`, got `int`"),
     ],
 )
 def test_bad_settings(v0: V0, content: Any, told: str) -> None:
@@ -71,33 +69,39 @@ def test_bad_settings(v0: V0, content: Any, told: str) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ({}, "records is missing"),
-        ({"records": {"data": 1}}, "records must be an array"),
-        ({"records": []}, "records must have at least one element"),
-        ({"records": [1]}, "records[0] must be an object: 1"),
-        ({"records": [{"data": 1}, {}]}, "records[1].data is missing"),
-        ({"records": [{"data": 1, "dat": 1}]}, 'no field "records[0].dat"'),
-        ({"records": [{"data": 1, "tag": 5}]}, "records[0].tag must be text: 5"),
+        ({}, "The body: Object missing required field `records`"),
+        ({"records": {"data": 1}}, "records: Expected `array`, got `object`"),
+        ({"records": []}, "records: Expected `array` of length >= 1"),
+        ({"records": [1]}, "records[0]: Expected `object`, got `int`"),
+        ({"records": [{"data": 1}, {}]}, "records[1]: Object missing required field `data`"),
+        ({"records": [{"data": 1, "dat": 1}]}, "records[0]: Object contains unknown field `dat`"),
+        ({"records": [{"data": 1, "tag": 5}]}, "records[0].tag: Expected `str | null`, got `int`"),
         ({"records": [{"data": 1, "tag": "x" * 257}]}, "tag_size"),
-        ({"records": [{"data": 1, "tag": "\ud800"}]}, "records[0].tag must be text in Unicode"),
-        ({"records": [{"data": 1, "node": []}]}, "records[0].node must be text: an array"),
+        ({"records": [{"data": 1, "tag": "\ud800"}]}, "The body: Expected text in Unicode"),
+        ({"records": [{"data": 1, "node": []}]}, "records[0].node: Expected `str | null`"),
         ({"records": [{"data": 1, "node": "x" * 129}]}, "node_size"),
-        ({"records": [{"data": 1, "key": {}}]}, "records[0].key must be text: an object"),
-        ({"records": [{"data": 1, "meta": []}]}, "records[0].meta must be an object"),
-        ({"records": [{"data": 1, "meta": {"a": 1}}]}, "records[0].meta.a must be text: 1"),
-        ({"records": [{"data": 1, "meta": {"a" * 1000: 1}}]}, f"meta.{'a' * 100} must be text"),
-        ({"records": [{"data": 1, "meta": {"\udfff": ""}}]}, "records[0].meta must be text"),
+        ({"records": [{"data": 1, "key": {}}]}, "records[0].key: Expected `str | null`"),
+        ({"records": [{"data": 1, "meta": []}]}, "records[0].meta: Expected `object | null`"),
+        ({"records": [{"data": 1, "meta": {"a": 1}}]}, "records[0].meta[...]: Expected `str`"),
+        ({"records": [{"data": 1, "meta": {"a" * 1000: 1}}]}, "[0].meta[...]: Expected `str`"),
+        ({"records": [{"data": 1, "meta": {"\udfff": ""}}]}, "The body: Expected text in Unicode"),
         ({"records": [{"data": 1, "meta": {"tag": "x"}}]}, "records[0].meta must not have tag"),
         ({"records": [{"data": 1, "meta": {"": "x"}}]}, "attribute key"),
-        ({"records": [{"data": 1, "meta": {f"a{n}": "" for n in range(101)}}]}, "at most 100 "),
-        ({"records": [{"data": "x" * 2**20}]}, "data must have at most 1048576 bytes"),
+        (
+            {"records": [{"data": 1, "meta": {f"a{n}": "" for n in range(101)}}]},
+            "`object` of length <= 100",
+        ),
+        ({"records": [{"data": "x" * 2**20}]}, "value for data_size is too large"),
         ({"records": [{"data": nested(501)}]}, "data must not be nested deeper than 500"),
         ({"records": [{"data": {"a": [nested(499)]}}]}, "not be nested deeper than 500"),
-        ({"records": [{"data": 1}] * 10_001}, "records must have at most 10000 elements"),
-        ({"records": [{"data": 1}], "node": 1}, "node must be text: 1"),
-        ({"records": [{"data": 1}], "idempotency_key": 1}, "idempotency_key must be text: 1"),
+        ({"records": [{"data": 1}] * 10_001}, "records: Expected `array` of length <= 10000"),
+        ({"records": [{"data": 1}], "node": 1}, "node: Expected `str | null`, got `int`"),
+        (
+            {"records": [{"data": 1}], "idempotency_key": 1},
+            "idempotency_key: Expected `str | null`",
+        ),
         ({"records": [{"data": 1}], "idempotency_key": "x" * 257}, "idempotency_key_size"),
-        ({"records": [{"data": 1}], "create": "no"}, "create must be true or false"),
+        ({"records": [{"data": 1}], "create": "no"}, "create: Expected `bool | null`, got `str`"),
     ],
 )
 def test_bad_records(v0: V0, content: Any, told: str) -> None:
@@ -109,11 +113,11 @@ def test_bad_records(v0: V0, content: Any, told: str) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ({"from_seq": -1}, "from_seq must be from 0"),
-        ({"from_seq": "1"}, 'from_seq must be a whole number: "1"'),
-        ({"from_seq": 2**63}, "from_seq must be from 0"),
-        ({"tail": 1}, "tail must be true or false: 1"),
-        ({"epoch": 5}, "epoch must be text: 5"),
+        ({"from_seq": -1}, "from_seq: Expected `int` >= 0"),
+        ({"from_seq": "1"}, "from_seq: Expected `int | null`, got `str`"),
+        ({"from_seq": 2**63}, "from_seq: Expected `int` <= 9223372036854775807"),
+        ({"tail": 1}, "tail: Expected `bool | null`, got `int`"),
+        ({"epoch": 5}, "epoch: Expected `str | null`, got `int`"),
         ({"epoch": "x"}, "epoch must be the text of a topic's epoch"),
         ({"filter": "x"}, 'filter must be ["tag", "Eq", TEXT]'),
         ({"filter": ["node", "Eq", "x"]}, "filter must be"),
@@ -121,16 +125,16 @@ def test_bad_records(v0: V0, content: Any, told: str) -> None:
         ({"filter": ["tag", "Glob", "x"]}, "filter must be"),
         ({"filter": ["tag", "Glob", "*x*"]}, "filter must be"),
         ({"filter": ["tag", "Eq", 1]}, "filter must be"),
-        ({"filter": ["tag", "Eq", "\ud800"]}, "filter must be text in Unicode"),
+        ({"filter": ["tag", "Eq", "\ud800"]}, "The body: Expected text in Unicode"),
         ({"filter": ["tag", "Eq", "x" * 300]}, "filter"),
-        ({"limit": -1}, "limit must be from 0"),
-        ({"max_batch_bytes": "8"}, "max_batch_bytes must be a whole number"),
-        ({"wait_ms": -1}, "wait_ms must be from 0"),
-        ({"wait_ms": None, "node": ["a"]}, "node must be text: an array"),
-        ({"include_data": 1}, "include_data must be true or false"),
-        ({"include_tags": 1}, "include_tags must be true or false"),
-        ({"include_meta": 1}, "include_meta must be true or false"),
-        ({"cursor": 1}, 'no field "cursor"'),
+        ({"limit": -1}, "limit: Expected `int` >= 0"),
+        ({"max_batch_bytes": "8"}, "max_batch_bytes: Expected `int | null`, got `str`"),
+        ({"wait_ms": -1}, "wait_ms: Expected `int` >= 0"),
+        ({"wait_ms": None, "node": ["a"]}, "node: Expected `str | null`, got `array`"),
+        ({"include_data": 1}, "include_data: Expected `bool | null`, got `int`"),
+        ({"include_tags": 1}, "include_tags: Expected `bool | null`, got `int`"),
+        ({"include_meta": 1}, "include_meta: Expected `bool | null`, got `int`"),
+        ({"cursor": 1}, "Object contains unknown field `cursor`"),
     ],
 )
 def test_bad_reads(v0: V0, content: Any, told: str) -> None:
@@ -150,9 +154,9 @@ def test_what_is_too_much_is_brought_down(v0: V0, content: Any) -> None:
     [
         ({}, "before_seq or match is missing"),
         ({"before_seq": 0}, "before_seq or match is missing"),
-        ({"before_seq": -1}, "before_seq must be from 0"),
+        ({"before_seq": -1}, "before_seq: Expected `int` >= 0"),
         ({"match": "x"}, 'match must be ["tag", "Eq", TEXT]'),
-        ({"filter": ["tag", "Eq", "x"]}, 'no field "filter"'),
+        ({"filter": ["tag", "Eq", "x"]}, "Object contains unknown field `filter`"),
     ],
 )
 def test_bad_deletes(v0: V0, content: Any, told: str) -> None:
@@ -164,18 +168,30 @@ def test_bad_deletes(v0: V0, content: Any, told: str) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ({"dest": "others"}, "source is missing"),
-        ({"source": "orders"}, "dest is missing"),
-        ({"source": 1, "dest": "others"}, "source must be text: 1"),
-        ({"source": "orders", "dest": None}, "dest is missing"),
+        ({"dest": "others"}, "The body: Object missing required field `source`"),
+        ({"source": "orders"}, "The body: Object missing required field `dest`"),
+        ({"source": 1, "dest": "others"}, "source: Expected `str`, got `int`"),
+        ({"source": "orders", "dest": None}, "dest: Expected `str`, got `null`"),
         ({"source": "orders", "dest": "orders"}, "must differ"),
         ({"source": "orders", "dest": "x"}, '"x" cannot name a topic'),
         ({"source": "orders", "dest": "others", "filter": "x"}, "filter must be"),
-        ({"source": "orders", "dest": "others", "preserve_node": 1}, "preserve_node must be"),
-        ({"source": "orders", "dest": "others", "preserve_tag": 1}, "preserve_tag must be"),
-        ({"source": "orders", "dest": "others", "create_dest": 1}, "create_dest must be"),
-        ({"source": "orders", "dest": "others", "allow_cycle": 1}, "allow_cycle must be"),
-        ({"source": "orders", "dest": "others", "to": 1}, 'no field "to"'),
+        (
+            {"source": "orders", "dest": "others", "preserve_node": 1},
+            "preserve_node: Expected `bool | null`",
+        ),
+        (
+            {"source": "orders", "dest": "others", "preserve_tag": 1},
+            "preserve_tag: Expected `bool | null`",
+        ),
+        (
+            {"source": "orders", "dest": "others", "create_dest": 1},
+            "create_dest: Expected `bool | null`",
+        ),
+        (
+            {"source": "orders", "dest": "others", "allow_cycle": 1},
+            "allow_cycle: Expected `bool | null`",
+        ),
+        ({"source": "orders", "dest": "others", "to": 1}, "Object contains unknown field `to`"),
     ],
 )
 def test_bad_routers(v0: V0, content: Any, told: str) -> None:
@@ -187,26 +203,32 @@ def test_bad_routers(v0: V0, content: Any, told: str) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ({}, "topics is missing"),
+        ({}, "The body: Object missing required field `topics`"),
         ({"topics": {}}, "topics"),
-        ({"topics": ["orders"]}, "topics must be an object"),
-        ({"topics": {"orders": 1}}, "topics[orders] must be an object: 1"),
-        ({"topics": {"orders": {"from": 1}}}, 'no field "topics[orders].from"'),
-        ({"topics": {"orders": {"from_seq": -1}}}, "topics[orders].from_seq must be from 0"),
-        ({"topics": {"orders": {"tail": "yes"}}}, "topics[orders].tail must be true or false"),
-        ({"topics": {"orders": {"epoch": -1}}}, "topics[orders].epoch must be text"),
+        ({"topics": ["orders"]}, "topics: Expected `object`, got `array`"),
+        ({"topics": {"orders": 1}}, "topics[orders]: Expected `object`, got `int`"),
+        (
+            {"topics": {"orders": {"from": 1}}},
+            "topics[orders]: Object contains unknown field `from`",
+        ),
+        ({"topics": {"orders": {"from_seq": -1}}}, "topics[orders].from_seq: Expected `int` >= 0"),
+        ({"topics": {"orders": {"tail": "yes"}}}, "topics[orders].tail: Expected `bool | null`"),
+        ({"topics": {"orders": {"epoch": -1}}}, "topics[orders].epoch: Expected `str | null`"),
         ({"topics": {"orders": {"filter": 1}}}, "topics[orders].filter must be"),
-        ({"topics": {"\ud800": {}}}, "A name in topics must be text in Unicode"),
+        ({"topics": {"\ud800": {}}}, "The body: Expected text in Unicode"),
         ({"topics": {"orders:eu": {}, "orders%3Aeu": {}}}, "topics contains orders%3Aeu twice"),
-        ({"topics": {f"orders{n}": {} for n in range(257)}}, "topics must have from 1 to 256"),
-        ({"topics": {"orders": {}}, "cursor": 1}, "cursor must be text: 1"),
+        (
+            {"topics": {f"orders{n}": {} for n in range(257)}},
+            "topics: Expected `object` of length <= 256",
+        ),
+        ({"topics": {"orders": {}}, "cursor": 1}, "cursor: Expected `str | null`, got `int`"),
         ({"topics": {"orders": {}}, "cursor": "made up"}, "cursor must be the id of an event"),
-        ({"topics": {"orders": {}}, "cursor": "\ud800"}, "cursor must be text in Unicode"),
-        ({"topics": {"orders": {}}, "node": 1}, "node must be text: 1"),
-        ({"topics": {"orders": {}}, "limit": "all"}, "limit must be a whole number"),
-        ({"topics": {"orders": {}}, "max_batch_bytes": -1}, "max_batch_bytes must be from 0"),
-        ({"topics": {"orders": {}}, "heartbeat_ms": "1s"}, "heartbeat_ms must be a whole number"),
-        ({"topics": {"orders": {}}, "include_data": 0}, "include_data must be true or false"),
+        ({"topics": {"orders": {}}, "cursor": "\ud800"}, "The body: Expected text in Unicode"),
+        ({"topics": {"orders": {}}, "node": 1}, "node: Expected `str | null`, got `int`"),
+        ({"topics": {"orders": {}}, "limit": "all"}, "limit: Expected `int | null`, got `str`"),
+        ({"topics": {"orders": {}}, "max_batch_bytes": -1}, "max_batch_bytes: Expected `int` >= 0"),
+        ({"topics": {"orders": {}}, "heartbeat_ms": "1s"}, "heartbeat_ms: Expected `int | null`"),
+        ({"topics": {"orders": {}}, "include_data": 0}, "include_data: Expected `bool | null`"),
     ],
 )
 def test_bad_watches(v0: V0, content: Any, told: str) -> None:
@@ -231,20 +253,6 @@ def test_a_body_that_is_no_json(v0: V0, path: str, body: bytes) -> None:
         assert answer.status == 400
         assert b"The body is not JSON" in answer.read()
     assert v0.data() == [1]
-
-
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        (b'{"records":[' + b"{}," * 10_000 + b"!", "records must have at most 10000 elements"),
-        (b'{"records":[{' + b'"tag":"",' * 20 + b"!", "A record must have at most 20 elements"),
-        (b"{" + b'"node":"",' * 20 + b"!", "The body must have at most 20 elements"),
-    ],
-)
-def test_what_is_too_much_is_not_read_to_its_end(body: bytes, told: str) -> None:
-    """To read 10 MB would take ten seconds, in which the broker would do nothing else."""
-    with pytest.raises(InvalidArgument, match=told):
-        loads_records(body)
 
 
 def test_a_body_that_is_not_encoded_as_it_says(v0: V0) -> None:
@@ -292,7 +300,7 @@ def test_bad_names_and_parameters(v0: V0, verb: str, path: str, told: str) -> No
 def test_a_body_where_none_says_anything(v0: V0, verb: str) -> None:
     v0.ok("PUT", TOPIC)
     told = v0.message(verb, TOPIC, {"if_empty": True})
-    assert told == 'There is no field "if_empty"; there are none.'
+    assert told == "The body: Object contains unknown field `if_empty`; the fields are none."
     assert v0.ok("GET", TOPIC)
 
 
