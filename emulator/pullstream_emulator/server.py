@@ -270,7 +270,7 @@ class Server:
             self._faults,
             self._access,
             options.shutdown,
-            options.pages(),
+            options.foreign_pages(),
             self._health,
             self._loop_delay,
             access_log=self._access_log,

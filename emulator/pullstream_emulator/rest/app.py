@@ -50,7 +50,7 @@ def application(
     faults: Faults,
     access: Access | None,
     shutdown: Callable[[], None] | None,
-    pages: ForeignPages,
+    foreign_pages: ForeignPages,
     health: Health,
     loop_delay: LoopDelay,
     *,
@@ -64,7 +64,7 @@ def application(
         faults: Faults to apply to its calls.
         access: Checks tokens and projects; None allows everything to everybody.
         shutdown: Stops the broker; None if clients must not do this.
-        pages: Refuses the requests of foreign web pages.
+        foreign_pages: Refuses the requests of foreign web pages.
         health: Whether the broker is ready.
         loop_delay: Delay of the event loop.
         access_log: Whether to log each request.
@@ -81,7 +81,7 @@ def application(
     live = LiveStatus(broker)
     monitoring = Monitoring(broker, access, health, loop_delay, live)
     events = Events(broker, access, live, monitoring.members)
-    pages_of_console = None if console is None else Console(console)
+    console_pages = None if console is None else Console(console)
 
     async def administer(request: web.Request) -> web.Response:
         body = await request.read()
@@ -108,8 +108,8 @@ def application(
         reset=reset,
         shutdown=shutdown,
         access=access,
-        pages=pages,
-        console=pages_of_console,
+        foreign_pages=foreign_pages,
+        console=console_pages,
         access_log=access_log,
         open_routes=[
             *monitoring.routes(),
@@ -136,7 +136,7 @@ class RestApi:
         reset: Resets the broker.
         shutdown: Stops the broker; None if clients must not do this.
         access: Checks tokens and projects; None allows everything to everybody.
-        pages: Refuses the requests of foreign web pages.
+        foreign_pages: Refuses the requests of foreign web pages.
         console: The pages of the console; None for no console.
         access_log: Whether to log each request.
         open_routes: Further routes, whose handlers need no token or check it themselves.
@@ -151,7 +151,7 @@ class RestApi:
         reset: Callable[[], Awaitable[None]],
         shutdown: Callable[[], None] | None = None,
         access: Access | None = None,
-        pages: ForeignPages | None = None,
+        foreign_pages: ForeignPages | None = None,
         console: Console | None = None,
         access_log: bool = False,
         open_routes: Iterable[web.RouteDef] = (),
@@ -162,7 +162,7 @@ class RestApi:
         self._reset = reset
         self._shutdown = shutdown
         self._access = access
-        self._pages = pages or ForeignPages()
+        self._foreign_pages = foreign_pages or ForeignPages()
         self._access_log = access_log
         self._console = console
         own = () if console is None else console.routes()
@@ -200,8 +200,8 @@ class RestApi:
     ) -> web.StreamResponse:
         """Refuse callers that may not use the whole broker; give errors their API's form."""
         try:
-            await self._pages.check(request, tells_nothing=handler in self._linkable)
-            if is_preflight(request) and self._pages.permissions(request):
+            await self._foreign_pages.check(request, tells_nothing=handler in self._linkable)
+            if is_preflight(request) and self._foreign_pages.permissions(request):
                 return web.Response(status=204)
             if self._access is not None and handler not in self._checking:
                 self._access.check(http_request.authorization(request), ALL_PROJECTS)
@@ -211,7 +211,7 @@ class RestApi:
             return errors.response(error) if is_v0 else error_response(error)
 
     async def _permit(self, request: web.Request, response: web.StreamResponse) -> None:
-        response.headers.update(self._pages.permissions(request))
+        response.headers.update(self._foreign_pages.permissions(request))
 
     # ---- the API -------------------------------------------------------------------------------
 

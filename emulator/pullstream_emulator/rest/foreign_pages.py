@@ -222,10 +222,10 @@ def machine_names() -> frozenset[str]:
 
 
 def _authority(text: str) -> Authority | None:
-    found = _AUTHORITY.fullmatch(text.lower())
-    if found is None:
+    match = _AUTHORITY.fullmatch(text.lower())
+    if match is None:
         return None
-    host = found["host"]
+    host = match["host"]
     if host.startswith("["):
         try:
             host = str(ipaddress.IPv6Address(host[1:-1]))
@@ -235,15 +235,15 @@ def _authority(text: str) -> Authority | None:
         host = host.removesuffix(".")
         if _NAME.fullmatch(host) is None:
             return None
-    return Authority(host, int(found["port"]) if found["port"] else None)
+    return Authority(host, int(match["port"]) if match["port"] else None)
 
 
 def _origin_of(text: str) -> Origin | None:
-    found = _ORIGIN.fullmatch(text.lower())
-    authority = None if found is None else _authority(found["authority"])
-    if found is None or authority is None:
+    match = _ORIGIN.fullmatch(text.lower())
+    authority = None if match is None else _authority(match["authority"])
+    if match is None or authority is None:
         return None
-    return _with_port(found["scheme"], authority)
+    return _with_port(match["scheme"], authority)
 
 
 def _with_port(scheme: str, authority: Authority) -> Origin:

@@ -35,7 +35,7 @@ NOT_SHARED = "this system cannot share one port between gRPC and HTTP: give HTTP
 STOP_GRACE = 1.0
 
 # Interval between checks whether they have, in seconds.
-_LOOK_EVERY = 0.01
+_POLL_INTERVAL = 0.01
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Rest:
     console: ConsoleMode | None = "full"
 
     def __post_init__(self) -> None:
-        self.pages()
+        self.foreign_pages()
 
-    def pages(self) -> ForeignPages:
+    def foreign_pages(self) -> ForeignPages:
         """Return the check that refuses the requests of foreign web pages."""
         return ForeignPages(self.allow_hosts, self.allow_origins, self.certificate_names)
 
@@ -103,8 +103,8 @@ class RestServer:
     def __init__(
         self, options: Rest, application: Callable[[], web.Application], timeout: float
     ) -> None:
-        if found := obstacle(options):
-            raise ValueError(found)
+        if problem := obstacle(options):
+            raise ValueError(problem)
         self._options = options
         self._timeout = timeout
         self._application = application
@@ -160,13 +160,13 @@ class RestServer:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + STOP_GRACE
         while (late := self._open_connections()) and loop.time() < deadline:
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_POLL_INTERVAL)
         for connection in late:
             # After this, writing fails in the connection's owner, which then closes it.
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
         if late:
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_POLL_INTERVAL)
 
     def _open_connections(self) -> list[socket.socket]:
         return [connection for connection in self._connections if connection.fileno() != -1]

@@ -85,7 +85,7 @@ export const SHOWN_AT_ONCE = 64 * 1024;
 export function toBytes(base64, most = Infinity) {
   const binary = atob((base64 || "").slice(0, Math.ceil(most / 3) * 4));
   const data = new Uint8Array(Math.min(binary.length, most));
-  for (let place = 0; place < data.length; place++) data[place] = binary.charCodeAt(place);
+  for (let index = 0; index < data.length; index++) data[index] = binary.charCodeAt(index);
   return data;
 }
 
@@ -129,8 +129,8 @@ export function prettyJson(text, isBeginning = false) {
   }
   let indent = "";
   let shown = "";
-  tokens.forEach((token, place) => {
-    const isEmpty = /[{[]/.test(tokens[place - 1]) && /[}\]]/.test(token);
+  tokens.forEach((token, index) => {
+    const isEmpty = /[{[]/.test(tokens[index - 1]) && /[}\]]/.test(token);
     if (/^[}\]]$/.test(token)) {
       indent = indent.slice(2);
       shown += isEmpty ? token : `\n${indent}${token}`;
@@ -140,7 +140,7 @@ export function prettyJson(text, isBeginning = false) {
       shown += ": ";
     } else if (/^[{[]$/.test(token)) {
       indent += "  ";
-      shown += /[}\]]/.test(tokens[place + 1]) ? token : `${token}\n${indent}`;
+      shown += /[}\]]/.test(tokens[index + 1]) ? token : `${token}\n${indent}`;
     } else {
       shown += token;
     }
@@ -213,7 +213,7 @@ export class LiveTable {
         shown = { element: h("tr"), cells: [] };
         this.rows.set(row.key, shown);
       }
-      this.columns.forEach((column, place) => this.show(shown, place, column, row));
+      this.columns.forEach((column, index) => this.show(shown, index, column, row));
       if (shown.element === before) before = before.nextSibling;
       else this.body.insertBefore(shown.element, before);
     }
@@ -221,13 +221,13 @@ export class LiveTable {
     this.empty.hidden = rows.length > 0;
   }
 
-  show(shown, place, column, row) {
-    let cell = shown.cells[place];
+  show(shown, index, column, row) {
+    let cell = shown.cells[index];
     if (cell?.fixed) return;
     const content = column.cell(row);
     if (!cell) {
-      const element = h(place ? "td" : "th", { scope: place ? null : "row", class: column.class, "data-label": column.label });
-      cell = shown.cells[place] = { element, shown: null, fixed: content instanceof Node };
+      const element = h(index ? "td" : "th", { scope: index ? null : "row", class: column.class, "data-label": column.label });
+      cell = shown.cells[index] = { element, shown: null, fixed: content instanceof Node };
       shown.element.append(element);
       if (cell.fixed) element.append(content);
     }

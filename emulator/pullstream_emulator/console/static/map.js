@@ -117,10 +117,10 @@ function layout({ nodes, edges }) {
     if (visiting.has(id)) return 0; // A cycle: dead letters may lead back.
     visiting.add(id);
     const parents = before.get(id);
-    const place = parents.length ? Math.max(...parents.map((parent) => columnOf(parent) + 1)) : 0;
+    const index = parents.length ? Math.max(...parents.map((parent) => columnOf(parent) + 1)) : 0;
     visiting.delete(id);
-    column.set(id, place);
-    return place;
+    column.set(id, index);
+    return index;
   };
   nodes.forEach((node) => columnOf(node.id));
   const row = new Map();
@@ -147,12 +147,12 @@ function layout({ nodes, edges }) {
 }
 
 function draw(canvas, graph) {
-  const places = layout(graph);
-  const x = (id) => places.column.get(id) * COLUMN;
-  const y = (id) => places.row.get(id) * ROW;
+  const positions = layout(graph);
+  const x = (id) => positions.column.get(id) * COLUMN;
+  const y = (id) => positions.row.get(id) * ROW;
   const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("width", places.width);
-  svg.setAttribute("height", places.height);
+  svg.setAttribute("width", positions.width);
+  svg.setAttribute("height", positions.height);
   svg.setAttribute("aria-hidden", "true");
   const titles = new Map(graph.nodes.map((node) => [node.id, node.title]));
   const targets = new Map();
@@ -184,8 +184,8 @@ function draw(canvas, graph) {
     list.append(item);
     boxes.set(node.id, { item, lines, problem });
   }
-  list.style.height = `${places.height}px`;
-  list.style.width = `${places.width}px`;
+  list.style.height = `${positions.height}px`;
+  list.style.width = `${positions.width}px`;
   fill(canvas, svg, list);
   return boxes;
 }

@@ -53,11 +53,11 @@ export async function schema(ctx, name) {
     title: `Schema ${shortName(name)}`,
     element: h("div", null,
       h("p", { class: "totals" }, `${name} · ${newest.type} · used by `,
-        users.length ? users.map((topic, place) => [place ? ", " : "", h("a", { href: topicLink(topic.name) }, shortName(topic.name))]) : "no topic"),
-      revisions.map((revision, place) => h("details", { open: place === 0 },
-        h("summary", null, `Revision ${revision.revisionId}, ${revision.revisionCreateTime}${place ? "" : " (newest)"}`),
+        users.length ? users.map((topic, index) => [index ? ", " : "", h("a", { href: topicLink(topic.name) }, shortName(topic.name))]) : "no topic"),
+      revisions.map((revision, index) => h("details", { open: index === 0 },
+        h("summary", null, `Revision ${revision.revisionId}, ${revision.revisionCreateTime}${index ? "" : " (newest)"}`),
         h("pre", { class: "code", tabindex: "0" }, pretty(revision.definition)),
-        place ? action("Roll back to this revision", async () => {
+        index ? action("Roll back to this revision", async () => {
           if (!(await confirm(`Commit revision ${revision.revisionId} again as the newest one?`, "Roll back"))) return;
           await post(`v1/${name}:rollback`, { revisionId: revision.revisionId });
           ctx.reload();

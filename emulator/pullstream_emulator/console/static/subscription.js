@@ -59,7 +59,7 @@ export async function subscription(ctx, name) {
       setText(problem, "");
       messages.update(shown.messages.map((row) => ({ ...row, key: row.message.messageId })));
       setText(more, shown.further ? `${count(shown.further)} more` : "");
-      clients.update(present.clients.map((row, place) => ({ ...row, key: place })));
+      clients.update(present.clients.map((row, index) => ({ ...row, key: index })));
     } catch (error) {
       if (!(error instanceof CallError)) throw error;
       setText(problem, error.message);

@@ -58,23 +58,23 @@ class V0Api:
         authorization = http_request.authorization(request)
         principal = None if self._access is None else self._access.authenticate(authorization)
         called_by(principal)
-        found, name = self._find(request)
-        _check_query(request, found)
+        endpoint, name = self._find(request)
+        _check_query(request, endpoint)
         project = request.query.get("project", DEFAULT_PROJECT)
         names.validate_project(names.project_path(project))
-        if principal is not None and found.is_in_project:
+        if principal is not None and endpoint.is_in_project:
             principal.check(project)
         body = await http_request.body(request)
-        asked = V0Request(request, name, project, body, self._call)
-        if not found.takes_body:
-            asked.content(Body)
-        answered = await found.answer(asked)
-        if isinstance(answered, web.StreamResponse):
-            return answered
+        v0_request = V0Request(request, name, project, body, self._call)
+        if not endpoint.takes_body:
+            v0_request.content(Body)
+        response = await endpoint.answer(v0_request)
+        if isinstance(response, web.StreamResponse):
+            return response
         spent = (self._clock.monotonic() - started) * 1000
-        answered["performance"] = {"server_total_ms": round(spent, 2)}
-        status = 201 if answered.get("created") else 200
-        return http_request.json_response(answered, status)
+        response["performance"] = {"server_total_ms": round(spent, 2)}
+        status = 201 if response.get("created") else 200
+        return http_request.json_response(response, status)
 
     def _find(self, request: web.Request) -> tuple[Endpoint, str]:
         """Return the endpoint for the request, and the name in its path."""
@@ -88,8 +88,8 @@ class V0Api:
                 verbs.append(each.verb)
         if not verbs:
             raise NotFound("There is no endpoint of /v0 with this path.")
-        told = errors.body("method_not_allowed", f"This path takes {', '.join(verbs)}.")
-        raise web.HTTPMethodNotAllowed(request.method, verbs, text=told, headers=http_request.JSON)
+        text = errors.body("method_not_allowed", f"This path takes {', '.join(verbs)}.")
+        raise web.HTTPMethodNotAllowed(request.method, verbs, text=text, headers=http_request.JSON)
 
     async def _call(self, method: str, request: Message) -> Any:
         answer = _Answer()

@@ -16,7 +16,7 @@ from .request import V0Request
 NAME = "([^/]+)"
 
 # The members of a response, without `performance`; or a response that was already sent.
-Answered = dict[str, Any] | web.StreamResponse
+Response = dict[str, Any] | web.StreamResponse
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Endpoint:
 
     verb: str
     path: re.Pattern[str]
-    answer: Callable[[V0Request], Awaitable[Answered]]
+    answer: Callable[[V0Request], Awaitable[Response]]
     parameters: tuple[str, ...]
     takes_body: bool
     is_in_project: bool = True
@@ -43,7 +43,7 @@ class Endpoint:
 def endpoint(
     verb: str,
     path: str,
-    answer: Callable[[V0Request], Awaitable[Answered]],
+    answer: Callable[[V0Request], Awaitable[Response]],
     *parameters: str,
     is_in_project: bool = True,
 ) -> Endpoint:

@@ -43,8 +43,8 @@ def response(error: RpcError) -> web.Response:
     code = code_of(error)
     status = _BY_CODE.get(code) or _status_and_code(error)[0]
     headers = {**JSON, **_RETRY_AFTER} if status in (429, 503) else JSON
-    told = body(code, error.message, _detail(error))
-    return web.Response(status=status, text=told, headers=headers)
+    text = body(code, error.message, _detail(error))
+    return web.Response(status=status, text=text, headers=headers)
 
 
 def body(code: str, message: str, detail: Mapping[str, Any] | None = None) -> str:
@@ -56,8 +56,8 @@ def body(code: str, message: str, detail: Mapping[str, Any] | None = None) -> st
 
 def content(code: str, message: str, detail: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the error object of a body or of an event."""
-    told: dict[str, Any] = {"code": code, "message": message}
-    return {**told, "detail": detail} if detail else told
+    error: dict[str, Any] = {"code": code, "message": message}
+    return {**error, "detail": detail} if detail else error
 
 
 def code_of(error: RpcError) -> str:
@@ -71,8 +71,8 @@ def _status_and_code(error: RpcError) -> tuple[int, str]:
 
 def _detail(error: RpcError) -> dict[str, Any]:
     """Return the resources that the error names, in the form of /v0."""
-    told = error.metadata or {}
-    if "path" in told:
+    metadata = error.metadata or {}
+    if "path" in metadata:
         # The path of a cycle that a router would close.
-        return {"cycle": [short(topic) for topic in told["path"].split(",")]}
-    return {kind: short(name) for kind, name in told.items()}
+        return {"cycle": [short(topic) for topic in metadata["path"].split(",")]}
+    return {kind: short(name) for kind, name in metadata.items()}

@@ -74,8 +74,8 @@ class EventStream(CallContext):
         if transport.get_write_buffer_size():
             transport.abort()
             return
-        told = event("error", errors.content(errors.code_of(error), error.message))
-        await self._send(told.encode())
+        text = event("error", errors.content(errors.code_of(error), error.message))
+        await self._send(text.encode())
 
     async def _open(self) -> None:
         transport = self._request.transport

@@ -40,17 +40,17 @@ class Presentation:
             case "opened":
                 return RETRY
             case "messages":
-                return self._told(frame, "record", self._records(frame.messages))
+                return self._event(frame, "record", self._records(frame.messages))
             case "gap":
                 topic = self.names[frame.gap.topic]
-                return self._told(frame, "tombstone", {"topic": topic, **tombstone(frame.gap)})
+                return self._event(frame, "tombstone", {"topic": topic, **tombstone(frame.gap)})
             case "caught_up":
                 topic = self.names[frame.caught_up.topic]
                 content = {"topic": topic, "head_seq": frame.caught_up.head_seq}
-                return self._told(frame, "caught-up", content)
+                return self._event(frame, "caught-up", content)
             case "topic_deleted":
                 topic = self.names[frame.topic_deleted.topic]
-                return self._told(frame, "topic-deleted", {"topic": topic})
+                return self._event(frame, "topic-deleted", {"topic": topic})
         return HEARTBEAT
 
     def _records(self, messages: encoded.EncodedFrame.EncodedMessages) -> dict[str, Any]:
@@ -63,7 +63,7 @@ class Presentation:
         }
 
     @staticmethod
-    def _told(frame: encoded.EncodedFrame, name: str, content: Mapping[str, Any]) -> str:
+    def _event(frame: encoded.EncodedFrame, name: str, content: Mapping[str, Any]) -> str:
         return f"id: {frame.resume_token}\n{event(name, content)}"
 
 

@@ -52,22 +52,22 @@ class DiffBody(Start):
     include_meta: bool | None = None
 
 
-async def diff(asked: V0Request) -> dict[str, Any]:
+async def diff(request: V0Request) -> dict[str, Any]:
     """Return the records after a position, and the gap before them if records were lost."""
-    body = asked.content(DiffBody)
+    body = request.content(DiffBody)
     view = View.of(body.include_data, body.include_tags, body.include_meta)
-    request = feeds.ReadRequest(
-        topic=asked.topic,
+    message = feeds.ReadRequest(
+        topic=request.topic,
         start=position(body),
         max_messages=min(body.limit or 0, MAX_INT32),
         max_bytes=body.max_batch_bytes,
         exclude_node=body.node,
         include_data=view.data,
     )
-    request.wait.FromMilliseconds(min(body.wait_ms or 0, MAX_WAIT_MS))
-    response: encoded.EncodedReadResponse = await asked.call("Read", request)
+    message.wait.FromMilliseconds(min(body.wait_ms or 0, MAX_WAIT_MS))
+    response: encoded.EncodedReadResponse = await request.call("Read", message)
     return {
-        "topic": asked.name,
+        "topic": request.name,
         "records": await _records(list(response.messages), view),
         "next_from_seq": response.next_seq,
         "head_seq": response.head_seq,
@@ -111,11 +111,11 @@ def _epoch(text: str, at: str) -> int:
 
 def tombstone(gap: feeds.Gap) -> dict[str, Any]:
     """Return the range of a gap and its reason; for a position that was too old, also the cause."""
-    told = {
+    content = {
         "reason": _REASONS[gap.reason],
         "gap_from": gap.from_seq,
         "gap_to": gap.to_seq,
         "earliest_seq": gap.earliest_seq,
         "head_seq": gap.head_seq,
     }
-    return {**told, "cause": _REASONS[gap.cause]} if gap.cause else told
+    return {**content, "cause": _REASONS[gap.cause]} if gap.cause else content

@@ -25,13 +25,13 @@ class RouterBody(Body):
     allow_cycle: bool | None = None
 
 
-async def put(asked: V0Request) -> dict[str, Any]:
+async def put(request: V0Request) -> dict[str, Any]:
     """Create or replace a router; create its destination unless `create_dest` is false."""
-    body = asked.content(RouterBody)
+    body = request.content(RouterBody)
     router = feeds.Router(
-        name=asked.router,
-        source=asked.topic_path(body.source),
-        dest=asked.topic_path(body.dest),
+        name=request.router,
+        source=request.topic_path(body.source),
+        dest=request.topic_path(body.dest),
         preserve_node=body.preserve_node is not False,
         preserve_tag=body.preserve_tag is not False,
         create_dest=body.create_dest is not False,
@@ -39,39 +39,39 @@ async def put(asked: V0Request) -> dict[str, Any]:
     )
     if body.filter is not None:
         router.filter = tag_filter.to_text(body.filter, "filter")
-    made = await asked.call("PutRouter", feeds.PutRouterRequest(router=router))
-    return {"router": asked.name, "created": made.created, **_settings(made)}
+    made = await request.call("PutRouter", feeds.PutRouterRequest(router=router))
+    return {"router": request.name, "created": made.created, **_settings(made)}
 
 
-async def get(asked: V0Request) -> dict[str, Any]:
+async def get(request: V0Request) -> dict[str, Any]:
     """Return a router's settings and progress."""
-    return _state(await asked.call("GetRouter", feeds.GetRouterRequest(name=asked.router)))
+    return _state(await request.call("GetRouter", feeds.GetRouterRequest(name=request.router)))
 
 
-async def list_all(asked: V0Request) -> dict[str, Any]:
+async def list_all(request: V0Request) -> dict[str, Any]:
     """List all routers, or only the routers of one source or one destination."""
-    request = feeds.ListRoutersRequest(
-        project=asked.parent, page_size=asked.page_size(), page_token=asked.page_token()
+    message = feeds.ListRoutersRequest(
+        project=request.parent, page_size=request.page_size(), page_token=request.page_token()
     )
-    if source := asked.query.get("source"):
-        request.source = asked.topic_path(source)
-    if dest := asked.query.get("dest"):
-        request.dest = asked.topic_path(dest)
-    response = await asked.call("ListRouters", request)
+    if source := request.query.get("source"):
+        message.source = request.topic_path(source)
+    if dest := request.query.get("dest"):
+        message.dest = request.topic_path(dest)
+    response = await request.call("ListRouters", message)
     return {
         "routers": [_state(router) for router in response.routers],
-        **asked.next_page(response.next_page_token),
+        **request.next_page(response.next_page_token),
     }
 
 
-async def delete(asked: V0Request) -> dict[str, Any]:
+async def delete(request: V0Request) -> dict[str, Any]:
     """Delete a router; for an unknown one, report that nothing was deleted."""
     try:
-        await asked.call("GetRouter", feeds.GetRouterRequest(name=asked.router))
+        await request.call("GetRouter", feeds.GetRouterRequest(name=request.router))
     except NotFound:
-        return {"router": asked.name, "deleted": False}
-    await asked.call("DeleteRouter", feeds.DeleteRouterRequest(name=asked.router))
-    return {"router": asked.name, "deleted": True}
+        return {"router": request.name, "deleted": False}
+    await request.call("DeleteRouter", feeds.DeleteRouterRequest(name=request.router))
+    return {"router": request.name, "deleted": True}
 
 
 def _settings(router: feeds.Router) -> dict[str, Any]:

@@ -38,10 +38,10 @@ def to_text(value: Any, at: str) -> str:
 def to_json(filter_text: str) -> Any:
     """Convert the broker's filter to /v0's, or return its text if impossible; None if empty."""
     for operator, form in _FORMS.items():
-        found = form.fullmatch(filter_text)
-        if found is not None:
+        match = form.fullmatch(filter_text)
+        if match is not None:
             with contextlib.suppress(ValueError, InvalidArgument):
-                value = ["tag", operator, json.loads(found[1]) + "*" * (operator == "Glob")]
+                value = ["tag", operator, json.loads(match[1]) + "*" * (operator == "Glob")]
                 if to_text(value, "filter") == filter_text:
                     return value
     return filter_text or None

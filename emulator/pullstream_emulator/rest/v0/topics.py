@@ -42,37 +42,37 @@ class Settings(Body):
     dedupe_node: bool | None = None
 
 
-async def put(asked: V0Request) -> dict[str, Any]:
+async def put(request: V0Request) -> dict[str, Any]:
     """Create a topic, or change the feed settings of an existing one."""
-    request = feeds.PutFeedRequest(topic=asked.topic, config=_config(asked.content(Settings)))
-    feed = await asked.call("PutFeed", request)
-    return {"topic": asked.name, "created": feed.created, "config": to_json(feed.config)}
+    message = feeds.PutFeedRequest(topic=request.topic, config=_config(request.content(Settings)))
+    feed = await request.call("PutFeed", message)
+    return {"topic": request.name, "created": feed.created, "config": to_json(feed.config)}
 
 
-async def get(asked: V0Request) -> dict[str, Any]:
+async def get(request: V0Request) -> dict[str, Any]:
     """Return a topic's settings and state."""
-    return state(await asked.call("GetFeed", feeds.GetFeedRequest(topic=asked.topic)))
+    return state(await request.call("GetFeed", feeds.GetFeedRequest(topic=request.topic)))
 
 
-async def list_all(asked: V0Request) -> dict[str, Any]:
+async def list_all(request: V0Request) -> dict[str, Any]:
     """Return a page of the project's feeds, and the cursor of the next page."""
-    request = feeds.ListFeedsRequest(
-        project=asked.parent, page_size=asked.page_size(), page_token=asked.page_token()
+    message = feeds.ListFeedsRequest(
+        project=request.parent, page_size=request.page_size(), page_token=request.page_token()
     )
-    response = await asked.call("ListFeeds", request)
+    response = await request.call("ListFeeds", message)
     return {
         "topics": [state(feed) for feed in response.feeds],
-        **asked.next_page(response.next_page_token),
+        **request.next_page(response.next_page_token),
     }
 
 
-async def delete(asked: V0Request) -> dict[str, Any]:
+async def delete(request: V0Request) -> dict[str, Any]:
     """Delete a topic; for an unknown one, report that nothing was deleted."""
     try:
-        await asked.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=asked.topic))
+        await request.call("DeleteTopic", pubsub.DeleteTopicRequest(topic=request.topic))
     except NotFound:
-        return {"topic": asked.name, "deleted": False}
-    return {"topic": asked.name, "deleted": True}
+        return {"topic": request.name, "deleted": False}
+    return {"topic": request.name, "deleted": True}
 
 
 def _config(settings: Settings) -> feeds.FeedConfig:

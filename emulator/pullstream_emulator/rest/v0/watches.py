@@ -70,11 +70,11 @@ class Watches:
         # The form of each watch's events; removed together with the watch.
         self._presentations: WeakKeyDictionary[WatchSession, Presentation] = WeakKeyDictionary()
 
-    async def create(self, asked: V0Request) -> dict[str, Any]:
+    async def create(self, request: V0Request) -> dict[str, Any]:
         """Create a session from the body's topics and positions; its stream is opened later."""
-        body = asked.content(WatchBody)
+        body = request.content(WatchBody)
         view = View.of(body.include_data, body.include_tags, body.include_meta)
-        starts = _starts(asked, body.topics)
+        starts = _starts(request, body.topics)
         spec = feeds.WatchSpec(
             topics={path: start for path, (_, start) in starts.items()},
             exclude_node=body.node,
@@ -96,12 +96,12 @@ class Watches:
             "topics": {name: _start(opened.topics[path]) for path, name in names.items()},
         }
 
-    async def open(self, asked: V0Request) -> web.StreamResponse:
+    async def open(self, request: V0Request) -> web.StreamResponse:
         """Send a session's events until the client disconnects or the session ends."""
-        if not _takes_events(asked.http):
-            told = errors.body("not_acceptable", "A watch sends events: accept text/event-stream.")
-            raise web.HTTPNotAcceptable(text=told, headers=http_request.JSON)
-        watch = self._find(asked)
+        if not _takes_events(request.http):
+            text = errors.body("not_acceptable", "A watch sends events: accept text/event-stream.")
+            raise web.HTTPNotAcceptable(text=text, headers=http_request.JSON)
+        watch = self._find(request)
         presentation = self._presentations[watch]
 
         async def event_of(frame: encoded.EncodedFrame) -> str:
@@ -114,11 +114,11 @@ class Watches:
             watch.reserve_more(max(0, len(text) - frame.ByteSize()))
             return text
 
-        stream = EventStream(asked.http, event_of)
-        token = _event_id(asked.http.headers.get("Last-Event-ID", ""), "Last-Event-ID")
-        request = feeds.WatchRequest(watch_id=asked.name, resume_token=token)
+        stream = EventStream(request.http, event_of)
+        token = _event_id(request.http.headers.get("Last-Event-ID", ""), "Last-Event-ID")
+        message = feeds.WatchRequest(watch_id=request.name, resume_token=token)
         try:
-            await self._calls.carry_out("Watch", request, stream)
+            await self._calls.carry_out("Watch", message, stream)
         except CallerGone:
             # The client is gone. The session waits for it to reconnect.
             pass
@@ -129,28 +129,28 @@ class Watches:
                 await stream.fail(error)
         return stream.response or web.Response()
 
-    async def delete(self, asked: V0Request) -> dict[str, Any]:
+    async def delete(self, request: V0Request) -> dict[str, Any]:
         """Delete a watch; for one that has ended, report that nothing was deleted."""
         try:
-            self._feeds.end(self._find(asked).id)
+            self._feeds.end(self._find(request).id)
         except NotFound:
-            return {"wid": asked.name, "deleted": False}
-        return {"wid": asked.name, "deleted": True}
+            return {"wid": request.name, "deleted": False}
+        return {"wid": request.name, "deleted": True}
 
-    def _find(self, asked: V0Request) -> WatchSession:
+    def _find(self, request: V0Request) -> WatchSession:
         """Return the watch in the path; it must be the caller's, and created over HTTP."""
-        watch = self._feeds.find(asked.name)
+        watch = self._feeds.find(request.name)
         check_creator(watch)
         if watch not in self._presentations:
             raise NotFound(f"Watch {watch.id} was not created over HTTP.")
         return watch
 
 
-def _starts(asked: V0Request, topics: dict[str, Raw]) -> dict[str, tuple[str, feeds.Position]]:
+def _starts(request: V0Request, topics: dict[str, Raw]) -> dict[str, tuple[str, feeds.Position]]:
     """Return the given name and the start position for each topic's path."""
     starts: dict[str, tuple[str, feeds.Position]] = {}
     for name, start in topics.items():
-        path, at = asked.topic_path(name), f"topics[{name}]"
+        path, at = request.topic_path(name), f"topics[{name}]"
         if path in starts:
             raise InvalidArgument(f"topics contains {name} twice, once percent-encoded.")
         starts[path] = (name, position(read(start, Start, at), f"{at}."))

@@ -34,15 +34,15 @@ class DeleteBody(Body):
     match: Any = None
 
 
-async def append(asked: V0Request) -> dict[str, Any]:
+async def append(request: V0Request) -> dict[str, Any]:
     """Append the body's records; a repeated `Idempotency-Key` returns the first result."""
-    if len(asked.body) > MAX_QUICK:
-        request = await asyncio.to_thread(_append_request, asked)
+    if len(request.body) > MAX_QUICK:
+        message = await asyncio.to_thread(_append_request, request)
     else:
-        request = _append_request(asked)
-    response = await asked.call("Append", request)
+        message = _append_request(request)
+    response = await request.call("Append", message)
     return {
-        "topic": asked.name,
+        "topic": request.name,
         "first_seq": response.first_seq,
         "last_seq": response.last_seq,
         "seqs": list(range(response.first_seq, response.last_seq + 1)),
@@ -53,29 +53,29 @@ async def append(asked: V0Request) -> dict[str, Any]:
     }
 
 
-def _append_request(asked: V0Request) -> feeds.AppendRequest:
-    body = read_body(asked.body, AppendBody, Record)
-    key = valid_text(asked.http.headers.get("Idempotency-Key", ""), "Idempotency-Key")
+def _append_request(request: V0Request) -> feeds.AppendRequest:
+    body = read_body(request.body, AppendBody, Record)
+    key = valid_text(request.http.headers.get("Idempotency-Key", ""), "Idempotency-Key")
     return feeds.AppendRequest(
-        topic=asked.topic,
+        topic=request.topic,
         messages=to_messages(body.records, body.node),
         idempotency_key=body.idempotency_key or key,
         create=body.create is not False,
     )
 
 
-async def delete(asked: V0Request) -> dict[str, Any]:
+async def delete(request: V0Request) -> dict[str, Any]:
     """Delete records. The numbers in the response are those after the deletion."""
-    body = asked.content(DeleteBody)
-    request = feeds.DeleteMessagesRequest(topic=asked.topic, before_seq=body.before_seq)
+    body = request.content(DeleteBody)
+    message = feeds.DeleteMessagesRequest(topic=request.topic, before_seq=body.before_seq)
     if body.match is not None:
-        request.filter = tag_filter.to_text(body.match, "match")
-    elif not request.before_seq:
+        message.filter = tag_filter.to_text(body.match, "match")
+    elif not message.before_seq:
         raise InvalidArgument("before_seq or match is missing: one of them must select records.")
-    response = await asked.call("DeleteMessages", request)
-    feed = await asked.call("GetFeed", feeds.GetFeedRequest(topic=asked.topic))
+    response = await request.call("DeleteMessages", message)
+    feed = await request.call("GetFeed", feeds.GetFeedRequest(topic=request.topic))
     return {
-        "topic": asked.name,
+        "topic": request.name,
         "deleted": response.deleted,
         "earliest_seq": feed.earliest_seq,
         "head_seq": feed.head_seq,
