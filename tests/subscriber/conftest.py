@@ -26,7 +26,7 @@ def broker() -> Iterator[Emulator]:
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    """Replace the stall monitor, so that only the test looks at pools."""
+    """Replace the stall monitor, so that only the test checks pools."""
     watch = Watched()
     monkeypatch.setattr(worker_pool, "STALL_MONITOR", watch)
     return watch

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
-from pullstream.scheduling.worker_pool import FAST_CALLBACK, WorkerPool
+from pullstream.scheduling.worker_pool import WorkerPool
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -47,11 +47,11 @@ def send_to_sleep(pool: WorkerPool, workers: int) -> None:
 
 
 class Watched:
-    """Replaces the stall monitor, so that the test looks itself."""
+    """Replaces the stall monitor, so that the test checks pools itself."""
 
     def __init__(self) -> None:
         self.asked = 0
-        self.is_there = False
+        self.is_running = False
 
     def add(self, pool: object) -> None:
         self.asked += 1
@@ -65,7 +65,7 @@ def prove_brisk(pool: WorkerPool) -> None:
         pool.add(lambda _: done.release(), range(100))
         for _ in range(100):
             assert done.acquire(timeout=PATIENCE)
-        return pool._pace < FAST_CALLBACK
+        return pool._pace.is_fast
 
     eventually(is_brisk)
     eventually(lambda: pool.running == 0)
@@ -77,7 +77,7 @@ def brisk_pool(workers: int) -> Iterator[WorkerPool]:
     with pool_of(workers) as pool:
         send_to_sleep(pool, workers)
         prove_brisk(pool)
-        pool._watched = True
+        pool._stall.is_watched = True
         yield pool
 
 
@@ -111,7 +111,7 @@ class Load:
             pieces = chance.randint(1, 3)
             for _ in range(pieces):
                 if self._inline:
-                    self._pool._watched = True
+                    self._pool._stall.is_watched = True
                 self._pool.add(finish, [next(self._numbers)], may_wait=self._inline)
             for _ in range(pieces):
                 # A lost wake-up leaves the piece unprocessed, and this assertion fails.

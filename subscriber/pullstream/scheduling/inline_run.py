@@ -21,16 +21,16 @@ class InlineRun:
 
     Attributes:
         is_over: Whether the run has ended.
-        pieces: Number of work items done. The stall monitor reads it to detect progress.
+        items: Number of work items done. The stall monitor reads it to detect progress.
     """
 
-    __slots__ = ("_lock", "_take_over", "is_over", "pieces")
+    __slots__ = ("_lock", "_take_over", "is_over", "items")
 
     def __init__(self, take_over: Callable[[], None]) -> None:
         self._take_over = take_over
         self._lock = threading.Lock()
         self.is_over: bool = False
-        self.pieces: int = 0
+        self.items: int = 0
 
     def end(self) -> bool:
         """Return to the duties; return False if another thread has taken them over."""

@@ -14,12 +14,14 @@ from .inline_run import InlineRun
 
 # Seconds between two checks: Python's default switch interval, for which a computing thread may
 # keep the interpreter lock from others.
-LOOK_EVERY = 0.005
+CHECK_INTERVAL = 0.005
 
+# The stall monitor stops checking a pool after this many checks in a row without work.
+QUIET_CHECKS = 20
 
 # A callback and its arguments that no thread has taken yet. Work that is added by one call stays
 # together.
-Piece = tuple[Callable[[Any], Any], deque[Any]]
+WorkItem = tuple[Callable[[Any], Any], deque[Any]]
 
 
 class PoolSnapshot(NamedTuple):
@@ -27,23 +29,23 @@ class PoolSnapshot(NamedTuple):
 
     Attributes:
         inline_run: The inline run in progress, if there is one.
-        pieces: Number of work items that this run has done.
+        items: Number of work items that this run has done.
         first: The arguments of the first work item in the queue.
         left: Number of these arguments that no thread has taken.
     """
 
     inline_run: InlineRun | None
-    pieces: int
+    items: int
     first: deque[Any] | None
     left: int
 
     @classmethod
-    def take(cls, inline_run: InlineRun | None, first: Piece | None) -> PoolSnapshot:
+    def take(cls, inline_run: InlineRun | None, first: WorkItem | None) -> PoolSnapshot:
         """Return the state of a pool with this inline run and this first work item."""
         arguments = None if first is None else first[1]
         return cls(
             inline_run,
-            0 if inline_run is None else inline_run.pieces,
+            0 if inline_run is None else inline_run.items,
             arguments,
             len(arguments or ()),
         )
@@ -52,13 +54,78 @@ class PoolSnapshot(NamedTuple):
         """Return whether no work item was begun or finished between the two checks."""
         # By identity, because `==` on deques compares their contents.
         same = self.inline_run is other.inline_run and self.first is other.first
-        return same and (self.pieces, self.left) == (other.pieces, other.left)
+        return same and (self.items, self.left) == (other.items, other.left)
+
+
+class StallState:
+    """What the stall monitor knows about one pool.
+
+    The threads of the pool set the attributes. The thread of the stall monitor checks.
+
+    Attributes:
+        is_watched: Whether the stall monitor checks the pool.
+        inline_run: The inline run whose duties no other thread has taken over.
+        inline_runs: Number of inline runs since the last check.
+    """
+
+    __slots__ = ("_last", "_quiet_checks", "_unchanged", "inline_run", "inline_runs", "is_watched")
+
+    def __init__(self) -> None:
+        self.is_watched = False
+        self.inline_run: InlineRun | None = None
+        self.inline_runs = 0
+        # The state of the pool at the last check, the number of checks in a row without a change,
+        # and the number of checks in a row without work.
+        self._last: PoolSnapshot | None = None
+        self._unchanged = 0
+        self._quiet_checks = 0
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the last `QUIET_CHECKS` checks saw no work."""
+        return self._quiet_checks >= QUIET_CHECKS
+
+    def watch(self) -> None:
+        """Begin to count the checks without work."""
+        self._quiet_checks = 0
+        self.is_watched = True
+
+    def check(
+        self, inline_run: InlineRun | None, first: WorkItem | None, *, is_alone: bool
+    ) -> bool:
+        """Return whether the pool is stalled: it has made no progress since the last check.
+
+        Args:
+            inline_run: The inline run in progress, if there is one.
+            first: The first work item in the queue.
+            is_alone: Whether the stall monitor checks no other pool. Where other pools are at work,
+                too, threads may only have waited for the interpreter, so the pool gets one more
+                check.
+        """
+        recent_runs, self.inline_runs = self.inline_runs, 0
+        last, self._last = self._last, None
+        if inline_run is None and first is None:
+            # The monitor tends to run just between two inline runs, because it and the inline
+            # caller both need the interpreter lock.
+            self._quiet_checks = 0 if recent_runs else self._quiet_checks + 1
+            return False
+        self._quiet_checks = 0
+        self._last = PoolSnapshot.take(inline_run, first)
+        is_the_same = last is not None and self._last.shows_the_same_as(last)
+        self._unchanged = self._unchanged + 1 if is_the_same else 0
+        return self._unchanged >= (1 if is_alone else 2)
+
+    def reset(self) -> None:
+        """Forget the inline run and the last check, and stop watching."""
+        self.inline_run = None
+        self.is_watched = False
+        self._last = None
 
 
 class Monitored(Protocol):
     """A pool that the stall monitor checks."""
 
-    def look(self, *, is_alone: bool) -> bool:
+    def check(self, *, is_alone: bool) -> bool:
         """Wake a worker if the pool is stalled. Must not wait.
 
         Args:
@@ -72,8 +139,9 @@ class Monitored(Protocol):
 class StallMonitor:
     """One thread for all pools of a process, which runs only while a pool needs it.
 
-    Owns the list of pools. Workers add their pool; the thread checks each pool every `LOOK_EVERY`
-    seconds. Guarantees: a pool that was added is checked until its `look` returns False.
+    Owns the list of pools. Workers add their pool; the thread checks each pool every
+    `CHECK_INTERVAL` seconds. Guarantees: a pool that was added is checked until its `check` returns
+    False.
     """
 
     def __init__(self) -> None:
@@ -97,24 +165,24 @@ class StallMonitor:
                 self._thread = thread
 
     @property
-    def is_there(self) -> bool:
+    def is_running(self) -> bool:
         """Whether the thread runs. Then one more pool costs little."""
         return self._thread is not None
 
-    def look(self) -> bool:
+    def check_pools(self) -> bool:
         """Check each pool; return whether any pool is left."""
         # Under the lock: a pool that is added again while it is being removed is not lost.
         with self._lock:
             is_alone = len(self._pools) == 1
-            self._pools = [pool for pool in self._pools if pool.look(is_alone=is_alone)]
+            self._pools = [pool for pool in self._pools if pool.check(is_alone=is_alone)]
             if not self._pools:
                 self._thread = None
             return bool(self._pools)
 
     def _run(self) -> None:
         while True:
-            self._never.wait(LOOK_EVERY)
-            if not self.look():
+            self._never.wait(CHECK_INTERVAL)
+            if not self.check_pools():
                 return
 
 

@@ -15,29 +15,18 @@ from pullstream_protocol.call_lock import CallLock
 from pullstream_protocol.clock import SYSTEM_CLOCK
 
 from .inline_run import ALWAYS, InlineCaller, InlineRun
-from .stall_monitor import LOOK_EVERY, STALL_MONITOR, Piece, PoolSnapshot
+from .pace import PaceEstimate
+from .stall_monitor import CHECK_INTERVAL, QUIET_CHECKS, STALL_MONITOR, StallState, WorkItem
 
 _log = logging.getLogger("pullstream.scheduler")
 
 # An idle worker leaves after this many seconds. One stays.
 IDLE_EXIT = 2.0
 
-# Seconds. Callbacks that take less than this on average are fast: one worker handles them as
-# quickly as several, which could only take turns.
-FAST_CALLBACK = 50e-6
-
-# The stall monitor stops checking a pool after this many checks in a row without work.
-QUIET_LOOKS = 20
-
 # Seconds. Work that arrives within this time of the previous work is frequent enough to keep the
 # stall monitor on a pool. Starting the monitor for each addition would take longer than waking a
 # worker. If the monitor already runs for other pools, one more costs little.
-OFTEN = QUIET_LOOKS * LOOK_EVERY / 2
-
-# Seconds at which the average begins. A few dozen short responses prove that callbacks are fast; a
-# single slow one proves that they are not. See `_learn`.
-_UNPROVEN = 1e-3
-_WEIGHT = 0.1
+OFTEN = QUIET_CHECKS * CHECK_INTERVAL / 2
 
 
 class WorkerPool:
@@ -52,13 +41,13 @@ class WorkerPool:
     woken before the second has started to run (`_waking`).
 
     Once callbacks have proved to be fast, even the second worker is one too many. Then the worker
-    asks the stall monitor to check the pool (`_watched`), and wakes nobody. If a callback is slow
+    asks the stall monitor to check the pool (`StallState`), and wakes nobody. If a callback is slow
     for once, the monitor wakes the next worker some milliseconds later, and from then on workers
     wake each other again. Python lets a thread that computes delay the others for the same time.
 
     With fast callbacks, even the first worker need not be woken: while all workers sleep, the
-    inline caller (the thread that adds the work) runs the callbacks itself (`_assist_pool`). It
-    also does so if it adds one message at a time, but often. It counts as a worker while it runs
+    inline caller (the thread that adds the work) runs the callbacks itself (`_run_inline`). It also
+    does so if it adds one message at a time, but often. It counts as a worker while it runs
     callbacks. If a callback is slow for once, the monitor hands the caller's other duties to
     another thread and wakes a worker for the remaining work.
 
@@ -75,32 +64,20 @@ class WorkerPool:
 
     def __init__(self, max_workers: int) -> None:
         self._max_workers = max_workers
-        self._work: deque[Piece] = deque()
+        self._work: deque[WorkItem] = deque()
         self._sleepers: list[threading.Lock] = []
         # Whether a worker was woken and has not started to run. A race on this flag wakes one
         # worker too many.
         self._waking = False
         self._errors = RepeatedErrors(_log)
-        # Seconds that a callback takes: the average, and the last measurement. Races on them are
-        # harmless.
-        self._pace = _UNPROVEN
-        self._last_pace = _UNPROVEN
-        self._watched = False
+        self._pace = PaceEstimate()
+        self._stall = StallState()
         # The inline caller, if there is one. Then the threads that run callbacks inline, each with
-        # a gate that opens when it leaves, and the inline run whose duties no other thread has
-        # taken over.
+        # a gate that opens when it leaves.
         self._inline_caller: InlineCaller | None = None
         self._inline_threads: dict[threading.Thread, threading.Lock] = {}
-        self._inline_run: InlineRun | None = None
-        # Number of inline runs since the stall monitor's last check.
-        self._inline_run_count = 0
         # perf_counter() when work was last added.
         self._added = float("-inf")
-        # The state of the pool at the stall monitor's last check, the number of checks in a row
-        # without a change, and the number of checks in a row without work.
-        self._seen: PoolSnapshot | None = None
-        self._unchanged = 0
-        self._quiet_looks = 0
         self._threads: list[threading.Thread] = []
         self._numbers = itertools.count()
         self._lock = CallLock()
@@ -153,30 +130,21 @@ class WorkerPool:
         """
         if self._closed:
             raise closed_pool()
-        pieces = deque(arguments)
-        if not pieces:
+        item = deque(arguments)
+        if not item:
             return
-        self._work.append((callback, pieces))
+        self._work.append((callback, item))
         before, self._added = self._added, perf_counter()
-        nobody_works = len(self._threads) == len(self._sleepers) and self._inline_run is None
-        if (
-            may_wait
-            and nobody_works
-            and (
-                self._watched
-                or (
-                    self._pace < FAST_CALLBACK
-                    and (STALL_MONITOR.is_there or self._added - before < OFTEN)
-                )
-            )
-        ):
+        stall = self._stall
+        nobody_works = len(self._threads) == len(self._sleepers) and stall.inline_run is None
+        if may_wait and nobody_works and (stall.is_watched or self._may_be_watched(before)):
             inline_run = (
                 self._inline_caller.inline_run() if self._inline_caller is not None else None
             )
             if inline_run is not None and len(self._inline_threads) < self._max_workers:
-                self._assist_pool(inline_run)
+                self._run_inline(inline_run)
                 return
-        if nobody_works or not self._watched:
+        if nobody_works or not stall.is_watched:
             self._call_another()
         # Otherwise a thread is at work. It checks the queue again before it sleeps or leaves.
 
@@ -196,59 +164,37 @@ class WorkerPool:
             self._wake_one(even_if_waking=True)
         return dropped
 
-    def look(self, *, is_alone: bool = True) -> bool:
-        """Wake another worker if the pool has made no progress since the last check.
+    def check(self, *, is_alone: bool = True) -> bool:
+        """Wake another worker if the pool is stalled; return whether to check the pool again.
 
-        The stall monitor calls this.
-
-        Args:
-            is_alone: Whether the stall monitor checks no other pool. Where other pools are at work,
-                too, threads may only have waited for the interpreter, so the pool gets one more
-                check.
-
-        Returns:
-            Whether to check the pool again.
+        The stall monitor calls this. See `StallState.check` for `is_alone`.
         """
-        inline_run, first = self._inline_run, self._first()
-        recent_runs, self._inline_run_count = self._inline_run_count, 0
-        last, self._seen = self._seen, None
-        if inline_run is not None or first is not None:
-            self._quiet_looks = 0
-            self._seen = PoolSnapshot.take(inline_run, first)
-            is_the_same = last is not None and self._seen.shows_the_same_as(last)
-            self._unchanged = self._unchanged + 1 if is_the_same else 0
-            if self._unchanged >= (1 if is_alone else 2):
-                self._relieve_stuck(inline_run)
-        elif recent_runs:
-            # There were inline runs since the last check. The monitor tends to run just between two
-            # of them, because it and the inline caller both need the interpreter lock.
-            self._quiet_looks = 0
-        else:
-            self._quiet_looks += 1
-            if self._quiet_looks >= QUIET_LOOKS:
-                # Clear the flag, then check the work once more. A thread that adds work does the
-                # opposite: it queues the work, then reads the flag.
-                self._watched = False
-                self._watched = self._inline_run is not None or bool(self._work)
+        stall = self._stall
+        inline_run = stall.inline_run
+        if stall.check(inline_run, self._first(), is_alone=is_alone):
+            self._relieve_stuck(inline_run)
+        elif stall.is_quiet:
+            # Clear the flag, then check the work once more. A thread that adds work does the
+            # opposite: it queues the work, then reads the flag.
+            stall.is_watched = False
+            stall.is_watched = stall.inline_run is not None or bool(self._work)
         # A closed pool, too, must free an inline caller from a slow callback: its thread reads the
         # stream.
-        return self._watched and (not self._closed or self._inline_run is not None)
+        return stall.is_watched and (not self._closed or stall.inline_run is not None)
 
     def _relieve_stuck(self, inline_run: InlineRun | None) -> None:
         """React to a slow callback: from now on workers wake each other."""
         try:
             if inline_run is not None and not inline_run.relieve():
                 return
-            self._inline_run = None
-            self._pace = _UNPROVEN
-            self._watched = False
-            self._seen = None
+            self._pace.reset()
+            self._stall.reset()
             if self._work:
                 self._call_another()
         except RuntimeError as error:
             _log.warning("cannot start another worker thread while a callback is slow: %s", error)
             # The next check tries again.
-            self._watched = True
+            self._stall.is_watched = True
 
     def join(self, timeout: float | None) -> None:
         """Wait for the threads, including running callbacks, and for inline callers to leave.
@@ -307,7 +253,7 @@ class WorkerPool:
             if not self._do_first(ALWAYS) and not self._sleep(gate):
                 return
 
-    def _first(self) -> Piece | None:
+    def _first(self) -> WorkItem | None:
         try:
             return self._work[0]
         except IndexError:
@@ -328,23 +274,24 @@ class WorkerPool:
             self._forget(arguments)
         return True
 
-    def _assist_pool(self, inline_run: InlineRun) -> None:
+    def _run_inline(self, inline_run: InlineRun) -> None:
         """Run the queued work inline, including the work that its callbacks add."""
         gate = threading.Lock()
         gate.acquire()
         self._inline_threads[threading.current_thread()] = gate
-        self._inline_run_count += 1
-        # Set `_inline_run`, then read `_watched`. The stall monitor clears `_watched`, then reads
-        # `_inline_run`. So at least one of the two sees the other.
-        self._inline_run = inline_run
+        stall = self._stall
+        stall.inline_runs += 1
+        # Set `inline_run`, then read `is_watched`. The stall monitor clears `is_watched`, then
+        # reads `inline_run`. So at least one of the two sees the other.
+        stall.inline_run = inline_run
         try:
-            if not self._watched:
-                self._ask_for_the_watch()
+            if not stall.is_watched:
+                self._request_checks()
             while not (inline_run.is_over or self._closed) and self._do_first(inline_run):
-                inline_run.pieces += 1
+                inline_run.items += 1
         finally:
             if inline_run.end():
-                self._inline_run = None
+                stall.inline_run = None
             del self._inline_threads[threading.current_thread()]
             gate.release()
         # After leaving: a thread that added work before may have relied on this thread to run it.
@@ -357,7 +304,7 @@ class WorkerPool:
         """Run the callback with the arguments that no other thread takes, until the run is over."""
         began = perf_counter()
         taken = 0
-        work, take = self._work, arguments.popleft
+        work, stall, take = self._work, self._stall, arguments.popleft
         while arguments and not inline_run.is_over:
             try:
                 argument = take()
@@ -367,7 +314,7 @@ class WorkerPool:
             taken += 1
             if not arguments:
                 self._forget(arguments)
-            if work and not (self._watched or self._waking):
+            if work and not (stall.is_watched or self._waking):
                 # Not part of the callbacks' time: a thread may have to be started.
                 paused = perf_counter()
                 self._share()
@@ -379,22 +326,7 @@ class WorkerPool:
                 # worker.
                 self._errors.report(error, f"scheduled callback {callback!r} raised")
         if taken:
-            self._learn(perf_counter() - began, taken)
-
-    def _learn(self, seconds: float, callbacks: int) -> None:
-        """Update the average time of a callback.
-
-        With a hundred subscriptions in a process, one wait for the interpreter in the middle of a
-        measurement makes all its callbacks look slow. Two such waits in a row are rare. So a
-        measurement of several callbacks counts as the lower one of the last two.
-
-        Args:
-            seconds: Time that the callbacks took together.
-            callbacks: Number of callbacks.
-        """
-        last, self._last_pace = self._last_pace, seconds / callbacks
-        pace = self._last_pace if callbacks == 1 else min(last, self._last_pace)
-        self._pace += (pace - self._pace) * _WEIGHT
+            self._pace.learn(perf_counter() - began, taken)
 
     def _forget(self, arguments: deque[Any]) -> None:
         """Remove a work item after its last argument was taken."""
@@ -405,21 +337,25 @@ class WorkerPool:
     def _share(self) -> None:
         """Get help, because there is more work than one callback."""
         try:
-            if self._pace < FAST_CALLBACK:
-                self._ask_for_the_watch()
+            if self._pace.is_fast:
+                self._request_checks()
             else:
                 self._call_another()
         except RuntimeError as error:
             # This worker has taken an argument, and goes on alone.
             _log.warning("cannot start another worker thread: %s", error)
 
-    def _ask_for_the_watch(self) -> None:
-        self._quiet_looks = 0
-        self._watched = True
+    def _may_be_watched(self, last_added: float) -> bool:
+        """Return whether the callbacks are fast, and the work is frequent enough for checks."""
+        is_often = STALL_MONITOR.is_running or self._added - last_added < OFTEN
+        return is_often and self._pace.is_fast
+
+    def _request_checks(self) -> None:
+        self._stall.watch()
         try:
             STALL_MONITOR.add(self)
         except BaseException:
-            self._watched = False
+            self._stall.is_watched = False
             raise
 
     def _call_another(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pullstream import Message, StreamingPullFuture, ThreadScheduler
 from pullstream.futures import ShutdownMode
 from pullstream.scheduling.stall_monitor import STALL_MONITOR
-from pullstream.scheduling.worker_pool import FAST_CALLBACK, WorkerPool
+from pullstream.scheduling.worker_pool import WorkerPool
 from tests.subscriber.behaviour.stage import SUBSCRIPTION, Stage, stage
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -49,13 +49,13 @@ class Brisk:
             before = len(self.handled)
             self.here.publish(*[b"x"] * 50)
             eventually(lambda: len(self.handled) == before + 50)
-            return self.pool._pace < FAST_CALLBACK
+            return self.pool._pace.is_fast
 
         eventually(is_brisk)
         eventually(lambda: self.pool.running == 0)
         self.handled.clear()
-        self.pool._quiet_looks = -1_000_000
-        self.pool._watched = True
+        self.pool._stall._quiet_checks = -1_000_000
+        self.pool._stall.is_watched = True
         STALL_MONITOR.add(self.pool)
 
     def hold_up(self) -> None:

@@ -12,18 +12,18 @@ from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
 
 class Pool:
-    """Answers each look as the test says, and records it."""
+    """Answers each check as the test says, and records it."""
 
     def __init__(self, *answers: bool) -> None:
         self.answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
         for answer in answers:
             self.answers.put(answer)
-        self.looks = 0
-        # For each look, whether there was no other pool.
+        self.checks = 0
+        # For each check, whether there was no other pool.
         self.alone: list[bool] = []
 
-    def look(self, *, is_alone: bool) -> bool:
-        self.looks += 1
+    def check(self, *, is_alone: bool) -> bool:
+        self.checks += 1
         self.alone.append(is_alone)
         return self.answers.get(timeout=PATIENCE)
 
@@ -32,31 +32,31 @@ def watchers() -> int:
     return sum(thread.name == "pullstream-stall-monitor" for thread in threading.enumerate())
 
 
-def test_a_pool_is_looked_at_until_it_needs_it_no_more() -> None:
-    """One thread looks at all pools and ends with the last of them."""
+def test_a_pool_is_checked_until_it_needs_it_no_more() -> None:
+    """One thread checks all pools and ends with the last of them."""
     watch, one, other = StallMonitor(), Pool(True, True, False), Pool(True, False)
     before = watchers()
     watch.add(one)
     watch.add(one)
     watch.add(other)
-    eventually(lambda: (one.looks, other.looks) == (3, 2))
+    eventually(lambda: (one.checks, other.checks) == (3, 2))
     eventually(lambda: watchers() == before)
     again = Pool(False)
     watch.add(again)
-    eventually(lambda: again.looks == 1)
+    eventually(lambda: again.checks == 1)
 
 
 def test_a_pool_learns_whether_there_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test looks instead of the thread."""
+    """The test checks instead of the thread."""
     monkeypatch.setattr(threading.Thread, "start", lambda self: None)
     watch, one, other = StallMonitor(), Pool(True, False), Pool(False)
-    assert not watch.is_there
+    assert not watch.is_running
     watch.add(one)
     watch.add(other)
-    assert watch.is_there
-    assert watch.look()
-    assert not watch.look()
-    assert not watch.is_there
+    assert watch.is_running
+    assert watch.check_pools()
+    assert not watch.check_pools()
+    assert not watch.is_running
     assert one.alone == [False, True]
     assert other.alone == [False]
 
@@ -67,15 +67,15 @@ def test_a_pool_that_asks_while_it_is_let_go_is_not_forgotten() -> None:
     adding: list[threading.Thread] = []
 
     class Asking(Pool):
-        def look(self, *, is_alone: bool) -> bool:
-            if self.looks == 0:
+        def check(self, *, is_alone: bool) -> bool:
+            if self.checks == 0:
                 adding.append(threading.Thread(target=watch.add, args=(self,)))
                 adding[0].start()
-            return super().look(is_alone=is_alone)
+            return super().check(is_alone=is_alone)
 
     pool = Asking(False, False)
     watch.add(pool)
-    eventually(lambda: pool.looks == 2)
+    eventually(lambda: pool.checks == 2)
     adding[0].join(PATIENCE)
 
 
@@ -88,4 +88,4 @@ def test_a_forked_child_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
     watch.__init__()  # type: ignore[misc]
     pool = Pool(False)
     watch.add(pool)
-    eventually(lambda: pool.looks == 1)
+    eventually(lambda: pool.checks == 1)

@@ -12,7 +12,9 @@ from time import process_time
 
 import pytest
 
-from pullstream.scheduling.worker_pool import FAST_CALLBACK, QUIET_LOOKS, WorkerPool
+from pullstream.scheduling.pace import FAST_CALLBACK
+from pullstream.scheduling.stall_monitor import QUIET_CHECKS
+from pullstream.scheduling.worker_pool import WorkerPool
 from pullstream_protocol.clock import SYSTEM_CLOCK
 from tests.subscriber.pools import (
     STRESS,
@@ -107,21 +109,21 @@ def rig() -> Iterator[Rig]:
         yield Rig(pool)
 
 
-@pytest.fixture(params=["before it is known", "when it is known", "after its look"])
+@pytest.fixture(params=["before it is known", "when it is known", "after its check"])
 def hook(rig: Rig, request: pytest.FixtureRequest) -> Hooked:
     """Return the hook at a moment at which a worker goes to sleep."""
     return {
         "before it is known": rig.sleepers.before,
         "when it is known": rig.sleepers.after,
-        "after its look": rig.queue.after,
+        "after its check": rig.queue.after,
     }[request.param]
 
 
 def test_work_that_comes_while_a_worker_lies_down_is_done(rig: Rig, hook: Hooked) -> None:
     """Work that comes while a worker goes to sleep is done.
 
-    It comes before others can see that the worker sleeps, just after, or after its last look at the
-    queue. The worker sleeps properly afterwards, and more work wakes it.
+    It comes before others can see that the worker sleeps, just after, or after its last check of
+    the queue. The worker sleeps properly afterwards, and more work wakes it.
     """
     hook.once(lambda: rig.add("late"))
     rig.add("first")
@@ -288,7 +290,7 @@ def test_brisk_callbacks_need_one_worker(watch: Watched) -> None:
     """The worker asks for the monitor and wakes no other worker, even if more work comes."""
     slow, workers = Slow(), set()
     with brisk_pool(5) as pool:
-        pool._watched = False
+        pool._stall.is_watched = False
         watch.asked = 0
         done = threading.Semaphore(0)
 
@@ -298,7 +300,7 @@ def test_brisk_callbacks_need_one_worker(watch: Watched) -> None:
 
         pool.add(slow, [None])
         assert slow.begun.acquire(timeout=PATIENCE)
-        pool._watched = True
+        pool._stall.is_watched = True
         pool.add(note, range(100))
         assert pool.running == 1
         slow.release.set()
@@ -333,7 +335,7 @@ def test_to_start_a_worker_is_no_time_of_the_callbacks(
             assert done.acquire(timeout=PATIENCE)
         eventually(lambda: pool.running == 0)
         assert now[0] > 0
-        assert pool._last_pace == 0
+        assert pool._pace._last == 0
 
 
 def test_one_wait_for_the_interpreter_does_not_make_callbacks_slow(watch: Watched) -> None:
@@ -343,30 +345,30 @@ def test_one_wait_for_the_interpreter_does_not_make_callbacks_slow(watch: Watche
     """
     with pool_of(1) as pool:
         for _ in range(50):
-            pool._learn(100e-6, 100)
-        pool._learn(0.1, 100)
-        pool._learn(100e-6, 100)
-        assert pool._pace < FAST_CALLBACK
-        pool._learn(0.1, 100)
-        pool._learn(0.1, 100)
-        assert pool._pace > FAST_CALLBACK
+            pool._pace.learn(100e-6, 100)
+        pool._pace.learn(0.1, 100)
+        pool._pace.learn(100e-6, 100)
+        assert pool._pace.average < FAST_CALLBACK
+        pool._pace.learn(0.1, 100)
+        pool._pace.learn(0.1, 100)
+        assert pool._pace.average > FAST_CALLBACK
         for _ in range(50):
-            pool._learn(100e-6, 100)
-        assert pool._pace < FAST_CALLBACK
-        pool._learn(1e-3, 1)
-        assert pool._pace > FAST_CALLBACK
+            pool._pace.learn(100e-6, 100)
+        assert pool._pace.average < FAST_CALLBACK
+        pool._pace.learn(1e-3, 1)
+        assert pool._pace.average > FAST_CALLBACK
 
 
 def test_a_slow_callback_among_brisk_ones_gets_help(watch: Watched) -> None:
-    """Help comes at the second look without progress. From then on each worker wakes the next."""
+    """Help comes at the second check without progress. From then on each worker wakes the next."""
     slow = Slow()
     with brisk_pool(5) as pool:
         pool.add(slow, range(20))
         assert slow.begun.acquire(timeout=PATIENCE)
         assert pool.running == 1
-        assert pool.look()
+        assert pool.check()
         assert not slow.begun.acquire(blocking=False)
-        assert not pool.look()
+        assert not pool.check()
         for _ in range(4):
             assert slow.begun.acquire(timeout=PATIENCE)
         assert (pool.running, pool.waiting) == (5, 15)
@@ -386,17 +388,17 @@ def test_a_worker_that_gets_on_needs_no_help(watch: Watched) -> None:
         pool.add(step, range(5))
         for number in range(5):
             assert begun.get(timeout=PATIENCE) == number
-            assert pool.look()
+            assert pool.check()
             assert pool.running == 1
             steps.release()
 
 
 def test_the_watch_lets_go_of_a_pool_that_has_a_pause(watch: Watched) -> None:
-    """One look without work is not enough, because more work may be on its way."""
+    """One check without work is not enough, because more work may be on its way."""
     with brisk_pool(2) as pool:
-        pool._quiet_looks = 0
-        looks = [pool.look() for _ in range(QUIET_LOOKS)]
-        assert looks == [True] * (QUIET_LOOKS - 1) + [False]
+        pool._stall._quiet_checks = 0
+        checks = [pool.check() for _ in range(QUIET_CHECKS)]
+        assert checks == [True] * (QUIET_CHECKS - 1) + [False]
 
 
 # ---- with real threads ---------------------------------------------------------------------------

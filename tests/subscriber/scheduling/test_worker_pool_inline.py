@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from pullstream.scheduling.inline_run import InlineRun
-from pullstream.scheduling.worker_pool import FAST_CALLBACK, QUIET_LOOKS, WorkerPool
+from pullstream.scheduling.pace import FAST_CALLBACK
+from pullstream.scheduling.stall_monitor import QUIET_CHECKS
+from pullstream.scheduling.worker_pool import WorkerPool
 from tests.subscriber.pools import Load, Slow, Watched, brisk_pool, pool_of
 from tests.subscriber.streaming.fakes import PATIENCE, eventually
 
@@ -124,7 +126,7 @@ def test_an_inline_caller_that_cannot_wait_leaves_it_to_the_workers(
 
     visitor.do(add)
     assert slow.begun.acquire(timeout=PATIENCE)
-    eventually(lambda: bool(note.threads) or bool(pool.look() and False))
+    eventually(lambda: bool(note.threads) or bool(pool.check() and False))
     slow.release.set()
     assert visitor.thread not in note.threads
 
@@ -144,7 +146,7 @@ def test_an_inline_caller_does_what_it_brings_singly_if_it_does_so_often(
 
     The next one, soon after, does not, and has the pool watched.
     """
-    pool._watched = False
+    pool._stall.is_watched = False
     pool._added = float("-inf")
     note, asked = Noted(), watch.asked
     visitor.do(lambda: pool.add(note, [None], may_wait=True))
@@ -158,16 +160,16 @@ def test_an_inline_caller_does_what_it_brings_singly_if_it_does_so_often(
     assert watch.asked == asked + 1
 
 
-def test_an_inline_caller_does_what_it_brings_if_the_watch_is_there_anyway(
+def test_an_inline_caller_does_what_it_brings_if_the_watch_is_running_anyway(
     pool: WorkerPool, visitor: Visitor, watch: Watched
 ) -> None:
     """A monitor that already runs for another pool watches this one at little cost.
 
     Then it does not matter how rarely work comes.
     """
-    pool._watched = False
+    pool._stall.is_watched = False
     pool._added = float("-inf")
-    watch.is_there = True
+    watch.is_running = True
     note, asked = Noted(), watch.asked
     visitor.do(lambda: pool.add(note, [None], may_wait=True))
     assert note.threads == [visitor.thread]
@@ -181,7 +183,7 @@ def test_what_an_inline_caller_brings_while_a_worker_is_slow_is_for_the_next_wor
 
     The pool is not watched, so nothing else would wake a worker.
     """
-    pool._watched = False
+    pool._stall.is_watched = False
     slow, note = Slow(), Noted()
     pool.add(slow, [None])
     assert slow.begun.acquire(timeout=PATIENCE)
@@ -193,8 +195,8 @@ def test_what_an_inline_caller_brings_while_a_worker_is_slow_is_for_the_next_wor
 
 def test_slow_callbacks_are_for_workers(pool: WorkerPool, visitor: Visitor) -> None:
     """An unwatched pool does not assume that its callbacks are fast."""
-    pool._watched = False
-    pool._pace = FAST_CALLBACK
+    pool._stall.is_watched = False
+    pool._pace.average = FAST_CALLBACK
     note = Noted()
     visitor.do(lambda: pool.add(note, [None], may_wait=True))
     eventually(lambda: bool(note.threads))
@@ -215,15 +217,15 @@ def test_an_inline_caller_leaves_its_work_to_a_worker_that_is_awake(
     assert note.threads[0] is not visitor.thread
 
 
-def test_among_busy_pools_an_inline_caller_has_one_look_more(
+def test_among_busy_pools_an_inline_caller_has_one_check_more(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The inline caller may have been waiting for the interpreter lock."""
     slow = occupy(pool, visitor)
-    assert pool.look(is_alone=False)
-    assert pool.look(is_alone=False)
+    assert pool.check(is_alone=False)
+    assert pool.check(is_alone=False)
     assert visitor.relieved == 0
-    assert not pool.look(is_alone=False)
+    assert not pool.check(is_alone=False)
     assert visitor.relieved == 1
     slow.release.set()
 
@@ -237,15 +239,15 @@ def test_one_worker_has_no_inline_caller(visitor: Visitor) -> None:
 def test_an_inline_caller_that_is_held_up_is_relieved_and_a_worker_goes_on(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
-    """An inline caller is relieved after two looks without progress.
+    """An inline caller is relieved after two checks without progress.
 
     It runs nothing more after its callback ends, and from then on workers wake each other.
     """
     slow, note = occupy(pool, visitor), Noted()
     pool.add(note, range(10))
-    assert pool.look()
+    assert pool.check()
     assert (visitor.relieved, note.threads) == (0, [])
-    assert not pool.look()
+    assert not pool.check()
     assert visitor.relieved == 1
     eventually(lambda: len(note.threads) == 10)
     assert visitor.thread not in note.threads
@@ -265,7 +267,7 @@ def test_an_inline_caller_that_is_held_up_at_its_last_piece_is_relieved(
     slow = occupy(pool, visitor)
     if closed:
         pool.close()
-    assert [pool.look(), pool.look()] == [True, False]
+    assert [pool.check(), pool.check()] == [True, False]
     assert visitor.relieved == 1
     assert closed or len(pool._sleepers) == WORKERS
     slow.release.set()
@@ -284,7 +286,7 @@ def test_an_inline_caller_that_gets_on_is_not_relieved(pool: WorkerPool, visitor
     visitor.tell(lambda: pool.add(step, [3], may_wait=True))
     for _ in range(4):
         assert begun.acquire(timeout=PATIENCE)
-        assert pool.look()
+        assert pool.check()
         steps.release()
     visitor.do(lambda: None)
     assert visitor.relieved == 0
@@ -295,34 +297,34 @@ def test_a_pool_whose_inline_caller_comes_and_goes_stays_watched(
 ) -> None:
     """A pool stays watched while its inline caller comes and goes.
 
-    The monitor waits for the interpreter lock, so it looks mostly when the inline caller has
-    released it, and sees no work. Two looks without work do not count as a blocked inline caller.
+    The monitor waits for the interpreter lock, so it checks mostly when the inline caller has
+    released it, and sees no work. Two checks without work do not count as a blocked inline caller.
     """
     note = Noted()
-    for _ in range(2 * QUIET_LOOKS):
+    for _ in range(2 * QUIET_CHECKS):
         visitor.do(lambda: pool.add(note, [None], may_wait=True))
-        assert pool.look()
+        assert pool.check()
     assert (visitor.relieved, set(note.threads)) == (0, {visitor.thread})
-    looks = [pool.look() for _ in range(QUIET_LOOKS)]
-    assert looks == [True] * (QUIET_LOOKS - 1) + [False]
+    checks = [pool.check() for _ in range(QUIET_CHECKS)]
+    assert checks == [True] * (QUIET_CHECKS - 1) + [False]
 
 
 def test_a_pool_that_asks_for_the_watch_again_has_another_pause_before_it(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
-    """Earlier quiet looks no longer count."""
-    while pool.look():
+    """Earlier quiet checks no longer count."""
+    while pool.check():
         pass
-    pool._ask_for_the_watch()
-    assert pool.look()
+    pool._request_checks()
+    assert pool.check()
 
 
 def test_an_inline_caller_counts_as_a_worker(pool: WorkerPool, visitor: Visitor) -> None:
     """The limit of concurrent callbacks holds before and after the relief."""
     slow = occupy(pool, visitor, range(10))
     assert (pool.running, pool.waiting) == (1, 9)
-    pool.look()
-    pool.look()
+    pool.check()
+    pool.check()
     for _ in range(WORKERS - 1):
         assert slow.begun.acquire(timeout=PATIENCE)
     assert (pool.running, pool.waiting) == (WORKERS, 10 - WORKERS)
@@ -336,8 +338,8 @@ def test_a_relieved_inline_caller_that_leaves_makes_room_for_a_worker(
 ) -> None:
     """Work that waited because of the relieved caller begins when it leaves."""
     first, others = occupy(pool, visitor), Slow()
-    pool.look()
-    pool.look()
+    pool.check()
+    pool.check()
     pool.add(others, range(WORKERS))
     for _ in range(WORKERS - 1):
         assert others.begun.acquire(timeout=PATIENCE)
@@ -353,11 +355,11 @@ def test_an_inline_caller_that_cannot_be_relieved_is_tried_again(
     """The pool stays watched until the relief succeeds."""
     visitor.cannot_be_relieved = True
     slow = occupy(pool, visitor)
-    assert [pool.look(), pool.look()] == [True, True]
+    assert [pool.check(), pool.check()] == [True, True]
     assert "can't start new thread" in caplog.text
     visitor.cannot_be_relieved = False
-    pool.look()
-    pool.look()
+    pool.check()
+    pool.check()
     assert visitor.relieved == 1
     slow.release.set()
 
@@ -389,7 +391,7 @@ def test_the_watch_does_not_let_go_of_an_inline_caller_that_just_comes(
     At this moment an inline caller arrives that saw the pool as watched.
     """
     slow = Slow()
-    pool._quiet_looks = QUIET_LOOKS - 1
+    pool._stall._quiet_checks = QUIET_CHECKS - 1
     first = pool._first
 
     def too_early() -> None:
@@ -401,9 +403,9 @@ def test_the_watch_does_not_let_go_of_an_inline_caller_that_just_comes(
         return found  # type: ignore[return-value]
 
     pool._first = too_early  # type: ignore[method-assign]
-    assert pool.look()
-    pool.look()
-    pool.look()
+    assert pool.check()
+    pool.check()
+    pool.check()
     assert visitor.relieved == 1
     slow.release.set()
 
@@ -442,12 +444,12 @@ def test_nothing_is_lost_when_inline_callers_and_others_add_and_are_relieved(
         pool.admit(visitor)
         load = Load(pool, inline=True)
 
-        def look() -> None:
+        def check() -> None:
             while not load.is_over():
-                pool.look()
+                pool.check()
                 threading.Event().wait(0.0005)
 
-        others = [threading.Thread(target=target) for target in (load.add, load.add, look)]
+        others = [threading.Thread(target=target) for target in (load.add, load.add, check)]
         visitor.tell(load.add)
         for thread in others:
             thread.start()
