@@ -7,8 +7,8 @@ subscription may share that, and a wrong project does not show.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 
@@ -67,32 +67,45 @@ def name_resource(error: RpcError, meant: Iterable[str]) -> str | None:
     return None
 
 
-def list_call(method: str, missing: str | None) -> tuple[str, Any] | None:
-    """Return the call that lists resources like the missing one, as (method, request).
+class SimilarNames(NamedTuple):
+    """A call that lists the resources like a missing one.
 
-    None: the resource is not known, cannot be listed, or should not exist after the call.
+    Attributes:
+        method: Name of the list call.
+        request: Its request.
+        add_to_error: Takes the response, and adds the ids that resemble the missing one.
     """
+
+    method: str
+    request: Any
+    add_to_error: Callable[[Any], None]
+
+
+def search_similar(error: RpcError, method: str, meant: Iterable[str]) -> SimilarNames | None:
+    """Name the resource in an error, and return a search for similar names.
+
+    Args:
+        error: The error of a call.
+        method: Name of its RPC.
+        meant: The full names in its request.
+
+    Returns:
+        None if the resource is not known, cannot be listed, or should not exist after the call.
+    """
+    missing = name_resource(error, meant)
     collection = missing.split("/")[2] if missing is not None else ""
     if missing is None or collection not in _LISTS or method.startswith("Delete"):
         return None
-    list_method, request, project, _ = _LISTS[collection]
+    list_method, request, project, field = _LISTS[collection]
     fields: dict[str, Any] = {
         project: names.project_path(names.project_of(missing)),
         "page_size": 1000,
     }
-    return list_method, request(**fields)
 
+    def add_to_error(listed: Any) -> None:
+        ids = [names.short_id(one.name) for one in getattr(listed, field)]
+        similar = difflib.get_close_matches(names.short_id(missing), ids)
+        if similar:
+            error.restate(f"{error.message} Similar {collection}: {', '.join(similar)}.")
 
-def add_similar(error: RpcError, missing: str, listed: Any) -> None:
-    """Add the ids that resemble the missing one to an error.
-
-    Args:
-        error: The error of a call.
-        missing: Full name of the missing resource.
-        listed: The answer to `list_call`.
-    """
-    collection = missing.split("/")[2]
-    ids = [names.short_id(one.name) for one in getattr(listed, _LISTS[collection][3])]
-    similar = difflib.get_close_matches(names.short_id(missing), ids)
-    if similar:
-        error.restate(f"{error.message} Similar {collection}: {', '.join(similar)}.")
+    return SimilarNames(list_method, request(**fields), add_to_error)

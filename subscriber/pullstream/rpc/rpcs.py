@@ -40,7 +40,7 @@ from .attempts import Attempts
 from .calls import PendingCall
 from .connection import Connection
 from .local_errors import TokenUnavailable, local_error
-from .named_errors import LIST_TIMEOUT, add_similar, list_call, name_resource, names_in
+from .named_errors import LIST_TIMEOUT, names_in, search_similar
 from .request import routing_header
 
 _log = logging.getLogger("pullstream.dispatcher")
@@ -289,14 +289,13 @@ class Rpcs:
             meant: The full names in its request.
             metadata: Its additional metadata.
         """
-        missing = name_resource(error, meant)
-        call = list_call(method, missing)
-        if missing is not None and call is not None:
+        search = search_similar(error, method, meant)
+        if search is not None:
             # The caller may lack the right to list.
             with suppress(grpc.RpcError, ValueError), BARRIER.waiting():
-                headers = (*metadata, routing_header(call[1]))
-                listed = self.stub(call[0])(call[1], timeout=LIST_TIMEOUT, metadata=headers)
-                add_similar(error, missing, listed)
+                headers = (*metadata, routing_header(search.request))
+                stub = self.stub(search.method)
+                search.add_to_error(stub(search.request, timeout=LIST_TIMEOUT, metadata=headers))
 
     def _persist(
         self,

@@ -23,7 +23,7 @@ from pullstream_protocol.clock import Clock
 from pullstream_protocol.errors import Cancelled, RpcError
 
 from .calls import PendingCall
-from .named_errors import LIST_TIMEOUT, add_similar, list_call, name_resource
+from .named_errors import LIST_TIMEOUT, search_similar
 from .request import routing_header
 from .rpcs import Metadata, Rpcs, begin_or_wait, errors_of, to_error, wait_until
 
@@ -139,22 +139,14 @@ Steps = Generator[Step, None, T]
 def naming(
     error: RpcError, method: str, meant: Iterable[str], metadata: Metadata = ()
 ) -> Steps[None]:
-    """Add the kind and the full name of a missing resource to an error; see `Rpcs.name_resource`.
-
-    Args:
-        error: The error of a call.
-        method: Name of its RPC.
-        meant: The full names in its request.
-        metadata: Its additional metadata.
-    """
-    missing = name_resource(error, meant)
-    call = list_call(method, missing)
-    if missing is not None and call is not None:
-        step = UnaryCall(*call, LIST_TIMEOUT, metadata=metadata)
+    """Add the kind and the full name of a missing resource; the steps of `Rpcs.name_resource`."""
+    search = search_similar(error, method, meant)
+    if search is not None:
+        step = UnaryCall(search.method, search.request, LIST_TIMEOUT, metadata=metadata)
         # The caller may lack the right to list.
         with suppress(RpcError):
             yield step
-            add_similar(error, missing, step.response)
+            search.add_to_error(step.response)
 
 
 def run(steps: Steps[T], rpcs: Rpcs, clock: Clock) -> T:
