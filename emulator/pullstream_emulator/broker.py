@@ -148,10 +148,10 @@ class Broker:
         )
         self.threads = CheckThreads()
         checks = SchemaChecks(self.engine, self.schemas, self.threads)
-        head_start = ReplyFirst(storage.newest_barrier) if storage else ReplyFirst()
+        reply_first = ReplyFirst(storage.newest_barrier) if storage else ReplyFirst()
         self.services: tuple[RpcService, ...] = (
-            PublisherService(self.engine, head_start, checks, self.clock),
-            SubscriberService(self.engine, head_start, max_pull_messages),
+            PublisherService(self.engine, reply_first, checks, self.clock),
+            SubscriberService(self.engine, reply_first, max_pull_messages),
             PullsService(self.engine),
             FeedsService(self.feeds, self.dependents.routers, self.dependents.cursors, checks),
             self.channels,

@@ -87,7 +87,7 @@ class FeedsService:
         """Write the matching records; if there are none, wait for a record or a gap."""
         response = self._feeds.read(request)
         wait = longest_wait(context, wait_of(request))
-        if wait > 0 and not _has_news(response):
+        if wait > 0 and not _has_messages_or_gap(response):
             response = await self._wait(request, response, wait)
         await context.write(response)
 
@@ -108,7 +108,7 @@ class FeedsService:
         # as the result.
         timer = asyncio.get_running_loop().call_later(wait, give_up)
         try:
-            while not timed_out and not _has_news(response):
+            while not timed_out and not _has_messages_or_gap(response):
                 # Continue after the records that were already read. A reader that starts at the
                 # tail must also keep its first position, because the head has moved since.
                 request.start.after_seq = response.next_seq
@@ -154,7 +154,7 @@ def check_creator(watch: WatchSession) -> None:
         raise PermissionDenied(f"The watch {watch.id} was created with another key.")
 
 
-def _has_news(response: encoded.EncodedReadResponse) -> bool:
+def _has_messages_or_gap(response: encoded.EncodedReadResponse) -> bool:
     return bool(response.messages) or response.HasField("gap")
 
 

@@ -31,11 +31,11 @@ class PublisherService:
     service = PUBLISHER
 
     def __init__(
-        self, engine: Engine, head_start: ReplyFirst, checks: SchemaChecks, clock: Clock
+        self, engine: Engine, reply_first: ReplyFirst, checks: SchemaChecks, clock: Clock
     ) -> None:
         self._engine = engine
         self._checks = checks
-        self._head_start = head_start
+        self._reply_first = reply_first
         self._earlier = PublishedRequests(clock)
 
     def rpc_methods(self) -> Mapping[str, RpcMethod]:
@@ -47,7 +47,7 @@ class PublisherService:
                 self.publish,
                 keywords=_publish_keywords,
                 prepare=self._checks.check,
-                finish=self._head_start.let_others_go,
+                finish=self._reply_first.let_streams_write,
             ),
             "GetTopic": UnaryMethod(self.get_topic),
             "ListTopics": UnaryMethod(self._engine.list_topics),
@@ -91,7 +91,7 @@ class PublisherService:
         if idempotency_key:
             ids = self._earlier.ids_of(topic, idempotency_key)
         if ids is None:
-            self._head_start.published(peer)
+            self._reply_first.published(peer)
             ids = self._engine.publish(request, validate)
             if idempotency_key:
                 self._earlier.remember(topic, idempotency_key, ids)

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from pullstream_protocol.errors import Unavailable
 
 # The delay in seconds, the shortest wait of the event loop. A client reads a reply in less time.
-HEAD_START = 0.001
+DELAY = 0.001
 
 # Longest time from a Publish until it wakes a stream on a busy machine, in seconds.
 RECENT = 0.02
@@ -45,11 +45,11 @@ class ReplyFirst:
         if peer:
             self._recent_until = asyncio.get_running_loop().time() + RECENT
 
-    async def let_others_go(self) -> None:
+    async def let_streams_write(self) -> None:
         """Let the streams that a Publish has woken write, before the reply to the Publish."""
         await asyncio.sleep(0)
 
-    async def give(self, peer: str) -> None:
+    async def delay(self, peer: str) -> None:
         """Wait before a delivery to `peer` if the message may be one that it has just published."""
         if not peer or peer != self._newest:
             return
@@ -59,4 +59,4 @@ class ReplyFirst:
                 # The reply to the Publish reports an error of the disk.
                 with contextlib.suppress(Unavailable):
                     await barrier
-            await asyncio.sleep(HEAD_START)
+            await asyncio.sleep(DELAY)

@@ -34,10 +34,10 @@ class StreamingPull:
     messages that arrive meanwhile go out in one larger response.
     """
 
-    def __init__(self, engine: Engine, context: Context, head_start: ReplyFirst) -> None:
+    def __init__(self, engine: Engine, context: Context, reply_first: ReplyFirst) -> None:
         self._engine = engine
         self._context = context
-        self._head_start = head_start
+        self._reply_first = reply_first
         self._peer = context.peer()
         self._woken = asyncio.Event()
         self._wants_pongs = False
@@ -60,7 +60,7 @@ class StreamingPull:
             self._apply(first, consumer)
             # Wait before the next read: a client that half-closes after its first request still
             # gets the messages that are ready.
-            await self._head_start.give(self._peer)
+            await self._reply_first.delay(self._peer)
             reader = asyncio.create_task(self._read(consumer))
             try:
                 await self._write(consumer, reader)
@@ -181,7 +181,7 @@ class StreamingPull:
                 self._unsent = ()
             else:
                 await self._woken.wait()
-                await self._head_start.give(self._peer)
+                await self._reply_first.delay(self._peer)
 
     def _response(self, taken: list[tuple[str, Delivery]]) -> encoded.EncodedStreamingPullResponse:
         response, self._notice = self._notice, None

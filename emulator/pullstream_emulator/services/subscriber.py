@@ -34,17 +34,17 @@ class SubscriberService:
 
     Args:
         engine: The engine that has the subscriptions.
-        head_start: Lets the answer to a publish go before the deliveries.
+        reply_first: Lets the answer to a publish go before the deliveries.
         max_pull_messages: The most messages in the answer to a Pull.
     """
 
     service = SUBSCRIBER
 
     def __init__(
-        self, engine: Engine, head_start: ReplyFirst, max_pull_messages: int = MAX_PER_RESPONSE
+        self, engine: Engine, reply_first: ReplyFirst, max_pull_messages: int = MAX_PER_RESPONSE
     ) -> None:
         self._engine = engine
-        self._head_start = head_start
+        self._reply_first = reply_first
         self._max_pull_messages = max_pull_messages
 
     def rpc_methods(self) -> Mapping[str, RpcMethod]:
@@ -113,7 +113,7 @@ class SubscriberService:
 
     async def streaming_pull(self, context: Context) -> None:
         """Deliver messages on a stream until the client or the subscription ends it."""
-        await StreamingPull(self._engine, context, self._head_start).run()
+        await StreamingPull(self._engine, context, self._reply_first).run()
 
     async def pull(self, request: pubsub.PullRequest, context: Context) -> None:
         """Lease messages to the caller; wait for the first one almost until its deadline."""

@@ -14,7 +14,7 @@ from pullstream_emulator.schemas import SchemaRegistry
 from pullstream_emulator.services.check_threads import CheckThreads
 from pullstream_emulator.services.handlers import method_handlers
 from pullstream_emulator.services.publisher import PublisherService
-from pullstream_emulator.services.reply_first import HEAD_START, RECENT, ReplyFirst
+from pullstream_emulator.services.reply_first import DELAY, RECENT, ReplyFirst
 from pullstream_emulator.services.schema_checks import SchemaChecks
 from pullstream_protocol.clock import ManualClock
 from pullstream_protocol.errors import Unavailable
@@ -31,13 +31,13 @@ def test_the_publisher_itself_waits() -> None:
 
     async def turn() -> float:
         loop = asyncio.get_running_loop()
-        head_start = ReplyFirst()
-        head_start.published("a")
+        reply_first = ReplyFirst()
+        reply_first.published("a")
         began = loop.time()
-        await head_start.give("a")
+        await reply_first.delay("a")
         return loop.time() - began
 
-    assert asyncio.run(turn()) >= HEAD_START - RESOLUTION
+    assert asyncio.run(turn()) >= DELAY - RESOLUTION
 
 
 @pytest.mark.parametrize(
@@ -49,24 +49,24 @@ def test_nobody_else_waits(published: str, peer: str, later: float) -> None:
     """Other clients do not wait for a single turn of the loop."""
 
     async def turn() -> None:
-        head_start = ReplyFirst()
-        head_start.published(published)
+        reply_first = ReplyFirst()
+        reply_first.published(published)
         await asyncio.sleep(later)
         with pytest.raises(StopIteration):
-            head_start.give(peer).send(None)
+            reply_first.delay(peer).send(None)
 
     asyncio.run(turn())
 
 
-def test_the_head_start_begins_when_the_disk_is_done() -> None:
+def test_the_delay_begins_when_the_disk_is_done() -> None:
     """A Publish that waits for its barrier is answered after it, also when the barrier fails."""
 
     async def turn(failure: Unavailable | None) -> None:
         written = asyncio.get_running_loop().create_future()
-        head_start = ReplyFirst(lambda: written)
-        head_start.published("a")
-        giving = asyncio.ensure_future(head_start.give("a"))
-        await asyncio.sleep(2 * HEAD_START)
+        reply_first = ReplyFirst(lambda: written)
+        reply_first.published("a")
+        giving = asyncio.ensure_future(reply_first.delay("a"))
+        await asyncio.sleep(2 * DELAY)
         assert not giving.done()
         if failure is None:
             written.set_result(None)
@@ -79,7 +79,7 @@ def test_the_head_start_begins_when_the_disk_is_done() -> None:
 
 
 def test_an_idle_stream_of_the_publishers_is_reported_later(wire: Wire) -> None:
-    """The delay is at least the head start, counted from the call, on any machine."""
+    """The delay is at least DELAY, counted from the call, on any machine."""
     wire.create()
     stream = wire.stream()
     assert stream.is_quiet()
@@ -88,7 +88,7 @@ def test_an_idle_stream_of_the_publishers_is_reported_later(wire: Wire) -> None:
         began = time.perf_counter()
         call = wire.start("Publish", request)
         (message,) = stream.messages(1)
-        assert time.perf_counter() - began >= HEAD_START
+        assert time.perf_counter() - began >= DELAY
         assert call.result().message_ids == [message.message.message_id]
         wire.acknowledge(message.ack_id)
 
