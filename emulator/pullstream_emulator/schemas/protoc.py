@@ -20,7 +20,7 @@ from pullstream_protocol.errors import FailedPrecondition, Unavailable
 from .definition import BadDefinition
 
 # Longest time of a compilation, in seconds. It usually takes a tenth of a second.
-PATIENCE = 10.0
+MAX_SECONDS = 10.0
 
 
 def compile_source(definition: str) -> FileDescriptorProto:
@@ -29,7 +29,7 @@ def compile_source(definition: str) -> FileDescriptorProto:
     Raises:
         BadDefinition: The file does not compile. The error has the compiler's text.
         FailedPrecondition: The compiler is not installed.
-        Unavailable: The compiler has not finished within `PATIENCE` seconds.
+        Unavailable: The compiler has not finished within `MAX_SECONDS` seconds.
     """
     if importlib.util.find_spec("grpc_tools") is None:
         raise FailedPrecondition(
@@ -52,13 +52,13 @@ def _compiled(definition: str) -> bytes:
         command += [f"--descriptor_set_out={compiled}", str(source)]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=PATIENCE, check=False
+                command, capture_output=True, text=True, timeout=MAX_SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
             # The machine may be busy, so this says nothing about the definition. Clients repeat
             # calls that end with UNAVAILABLE.
             raise Unavailable(
-                f"The Protocol Buffers compiler needed more than {PATIENCE:.0f} s for this "
+                f"The Protocol Buffers compiler needed more than {MAX_SECONDS:.0f} s for this "
                 "definition. Try again when the machine is less busy."
             ) from None
         if done.returncode != 0 or not compiled.exists():

@@ -124,8 +124,8 @@ class SchemaRegistry:
         """Return a page of a schema's revisions, newest first; deletions shift no page."""
         history = self._history(request.name)
         keys = {
-            f"{history.name}@{_LAST_KEY - place}": revision
-            for place, revision in history.places.items()
+            f"{history.name}@{_LAST_KEY - position}": revision
+            for position, revision in history.by_position.items()
         }
         listed, token = paging.page(keys, request.page_size, request.page_token)
         schemas = [_shown(keys[key], request.view or pb.BASIC) for key in listed]

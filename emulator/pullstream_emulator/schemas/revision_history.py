@@ -72,14 +72,14 @@ class RevisionHistory:
         return pb.ListSchemaRevisionsResponse(schemas=schemas).SerializeToString()
 
     @property
-    def places(self) -> dict[int, Revision]:
+    def by_position(self) -> dict[int, Revision]:
         """The revisions that are not deleted, oldest first, by positions that survive deletions."""
         return {p: revision for p, revision in enumerate(self._all) if not revision.is_deleted}
 
     @property
     def revisions(self) -> list[Revision]:
         """The revisions that are not deleted, oldest first."""
-        return list(self.places.values())
+        return list(self.by_position.values())
 
     @property
     def head(self) -> Revision:
@@ -107,8 +107,8 @@ class RevisionHistory:
 
     def delete(self, revision: Revision) -> None:
         """Delete a revision; positions are kept for at most MAX_DELETED deleted revisions."""
-        place = self._all.index(revision)
-        self._all[place] = Revision(pb.Schema(name=self.name, revision_id=revision.id))
+        position = self._all.index(revision)
+        self._all[position] = Revision(pb.Schema(name=self.name, revision_id=revision.id))
         deleted = [other for other in self._all if other.is_deleted]
         if len(deleted) > MAX_DELETED:
             self._all.remove(deleted[0])

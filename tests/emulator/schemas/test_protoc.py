@@ -30,7 +30,7 @@ def test_a_compiler_that_does_not_end_in_time_is_unavailable(
     """Clients repeat the call. The definition is accepted when the machine is less busy."""
     definition = "syntax = 'proto3'; message Late { string id = 1; }"
     with monkeypatch.context() as busy:
-        busy.setattr(protoc, "PATIENCE", 1e-6)
+        busy.setattr(protoc, "MAX_SECONDS", 1e-6)
         with pytest.raises(Unavailable, match=r"needed more than 0 s for this .* Try again"):
             ProtobufDefinition.from_source(definition)
     assert ProtobufDefinition.from_source(definition)
@@ -46,7 +46,7 @@ def test_a_schema_is_unavailable_while_its_compiler_is_late(
     request = schema.CreateSchemaRequest(parent=PROJECT, schema=definition, schema_id="late")
     with Emulator() as emulator, closing(Wire(emulator.endpoint)) as wire:
         with monkeypatch.context() as busy:
-            busy.setattr(protoc, "PATIENCE", 1e-6)
+            busy.setattr(protoc, "MAX_SECONDS", 1e-6)
             with pytest.raises(grpc.RpcError) as refused:
                 wire.call("CreateSchema", request)
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
