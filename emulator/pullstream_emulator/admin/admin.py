@@ -101,12 +101,12 @@ class Admin:
     def _set_fault(self, request: Request) -> dict[str, Any]:
         text = request.fields.get("fault")
         if text is None:
-            asked = FaultRequest.from_json(request.fields)
+            fault = FaultRequest.from_json(request.fields)
         elif isinstance(text, str) and len(request.fields) == 1:
-            asked = FaultRequest.from_text(text)
+            fault = FaultRequest.from_text(text)
         else:
             raise ValueError("fault must be text, and the only field")
-        return asked.set(self._controls.faults).describe()
+        return fault.set(self._controls.faults).describe()
 
     def _clear_faults(self, request: Request) -> dict[str, Any]:
         self._controls.faults.clear()

@@ -22,17 +22,17 @@ class Duplicate(Fault):
     async def sending(self, call: FaultedCall, response: Any) -> None:
         """Insert a copy behind each chosen message; only the original's ack id has a lease."""
         received = _received(response)
-        place = {each.ack_id: float(i) for i, each in enumerate(received)}
+        position = {each.ack_id: float(i) for i, each in enumerate(received)}
         chosen = [each for each in received if self.claim()]
         for each in chosen:
             copy = received.add()
             copy.CopyFrom(each)
             # No lease has an id that begins with 0, so the broker treats this one as expired.
             copy.ack_id = f"0{each.ack_id}"
-            place[copy.ack_id] = place[each.ack_id] + 0.5
+            position[copy.ack_id] = position[each.ack_id] + 0.5
         if chosen:
             # Keep copies next to each other, so that the order within a key is preserved.
-            received.sort(key=lambda each: place[each.ack_id])
+            received.sort(key=lambda each: position[each.ack_id])
 
 
 class Shuffle(Fault):
@@ -43,15 +43,15 @@ class Shuffle(Fault):
     async def sending(self, call: FaultedCall, response: Any) -> None:
         """Give the messages without an ordering key a different order."""
         received = _received(response)
-        places = [i for i, each in enumerate(received) if not _ordering_key(each)]
-        if len(places) < 2 or not self.claim():
+        positions = [i for i, each in enumerate(received) if not _ordering_key(each)]
+        if len(positions) < 2 or not self.claim():
             return
-        order = places.copy()
-        while order == places:
+        order = positions.copy()
+        while order == positions:
             self.dice.shuffle(order)
-        moved = dict(zip(places, order, strict=True))
-        place = {each.ack_id: moved.get(i, i) for i, each in enumerate(received)}
-        received.sort(key=lambda each: place[each.ack_id])
+        moved = dict(zip(positions, order, strict=True))
+        position = {each.ack_id: moved.get(i, i) for i, each in enumerate(received)}
+        received.sort(key=lambda each: position[each.ack_id])
 
 
 class ExpireLeases(Fault):

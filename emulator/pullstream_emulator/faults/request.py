@@ -81,10 +81,10 @@ class FaultRequest:
         kind, *parts = text.split(":")
         form = _form(kind)
         given: _Arguments = {}
-        places = iter(form.positional)
+        positional = iter(form.positional)
         for part in parts:
             if "=" not in part:
-                name = next(places, None)
+                name = next(positional, None)
                 if name is None:
                     raise ValueError(f"{kind} cannot take {part!r} without a name: give NAME=VALUE")
                 _put(given, name, part)

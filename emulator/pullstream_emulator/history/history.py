@@ -52,18 +52,18 @@ class _Call(NamedTuple):
     seconds: int
     detail: str
 
-    def event(self, place: int) -> Event:
-        """Return the event of the message at this place."""
+    def event(self, index: int) -> Event:
+        """Return the event of the message at this index."""
         return Event(
             self.kind,
             self.time,
             self.resource,
-            self.records[place],
-            self.ack_ids[place] if self.ack_ids else "",
-            self.attempts[place] + self.more if self.attempts else 0,
+            self.records[index],
+            self.ack_ids[index] if self.ack_ids else "",
+            self.attempts[index] + self.more if self.attempts else 0,
             self.seconds,
             self.detail,
-            self.first + place,
+            self.first + index,
         )
 
 
@@ -169,9 +169,9 @@ class History(Observer):
             if taken:
                 found.append((taken, call))
         events = [
-            call.event(place)
+            call.event(index)
             for taken, call in reversed(found)
-            for place in range(len(call.records) - taken, len(call.records))
+            for index in range(len(call.records) - taken, len(call.records))
         ]
         return events, further
 
@@ -182,7 +182,7 @@ class History(Observer):
         after: int = 0,
         message_id: str = "",
     ) -> Iterator[Event]:
-        """Yield the wanted events of this moment, newest first.
+        """Yield the wanted events so far, newest first.
 
         Args:
             is_wanted: Decides by the kind, and by the full name of the topic or subscription.
@@ -195,9 +195,9 @@ class History(Observer):
             if call.last <= above:
                 return
             if is_wanted(call.kind, call.resource):
-                for place in range(len(call.records) - 1, max(above - call.first, -1), -1):
-                    if not message_id or call.records[place].seq == seq:
-                        yield call.event(place)
+                for index in range(len(call.records) - 1, max(above - call.first, -1), -1):
+                    if not message_id or call.records[index].seq == seq:
+                        yield call.event(index)
 
     @property
     def newest(self) -> int:

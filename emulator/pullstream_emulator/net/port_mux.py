@@ -85,11 +85,11 @@ class PortMux:
 
     def _take(self, connection: socket.socket) -> None:
         self._undecided[connection] = self._loop.call_later(self._timeout, self._drop, connection)
-        self._loop.add_reader(connection, self._look, connection)
+        self._loop.add_reader(connection, self._check_first_bytes, connection)
         # When many clients connect at once, most of them have sent enough bytes by now.
-        self._look(connection)
+        self._check_first_bytes(connection)
 
-    def _look(self, connection: socket.socket) -> None:
+    def _check_first_bytes(self, connection: socket.socket) -> None:
         """Choose the protocol if enough bytes have arrived."""
         if connection not in self._undecided:
             return
