@@ -92,13 +92,13 @@ def test_every_route_is_described() -> None:
     from pullstream_emulator.rest.events import Events
     from pullstream_emulator.rest.live_status import LiveStatus
     from pullstream_emulator.rest.monitoring import Monitoring
-    from pullstream_emulator.rest.subscription_state import SubscriptionState
+    from pullstream_emulator.rest.subscription_state import SubscriptionStateHandlers
 
     described = {(verb.upper(), re.sub(r"\{\w+\}", "{}", path)) for path, verb in REQUESTS}
     broker = Emulator().broker
     routes = [
         *Events(broker, None, LiveStatus(broker), lambda may_see: "").routes(),
-        *SubscriptionState(broker, None).routes(),
+        *SubscriptionStateHandlers(broker, None).routes(),
         *Monitoring.routes(object.__new__(Monitoring)),
     ]
     served = {(route.method, re.sub(r"\{\w+\}", "{}", route.path)) for route in routes}

@@ -37,7 +37,7 @@ from .monitoring import Monitoring
 from .request_binding import read
 from .routes import Route, find
 from .rpc_bridge import CallerGone, RpcBridge
-from .subscription_state import SubscriptionState
+from .subscription_state import SubscriptionStateHandlers
 from .v0 import errors
 from .v0.api import V0Api
 from .v0.watches import Watches
@@ -114,7 +114,7 @@ def application(
         open_routes=[
             *monitoring.routes(),
             *events.routes(),
-            *SubscriptionState(broker, access).routes(),
+            *SubscriptionStateHandlers(broker, access).routes(),
             *DeadLetters(broker, access).routes(),
         ],
         routes=[

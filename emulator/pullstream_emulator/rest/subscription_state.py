@@ -37,7 +37,7 @@ STATES = ("waiting", "leased", "delayed", "acknowledged")
 _SEARCH_STEP = 500
 
 
-class SubscriptionState:
+class SubscriptionStateHandlers:
     """Answers requests for the state of one subscription, on the broker's event loop.
 
     Args:
