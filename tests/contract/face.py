@@ -53,7 +53,7 @@ class WatchHandle(Protocol):
 
 
 class Face(Protocol):
-    """The calls of seed 002. Optional settings and parameters have the names of /v0."""
+    """The calls of the feed contracts. Optional settings and parameters have the names of /v0."""
 
     def put_topic(self, name: str, **config: Any) -> Json: ...
 

@@ -20,7 +20,7 @@ from .channel_peers import (
 )
 
 
-def test_c0_9_one_poll_is_under_way_whatever_the_number_of_keys(
+def test_one_poll_is_in_flight_for_any_number_of_keys_c0_9(
     broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
     """The client polls again after each answer, while it has at least one subscription."""
@@ -36,7 +36,7 @@ def test_c0_9_one_poll_is_under_way_whatever_the_number_of_keys(
     assert recorder.most_polls == 1
 
 
-def test_c0_9_without_subscriptions_there_is_no_poll(
+def test_no_poll_is_open_without_subscriptions_c0_9(
     broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
     """The open poll is cancelled. The next subscription starts a poll again."""
@@ -51,7 +51,7 @@ def test_c0_9_without_subscriptions_there_is_no_poll(
     heard.wait_for("x")
 
 
-def test_c0_10_messages_come_in_the_order_of_publishing(
+def test_messages_arrive_in_publish_order_c0_10(
     broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
     """The order holds over all channels and keys, also for several messages in one answer."""
@@ -66,7 +66,7 @@ def test_c0_10_messages_come_in_the_order_of_publishing(
     assert len(recorder.polls) <= 2
 
 
-def test_c0_11_what_was_published_before_is_lost(
+def test_a_subscription_misses_earlier_messages_c0_11(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """A subscription begins with the next message.
@@ -86,7 +86,7 @@ def test_c0_11_what_was_published_before_is_lost(
     heard.wait_for("after", "again")
 
 
-def test_c0_11_what_waits_for_an_ended_subscription_is_thrown_away(
+def test_unsubscribing_discards_waiting_messages_c0_11(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The next subscription to the same key does not receive it."""
@@ -98,7 +98,7 @@ def test_c0_11_what_waits_for_an_ended_subscription_is_thrown_away(
     assert data_of(bare.poll()) == ["for b"]
 
 
-def test_c0_12_a_poll_is_answered_at_once_or_with_the_next_message(
+def test_a_poll_returns_waiting_messages_at_once_or_the_next_one_c0_12(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """Messages of other keys do not end its wait."""
@@ -113,7 +113,7 @@ def test_c0_12_a_poll_is_answered_at_once_or_with_the_next_message(
     assert data_of(poll.result().items) == ["2"]
 
 
-def test_c0_12_a_poll_is_answered_before_its_deadline(
+def test_an_idle_poll_gets_an_empty_answer_before_its_deadline_c0_12(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The answer is empty. It shows the caller that the publisher is alive."""
@@ -122,7 +122,7 @@ def test_c0_12_a_poll_is_answered_before_its_deadline(
     assert statistics(broker).parked == 0
 
 
-def test_c0_13_a_poll_may_come_before_the_first_commands(
+def test_a_poll_before_the_first_commands_creates_the_session_c0_13(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """Both use the same session."""
@@ -135,7 +135,7 @@ def test_c0_13_a_poll_may_come_before_the_first_commands(
     assert statistics(broker).subscribers == 1
 
 
-def test_c0_14_a_message_reaches_its_keys_and_its_channels_subscribers(
+def test_a_message_reaches_subscribers_of_its_key_and_of_its_channel_c0_14(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """No other subscriber receives it."""
@@ -154,7 +154,7 @@ def test_c0_14_a_message_reaches_its_keys_and_its_channels_subscribers(
     bare.close()
 
 
-def test_c0_14_subscribed_to_both_a_message_comes_once(
+def test_a_subscriber_to_key_and_channel_gets_a_message_once_c0_14(
     broker: Emulator, listener: ChannelSubscriber, bare: BareSubscriber
 ) -> None:
     """The callback of the key receives it.
@@ -175,7 +175,9 @@ def test_c0_14_subscribed_to_both_a_message_comes_once(
     assert of_key.data == ["1"]
 
 
-def test_c0_15_without_subscribers_nothing_is_kept(broker: Emulator, bare: BareSubscriber) -> None:
+def test_publishing_without_subscribers_stores_nothing_c0_15(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
     """The publisher keeps no messages, and no data about keys without subscribers."""
     broker.publish(ORDERS, "x", ordering_key="a")
     assert (statistics(broker).waiting, statistics(broker).interests) == (0, 0)
@@ -187,7 +189,7 @@ def test_c0_15_without_subscribers_nothing_is_kept(broker: Emulator, bare: BareS
     assert (left.waiting, left.waiting_bytes, left.interests) == (0, 0, 0)
 
 
-def test_c0_16_an_answer_has_no_more_than_was_asked_for(
+def test_an_answer_has_at_most_the_requested_number_of_messages_c0_16(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The next poll returns the rest.
@@ -205,7 +207,7 @@ def test_c0_16_an_answer_has_no_more_than_was_asked_for(
     assert at_least.seq == 9
 
 
-def test_c0_16_an_answer_stays_below_what_any_client_takes(
+def test_an_answer_stays_below_the_clients_message_limit_c0_16(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The defaults are 5,000 messages and 4 MB."""
@@ -218,7 +220,9 @@ def test_c0_16_an_answer_stays_below_what_any_client_takes(
     assert len(bare.poll(large.items[-1].seq)) == 1
 
 
-def test_c0_17_a_second_poll_ends_the_first(broker: Emulator, bare: BareSubscriber) -> None:
+def test_a_second_poll_ends_the_first_with_an_empty_answer_c0_17(
+    broker: Emulator, bare: BareSubscriber
+) -> None:
     """The first poll gets an empty answer. The second one gets the next message."""
     bare.subscribe(ORDERS, "a")
     first = bare.begin_poll()
@@ -230,7 +234,7 @@ def test_c0_17_a_second_poll_ends_the_first(broker: Emulator, bare: BareSubscrib
     assert data_of(second.result().items) == ["x"]
 
 
-def test_c0_18_after_unsubscribing_no_message_is_reported(
+def test_no_message_reaches_the_callback_after_unsubscribe_c0_18(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """This holds for a message that has arrived and waits for the callback of the previous one."""
@@ -256,7 +260,9 @@ def test_c0_18_after_unsubscribing_no_message_is_reported(
     assert heard == [b"1"]
 
 
-def test_c0_18_a_callback_may_unsubscribe(broker: Emulator, listener: ChannelSubscriber) -> None:
+def test_a_callback_may_unsubscribe_itself_and_others_c0_18(
+    broker: Emulator, listener: ChannelSubscriber
+) -> None:
     """It may end its own and other subscriptions.
 
     The remaining messages of the answer are dropped.

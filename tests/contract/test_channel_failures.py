@@ -14,7 +14,7 @@ from .channel_peers import BILLS, ORDERS, BareSubscriber, Heard, Recorder, data_
 TIMEOUT, SWEEP = 300.0, 30.0
 
 
-def test_c0_25_inactive_is_who_gave_no_sign_for_the_whole_timeout(
+def test_a_subscriber_is_inactive_after_exactly_the_timeout_c0_25(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
     """A subscriber becomes inactive after exactly the timeout, not a moment earlier."""
@@ -27,7 +27,7 @@ def test_c0_25_inactive_is_who_gave_no_sign_for_the_whole_timeout(
     assert statistics(broker).subscribers == 0
 
 
-def test_c0_25_polls_answers_and_commands_are_signs_of_life(
+def test_polls_answers_and_commands_reset_the_inactivity_timeout_c0_25(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
     """A subscriber that is slow to send its first poll is not forgotten."""
@@ -44,7 +44,7 @@ def test_c0_25_polls_answers_and_commands_are_signs_of_life(
     assert statistics(broker).subscribers == 1
 
 
-def test_c0_26_a_silent_poll_is_answered_to_see_who_is_there(
+def test_an_inactive_subscribers_poll_is_answered_empty_c0_26(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
     """The answer is empty. A subscriber that polls again stays."""
@@ -63,7 +63,7 @@ def test_c0_26_a_silent_poll_is_answered_to_see_who_is_there(
     assert data_of(poll.result().items) == ["x"]
 
 
-def test_c0_27_who_does_not_poll_again_is_forgotten(
+def test_a_subscriber_that_does_not_poll_again_is_removed_c0_27(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
     """All its state is removed."""
@@ -79,7 +79,7 @@ def test_c0_27_who_does_not_poll_again_is_forgotten(
     assert (left.subscribers, left.interests, left.waiting, left.parked) == (0, 0, 0, 0)
 
 
-def test_c0_28_who_lives_is_asked_every_300_to_330_seconds(
+def test_a_live_idle_subscriber_is_answered_every_300_to_330_seconds_c0_28(
     clock: ManualClock, broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
     """It is never forgotten, however long nothing is published."""
@@ -97,7 +97,7 @@ def test_c0_28_who_lives_is_asked_every_300_to_330_seconds(
     heard.wait_for("x")
 
 
-def test_c0_28_who_died_with_a_poll_is_forgotten_after_600_to_660_seconds(
+def test_a_dead_subscriber_with_an_open_poll_is_removed_after_600_to_660_seconds_c0_28(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
     """A subscriber without an open poll is forgotten after 300 to 330 seconds."""
@@ -117,7 +117,7 @@ def test_c0_28_who_died_with_a_poll_is_forgotten_after_600_to_660_seconds(
     died.close()
 
 
-def test_c0_29_who_never_polls_is_forgotten_too(
+def test_a_subscriber_that_never_polls_is_removed_c0_29(
     clock: ManualClock, broker: Emulator, bare: BareSubscriber
 ) -> None:
     bare.subscribe(ORDERS, "a")
@@ -127,7 +127,7 @@ def test_c0_29_who_never_polls_is_forgotten_too(
     assert (left.subscribers, left.interests, left.waiting) == (0, 0, 0)
 
 
-def test_c0_29_who_says_goodbye_is_forgotten_at_once(
+def test_unregister_removes_a_subscriber_and_answers_its_poll_c0_29(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
     """Its poll is answered.
@@ -148,14 +148,16 @@ def test_c0_29_who_says_goodbye_is_forgotten_at_once(
     stranger.close()
 
 
-def test_c0_29_a_closed_listener_says_goodbye(broker: Emulator, client: SubscriberClient) -> None:
+def test_closing_a_listener_unregisters_it_c0_29(
+    broker: Emulator, client: SubscriberClient
+) -> None:
     listener = client.listen()
     Heard().subscribe(listener, ORDERS, "a")
     assert listener.close()
     assert statistics(broker).subscribers == 0
 
 
-def test_c0_30_a_publisher_that_is_gone_ends_every_subscription_once(
+def test_an_unreachable_publisher_fails_every_subscription_once_c0_30(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     """Subscriptions to keys and to whole channels end with the error of the last attempt."""
@@ -177,7 +179,7 @@ def test_c0_30_a_publisher_that_is_gone_ends_every_subscription_once(
     assert len(heard.failures) == 4
 
 
-def test_c0_30_a_short_failure_is_tried_again(broker: Emulator, client: SubscriberClient) -> None:
+def test_transient_failures_are_retried_c0_30(broker: Emulator, client: SubscriberClient) -> None:
     """Both calls are retried, and the application does not notice."""
     listener, heard = client.listen(), Heard()
     broker.faults.error("Commands", Unavailable("a moment"), times=2)
@@ -188,7 +190,7 @@ def test_c0_30_a_short_failure_is_tried_again(broker: Emulator, client: Subscrib
     assert (heard.failures, heard.done) == ([], [None])
 
 
-def test_c0_30_a_publisher_that_is_quiet_is_not_gone(
+def test_an_idle_publisher_does_not_count_as_dead_c0_30(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """It answers each poll in time, even with a very short timeout."""
@@ -200,7 +202,7 @@ def test_c0_30_a_publisher_that_is_quiet_is_not_gone(
     assert heard.failures == []
 
 
-def test_c0_30_queued_commands_go_with_the_publisher(
+def test_queued_commands_fail_with_the_dead_publisher_c0_30(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """Callers that wait for an answer get its error, and nothing is sent later."""
@@ -219,7 +221,7 @@ def test_c0_30_queued_commands_go_with_the_publisher(
     assert statistics(broker).interests == 1
 
 
-def test_c0_30_a_failure_callback_may_unsubscribe_and_subscribe(
+def test_a_failure_callback_may_unsubscribe_and_subscribe_c0_30(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     listener, heard, again = client.listen(give_up_after=0.2), Heard(), Heard()
@@ -239,7 +241,9 @@ def test_c0_30_a_failure_callback_may_unsubscribe_and_subscribe(
     assert results == [False]
 
 
-def test_c0_31_one_key_may_fail(broker: Emulator, listener: ChannelSubscriber) -> None:
+def test_a_published_failure_of_a_key_reaches_only_its_callback_c0_31(
+    broker: Emulator, listener: ChannelSubscriber
+) -> None:
     """The failure reaches only the callback of this key, in order with its messages."""
     failing, staying, everything = Heard(), Heard(), Heard()
     failing.subscribe(listener, ORDERS, "a")
@@ -259,7 +263,7 @@ def test_c0_31_one_key_may_fail(broker: Emulator, listener: ChannelSubscriber) -
     eventually(lambda: statistics(broker).interests == 2)
 
 
-def test_c0_31_a_deleted_topic_ends_what_is_subscribed_to_it(
+def test_deleting_a_topic_ends_only_its_subscriptions_c0_31(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """Other subscriptions continue.

@@ -13,7 +13,7 @@ from .channel_servers import Serve, on_both_servers
 
 
 @on_both_servers
-def test_c0_12_a_poll_is_answered_before_its_deadline(serve: Serve) -> None:
+def test_an_idle_poll_gets_an_empty_answer_before_its_deadline_c0_12(serve: Serve) -> None:
     """Each poll is answered before its own deadline. The order of the polls does not matter."""
     publisher = ChannelPublisher()
     with serve(publisher) as endpoint:
@@ -30,7 +30,7 @@ def test_c0_12_a_poll_is_answered_before_its_deadline(serve: Serve) -> None:
 
 
 @on_both_servers
-def test_c0_12_a_poll_may_be_without_any_limit(serve: Serve) -> None:
+def test_a_poll_without_a_deadline_is_allowed_c0_12(serve: Serve) -> None:
     """This holds for the client and for the server."""
     publisher = ChannelPublisher(limits=ChannelLimits(subscriber_timeout=math.inf))
     with serve(publisher) as endpoint:
@@ -44,7 +44,7 @@ def test_c0_12_a_poll_may_be_without_any_limit(serve: Serve) -> None:
 
 
 @on_both_servers
-def test_c0_17_a_second_poll_ends_the_first(serve: Serve) -> None:
+def test_a_second_poll_ends_the_first_with_an_empty_answer_c0_17(serve: Serve) -> None:
     publisher = ChannelPublisher()
     with serve(publisher) as endpoint:
         bare = BareSubscriber(endpoint)
@@ -59,7 +59,7 @@ def test_c0_17_a_second_poll_ends_the_first(serve: Serve) -> None:
 
 
 @on_both_servers
-def test_c0_26_a_silent_poll_is_answered_to_see_who_is_there(
+def test_an_inactive_subscribers_poll_is_answered_empty_c0_26(
     clock: ManualClock, serve: Serve
 ) -> None:
     publisher = ChannelPublisher(clock=clock)
@@ -74,7 +74,7 @@ def test_c0_26_a_silent_poll_is_answered_to_see_who_is_there(
 
 
 @on_both_servers
-def test_c0_29_a_caller_that_is_gone_waits_for_nothing(serve: Serve) -> None:
+def test_a_disconnected_callers_poll_takes_no_messages_c0_29(serve: Serve) -> None:
     """Its poll is cancelled. Messages published after that go to its next poll."""
     publisher = ChannelPublisher()
     with serve(publisher) as endpoint:

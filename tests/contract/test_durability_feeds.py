@@ -1,4 +1,4 @@
-"""Durability of feeds (seed 002): a feed after a stop or kill of its broker and a new start."""
+"""Durability of feeds (C2.5): a feed after a stop or kill of its broker and a new start."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read(face: Face, topic: str = "feed", **params: Any) -> tuple[list[Any], Any
     return [record["data"] for record in answer["records"]], told
 
 
-def test_c2_5_an_orderly_restart_is_no_gap(lives: Lives) -> None:
+def test_an_orderly_restart_causes_no_gap_c2_5(lives: Lives) -> None:
     """Settings, epoch and records are unchanged, and the numbers continue."""
     lives.face.put_topic("feed", cap_records=3, ttl_ms=60_000, discard="reject")
     lives.face.append("feed", [{"data": 1, "tag": "t", "node": "n"}, {"data": 2}])
@@ -44,7 +44,7 @@ def test_c2_5_an_orderly_restart_is_no_gap(lives: Lives) -> None:
     assert refused.value.status == 422
 
 
-def test_c2_5_what_was_reported_before_a_restart_is_reported_after_it(lives: Lives) -> None:
+def test_gaps_keep_their_reasons_across_a_restart_c2_5(lives: Lives) -> None:
     """Gaps keep their reasons, so a reader that was away for long gets the correct one."""
     lives.face.put_topic("feed", cap_records=2)
     lives.face.append("feed", texts(1, 2, 3, 4, 5))
@@ -55,7 +55,7 @@ def test_c2_5_what_was_reported_before_a_restart_is_reported_after_it(lives: Liv
     assert read(face, from_seq=3) == ([4, 5], None)
 
 
-def test_c2_5_records_expire_while_the_broker_is_away(lives: Lives) -> None:
+def test_records_expire_while_the_broker_is_stopped_c2_5(lives: Lives) -> None:
     """The gap has the reason that the records were too old."""
     lives.face.put_topic("feed", ttl_ms=1000)
     lives.face.append("feed", texts(1))
@@ -69,7 +69,7 @@ def test_c2_5_records_expire_while_the_broker_is_away(lives: Lives) -> None:
     assert (data, gap is not None and gap[:2]) == ([2], (1, 1))
 
 
-def test_c2_5_what_was_deleted_stays_deleted_and_silent(lives: Lives) -> None:
+def test_deleted_records_stay_deleted_without_a_gap_after_a_restart_c2_5(lives: Lives) -> None:
     """This holds at the front of the window and in its middle."""
     lives.face.append("feed", [{"data": number, "tag": str(number % 3)} for number in range(9)])
     lives.face.delete_records("feed", before_seq=3)
@@ -80,7 +80,7 @@ def test_c2_5_what_was_deleted_stays_deleted_and_silent(lives: Lives) -> None:
     assert read(face, from_seq=0, limit=5) == ([2, 4, 5, 7, 8], None)
 
 
-def test_c2_5_of_class_memory_only_the_numbers_survive(lives: Lives) -> None:
+def test_class_memory_keeps_only_sequence_numbers_across_a_restart_c2_5(lives: Lives) -> None:
     """A reader that was not at the head is notified of the loss.
 
     A reader at the head has lost nothing.
@@ -95,7 +95,7 @@ def test_c2_5_of_class_memory_only_the_numbers_survive(lives: Lives) -> None:
     assert read(face, from_seq=3) == ([4], None)
 
 
-def test_c2_5_of_class_fsync_a_crash_loses_nothing(lives: Lives) -> None:
+def test_class_fsync_loses_nothing_in_a_crash_c2_5(lives: Lives) -> None:
     """Readers get no gap, and no number is used again."""
     lives.face.put_topic("feed", durable=True)
     lives.face.append("feed", texts(1, 2, 3))
@@ -108,7 +108,7 @@ def test_c2_5_of_class_fsync_a_crash_loses_nothing(lives: Lives) -> None:
     assert read(face, from_seq=1) == ([2, 3, 4], None)
 
 
-def test_c2_5_of_class_disk_a_crash_is_reported(lives: Lives) -> None:
+def test_class_disk_reports_a_gap_after_a_crash_c2_5(lives: Lives) -> None:
     """Written records survive. After them, readers get a gap, because later records may be lost."""
     lives.face.append("feed", texts(1, 2, 3))
     # Changes are written in order, and this call waits for its own.
@@ -128,7 +128,7 @@ def test_c2_5_of_class_disk_a_crash_is_reported(lives: Lives) -> None:
     assert read(face, from_seq=3) == ([4], (4, head, "from_seq_too_old"))
 
 
-def test_c2_5_what_came_before_a_topic_was_made_durable_is_no_silent_loss(lives: Lives) -> None:
+def test_records_from_before_a_durability_change_are_reported_when_lost_c2_5(lives: Lives) -> None:
     """The durability class applies to records that are appended after the change."""
     lives.face.put_topic("feed", durability="memory")
     lives.face.append("feed", texts(1, 2, 3))
@@ -139,7 +139,7 @@ def test_c2_5_what_came_before_a_topic_was_made_durable_is_no_silent_loss(lives:
         assert read(face, from_seq=1) == ([], (2, head, "from_seq_too_old"))
 
 
-def test_c2_2_c2_5_what_came_back_is_let_go_of_in_time(lives: Lives) -> None:
+def test_restored_records_expire_without_reads_or_writes_c2_2_c2_5(lives: Lives) -> None:
     """Records expire even if nothing reads or writes. Otherwise they would use space for ever."""
     lives.face.put_topic("feed", ttl_ms=1000)
     lives.face.append("feed", texts(1))
@@ -150,7 +150,7 @@ def test_c2_2_c2_5_what_came_back_is_let_go_of_in_time(lives: Lives) -> None:
     eventually(lambda: engine.kept_bytes == 0)
 
 
-def test_c2_5_label_and_setting_are_one_thing(lives: Lives) -> None:
+def test_the_topic_label_reads_and_sets_the_durability_class_c2_5(lives: Lives) -> None:
     """A Google client reads and sets the durability class as a label of the topic."""
     lives.face.put_topic("feed", durable=True)
     topic = "projects/default/topics/feed"
@@ -164,7 +164,7 @@ def test_c2_5_label_and_setting_are_one_thing(lives: Lives) -> None:
     assert face.get_topic("feed")["config"]["durability"] == "memory"
 
 
-def test_c2_5_a_topic_made_again_is_another_life_after_a_restart_too(lives: Lives) -> None:
+def test_a_recreated_topic_has_another_epoch_after_a_restart_c2_5(lives: Lives) -> None:
     """A reader notices the new life by the epoch."""
     lives.face.append("feed", texts("old"))
     old = lives.face.read("feed")["epoch"]
@@ -176,7 +176,7 @@ def test_c2_5_a_topic_made_again_is_another_life_after_a_restart_too(lives: Live
     assert [record["data"] for record in answer["records"]] == ["new"]
 
 
-def test_c2_5_sessions_and_idempotency_keys_end_with_the_broker(lives: Lives) -> None:
+def test_sessions_and_idempotency_keys_do_not_survive_a_restart_c2_5(lives: Lives) -> None:
     """A watch must start again. An append that is repeated across a restart is stored twice."""
     lives.face.append("feed", texts(1), idempotency_key="key")
     watch = lives.face.watch({"feed": {"from_seq": 0}})

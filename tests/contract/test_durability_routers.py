@@ -1,4 +1,4 @@
-"""Durability of routers (seed 002): settings and unforwarded records after restarts and crashes."""
+"""Routers after restarts and crashes: settings and unforwarded records (C2.10 to C2.13)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def data_in(face: Face, topic: str, **params: Any) -> list[Any]:
     return [record["data"] for record in face.read(topic, **params)["records"]]
 
 
-def test_c2_10_a_router_goes_on_after_a_restart(lives: Lives) -> None:
+def test_a_router_continues_after_a_restart_without_duplicates_c2_10(lives: Lives) -> None:
     """Its settings and numbers are unchanged, and it copies no record twice."""
     face = lives.face
     face.put_topic("feed")
@@ -37,7 +37,7 @@ def test_c2_10_a_router_goes_on_after_a_restart(lives: Lives) -> None:
     assert data_in(face, "web") == [1, 3]
 
 
-def test_c2_11_what_waited_for_room_is_copied_after_a_restart(lives: Lives) -> None:
+def test_a_forward_waiting_for_room_continues_after_a_restart_c2_11(lives: Lives) -> None:
     """The router remembers the position at which it stopped."""
     face = lives.face
     face.put_topic("feed")
@@ -50,7 +50,7 @@ def test_c2_11_what_waited_for_room_is_copied_after_a_restart(lives: Lives) -> N
     assert data_in(face, "web") == [1, 2, 3]
 
 
-def test_c2_13_a_source_trim_is_reported_after_a_restart(lives: Lives) -> None:
+def test_a_source_trim_is_reported_after_a_restart_c2_13(lives: Lives) -> None:
     """This holds for a trim before the restart and for one that the restart caused."""
     face = lives.face
     face.put_topic("feed", cap_records=1)
@@ -67,7 +67,7 @@ def test_c2_13_a_source_trim_is_reported_after_a_restart(lives: Lives) -> None:
     assert data_in(face, "web", from_seq=0) == [1]
 
 
-def test_c2_13_what_a_source_in_memory_lost_with_the_broker_is_a_source_trim(lives: Lives) -> None:
+def test_records_lost_from_a_memory_source_are_reported_as_source_trim_c2_13(lives: Lives) -> None:
     """Readers of the destination get a gap with the number of lost records."""
     face = lives.face
     face.put_topic("feed", durability="memory")
@@ -82,7 +82,7 @@ def test_c2_13_what_a_source_in_memory_lost_with_the_broker_is_a_source_trim(liv
     assert data_in(face, "web", from_seq=3) == [4]
 
 
-def test_c2_10_after_a_crash_everything_is_copied_at_least_once(lives: Lives) -> None:
+def test_every_record_is_copied_at_least_once_after_a_crash_c2_10(lives: Lives) -> None:
     """The order is kept, also through a chain of routers."""
     face = lives.face
     face.put_topic("feed")
@@ -101,7 +101,7 @@ def test_c2_10_after_a_crash_everything_is_copied_at_least_once(lives: Lives) ->
             assert face.read(topic, from_seq=1)["tombstone"] is None
 
 
-def test_c2_10_deleted_routers_stay_deleted(lives: Lives) -> None:
+def test_deleted_routers_stay_deleted_after_a_restart_c2_10(lives: Lives) -> None:
     """One router is deleted by name, and one with its topic."""
     face = lives.face
     for topic in ("feed", "other"):

@@ -12,7 +12,7 @@ from tests.contract.face import Face, FaceError, texts
 KEY = "4f9c"
 
 
-def test_c2_6_records_get_numbers_from_one_without_holes(face: Face) -> None:
+def test_records_are_numbered_from_one_without_holes_c2_6(face: Face) -> None:
     first = face.append("orders", [{"data": {"type": "comment"}, "tag": "user-1042:msg-5"}])
     assert first == {
         "topic": "orders", "first_seq": 1, "last_seq": 1, "seqs": [1], "head_seq": 1,
@@ -24,7 +24,7 @@ def test_c2_6_records_get_numbers_from_one_without_holes(face: Face) -> None:
     }  # fmt: skip
 
 
-def test_c2_7_a_key_is_answered_with_the_first_numbers_and_appends_nothing(face: Face) -> None:
+def test_a_repeated_idempotency_key_returns_the_first_numbers_c2_7(face: Face) -> None:
     first = face.append("orders", texts("a", "b"), idempotency_key=KEY)
     face.append("orders", texts("c"))
     again = face.append("orders", texts("a", "b"), idempotency_key=KEY)
@@ -32,7 +32,7 @@ def test_c2_7_a_key_is_answered_with_the_first_numbers_and_appends_nothing(face:
     assert (again["head_seq"], face.get_topic("orders")["count"]) == (3, 3)
 
 
-def test_c2_7_after_the_window_a_key_is_forgotten(face: Face, clock: ManualClock) -> None:
+def test_an_idempotency_key_expires_after_its_window_c2_7(face: Face, clock: ManualClock) -> None:
     face.append("orders", texts("a"), idempotency_key=KEY)
     clock.advance(119.9)
     assert face.append("orders", texts("a"), idempotency_key=KEY)["deduped"] is True
@@ -41,18 +41,20 @@ def test_c2_7_after_the_window_a_key_is_forgotten(face: Face, clock: ManualClock
     assert (later["deduped"], later["seqs"]) == (False, [2])
 
 
-def test_c2_7_the_window_is_a_setting_and_zero_remembers_nothing(face: Face) -> None:
+def test_an_idempotency_window_of_zero_disables_deduplication_c2_7(face: Face) -> None:
     face.put_topic("orders", idempotency_window_ms=0)
     face.append("orders", texts("a"), idempotency_key=KEY)
     assert face.append("orders", texts("a"), idempotency_key=KEY)["seqs"] == [2]
 
 
-def test_c2_7_keys_are_each_topics_own(face: Face) -> None:
+def test_idempotency_keys_belong_to_one_topic_c2_7(face: Face) -> None:
     face.append("one", texts("a"), idempotency_key=KEY)
     assert face.append("two", texts("a"), idempotency_key=KEY)["deduped"] is False
 
 
-def test_c2_7_a_refused_append_does_not_use_up_its_key(face: Face, clock: ManualClock) -> None:
+def test_a_refused_append_does_not_consume_its_idempotency_key_c2_7(
+    face: Face, clock: ManualClock
+) -> None:
     face.put_topic("orders", cap_records=1, ttl_ms=1000, discard="reject")
     face.append("orders", texts("a"))
     with pytest.raises(FaceError):
@@ -64,13 +66,13 @@ def test_c2_7_a_refused_append_does_not_use_up_its_key(face: Face, clock: Manual
 @pytest.mark.parametrize(
     "value", [None, True, 0, -1.5, "", 'ä\n\u2028"', [], {}, {"a": [1, {"b": None}]}]
 )
-def test_c2_7_data_is_any_json_and_comes_back_as_it_was(face: Face, value: Any) -> None:
+def test_any_json_data_is_returned_verbatim_c2_7(face: Face, value: Any) -> None:
     face.append("orders", [{"data": value, "tag": "t", "node": "n"}])
     (record,) = face.read("orders", include_tags=True)["records"]
     assert (record["data"], record["$tag"], record["$node"]) == (value, "t", "n")
 
 
-def test_c2_7_a_batch_is_appended_whole_or_not_at_all(face: Face) -> None:
+def test_a_batch_is_appended_atomically_c2_7(face: Face) -> None:
     face.append("orders", texts("first"))
     with pytest.raises(FaceError) as refused:
         face.append("orders", [{"data": 1}, {"data": 2, "tag": "t" * 257}, {"data": 3}])
@@ -89,7 +91,7 @@ def test_c2_7_a_batch_is_appended_whole_or_not_at_all(face: Face) -> None:
     ],
     ids=["tag", "node", "record", "batch"],
 )
-def test_c2_7_limits_are_kept(face: Face, fits: Any, does_not: Any) -> None:
+def test_an_append_beyond_a_limit_is_refused_c2_7(face: Face, fits: Any, does_not: Any) -> None:
     assert face.append("orders", fits)["count"] == len(fits)
     with pytest.raises(FaceError) as refused:
         face.append("orders", does_not)

@@ -14,7 +14,7 @@ def numbers(answer: dict[str, list[dict[str, int]]]) -> list[int]:
     return [record["$seq"] for record in answer["records"]]
 
 
-def test_c2_28_a_read_has_what_follows_the_position_and_says_where_to_go_on(face: Face) -> None:
+def test_a_read_returns_records_after_the_position_and_the_next_position_c2_28(face: Face) -> None:
     face.append("orders", texts(*range(5)))
     answer = face.read("orders", from_seq=1, limit=2)
     assert numbers(answer) == [2, 3]
@@ -28,19 +28,19 @@ def test_c2_28_a_read_has_what_follows_the_position_and_says_where_to_go_on(face
     assert answer["tombstone"] is None
 
 
-def test_c2_28_without_a_limit_256_come_and_never_more_than_1000(face: Face) -> None:
+def test_a_read_returns_256_records_by_default_and_at_most_1000_c2_28(face: Face) -> None:
     face.append("orders", texts(*range(2000)))
     assert len(face.read("orders")["records"]) == 256
     assert len(face.read("orders", limit=1000)["records"]) == 1000
     assert len(face.read("orders", limit=1500)["records"]) == 1000
 
 
-def test_c2_28_a_large_record_is_read_whatever_the_limit_of_bytes(face: Face) -> None:
+def test_a_read_returns_one_record_larger_than_the_byte_limit_c2_28(face: Face) -> None:
     face.append("orders", texts("x" * 2000, "y" * 2000, "z"))
     assert numbers(face.read("orders", max_batch_bytes=1000)) == [1]
 
 
-def test_c2_28_the_next_position_is_the_last_that_was_examined(face: Face) -> None:
+def test_the_next_position_is_the_last_examined_record_c2_28(face: Face) -> None:
     """It passes records that a filter or a node excluded, so that they are not examined again."""
     face.append("orders", [{"data": 1, "node": "a"}, {"data": 2, "node": "b"}], node="a")
     face.append("orders", [{"data": n, "node": "a"} for n in range(3)])
@@ -54,13 +54,13 @@ def test_c2_28_the_next_position_is_the_last_that_was_examined(face: Face) -> No
     assert (numbers(answer), answer["next_from_seq"]) == ([2], 3)
 
 
-def test_c2_28_a_tail_begins_at_the_head(face: Face) -> None:
+def test_a_tail_read_starts_at_the_head_c2_28(face: Face) -> None:
     face.append("orders", texts(1, 2))
     answer = face.read("orders", tail=True)
     assert (numbers(answer), answer["next_from_seq"], answer["caught_up"]) == ([], 2, True)
 
 
-def test_c2_28_a_waiting_read_is_answered_by_the_next_record(face: Face) -> None:
+def test_a_waiting_read_returns_the_next_record_c2_28(face: Face) -> None:
     face.append("orders", texts(1))
     answers = []
     reader = threading.Thread(
@@ -74,13 +74,13 @@ def test_c2_28_a_waiting_read_is_answered_by_the_next_record(face: Face) -> None
     assert answers[0]["records"][0]["data"] == "news"
 
 
-def test_c2_28_a_waiting_read_is_answered_at_its_end(face: Face) -> None:
+def test_a_waiting_read_returns_empty_when_its_wait_ends_c2_28(face: Face) -> None:
     face.append("orders", texts(1))
     answer = face.read("orders", from_seq=1, wait_ms=50)
     assert (numbers(answer), answer["next_from_seq"], answer["caught_up"]) == ([], 1, True)
 
 
-def test_c2_28_a_waiting_read_ends_when_the_topic_is_deleted(face: Face) -> None:
+def test_deleting_the_topic_ends_a_waiting_read_c2_28(face: Face) -> None:
     face.append("orders", texts(1))
     refusals = []
 
@@ -98,7 +98,7 @@ def test_c2_28_a_waiting_read_ends_when_the_topic_is_deleted(face: Face) -> None
     assert refusals == [404]
 
 
-def test_c2_28_earliest_never_goes_back(face: Face, clock: ManualClock) -> None:
+def test_the_earliest_number_never_decreases_c2_28(face: Face, clock: ManualClock) -> None:
     face.put_topic("orders", cap_records=3, ttl_ms=5000)
     seen = [face.get_topic("orders")["earliest_seq"]]
     for step in (
@@ -115,7 +115,7 @@ def test_c2_28_earliest_never_goes_back(face: Face, clock: ManualClock) -> None:
     assert seen == [1, 3, 6, 6, 6, 6, 7, 7]
 
 
-def test_c2_28_a_topic_made_again_is_reported_to_readers_of_the_old_one(face: Face) -> None:
+def test_a_recreated_topic_is_reported_to_readers_of_the_former_one_c2_28(face: Face) -> None:
     """The reader is recognised by the epoch, or by a number that the new topic has not reached."""
     face.append("orders", texts(*range(5)))
     before = face.read("orders")
@@ -129,7 +129,7 @@ def test_c2_28_a_topic_made_again_is_reported_to_readers_of_the_old_one(face: Fa
         assert answer["epoch"] != before["epoch"]
 
 
-def test_c2_20_a_read_after_a_loss_gets_its_exact_range(face: Face) -> None:
+def test_a_read_after_a_loss_reports_the_exact_range_c2_20(face: Face) -> None:
     face.put_topic("orders", cap_records=3)
     face.append("orders", texts(*range(10)))
     answer = face.read("orders", from_seq=2)
@@ -145,7 +145,7 @@ def test_c2_20_a_read_after_a_loss_gets_its_exact_range(face: Face) -> None:
     assert face.read("orders", from_seq=7)["tombstone"] is None
 
 
-def test_c2_20_deletes_are_silent_and_for_good(face: Face) -> None:
+def test_voluntary_deletes_report_no_gap_c2_20(face: Face) -> None:
     """A number and a tag can be combined. The answer is the state afterwards."""
     face.append("orders", [{"data": n, "tag": "odd" if n % 2 else "even"} for n in range(1, 8)])
     face.append("orders", texts("without a tag"))

@@ -20,7 +20,7 @@ DEFAULTS = {
 }
 
 
-def test_c2_1_a_put_makes_the_topic_and_tells_all_its_settings(face: Face) -> None:
+def test_put_creates_a_topic_and_returns_all_settings_c2_1(face: Face) -> None:
     asked = {"ttl_ms": 5000, "cap_records": 10_000, "discard": "old", "durable": False}
     made = face.put_topic("notifications", **asked)
     expected = DEFAULTS | {"ttl_ms": 5000, "cap_records": 10_000, "durability": "disk"}
@@ -30,7 +30,7 @@ def test_c2_1_a_put_makes_the_topic_and_tells_all_its_settings(face: Face) -> No
     assert face.put_topic("others") == made | {"created": False}
 
 
-def test_c2_1_not_durable_is_the_class_disk_and_durable_is_fsync(face: Face) -> None:
+def test_durable_false_is_class_disk_and_durable_true_is_fsync_c2_1(face: Face) -> None:
     """An explicit class takes precedence."""
     for name, asked, durability in (
         ("one", {"durable": False}, "disk"),
@@ -42,7 +42,7 @@ def test_c2_1_not_durable_is_the_class_disk_and_durable_is_fsync(face: Face) -> 
         assert (config["durability"], config["durable"]) == (durability, durability == "fsync")
 
 
-def test_c2_1_the_same_put_changes_nothing(face: Face) -> None:
+def test_an_identical_put_changes_nothing_c2_1(face: Face) -> None:
     settings = {
         "ttl_ms": 0, "cap_records": 3, "cap_bytes": 1_000_000, "discard": "reject",
         "durable": True, "durability": "fsync", "idempotency_window_ms": 0, "dedupe_node": False,
@@ -55,7 +55,7 @@ def test_c2_1_the_same_put_changes_nothing(face: Face) -> None:
     assert face.get_topic("notifications")["count"] == 2
 
 
-def test_c2_1_another_put_changes_the_settings_from_now_on(face: Face) -> None:
+def test_a_changed_put_updates_the_settings_c2_1(face: Face) -> None:
     face.put_topic("notifications", ttl_ms=5000, cap_records=10)
     face.append("notifications", texts(*range(5)))
     changed = face.put_topic("notifications", cap_records=2)
@@ -64,7 +64,7 @@ def test_c2_1_another_put_changes_the_settings_from_now_on(face: Face) -> None:
     assert face.get_topic("notifications")["earliest_seq"] == 4
 
 
-def test_c2_1_zero_is_no_limit(face: Face) -> None:
+def test_zero_turns_a_limit_off_c2_1(face: Face) -> None:
     face.put_topic("notifications", ttl_ms=0, cap_records=0, cap_bytes=0)
     for _ in range(3):
         face.append("notifications", texts(*range(1000)))
@@ -72,21 +72,21 @@ def test_c2_1_zero_is_no_limit(face: Face) -> None:
 
 
 @pytest.mark.parametrize("name", ["9lives", "x", "goog-topic", "a b" * 200])
-def test_c2_1_a_bad_name_is_refused(face: Face, name: str) -> None:
+def test_an_invalid_topic_name_is_refused_c2_1(face: Face, name: str) -> None:
     with pytest.raises(FaceError) as refused:
         face.put_topic(name)
     assert refused.value.status == 400
 
 
 @pytest.mark.parametrize("config", [{"cap_records": -1}, {"cap_bytes": -1}, {"ttl_ms": -1}])
-def test_c2_1_bad_settings_are_refused_and_make_nothing(face: Face, config: Any) -> None:
+def test_invalid_settings_are_refused_and_create_no_topic_c2_1(face: Face, config: Any) -> None:
     with pytest.raises(FaceError) as refused:
         face.put_topic("notifications", **config)
     assert refused.value.status == 400
     assert face.list_topics() == []
 
 
-def test_c2_1_topics_are_listed_with_their_numbers(face: Face) -> None:
+def test_the_list_of_topics_has_their_sequence_numbers_c2_1(face: Face) -> None:
     face.put_topic("bbb")
     face.append("aaa", texts(1, 2, 3))
     listed = face.list_topics()
@@ -94,7 +94,7 @@ def test_c2_1_topics_are_listed_with_their_numbers(face: Face) -> None:
     assert listed[0] == face.get_topic("aaa")
 
 
-def test_c2_1_a_state_has_the_size_the_range_and_the_watchers(face: Face) -> None:
+def test_the_state_of_a_topic_has_its_size_range_and_watchers_c2_1(face: Face) -> None:
     """A deleted topic has no state, and a second delete finds nothing."""
     face.put_topic("orders", cap_records=2)
     face.append("orders", texts("a", "b", "c"))
@@ -113,27 +113,27 @@ def test_c2_1_a_state_has_the_size_the_range_and_the_watchers(face: Face) -> Non
     assert (refused.value.status, refused.value.code) == (404, "not_found")
 
 
-def test_c2_8_a_write_makes_the_topic(face: Face) -> None:
+def test_a_write_creates_a_missing_topic_c2_8(face: Face) -> None:
     assert face.append("orders", texts(1))["created"] is True
     assert face.append("orders", texts(2))["created"] is False
     assert face.get_topic("orders")["count"] == 2
 
 
-def test_c2_8_a_write_can_ask_not_to(face: Face) -> None:
+def test_a_write_with_create_false_needs_an_existing_topic_c2_8(face: Face) -> None:
     with pytest.raises(FaceError) as refused:
         face.append("orders", texts(1), create=False)
     assert (refused.value.status, refused.value.code) == (404, "not_found")
     assert face.list_topics() == []
 
 
-def test_c2_8_a_write_that_is_refused_makes_no_topic(face: Face) -> None:
+def test_a_refused_write_creates_no_topic_c2_8(face: Face) -> None:
     with pytest.raises(FaceError) as refused:
         face.append("orders", [])
     assert refused.value.status == 400
     assert face.list_topics() == []
 
 
-def test_c2_8_reading_and_watching_never_make_a_topic(face: Face) -> None:
+def test_reads_and_watches_never_create_a_topic_c2_8(face: Face) -> None:
     for attempt in (
         lambda: face.read("orders"),
         lambda: face.watch({"orders": {"tail": True}}),

@@ -38,7 +38,7 @@ def here(emulator: Emulator) -> Iterator[Followed]:
 # ---- state ---------------------------------------------------------------------------------------
 
 
-def test_c1_1_what_was_published_while_away_is_there_on_return(
+def test_records_published_while_a_follower_is_stopped_are_received_later_c1_1(
     here: Followed, tmp_path: Path
 ) -> None:
     """The next follower begins at the position of the last one."""
@@ -52,9 +52,7 @@ def test_c1_1_what_was_published_while_away_is_there_on_return(
 
 
 @pytest.mark.parametrize("every", [1, 3])
-def test_c1_2_the_server_keeps_the_position_acknowledged_every_n(
-    here: Followed, every: int
-) -> None:
+def test_the_server_keeps_a_position_saved_every_n_records_c1_2(here: Followed, every: int) -> None:
     """A follower that dies without notice receives at most N records again."""
     handled = threading.Semaphore(0)
     go_on = threading.Semaphore(0)
@@ -77,7 +75,7 @@ def test_c1_2_the_server_keeps_the_position_acknowledged_every_n(
     assert 7 - every < kept.seq <= 7
 
 
-def test_c1_2_the_subscriber_keeps_the_position(here: Followed) -> None:
+def test_the_subscriber_keeps_the_position_in_any_storage_c1_2(here: Followed) -> None:
     """The subscriber may use any storage: here a function, and `after` at the next start."""
     kept: list[Checkpoint] = []
     here.append(5)
@@ -87,7 +85,7 @@ def test_c1_2_the_subscriber_keeps_the_position(here: Followed) -> None:
     assert here.diary.seqs == [6]
 
 
-def test_c1_3_a_reader_that_crashes_is_nothing_to_the_publisher(here: Followed) -> None:
+def test_a_crashed_reader_leaves_no_state_on_the_broker_c1_3(here: Followed) -> None:
     """The reader pulls at its own pace and leaves no state on the broker.
 
     Live, it has push latency.
@@ -110,14 +108,14 @@ def test_c1_3_a_reader_that_crashes_is_nothing_to_the_publisher(here: Followed) 
 # ---- the algorithm -------------------------------------------------------------------------------
 
 
-def test_c1_4_it_begins_with_a_pull(here: Followed) -> None:
+def test_a_follower_begins_with_a_read_c1_4(here: Followed) -> None:
     """This holds even if there is no record to pull."""
     here.client.feeds.put(here.topic)
     here.live()
     assert here.wire.reads == ["Read", "Watch"]
 
 
-def test_c1_5_it_pulls_until_nothing_is_left(here: Followed) -> None:
+def test_a_follower_reads_until_it_is_up_to_date_c1_5(here: Followed) -> None:
     """It makes as many reads as necessary, and only then asks for a stream."""
     here.append(2500)
     here.live()
@@ -125,7 +123,7 @@ def test_c1_5_it_pulls_until_nothing_is_left(here: Followed) -> None:
     assert here.diary.seqs == list(range(1, 2501))
 
 
-def test_c1_6_what_is_pushed_meanwhile_waits_in_a_buffer(here: Followed) -> None:
+def test_pushed_records_wait_in_a_buffer_during_the_last_read_c1_6(here: Followed) -> None:
     """The handler receives it after the records of the last pull."""
     states: list[FollowState] = []
 
@@ -144,7 +142,7 @@ def test_c1_6_what_is_pushed_meanwhile_waits_in_a_buffer(here: Followed) -> None
     assert here.diary.seqs == list(range(1, 10))
 
 
-def test_c1_7_one_last_pull_covers_what_came_before_the_stream(here: Followed) -> None:
+def test_one_last_read_covers_records_from_before_the_stream_c1_7(here: Followed) -> None:
     """The record was appended after the empty pull and before the stream began."""
     here.append(3)
     here.wire.before("Watch", lambda: here.append(4))
@@ -154,7 +152,7 @@ def test_c1_7_one_last_pull_covers_what_came_before_the_stream(here: Followed) -
     assert here.wire.reads == ["Read", "Watch", "Read"]
 
 
-def test_c1_8_what_comes_by_both_ways_is_handled_once(here: Followed) -> None:
+def test_a_record_both_read_and_pushed_is_handled_once_c1_8(here: Followed) -> None:
     """The last pull reads past the start of the stream, and the buffer is checked against it."""
 
     def append_and_wait() -> None:
@@ -172,7 +170,7 @@ def test_c1_8_what_comes_by_both_ways_is_handled_once(here: Followed) -> None:
     assert here.diary.seqs == list(range(1, 9))
 
 
-def test_c1_9_then_it_lives_on_the_stream_alone(here: Followed) -> None:
+def test_a_live_follower_makes_no_reads_c1_9(here: Followed) -> None:
     """The follower makes no read after that."""
     here.append(1)
     here.live()
@@ -183,7 +181,7 @@ def test_c1_9_then_it_lives_on_the_stream_alone(here: Followed) -> None:
     assert here.diary.turns == ["CaughtUp"]
 
 
-def test_c1_10_one_that_lags_leaves_the_stream_and_holds_little(here: Followed) -> None:
+def test_a_lagging_follower_leaves_the_stream_with_a_bounded_buffer_c1_10(here: Followed) -> None:
     """Its buffer stays within its limit, and the broker keeps nothing for it."""
     held = Held(here)
     here.append(1)
@@ -196,7 +194,7 @@ def test_c1_10_one_that_lags_leaves_the_stream_and_holds_little(here: Followed) 
     assert here.diary.seqs == list(range(2, 42))
 
 
-def test_c1_11_after_an_overflow_it_pulls_again(here: Followed) -> None:
+def test_a_follower_reads_again_after_a_buffer_overflow_c1_11(here: Followed) -> None:
     """It catches up without loss and without duplicates."""
     held = Held(here, open=True)
     here.append(5)
@@ -212,7 +210,7 @@ def test_c1_11_after_an_overflow_it_pulls_again(here: Followed) -> None:
     assert cause_of_fall(here) == "overflow"
 
 
-def test_c1_11_after_its_stream_was_dropped_it_pulls_again(
+def test_a_follower_reads_again_after_its_stream_was_dropped_c1_11(
     here: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The broker or the network ended the stream. The log says which."""
@@ -228,7 +226,7 @@ def test_c1_11_after_its_stream_was_dropped_it_pulls_again(
     assert "failed: 499 Locally cancelled" in caplog.text
 
 
-def test_c1_11_after_the_broker_was_away_it_pulls_again(here: Followed) -> None:
+def test_a_follower_reads_again_after_a_broker_outage_c1_11(here: Followed) -> None:
     """The follower retries for as long as the broker is away."""
     here.append(5)
     here.live()
@@ -241,7 +239,9 @@ def test_c1_11_after_the_broker_was_away_it_pulls_again(here: Followed) -> None:
     assert here.diary.seqs == list(range(1, 106))
 
 
-def test_c1_12_in_order_never_two_at_once_and_kept_after_the_handler(here: Followed) -> None:
+def test_records_are_handled_one_by_one_and_saved_after_the_handler_returns_c1_12(
+    here: Followed,
+) -> None:
     """The position is the last record for which the handler has returned."""
     kept: list[int] = []
     running = threading.Lock()
@@ -267,7 +267,7 @@ def now() -> datetime:
     return datetime.fromtimestamp(SYSTEM_CLOCK.now(), timezone.utc)
 
 
-def test_c1_13_caught_up_and_fell_behind_take_turns(here: Followed) -> None:
+def test_caught_up_and_fell_behind_alternate_c1_13(here: Followed) -> None:
     """Each event has a position and a time."""
     here.append(3)
     before = now()
@@ -283,7 +283,7 @@ def test_c1_13_caught_up_and_fell_behind_take_turns(here: Followed) -> None:
 
 
 @pytest.mark.parametrize(("count", "after"), [(0, 0), (0, "tail"), (3, "tail"), (3, 3)])
-def test_c1_13_at_the_end_it_has_caught_up_at_once(
+def test_a_follower_started_at_the_end_is_caught_up_at_once_c1_13(
     here: Followed, count: int, after: object
 ) -> None:
     """This includes an empty topic, whose position is before the first record."""
@@ -296,7 +296,7 @@ def test_c1_13_at_the_end_it_has_caught_up_at_once(
     assert here.diary.seqs == []
 
 
-def test_c1_14_the_reason_of_the_end_is_reported_once_and_last(here: Followed) -> None:
+def test_the_end_of_a_follower_is_reported_once_as_its_last_event_c1_14(here: Followed) -> None:
     """Here the reason is a stop by the user."""
     here.append(2)
     follower = here.live()
@@ -309,7 +309,7 @@ def test_c1_14_the_reason_of_the_end_is_reported_once_and_last(here: Followed) -
     assert follower.result() is True
 
 
-def test_c1_14_a_handler_that_raises_ends_it_before_the_record(
+def test_a_handler_error_ends_the_follower_before_that_record_c1_14(
     here: Followed, tmp_path: Path
 ) -> None:
     """The future has that error. The position does not move, so the record comes again."""
@@ -329,7 +329,7 @@ def test_c1_14_a_handler_that_raises_ends_it_before_the_record(
     assert here.diary.seqs == [3, 4, 5]
 
 
-def test_c1_14_the_position_of_who_has_handled_nothing_is_where_it_began(here: Followed) -> None:
+def test_the_position_before_any_handled_record_is_the_start_c1_14(here: Followed) -> None:
     """It is not the position that the first read has reached."""
 
     def handle(record: Record) -> None:
@@ -342,7 +342,7 @@ def test_c1_14_the_position_of_who_has_handled_nothing_is_where_it_began(here: F
         assert follower.position == here.diary.closed.position == Checkpoint(start)
 
 
-def test_c1_14_a_server_that_is_gone(here: Followed) -> None:
+def test_an_unreachable_server_ends_the_follower_after_give_up_after_c1_14(here: Followed) -> None:
     """The follower ends when the server is unreachable for longer than `give_up_after`."""
     here.append(1)
     follower = here.live(give_up_after=0.3)
@@ -351,7 +351,7 @@ def test_c1_14_a_server_that_is_gone(here: Followed) -> None:
     assert here.diary.closed.reason is CloseReason.SERVER_GONE
 
 
-def test_c1_14_a_topic_that_is_deleted(here: Followed) -> None:
+def test_deleting_the_topic_ends_the_follower_c1_14(here: Followed) -> None:
     """The follower ends when the topic is deleted while it is followed."""
     here.append(2)
     follower = here.live()
@@ -361,7 +361,7 @@ def test_c1_14_a_topic_that_is_deleted(here: Followed) -> None:
     assert here.diary.seqs == [1, 2]
 
 
-def test_c1_14_an_overflow_is_no_end(here: Followed) -> None:
+def test_a_buffer_overflow_does_not_end_the_follower_c1_14(here: Followed) -> None:
     """The follower reports FellBehind with the cause, and continues."""
     held = Held(here)
     here.append(1)
@@ -374,7 +374,7 @@ def test_c1_14_an_overflow_is_no_end(here: Followed) -> None:
     assert not follower.done()
 
 
-def test_c1_15_a_loss_is_reported_before_the_records_behind_it(
+def test_a_gap_is_reported_before_the_records_after_it_c1_15(
     here: Followed,
 ) -> None:
     """The topic's limits removed the records. The report has the exact range and the reason."""
@@ -387,7 +387,7 @@ def test_c1_15_a_loss_is_reported_before_the_records_behind_it(
     assert [record.seq for record in records if isinstance(record, Record)] == list(range(16, 26))
 
 
-def test_a_loss_that_nobody_listens_for_is_logged(
+def test_a_gap_without_an_event_callback_is_logged(
     here: Followed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A topic keeps nothing before its first reader, so records published earlier are lost."""
@@ -399,7 +399,7 @@ def test_a_loss_that_nobody_listens_for_is_logged(
     assert "from_seq=1, to_seq=15" in warning.getMessage()
 
 
-def test_c1_15_a_loss_while_the_handler_is_at_work_is_reported(here: Followed) -> None:
+def test_a_gap_during_the_handlers_work_is_reported_c1_15(here: Followed) -> None:
     """The window of the topic passes a live follower.
 
     Every record is either handled or reported lost.

@@ -24,7 +24,7 @@ def here(emulator: Emulator) -> Iterator[Followed]:
         yield here
 
 
-def test_c1_2_several_followers_share_a_file(here: Followed, tmp_path: Path) -> None:
+def test_several_followers_share_a_checkpoint_file_c1_2(here: Followed, tmp_path: Path) -> None:
     """Each has its own name in the file."""
     path = tmp_path / "positions.db"
     here.append(5)
@@ -38,7 +38,7 @@ def test_c1_2_several_followers_share_a_file(here: Followed, tmp_path: Path) -> 
     assert kept_in(path) == {"audit": 6, "billing": 6}
 
 
-def test_c1_2_one_file_may_be_named_once_for_several_followers(
+def test_one_checkpoint_object_serves_several_followers_c1_2(
     here: Followed, tmp_path: Path
 ) -> None:
     """The followers do not affect each other, even if one of them is refused."""
@@ -56,7 +56,9 @@ def test_c1_2_one_file_may_be_named_once_for_several_followers(
     assert kept_in(tmp_path / "positions.db") == {TOPIC: 2, TOPIC + "-2": 1}
 
 
-def test_c1_2_a_name_is_for_one_follower_at_a_time(here: Followed, tmp_path: Path) -> None:
+def test_a_checkpoint_name_is_used_by_one_follower_at_a_time_c1_2(
+    here: Followed, tmp_path: Path
+) -> None:
     """A second follower is refused, in any process, until the first one has ended."""
     path = tmp_path / "positions.db"
     here.append(1)
@@ -69,7 +71,7 @@ def test_c1_2_a_name_is_for_one_follower_at_a_time(here: Followed, tmp_path: Pat
     here.live(checkpoint=path)
 
 
-def test_c1_2_a_position_is_of_one_topic(here: Followed, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_topic_is_refused_c1_2(here: Followed, tmp_path: Path) -> None:
     """This holds for a file and for the broker."""
     stores = [CheckpointFile(tmp_path / "positions.db", "billing"), ServerCursor(CURSOR)]
     here.append(1)
@@ -80,7 +82,9 @@ def test_c1_2_a_position_is_of_one_topic(here: Followed, tmp_path: Path) -> None
             assert isinstance(other.follow(checkpoint=store).exception(20), CheckpointError)
 
 
-def test_c1_2_a_file_that_cannot_be_used(here: Followed, tmp_path: Path) -> None:
+def test_an_unusable_checkpoint_file_ends_the_follower_at_the_start_c1_2(
+    here: Followed, tmp_path: Path
+) -> None:
     """The follower ends before it begins.
 
     It handles no record whose position it could not store.
@@ -92,7 +96,7 @@ def test_c1_2_a_file_that_cannot_be_used(here: Followed, tmp_path: Path) -> None
         assert here.diary.seqs == []
 
 
-def test_c1_2_a_name_is_for_one_follower_by_whatever_link_its_file_is_reached(
+def test_the_checkpoint_lock_covers_all_links_to_the_file_c1_2(
     here: Followed, tmp_path: Path
 ) -> None:
     """The lock belongs to the file, not to one of its names."""
@@ -103,7 +107,7 @@ def test_c1_2_a_name_is_for_one_follower_by_whatever_link_its_file_is_reached(
     assert "another follower uses the name" in str(second.exception(20))
 
 
-def test_c1_2_a_lock_that_may_not_be_made_is_no_other_follower(
+def test_a_lock_error_is_not_reported_as_another_follower_c1_2(
     here: Followed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error message describes the problem with the file."""
@@ -142,7 +146,7 @@ class Fickle:
             raise self.errors.pop(0)
 
 
-def test_c1_2_a_store_of_ones_own(here: Followed) -> None:
+def test_a_custom_checkpoint_store_overrides_after_c1_2(here: Followed) -> None:
     """The stored position is used, and `after` is ignored."""
     here.append(5)
     store = Fickle(Checkpoint(3))
@@ -154,7 +158,7 @@ def test_c1_2_a_store_of_ones_own(here: Followed) -> None:
     assert store.closed.is_set()
 
 
-def test_c1_2_a_store_that_is_away_for_a_while_is_asked_again(here: Followed) -> None:
+def test_transient_errors_of_a_checkpoint_store_are_retried_c1_2(here: Followed) -> None:
     """This holds for the first load of the position and for saving it."""
     store = Fickle()
     store.errors = [Unavailable("away"), Unavailable("away")]
@@ -166,7 +170,7 @@ def test_c1_2_a_store_that_is_away_for_a_while_is_asked_again(here: Followed) ->
     assert here.diary.seqs == [1, 2, 3, 4, 5, 6]
 
 
-def test_c1_2_a_store_that_fails_for_good_ends_the_follower(here: Followed) -> None:
+def test_a_permanent_error_of_a_checkpoint_store_ends_the_follower_c1_2(here: Followed) -> None:
     """If the follower continued, a crash would repeat all records since the failure."""
     store = Fickle()
     here.append(5)
@@ -180,7 +184,7 @@ def test_c1_2_a_store_that_fails_for_good_ends_the_follower(here: Followed) -> N
     assert here.diary.seqs == [1, 2, 3, 4, 5, 6]
 
 
-def test_c1_12_what_is_handled_is_kept_after_a_while(here: Followed) -> None:
+def test_a_position_is_saved_after_an_idle_time_c1_12(here: Followed) -> None:
     """The position is saved after a time, without further records and before the save interval."""
     kept: list[int] = []
     here.append(1)
@@ -190,7 +194,7 @@ def test_c1_12_what_is_handled_is_kept_after_a_while(here: Followed) -> None:
     until(lambda: kept[-1:] == [2])
 
 
-def test_c1_1_a_start_at_the_end_is_kept(here: Followed, tmp_path: Path) -> None:
+def test_the_position_of_a_start_at_the_end_is_saved_c1_1(here: Followed, tmp_path: Path) -> None:
     """A second start at the end does not skip records that were appended between the two."""
     here.append(3)
     here.live("tail", checkpoint=tmp_path / "positions.db").close()
@@ -200,7 +204,7 @@ def test_c1_1_a_start_at_the_end_is_kept(here: Followed, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("cursor", [False, True])
-def test_c1_15_a_topic_recreated_is_reported_and_begins_again(
+def test_a_recreated_topic_is_reported_and_read_from_its_beginning_c1_15(
     here: Followed, tmp_path: Path, cursor: bool
 ) -> None:
     """The position includes the life of the topic. A cursor is deleted with its topic."""
@@ -217,7 +221,7 @@ def test_c1_15_a_topic_recreated_is_reported_and_begins_again(
     here.diary.wait_for(lambda: 5 in here.diary.seqs)
 
 
-def test_c1_15_a_topic_recreated_while_it_is_followed(here: Followed) -> None:
+def test_a_topic_recreated_while_followed_is_reported_c1_15(here: Followed) -> None:
     """Its stream ends, and the next read reports the new life."""
     held = Held(here)
     here.append(2)
@@ -230,7 +234,7 @@ def test_c1_15_a_topic_recreated_while_it_is_followed(here: Followed) -> None:
     assert [gap.reason for gap in here.diary.gaps] == [GapReason.RECREATED]
 
 
-def test_c1_1_positions_outlive_the_broker(tmp_path: Path) -> None:
+def test_a_position_survives_a_broker_restart_c1_1(tmp_path: Path) -> None:
     """With a data directory the topic has the same life, and no record is handled again."""
     with (
         Emulator(data_dir=tmp_path / "broker", durability="fsync") as emulator,

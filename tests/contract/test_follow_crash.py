@@ -18,7 +18,7 @@ KILLS = 4
 
 
 @pytest.mark.parametrize("store", ["file", "cursor"])
-def test_c1_2_a_killed_follower_has_at_most_n_records_again(
+def test_a_killed_follower_handles_at_most_n_records_again_c1_2(
     emulator: Emulator, tmp_path: Path, store: str
 ) -> None:
     """SIGKILL hits it while it catches up and while it is live. Then another follower continues."""

@@ -46,7 +46,7 @@ def here(emulator: Emulator) -> Iterator[Followed]:
         yield here
 
 
-def test_its_client_ends_it(here: Followed) -> None:
+def test_closing_the_client_ends_its_followers(here: Followed) -> None:
     """Closing the client waits for the handler."""
     held = Held(here)
     here.append(2)
@@ -61,7 +61,7 @@ def test_its_client_ends_it(here: Followed) -> None:
         here.follow()
 
 
-def test_it_can_be_closed_by_its_own_handler(here: Followed) -> None:
+def test_a_handler_can_close_its_follower(here: Followed) -> None:
     """The handler completes its record and receives no other."""
     followers: list[Follower] = []
 
@@ -78,7 +78,7 @@ def test_it_can_be_closed_by_its_own_handler(here: Followed) -> None:
     assert followers[0].state is FollowState.CLOSED
 
 
-def test_none_of_its_threads_outlives_it(here: Followed) -> None:
+def test_no_thread_outlives_its_follower(here: Followed) -> None:
     """This holds for the handler's thread and the stream's thread."""
     here.append(1)
     follower = here.live()
@@ -89,7 +89,7 @@ def test_none_of_its_threads_outlives_it(here: Followed) -> None:
     assert not [name for name in names if name.startswith("pullstream-follow")]
 
 
-def test_it_can_be_closed_while_its_topic_is_made() -> None:
+def test_a_follower_can_be_closed_while_its_topic_is_created() -> None:
     """Closing returns promptly, even if the server does not answer."""
     asked, answer = threading.Event(), threading.Event()
 
@@ -104,7 +104,7 @@ def test_it_can_be_closed_while_its_topic_is_made() -> None:
         answer.set()
 
 
-def test_a_server_that_has_no_feeds_is_reported(foreign: str) -> None:
+def test_a_server_without_feeds_is_an_error_without_retries(foreign: str) -> None:
     """Google's service is an example. The call is not retried."""
     with SubscriberClient(endpoint=foreign) as client:
         for checkpoint in (None, ServerCursor("projects/p/cursors/c")):
@@ -112,7 +112,7 @@ def test_a_server_that_has_no_feeds_is_reported(foreign: str) -> None:
             assert "a call of pullstream's broker" in str(follower.exception(PATIENCE))
 
 
-def test_a_wait_for_the_first_answer_costs_nothing() -> None:
+def test_waiting_for_the_first_answer_uses_no_cpu() -> None:
     """This also holds after the clock has jumped."""
 
     class Away(NoStore):
@@ -140,7 +140,7 @@ def test_a_wait_for_the_first_answer_costs_nothing() -> None:
     assert follow.future.result(PATIENCE) is True
 
 
-def test_an_event_that_cannot_be_told_changes_nothing(here: Followed) -> None:
+def test_a_failing_event_callback_does_not_end_the_follower(here: Followed) -> None:
     """The failure of the callback is logged."""
 
     def tell(event: object) -> None:
@@ -173,7 +173,7 @@ def test_an_event_that_cannot_be_told_changes_nothing(here: Followed) -> None:
         {"give_up_after": 0},
     ],
 )
-def test_arguments_that_do_not_fit_are_told_at_once(here: Followed, wrong: dict[str, Any]) -> None:
+def test_invalid_arguments_raise_at_once(here: Followed, wrong: dict[str, Any]) -> None:
     """The error names the argument, and the follower does not start."""
     arguments: dict[str, Any] = {"topic": TOPIC, "handler": print, **wrong}
     name = next(iter(wrong)).removeprefix("after") or "the start position"
@@ -222,9 +222,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), seen)
 """
 
 
-def test_a_forked_child_cannot_use_it_and_the_parent_goes_on(
-    here: Followed, tmp_path: Path
-) -> None:
+def test_a_forked_child_cannot_use_the_follower(here: Followed, tmp_path: Path) -> None:
     """This is the same as for a subscription.
 
     The child does not hold the lock of the follower's name.
@@ -236,7 +234,7 @@ def test_a_forked_child_cannot_use_it_and_the_parent_goes_on(
     assert (running.returncode, printed) == (0, "4 [1, 2, 3]\n"), errors
 
 
-def test_whatever_a_handler_raises_ends_it(here: Followed) -> None:
+def test_any_exception_of_a_handler_ends_the_follower(here: Followed) -> None:
     """This includes exceptions that do not derive from Exception. The future is always done."""
 
     def handle(record: Record) -> None:
@@ -248,9 +246,7 @@ def test_whatever_a_handler_raises_ends_it(here: Followed) -> None:
     assert here.diary.closed.reason is CloseReason.HANDLER_ERROR
 
 
-def test_a_program_that_ends_without_closing_it_keeps_its_position(
-    here: Followed, tmp_path: Path
-) -> None:
+def test_the_interpreters_exit_saves_the_position(here: Followed, tmp_path: Path) -> None:
     """The interpreter's exit ends the follower in an orderly way and quickly."""
     here.append(3)
     program = f"""
@@ -271,7 +267,7 @@ caught_up.wait()
     assert kept_in(tmp_path / "positions.db")[TOPIC] == 3
 
 
-def test_c1_11_a_stream_that_falls_silent_is_left(here: Followed) -> None:
+def test_a_silent_stream_is_replaced_c1_11(here: Followed) -> None:
     """Without heartbeats the follower reports FellBehind and opens another stream."""
     here.append(1)
     rules = FollowRules(silence_limit=0.2)
@@ -293,7 +289,7 @@ def test_c1_11_a_stream_that_falls_silent_is_left(here: Followed) -> None:
     assert fell.cause == "silence"
 
 
-def test_c1_11_where_no_stream_stands_it_polls(here: Followed) -> None:
+def test_a_follower_polls_after_three_stream_failures_in_a_minute_c1_11(here: Followed) -> None:
     """After three failures within a minute it polls.
 
     Records still arrive, and the user is notified.
@@ -311,7 +307,9 @@ def test_c1_11_where_no_stream_stands_it_polls(here: Followed) -> None:
     assert follower.close()
 
 
-def test_c1_14_a_server_that_never_was(here: Followed) -> None:
+def test_an_unreachable_server_ends_a_follower_before_its_first_answer_c1_14(
+    here: Followed,
+) -> None:
     """No server listens. `give_up_after` also ends a follower before its first answer."""
     here.emulator.stop()
     follower = here.follow(give_up_after=0.2)
@@ -320,7 +318,7 @@ def test_c1_14_a_server_that_never_was(here: Followed) -> None:
     assert [type(event).__name__ for event in here.diary.events] == ["Closed"]
 
 
-def test_the_filter_of_a_position_counts(here: Followed) -> None:
+def test_a_position_returned_by_a_filtered_read_is_a_valid_start(here: Followed) -> None:
     """A read returns such a position. The follower continues after that read."""
     here.append(1, tag="a")
     here.append(1, tag="b")
@@ -330,7 +328,7 @@ def test_the_filter_of_a_position_counts(here: Followed) -> None:
 
 
 @pytest.mark.parametrize("what", ["follower", "client", "client, on a thread"])
-def test_a_coroutine_may_close_what_it_is_run_by(here: Followed, what: str) -> None:
+def test_a_coroutine_handler_can_close_its_follower(here: Followed, what: str) -> None:
     """The close does not wait for the coroutine, which would be a deadlock.
 
     The coroutine completes its record and receives no other.
@@ -383,7 +381,7 @@ def test_a_coroutine_that_a_handler_returns_ends_the_follower(here: Followed) ->
                 client.follow(TOPIC, here.diary.handle, **refused)
 
 
-def test_coroutines_follow_on_their_event_loop(here: Followed) -> None:
+def test_coroutine_handlers_run_one_record_at_a_time(here: Followed) -> None:
     """They handle one record at a time. An exception of the coroutine ends the follower."""
     seen: list[int] = []
 

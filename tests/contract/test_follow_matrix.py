@@ -103,7 +103,7 @@ def number(start: Start, kept: Kept) -> int:
 @pytest.mark.parametrize("happening", HAPPENINGS)
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_c1_13_a_follower_of_any_log_from_any_start(
+def test_a_follower_gets_exact_records_and_gaps_from_any_start_c1_13(
     here: Followed, kind: Kind, start: Start, happening: Happening
 ) -> None:
     """It receives the exact numbers and gaps, and one CaughtUp until it falls behind."""
@@ -149,7 +149,7 @@ def check_gaps(here: Followed, kept: Kept, after: int, was_recreated: bool) -> N
         assert kinds.index(Gap) < kinds.index(Record)
 
 
-def test_c1_14_a_topic_that_does_not_exist_is_an_error(here: Followed) -> None:
+def test_following_a_missing_topic_is_an_error_c1_14(here: Followed) -> None:
     """The error comes at once, and the topic is not created."""
     follower = here.follow()
     assert isinstance(follower.exception(20), NotFound)
@@ -158,7 +158,7 @@ def test_c1_14_a_topic_that_does_not_exist_is_an_error(here: Followed) -> None:
         here.client.feeds.get(here.topic)
 
 
-def test_c1_13_a_topic_that_does_not_exist_is_made_on_request(here: Followed) -> None:
+def test_following_with_create_makes_a_missing_topic_c1_13(here: Followed) -> None:
     """An existing topic is unchanged."""
     here.live(create=True)
     here.append(2)
@@ -167,7 +167,7 @@ def test_c1_13_a_topic_that_does_not_exist_is_made_on_request(here: Followed) ->
     assert here.diary.seqs == [1, 2]
 
 
-def test_c1_1_records_of_google_publishers_are_followed_too(here: Followed) -> None:
+def test_records_of_google_publishers_are_followed_c1_1(here: Followed) -> None:
     """A feed is a topic to which Google clients publish."""
     here.client.feeds.put(here.topic)
     here.live()
@@ -181,7 +181,7 @@ def test_c1_1_records_of_google_publishers_are_followed_too(here: Followed) -> N
 
 
 @pytest.mark.parametrize("mine", ["filter", "exclude_node"])
-def test_c1_12_what_a_filter_keeps_back_moves_the_position(here: Followed, mine: str) -> None:
+def test_records_excluded_by_a_filter_move_the_position_c1_12(here: Followed, mine: str) -> None:
     """The records are not examined again. This holds for stored records and for pushed ones."""
     options = {
         "filter": {"filter": 'attributes.node = "b"'},
@@ -198,7 +198,7 @@ def test_c1_12_what_a_filter_keeps_back_moves_the_position(here: Followed, mine:
     assert here.diary.turns == ["CaughtUp"]
 
 
-def test_c1_12_much_that_a_filter_keeps_back_is_no_gap(here: Followed) -> None:
+def test_many_records_excluded_by_a_filter_are_no_gap_c1_12(here: Followed) -> None:
     """The filter excludes more records than the broker examines for one frame."""
     here.append(1, node="b")
     here.live(exclude_node="a")

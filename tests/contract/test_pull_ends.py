@@ -1,4 +1,4 @@
-"""Fetches without a result against the real broker (seed 003): their end and their reports."""
+"""The end and the reports of fetches without a result (C3.11, C3.16, C3.17)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.contract.pull_world import world as world
     ("name", "error"),
     [(SUBSCRIPTION + "-missing", NotFound), ("billing", InvalidArgument)],
 )
-def test_c3_11_what_the_server_refuses_is_an_error(
+def test_a_refused_fetch_raises_the_servers_error_c3_11(
     world: PullWorld, name: str, error: type[Exception]
 ) -> None:
     """The error is raised. It never appears as a message."""
@@ -22,14 +22,14 @@ def test_c3_11_what_the_server_refuses_is_an_error(
         world.client.fetch(name)
 
 
-def test_c3_11_a_server_that_goes_away_is_an_error_at_once(world: PullWorld) -> None:
+def test_a_fetch_raises_unavailable_when_the_server_stops_c3_11(world: PullWorld) -> None:
     """The error is UNAVAILABLE, and the fetch does not hang."""
     waiting = world.start_fetch()
     world.emulator.stop()
     assert isinstance(waiting.exception(PATIENCE), Unavailable)
 
 
-def test_c3_11_what_was_received_before_an_error_is_given_back(world: PullWorld) -> None:
+def test_messages_received_before_an_error_are_returned_c3_11(world: PullWorld) -> None:
     """The fetch had one message and waited for two more. The next fetch receives it."""
     world.publish("a")
     waiting = world.start_fetch(max_messages=3, min_messages=3)
@@ -38,7 +38,7 @@ def test_c3_11_what_was_received_before_an_error_is_given_back(world: PullWorld)
     assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
 
 
-def test_c3_16_a_timeout_tells_whether_the_server_was_heard(world: PullWorld) -> None:
+def test_a_pull_timeout_says_whether_the_server_answered_c3_16(world: PullWorld) -> None:
     """An answer that there are no messages differs from no answer."""
     with pytest.raises(PullTimeout, match=r"no message arrived from .* within 0\.2 s") as raised:
         world.client.fetch(SUBSCRIPTION, timeout=0.2)
@@ -56,7 +56,7 @@ def test_c3_16_a_timeout_tells_whether_the_server_was_heard(world: PullWorld) ->
         world.client.fetch(SUBSCRIPTION, timeout=0.2, no_wait=True)
 
 
-def test_c3_17_a_closed_client_fetches_nothing_and_messages_stay(world: PullWorld) -> None:
+def test_a_fetch_on_a_closed_client_raises_and_leaves_messages_c3_17(world: PullWorld) -> None:
     """Other clients receive them."""
     client = SubscriberClient(endpoint=world.emulator.endpoint)
     waiting = world.start(client.fetch, SUBSCRIPTION, timeout=None)
@@ -72,7 +72,7 @@ def test_c3_17_a_closed_client_fetches_nothing_and_messages_stay(world: PullWorl
     assert texts(world.client.fetch(SUBSCRIPTION)) == ["a"]
 
 
-def test_c3_17_closing_the_client_gives_back_what_waits_for_more(world: PullWorld) -> None:
+def test_closing_the_client_returns_messages_of_waiting_fetches_c3_17(world: PullWorld) -> None:
     """The fetch has one message and waits for two.
 
     Others receive the message before its lease would end.
@@ -86,7 +86,7 @@ def test_c3_17_closing_the_client_gives_back_what_waits_for_more(world: PullWorl
     assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
 
 
-def test_c3_17_a_server_that_says_nothing_does_not_hold_up_closing(
+def test_an_unresponsive_server_does_not_delay_closing_c3_17(
     world: PullWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client cannot ask these fetches for their messages. They end with the connection."""
@@ -100,7 +100,9 @@ def test_c3_17_a_server_that_says_nothing_does_not_hold_up_closing(
     assert all(isinstance(each.exception(PATIENCE), SubscriberClosed) for each in waiting)
 
 
-def test_c3_17_what_closing_gives_back_is_not_taken_by_the_same_client(world: PullWorld) -> None:
+def test_messages_returned_by_closing_are_not_fetched_by_the_same_client_c3_17(
+    world: PullWorld,
+) -> None:
     """One thread works on a message, and another waits for the next one."""
     client = SubscriberClient(endpoint=world.emulator.endpoint)
     world.publish("a")
@@ -112,7 +114,9 @@ def test_c3_17_what_closing_gives_back_is_not_taken_by_the_same_client(world: Pu
     assert texts(world.client.fetch(SUBSCRIPTION, no_wait=True)) == ["a"]
 
 
-def test_c3_17_deleting_the_subscription_ends_waiting_fetches(world: PullWorld) -> None:
+def test_deleting_the_subscription_ends_waiting_fetches_with_not_found_c3_17(
+    world: PullWorld,
+) -> None:
     """They end at once, with NOT_FOUND."""
     waiting = [world.start_fetch() for _ in range(3)]
     world.client.delete_subscription(subscription=SUBSCRIPTION)

@@ -1,4 +1,4 @@
-"""Requests, waiting times and results of fetches against the real broker (seed 003)."""
+"""Requests, waiting times and results of fetches against the real broker (C3.1 to C3.14)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def pulls(recorder: Recorder) -> list[tuple[bool, int]]:
 # ---- the request ---------------------------------------------------------------------------------
 
 
-def test_c3_1_a_fetch_takes_one_message_and_lingers_by_default(world: PullWorld) -> None:
+def test_a_fetch_waits_for_one_message_by_default_c3_1(world: PullWorld) -> None:
     """Of two messages it receives the first."""
     waiting = world.start(world.client.fetch, SUBSCRIPTION)
     world.wait_until_waiting(1)
@@ -55,7 +55,7 @@ def test_c3_1_a_fetch_takes_one_message_and_lingers_by_default(world: PullWorld)
     assert texts(waiting.result(PATIENCE)) == ["a"]
 
 
-def test_c3_1_a_batch_may_be_larger_than_any_response(world: PullWorld) -> None:
+def test_a_fetch_returns_more_messages_than_one_response_holds_c3_1(world: PullWorld) -> None:
     """The list is not cut at 1,000 messages, the broker's limit for one response."""
     for _ in range(3):
         world.publish(*["x"] * 800)
@@ -63,14 +63,14 @@ def test_c3_1_a_batch_may_be_larger_than_any_response(world: PullWorld) -> None:
     assert (len(fetched), fetched.reason) == (2400, "drained")
 
 
-def test_c3_1_large_messages_come_in_several_responses_and_one_list(world: PullWorld) -> None:
+def test_large_messages_arrive_in_several_responses_and_one_list_c3_1(world: PullWorld) -> None:
     """The size of a response is limited for the client's sake. The number of messages is not."""
     for _ in range(3):
         world.publish("x" * 1_900_000)
     assert len(world.client.fetch(SUBSCRIPTION, 10**12)) == 3
 
 
-def test_c3_2_no_wait_comes_before_a_time_to_wait(world: PullWorld) -> None:
+def test_no_wait_overrides_the_timeout_c3_2(world: PullWorld) -> None:
     """The answer comes at once, also with a long timeout."""
     assert seconds_of(lambda: world.client.fetch(SUBSCRIPTION, timeout=30, no_wait=True)) < 5
     assert world.client.fetch(SUBSCRIPTION, timeout=None, no_wait=True, min_messages=1) == []
@@ -78,7 +78,7 @@ def test_c3_2_no_wait_comes_before_a_time_to_wait(world: PullWorld) -> None:
     assert seconds_of(lambda: world.client.pull(request=request, timeout=30)) < 5
 
 
-def test_c3_3_no_wait_returns_what_is_there_or_nothing(world: PullWorld) -> None:
+def test_no_wait_returns_the_available_messages_or_an_empty_list_c3_3(world: PullWorld) -> None:
     """This also holds if the caller asked for more messages."""
     nothing = world.client.fetch(SUBSCRIPTION, 5, no_wait=True)
     assert (texts(nothing), nothing.reason) == ([], "drained")
@@ -87,14 +87,14 @@ def test_c3_3_no_wait_returns_what_is_there_or_nothing(world: PullWorld) -> None
     assert (texts(some), some.reason) == (["a", "b"], "drained")
 
 
-def test_c3_4_a_lingering_pull_ends_when_messages_come(world: PullWorld) -> None:
+def test_a_lingering_pull_ends_when_messages_arrive_c3_4(world: PullWorld) -> None:
     """Messages that are published later end the wait."""
     waiting = world.start_fetch()
     world.publish("a")
     assert waiting.result(PATIENCE).reason == "filled"
 
 
-def test_c3_4_a_lingering_pull_ends_when_its_time_is_up(world: PullWorld) -> None:
+def test_a_lingering_pull_ends_before_its_deadline_c3_4(world: PullWorld) -> None:
     """It ends after its time less the margin. Then no call waits on the broker."""
     began = SYSTEM_CLOCK.monotonic()
     with pytest.raises(PullTimeout):
@@ -103,7 +103,7 @@ def test_c3_4_a_lingering_pull_ends_when_its_time_is_up(world: PullWorld) -> Non
     assert world.waiting == 0
 
 
-def test_c3_4_a_lingering_pull_ends_when_its_caller_leaves(world: PullWorld) -> None:
+def test_a_lingering_pull_ends_when_its_caller_disconnects_c3_4(world: PullWorld) -> None:
     """The end of the connection is sufficient."""
     channel = grpc.insecure_channel(world.emulator.endpoint)
     waiting = world.start(SubscriberClient(channel=channel).fetch, SUBSCRIPTION, timeout=None)
@@ -113,7 +113,7 @@ def test_c3_4_a_lingering_pull_ends_when_its_caller_leaves(world: PullWorld) -> 
     assert isinstance(waiting.exception(PATIENCE), Cancelled)
 
 
-def test_c3_8_what_is_there_is_asked_for_first(
+def test_a_fetch_first_requests_the_available_messages_c3_8(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """If the available messages are enough, there is no second request."""
@@ -122,7 +122,7 @@ def test_c3_8_what_is_there_is_asked_for_first(
     assert pulls(recorder) == [(True, 5)]
 
 
-def test_c3_8_only_then_a_request_lingers_for_the_time_that_is_left(
+def test_the_second_request_lingers_for_the_remaining_time_c3_8(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """The deadline is the remaining time.
@@ -137,7 +137,7 @@ def test_c3_8_only_then_a_request_lingers_for_the_time_that_is_left(
     assert second <= first <= 1.2
 
 
-def test_c3_9_a_fetch_returns_at_least_one_and_at_most_as_many_as_asked_for(
+def test_a_fetch_returns_at_least_one_and_at_most_max_messages_c3_9(
     world: PullWorld,
 ) -> None:
     """Messages come in the order of publishing. `reason` says why there are not more messages."""
@@ -150,13 +150,13 @@ def test_c3_9_a_fetch_returns_at_least_one_and_at_most_as_many_as_asked_for(
         world.client.fetch(SUBSCRIPTION, 5, timeout=0.1)
 
 
-def test_c3_9_one_that_is_there_is_returned_without_waiting_for_two_more(world: PullWorld) -> None:
+def test_an_available_message_is_returned_without_waiting_for_more_c3_9(world: PullWorld) -> None:
     """Only `min_messages` makes a fetch wait for more."""
     world.publish("a")
     assert seconds_of(lambda: world.client.fetch(SUBSCRIPTION, 3, timeout=30)) < 5
 
 
-def test_c3_12_one_message_costs_an_immediate_request_and_at_most_a_lingering_one(
+def test_fetching_one_message_takes_one_or_two_requests_c3_12(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """A fetch costs one request if the message is there, and two if it arrives later."""
@@ -170,7 +170,7 @@ def test_c3_12_one_message_costs_an_immediate_request_and_at_most_a_lingering_on
     assert pulls(recorder)[1:] == [(True, 1), (False, 1)]
 
 
-def test_c3_12_fetchers_of_one_client_do_not_get_each_others_answers(world: PullWorld) -> None:
+def test_concurrent_fetches_of_one_client_get_their_own_messages_c3_12(world: PullWorld) -> None:
     """Each subscription has its own messages."""
     even = world.create(SUBSCRIPTION + "-even", filter='attributes.kind = "even"')
     odd = world.create(SUBSCRIPTION + "-odd", filter='attributes.kind = "odd"')
@@ -183,7 +183,9 @@ def test_c3_12_fetchers_of_one_client_do_not_get_each_others_answers(world: Pull
     assert texts(waiting[odd].result(PATIENCE)) == [str(n) for n in range(1, 20, 2)]
 
 
-def test_c3_13_a_message_is_what_was_published_and_can_be_acknowledged(world: PullWorld) -> None:
+def test_a_fetched_message_equals_the_published_one_and_can_be_acked_c3_13(
+    world: PullWorld,
+) -> None:
     """The message does not show that it came by a fetch."""
     name = world.create(SUBSCRIPTION + "-in-order", enable_message_ordering=True)
     world.publish("a", key="k", tag="x")
@@ -216,7 +218,7 @@ def test_c3_13_a_message_is_what_was_published_and_can_be_acknowledged(world: Pu
         ({"subscription": None}, TypeError, "subscription is None; it must be the full name"),
     ],
 )
-def test_c3_14_a_bad_argument_is_an_error_and_nothing_is_sent(
+def test_an_invalid_argument_raises_and_sends_nothing_c3_14(
     client: SubscriberClient,
     recorder: Recorder,
     arguments: dict[str, Any],
@@ -229,7 +231,7 @@ def test_c3_14_a_bad_argument_is_an_error_and_nothing_is_sent(
     assert recorder.sent == []
 
 
-def test_c3_14_no_timeout_waits_for_ever(world: PullWorld) -> None:
+def test_a_fetch_without_a_timeout_waits_for_ever_c3_14(world: PullWorld) -> None:
     """Its requests are repeated when the broker has answered that there are no messages."""
     with world.emulator.faults.error("Pull", DeadlineExceeded("nothing"), times=3) as fault:
         waiting = world.start(world.client.fetch, SUBSCRIPTION, timeout=None)
@@ -239,7 +241,7 @@ def test_c3_14_no_timeout_waits_for_ever(world: PullWorld) -> None:
         assert texts(waiting.result(PATIENCE)) == ["a"]
 
 
-def test_c3_14_the_second_request_has_the_remaining_time(
+def test_the_first_requests_time_is_deducted_from_the_second_c3_14(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """The time of the first request is deducted."""
@@ -252,7 +254,7 @@ def test_c3_14_the_second_request_has_the_remaining_time(
     assert second < first - 0.29
 
 
-def test_c3_14_there_is_no_second_request_with_less_than_the_margin_left(
+def test_no_second_request_is_sent_within_the_margin_c3_14(
     world: PullWorld, client: SubscriberClient, recorder: Recorder
 ) -> None:
     """The margin is a tenth of a time below one second."""
@@ -267,7 +269,7 @@ def test_c3_14_there_is_no_second_request_with_less_than_the_margin_left(
 # ---- waiting for several messages ----------------------------------------------------------------
 
 
-def test_min_messages_are_waited_for(world: PullWorld) -> None:
+def test_a_fetch_waits_for_min_messages(world: PullWorld) -> None:
     """Available messages count. The lingering requests ask for the rest."""
     world.publish("a")
     waiting = world.start_fetch(max_messages=4, min_messages=3)
@@ -279,14 +281,14 @@ def test_min_messages_are_waited_for(world: PullWorld) -> None:
     assert fetched.unsettled == fetched
 
 
-def test_fewer_than_min_messages_are_returned_when_the_time_is_up(world: PullWorld) -> None:
+def test_a_fetch_returns_fewer_than_min_messages_at_its_timeout(world: PullWorld) -> None:
     """The result reports that there are fewer."""
     world.publish("a")
     fetched = world.client.fetch(SUBSCRIPTION, 4, timeout=0.2, min_messages=3)
     assert (texts(fetched), fetched.reason) == (["a"], "timed_out")
 
 
-def test_a_fetch_after_one_that_timed_out_gets_what_comes_right_then(world: PullWorld) -> None:
+def test_a_fetch_after_a_timed_out_one_gets_the_next_message(world: PullWorld) -> None:
     """No request of the first fetch is left to take the message (nats.py #933)."""
     with pytest.raises(PullTimeout):
         world.client.fetch(SUBSCRIPTION, 5, timeout=0.2)

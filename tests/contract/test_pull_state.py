@@ -1,4 +1,4 @@
-"""State of a subscription on the real broker (seed 003, C3.7), exact at each step."""
+"""State of a subscription on the real broker (C3.7), exact at each step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def now(world: PullWorld, name: str = SUBSCRIPTION) -> dict[str, object]:
     return numbers(world.client.subscription_state(name))
 
 
-def test_c3_7_the_settings_of_a_subscription(world: PullWorld) -> None:
+def test_the_state_has_the_settings_of_the_subscription_c3_7(world: PullWorld) -> None:
     """The subscription keeps its settings from creation, with the defaults of the service."""
     state = world.client.subscription_state(SUBSCRIPTION)
     assert (state.subscription, state.max_waiting, state.num_waiting) == (SUBSCRIPTION, 512, 0)
@@ -42,7 +42,7 @@ def test_c3_7_the_settings_of_a_subscription(world: PullWorld) -> None:
     assert (state.ack_wait.seconds, state.max_deliver) == (33, 7)
 
 
-def test_c3_7_the_numbers_at_each_step_of_ten_messages(world: PullWorld) -> None:
+def test_the_state_is_exact_at_each_step_of_ten_messages_c3_7(world: PullWorld) -> None:
     """Five messages are fetched and acknowledged.
 
     The last five are fetched only; one is redelivered.
@@ -85,7 +85,7 @@ def step(
     }
 
 
-def test_c3_7_messages_of_a_key_count_like_others(world: PullWorld) -> None:
+def test_acked_messages_behind_an_unacked_one_are_not_pending_c3_7(world: PullWorld) -> None:
     """A message that is acknowledged after an unacknowledged one is neither leased nor pending."""
     name = world.create(SUBSCRIPTION + "-in-order", enable_message_ordering=True)
     world.publish("a", "b", "c", key="k")
@@ -97,7 +97,7 @@ def test_c3_7_messages_of_a_key_count_like_others(world: PullWorld) -> None:
     assert now(world, name) == step(pending=1, delivered=(2, 2), floor=(2, 2))
 
 
-def test_c3_7_what_a_filter_keeps_back_is_not_waited_for(world: PullWorld) -> None:
+def test_messages_excluded_by_a_filter_move_the_ack_floor_c3_7(world: PullWorld) -> None:
     """The floor moves past it."""
     name = world.create(SUBSCRIPTION + "-good", filter='attributes.kind = "good"')
     world.publish("a", kind="bad")
@@ -108,7 +108,7 @@ def test_c3_7_what_a_filter_keeps_back_is_not_waited_for(world: PullWorld) -> No
     assert now(world, name) == step(delivered=(1, 2), floor=(1, 3))
 
 
-def test_c3_7_open_streams_are_told_apart_from_waiting_calls(world: PullWorld) -> None:
+def test_the_state_counts_open_streams_apart_from_waiting_pulls_c3_7(world: PullWorld) -> None:
     """A pull never counts as a stream, whether it waits or has received messages."""
     waiting = world.start_fetch()
     future = world.client.subscribe(SUBSCRIPTION, lambda message: message.ack())
@@ -123,7 +123,7 @@ def test_c3_7_open_streams_are_told_apart_from_waiting_calls(world: PullWorld) -
     assert (state.num_streams, state.num_waiting) == (0, 0)
 
 
-def test_c3_7_a_missing_subscription_has_no_state(world: PullWorld) -> None:
+def test_the_state_of_a_missing_subscription_is_not_found_c3_7(world: PullWorld) -> None:
     """Its limit cannot be set either."""
     with pytest.raises(NotFound):
         world.client.subscription_state(SUBSCRIPTION + "-missing")
@@ -131,7 +131,7 @@ def test_c3_7_a_missing_subscription_has_no_state(world: PullWorld) -> None:
         world.client.set_max_waiting(SUBSCRIPTION + "-missing", 5)
 
 
-def test_another_server_does_not_tell() -> None:
+def test_a_server_without_the_state_service_is_an_error() -> None:
     """It refuses the call with its own error."""
 
     def answer(call: object) -> None:
@@ -146,7 +146,7 @@ def test_another_server_does_not_tell() -> None:
 
 
 @pytest.mark.parametrize(("limit", "kept"), [(7, 7), (512, 512)])
-def test_c3_5_the_limit_is_kept_across_a_restart(tmp_path: Path, limit: int, kept: int) -> None:
+def test_max_waiting_is_kept_across_a_restart_c3_5(tmp_path: Path, limit: int, kept: int) -> None:
     """The data directory stores it.
 
     A subscription created again with the same name begins with 512.

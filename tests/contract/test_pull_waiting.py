@@ -1,4 +1,4 @@
-"""Waiting fetches on the real broker (seed 003): their limit, their order, and their end."""
+"""Waiting fetches on the real broker (C3): their limit, order and end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ except KeyboardInterrupt:
 # ---- the limit of waiting calls ------------------------------------------------------------------
 
 
-def test_c3_5_so_many_may_wait_and_the_number_can_be_set(world: PullWorld) -> None:
+def test_max_waiting_limits_waiting_pulls_and_can_be_set_c3_5(world: PullWorld) -> None:
     """The default is 512. `num_waiting` is the present number."""
     assert world.client.subscription_state(SUBSCRIPTION).max_waiting == 512
     assert world.client.set_max_waiting(SUBSCRIPTION, 2).max_waiting == 2
@@ -54,7 +54,7 @@ def test_c3_5_so_many_may_wait_and_the_number_can_be_set(world: PullWorld) -> No
     assert world.client.subscription_state(SUBSCRIPTION).num_waiting == 0
 
 
-def test_c3_5_a_call_that_no_longer_waits_is_not_counted(world: PullWorld) -> None:
+def test_an_ended_pull_leaves_num_waiting_at_once_c3_5(world: PullWorld) -> None:
     """A fetch leaves by timeout or by cancellation.
 
     With a limit of two, two more may wait after that.
@@ -83,14 +83,14 @@ def expect_timeout(world: PullWorld, timeout: float) -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1, 100_001])
-def test_c3_5_a_limit_out_of_its_range_is_refused(world: PullWorld, number: int) -> None:
+def test_a_max_waiting_out_of_range_is_refused_c3_5(world: PullWorld, number: int) -> None:
     """The limit does not change."""
     with pytest.raises(InvalidArgument, match=f"max_waiting: {number} is not between 1 and 100000"):
         world.client.set_max_waiting(SUBSCRIPTION, number)
     assert world.client.subscription_state(SUBSCRIPTION).max_waiting == 512
 
 
-def test_c3_6_one_more_is_refused_at_once(world: PullWorld) -> None:
+def test_a_pull_beyond_max_waiting_is_refused_at_once_c3_6(world: PullWorld) -> None:
     """The error names the limit. The waiting fetches continue to wait."""
     world.client.set_max_waiting(SUBSCRIPTION, 2)
     waiting = [world.start_fetch(), world.start_fetch()]
@@ -103,7 +103,7 @@ def test_c3_6_one_more_is_refused_at_once(world: PullWorld) -> None:
     assert not wait(waiting, PATIENCE).not_done
 
 
-def test_c3_6_of_five_with_a_limit_of_three_two_are_refused(world: PullWorld) -> None:
+def test_two_of_five_pulls_are_refused_with_a_limit_of_three_c3_6(world: PullWorld) -> None:
     """The others time out, and after that a sixth may wait."""
     world.client.set_max_waiting(SUBSCRIPTION, 3)
     calls = [world.start(world.client.fetch, SUBSCRIPTION, 1, 0.5) for _ in range(5)]
@@ -118,7 +118,7 @@ def test_c3_6_of_five_with_a_limit_of_three_two_are_refused(world: PullWorld) ->
 # ---- the order of waiting calls ------------------------------------------------------------------
 
 
-def test_c3_10_who_has_timed_out_gets_nothing_any_more(world: PullWorld) -> None:
+def test_a_timed_out_fetch_takes_no_later_message_c3_10(world: PullWorld) -> None:
     """No delivery attempt is counted for it. The next fetch is the first delivery."""
     name = counted(world)
     for _ in range(5):
@@ -130,7 +130,7 @@ def test_c3_10_who_has_timed_out_gets_nothing_any_more(world: PullWorld) -> None
     assert world.client.subscription_state(name).delivered.consumer_seq == 1
 
 
-def test_c3_10_who_is_cut_off_gets_nothing_any_more(world: PullWorld) -> None:
+def test_a_disconnected_fetch_takes_no_later_message_c3_10(world: PullWorld) -> None:
     """The message is not leased to the dead client, so it is available at once."""
     name = counted(world)
     with Relay(world.emulator.port) as relay:
@@ -158,7 +158,7 @@ def wait_for(world: PullWorld, name: str, count: int) -> None:
         pass
 
 
-def test_c3_10_a_ctrl_c_is_seen_at_once_and_withdraws(world: PullWorld) -> None:
+def test_ctrl_c_ends_a_fetch_at_once_and_withdraws_its_pull_c3_10(world: PullWorld) -> None:
     """The program does not close its client."""
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT, world.emulator.endpoint, SUBSCRIPTION],
@@ -180,7 +180,7 @@ def test_c3_10_a_ctrl_c_is_seen_at_once_and_withdraws(world: PullWorld) -> None:
             program.kill()
 
 
-def test_c3_15_who_waits_longest_is_served_first(world: PullWorld) -> None:
+def test_the_longest_waiting_fetch_is_served_first_c3_15(world: PullWorld) -> None:
     """Messages that come one by one go to the fetches in the order of their arrival."""
     waiting = [world.start_fetch() for _ in range(4)]
     for fetch, text in zip(waiting, "abcd", strict=True):
@@ -188,7 +188,7 @@ def test_c3_15_who_waits_longest_is_served_first(world: PullWorld) -> None:
         assert texts(fetch.result(PATIENCE)) == [text]
 
 
-def test_c3_15_who_does_not_wait_takes_nothing_from_who_does(world: PullWorld) -> None:
+def test_an_immediate_fetch_does_not_overtake_a_waiting_one_c3_15(world: PullWorld) -> None:
     """This holds even if the immediate fetch comes between the publish and the other's wake-up."""
     waiting = world.start_fetch()
 
@@ -205,7 +205,7 @@ def test_c3_15_who_does_not_wait_takes_nothing_from_who_does(world: PullWorld) -
     assert texts(waiting.result(PATIENCE)) == ["a"]
 
 
-def test_c3_15_a_hundred_share_without_duplicates_or_stalls(world: PullWorld) -> None:
+def test_a_hundred_fetchers_share_messages_without_duplicates_c3_15(world: PullWorld) -> None:
     """Each fetches up to five at a time and acknowledges them, until 1,000 messages are handled."""
     taken: list[str] = []
     lock, done = threading.Lock(), threading.Event()
@@ -232,7 +232,9 @@ def test_c3_15_a_hundred_share_without_duplicates_or_stalls(world: PullWorld) ->
     assert world.emulator.backlog(SUBSCRIPTION) == 0
 
 
-def test_c3_15_more_than_may_wait_share_without_duplicates(world: PullWorld) -> None:
+def test_fetchers_beyond_max_waiting_share_messages_without_duplicates_c3_15(
+    world: PullWorld,
+) -> None:
     """Six clients fetch two each and three may wait.
 
     The only errors are the limit and the timeout.

@@ -1,4 +1,4 @@
-"""Seed 002: routers in a broker whose memory ceiling is reached."""
+"""Routers in a broker whose memory ceiling is reached: C2.4, C2.11."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def face(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Face]:
         face.close()
 
 
-def test_c2_4_c2_11_a_full_broker_holds_routers_back_and_loses_nothing(
+def test_routers_of_a_full_broker_wait_and_lose_nothing_c2_4_c2_11(
     face: Face, clock: ManualClock
 ) -> None:
     """A write above the ceiling is refused. A forward waits, and continues when there is room."""

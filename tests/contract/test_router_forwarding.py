@@ -1,4 +1,4 @@
-"""Routers, seed 002: records appended to one topic are copied to another."""
+"""Routers (C2.9 to C2.14): records appended to one topic are copied to another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def data_in(face: Face, topic: str, **params: Any) -> list[Any]:
     return [record["data"] for record in face.read(topic, **params)["records"]]
 
 
-def test_c2_9_a_new_router_says_so_and_has_its_defaults(face: Face) -> None:
+def test_put_router_reports_creation_and_defaults_c2_9(face: Face) -> None:
     """Only records appended after its creation are copied."""
     face.append("feed", texts("before"))
     made = route(face, "feed", "web")
@@ -38,7 +38,7 @@ def test_c2_9_a_new_router_says_so_and_has_its_defaults(face: Face) -> None:
     assert data_in(face, "web") == ["one", "two", "three"]
 
 
-def test_c2_9_what_a_google_publisher_sends_is_copied_too(face: Face, emulator: Emulator) -> None:
+def test_records_of_google_publishers_are_copied_c2_9(face: Face, emulator: Emulator) -> None:
     """A publish counts as an append."""
     face.put_topic("feed")
     route(face, "feed", "web")
@@ -46,7 +46,7 @@ def test_c2_9_what_a_google_publisher_sends_is_copied_too(face: Face, emulator: 
     assert data_in(face, "web") == ["hello"]
 
 
-def test_c2_10_a_destination_is_made_when_the_first_record_comes(face: Face) -> None:
+def test_a_missing_destination_is_created_by_the_first_copy_c2_10(face: Face) -> None:
     """It has the default settings of a topic, and does not exist before."""
     face.put_topic("feed")
     route(face, "feed", "web")
@@ -58,7 +58,7 @@ def test_c2_10_a_destination_is_made_when_the_first_record_comes(face: Face) -> 
     assert (made["count"], made["config"]["ttl_ms"]) == (1, 0)
 
 
-def test_c2_10_without_create_dest_the_destination_must_exist(face: Face) -> None:
+def test_a_router_without_create_dest_needs_its_destination_c2_10(face: Face) -> None:
     """Otherwise the router is refused."""
     face.put_topic("feed")
     with pytest.raises(FaceError) as refused:
@@ -68,7 +68,7 @@ def test_c2_10_without_create_dest_the_destination_must_exist(face: Face) -> Non
     assert route(face, "feed", "web", create_dest=False)["created"]
 
 
-def test_c2_10_a_missing_source_is_not_made(face: Face) -> None:
+def test_a_router_does_not_create_a_missing_source_c2_10(face: Face) -> None:
     """A source that does not exist is probably a misspelled name."""
     with pytest.raises(FaceError) as refused:
         route(face, "feed", "web")
@@ -77,7 +77,7 @@ def test_c2_10_a_missing_source_is_not_made(face: Face) -> None:
         face.get_topic("feed")
 
 
-def test_c2_10_the_order_of_the_source_is_that_of_the_copies(face: Face) -> None:
+def test_copies_keep_the_order_of_the_source_c2_10(face: Face) -> None:
     """The order holds over many appends, for each of several destinations."""
     face.put_topic("feed")
     for dest in ("web", "mobile", "mail"):
@@ -88,7 +88,7 @@ def test_c2_10_the_order_of_the_source_is_that_of_the_copies(face: Face) -> None
         assert data_in(face, dest) == list(range(60))
 
 
-def test_c2_10_the_same_router_again_changes_nothing(face: Face) -> None:
+def test_an_identical_put_router_changes_nothing_c2_10(face: Face) -> None:
     """It continues at its position. Changed settings apply from then on."""
     face.put_topic("feed")
     made = route(face, "feed", "web")
@@ -102,7 +102,7 @@ def test_c2_10_the_same_router_again_changes_nothing(face: Face) -> None:
     assert (told["forwarded_total"], told["position"]) == (2, 3)
 
 
-def test_c2_10_a_deleted_router_copies_no_more(face: Face) -> None:
+def test_a_deleted_router_stops_copying_c2_10(face: Face) -> None:
     """Existing copies stay. A second delete succeeds."""
     face.put_topic("feed")
     route(face, "feed", "web")
@@ -117,7 +117,7 @@ def test_c2_10_a_deleted_router_copies_no_more(face: Face) -> None:
 
 
 @pytest.mark.parametrize("deleted", ["feed", "web"])
-def test_c2_10_a_deleted_topic_takes_its_routers_along(face: Face, deleted: str) -> None:
+def test_deleting_a_topic_deletes_its_routers_c2_10(face: Face, deleted: str) -> None:
     """This holds for its source and its destination. A topic created again has no routers."""
     face.put_topic("feed")
     face.put_topic("web")
@@ -131,7 +131,7 @@ def test_c2_10_a_deleted_topic_takes_its_routers_along(face: Face, deleted: str)
     assert not data_in(face, "web")
 
 
-def test_c2_10_routers_are_listed_by_either_end(face: Face) -> None:
+def test_routers_are_listed_by_source_or_destination_c2_10(face: Face) -> None:
     """Without a filter all routers of the project are listed."""
     for topic in ("feed", "mobile"):
         face.put_topic(topic)
@@ -143,7 +143,7 @@ def test_c2_10_routers_are_listed_by_either_end(face: Face) -> None:
     assert [r["source"] for r in face.list_routers(dest="mail")] == ["mobile"]
 
 
-def test_c2_11_a_full_destination_with_discard_old_loses_its_oldest(face: Face) -> None:
+def test_a_full_destination_with_discard_old_evicts_its_oldest_c2_11(face: Face) -> None:
     """The forward succeeds.
 
     A slow reader of the destination gets a tombstone; other topics are unchanged.
@@ -165,7 +165,7 @@ def test_c2_11_a_full_destination_with_discard_old_loses_its_oldest(face: Face) 
     assert data_in(face, "mobile") == [1, 2, 3, 4, 5]
 
 
-def test_c2_11_a_full_destination_with_discard_reject_is_waited_for(
+def test_a_router_waits_for_a_full_destination_with_discard_reject_c2_11(
     face: Face, clock: ManualClock
 ) -> None:
     """No record is dropped. The source still accepts records, and other routers continue."""
@@ -184,7 +184,9 @@ def test_c2_11_a_full_destination_with_discard_reject_is_waited_for(
     assert data_in(face, "web") == [2, 3, 4, 5]
 
 
-def test_c2_11_room_that_comes_by_age_is_used(face: Face, clock: ManualClock) -> None:
+def test_a_waiting_router_continues_after_records_expire_c2_11(
+    face: Face, clock: ManualClock
+) -> None:
     """A destination that refuses records has room again when old ones expire."""
     face.put_topic("feed")
     face.put_topic("web", cap_records=1, discard="reject", ttl_ms=1000)
@@ -197,7 +199,7 @@ def test_c2_11_room_that_comes_by_age_is_used(face: Face, clock: ManualClock) ->
     assert seen == [1, 2, 3]
 
 
-def test_c2_11_copies_have_numbers_and_times_of_their_own(face: Face, clock: ManualClock) -> None:
+def test_copies_have_their_own_numbers_and_times_c2_11(face: Face, clock: ManualClock) -> None:
     """The time to live starts at the forward."""
     face.put_topic("feed")
     face.append("feed", texts("only in the source"))
@@ -215,8 +217,8 @@ def test_c2_11_copies_have_numbers_and_times_of_their_own(face: Face, clock: Man
     assert data_in(face, "web", from_seq=1) == ["second"]
 
 
-def test_c2_12_only_what_a_filter_lets_pass_is_copied(face: Face) -> None:
-    """Routers have the filter language of subscriptions. Seed 002 has Eq and Glob."""
+def test_a_router_copies_only_matching_records_c2_12(face: Face) -> None:
+    """Routers have the filter language of subscriptions. It covers the design's Eq and Glob."""
     face.put_topic("feed")
     route(face, "feed", "web", filter=["tag", "Glob", "public:*"])
     route(face, "feed", "mail", filter=["tag", "Eq", "public:mail"])
@@ -233,7 +235,7 @@ def test_c2_12_only_what_a_filter_lets_pass_is_copied(face: Face) -> None:
 
 
 @pytest.mark.parametrize("broken", [["tag", "Glob", "a*b"], ["tag", "Like", "x"], ["colour"]])
-def test_c2_12_another_filter_is_refused(face: Face, broken: Any) -> None:
+def test_an_invalid_router_filter_is_refused_c2_12(face: Face, broken: Any) -> None:
     """No router is created."""
     face.put_topic("feed")
     with pytest.raises(FaceError) as refused:
@@ -242,7 +244,7 @@ def test_c2_12_another_filter_is_refused(face: Face, broken: Any) -> None:
     assert not face.list_routers()
 
 
-def test_c2_13_a_topic_cannot_be_routed_to_itself(face: Face) -> None:
+def test_a_topic_cannot_be_routed_to_itself_c2_13(face: Face) -> None:
     """This holds even with allow_cycle."""
     face.put_topic("feed")
     for allow in (False, True):
@@ -251,7 +253,7 @@ def test_c2_13_a_topic_cannot_be_routed_to_itself(face: Face) -> None:
         assert refused.value.status == 400
 
 
-def test_c2_13_a_router_that_closes_a_cycle_is_refused_with_the_path(face: Face) -> None:
+def test_a_router_closing_a_cycle_is_refused_with_the_path_c2_13(face: Face) -> None:
     """No router is created or changed."""
     for topic in ("red", "green", "blue"):
         face.put_topic(topic)
@@ -264,7 +266,7 @@ def test_c2_13_a_router_that_closes_a_cycle_is_refused_with_the_path(face: Face)
     assert len(face.list_routers()) == 2
 
 
-def test_c2_13_an_allowed_cycle_ends_after_eight_hops(face: Face) -> None:
+def test_an_allowed_cycle_ends_after_eight_hops_c2_13(face: Face) -> None:
     """Each topic has one copy of the record, and the broker becomes idle."""
     for topic in ("red", "green"):
         face.put_topic(topic)
@@ -277,7 +279,7 @@ def test_c2_13_an_allowed_cycle_ends_after_eight_hops(face: Face) -> None:
     assert data_in(face, "green", from_seq=4) == ["again"] * 5
 
 
-def test_c2_13_a_second_source_into_a_topic_is_refused(face: Face) -> None:
+def test_a_second_router_into_one_destination_is_refused_c2_13(face: Face) -> None:
     """A destination has the order of one source, and its gaps have one cause."""
     for topic in ("feed", "other"):
         face.put_topic(topic)
@@ -289,7 +291,9 @@ def test_c2_13_a_second_source_into_a_topic_is_refused(face: Face) -> None:
     assert route(face, "other", "web")["created"]
 
 
-def test_c2_13_c2_20_what_the_source_lost_before_its_forward_is_a_source_trim(face: Face) -> None:
+def test_records_lost_before_their_forward_are_reported_as_source_trim_c2_13_c2_20(
+    face: Face,
+) -> None:
     """Readers of the destination get a gap with the number of lost records, at their position."""
     face.put_topic("feed", cap_records=3)
     face.put_topic("web", cap_records=2, discard="reject")
@@ -310,7 +314,7 @@ def test_c2_13_c2_20_what_the_source_lost_before_its_forward_is_a_source_trim(fa
     watch.close()
 
 
-def test_c2_13_what_was_deleted_in_the_source_on_purpose_is_no_gap(face: Face) -> None:
+def test_records_deleted_in_the_source_are_no_gap_c2_13(face: Face) -> None:
     """Records that the filter would have excluded are no gap either."""
     face.put_topic("feed")
     face.put_topic("web", cap_records=1, discard="reject")
@@ -323,7 +327,7 @@ def test_c2_13_what_was_deleted_in_the_source_on_purpose_is_no_gap(face: Face) -
     assert answer["tombstone"] is None
 
 
-def test_c2_14_a_node_does_not_get_its_own_records_through_a_router(face: Face) -> None:
+def test_a_node_does_not_get_its_own_records_through_a_router_c2_14(face: Face) -> None:
     """Two masters have a topic each, with routers in both directions.
 
     There is no echo, and the cursor moves on.
@@ -340,7 +344,7 @@ def test_c2_14_a_node_does_not_get_its_own_records_through_a_router(face: Face) 
         assert answer["next_from_seq"] == answer["head_seq"]
 
 
-def test_c2_14_node_and_tag_are_dropped_on_request(face: Face) -> None:
+def test_a_router_drops_node_and_tag_on_request_c2_14(face: Face) -> None:
     """Each can be dropped independently."""
     face.put_topic("feed")
     route(face, "feed", "no-node", preserve_node=False)

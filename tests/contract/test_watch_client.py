@@ -33,7 +33,7 @@ def numbers(first: int, last: int) -> list[str]:
 # ---- opening ---------------------------------------------------------------------------------
 
 
-def test_c2_15_one_watch_follows_256_topics_each_from_a_place_of_its_own(
+def test_one_watch_follows_256_topics_from_their_own_positions_c2_15(
     client: SubscriberClient,
 ) -> None:
     """It uses one call; the broker of this test has no room for a second stream."""
@@ -48,7 +48,7 @@ def test_c2_15_one_watch_follows_256_topics_each_from_a_place_of_its_own(
     assert len(frames.of(Opened)) == 1
 
 
-def test_c2_15_more_topics_or_none_are_refused_before_anything_is_sent(
+def test_a_watch_of_no_or_too_many_topics_is_refused_before_sending_c2_15(
     client: SubscriberClient,
 ) -> None:
     """The error names the limit."""
@@ -58,7 +58,7 @@ def test_c2_15_more_topics_or_none_are_refused_before_anything_is_sent(
         client.watch({}, print)
 
 
-def test_c2_15_an_unknown_topic_is_the_result(client: SubscriberClient) -> None:
+def test_an_unknown_topic_ends_the_watch_with_its_error_c2_15(client: SubscriberClient) -> None:
     """The future has the error, and the call is not retried."""
     frames = Frames()
     with pytest.raises(NotFound):
@@ -66,7 +66,7 @@ def test_c2_15_an_unknown_topic_is_the_result(client: SubscriberClient) -> None:
     assert frames.all == []
 
 
-def test_a_server_that_has_no_feeds_is_reported(foreign: str) -> None:
+def test_a_server_without_feeds_is_an_error_without_retries(foreign: str) -> None:
     """Google's service is an example. The call is not retried."""
     with SubscriberClient(endpoint=foreign) as client:
         with pytest.raises(Unimplemented, match="no Watch, which is a call of pullstream's broker"):
@@ -75,7 +75,7 @@ def test_a_server_that_has_no_feeds_is_reported(foreign: str) -> None:
             client.feeds.read(NEWS)
 
 
-def test_c2_16_a_tail_has_only_what_comes_after_it(client: SubscriberClient) -> None:
+def test_a_tail_watch_gets_only_later_records_c2_16(client: SubscriberClient) -> None:
     """A watch from 0 receives all records that still exist."""
     client.feeds.append(NEWS, numbers(1, 3))
     tail, whole = Frames(), Frames()
@@ -87,7 +87,7 @@ def test_c2_16_a_tail_has_only_what_comes_after_it(client: SubscriberClient) -> 
     whole.wait_for_seqs(1, 2, 3, 4)
 
 
-def test_c2_17_frames_keep_to_the_limit(client: SubscriberClient) -> None:
+def test_frames_have_at_most_the_limit_of_records_c2_17(client: SubscriberClient) -> None:
     """Each frame has the range of numbers that were examined for it."""
     client.feeds.append(NEWS, numbers(1, 5))
     frames = Frames()
@@ -105,7 +105,7 @@ def test_c2_17_frames_keep_to_the_limit(client: SubscriberClient) -> None:
 # ---- gaps ------------------------------------------------------------------------------------
 
 
-def test_c2_19_a_slow_handler_gets_its_gap_before_the_next_records(
+def test_a_slow_handler_gets_a_gap_before_the_next_records_c2_19(
     client: SubscriberClient,
 ) -> None:
     """Every number is received or reported lost, once and in order."""
@@ -125,7 +125,7 @@ def test_c2_19_a_slow_handler_gets_its_gap_before_the_next_records(
     assert {gap.reason for gap in frames.of(Gap)} == {GapReason.CAP}
 
 
-def test_c2_20_a_start_that_is_too_old_is_reported(client: SubscriberClient) -> None:
+def test_a_start_below_the_window_reports_a_gap_c2_20(client: SubscriberClient) -> None:
     """The gap has the reason for which the records were removed."""
     client.feeds.append(NEWS, numbers(1, 30))
     frames = Frames()
@@ -135,7 +135,7 @@ def test_c2_20_a_start_that_is_too_old_is_reported(client: SubscriberClient) -> 
     assert gap == Gap(NEWS, 6, 20, GapReason.FROM_SEQ_TOO_OLD, GapReason.CAP, 21, 30)
 
 
-def test_c2_20_a_topic_made_again_is_reported_to_readers_of_the_old_one(
+def test_a_recreated_topic_is_reported_to_readers_of_the_former_one_c2_20(
     client: SubscriberClient, emulator: Emulator
 ) -> None:
     """The reader is recognised by a position with its epoch, from a read or a cursor."""
@@ -150,7 +150,7 @@ def test_c2_20_a_topic_made_again_is_reported_to_readers_of_the_old_one(
     assert gap.reason is GapReason.RECREATED
 
 
-def test_c2_21_a_slow_handler_costs_other_readers_nothing(client: SubscriberClient) -> None:
+def test_a_slow_handler_does_not_delay_other_readers_c2_21(client: SubscriberClient) -> None:
     """Another watch of the same client is not affected either."""
     held = Held()
     slow, fast = Frames(held), Frames()
@@ -170,7 +170,7 @@ def test_c2_21_a_slow_handler_costs_other_readers_nothing(client: SubscriberClie
     assert slow.accounted() == list(range(1, 31))
 
 
-def test_c2_23_a_handler_that_stands_still_has_less_than_1_mib_on_its_way(
+def test_a_blocked_handler_has_less_than_1_mib_in_flight_c2_23(
     client: SubscriberClient,
 ) -> None:
     """However much is appended, the rest stays in the feed, or is lost and reported."""
@@ -189,7 +189,7 @@ def test_c2_23_a_handler_that_stands_still_has_less_than_1_mib_on_its_way(
     assert frames.of(Gap)
 
 
-def test_c2_23_a_handler_that_was_slow_gets_fewer_larger_frames(client: SubscriberClient) -> None:
+def test_a_slow_handler_gets_fewer_and_larger_frames_c2_23(client: SubscriberClient) -> None:
     """Records that have accumulated arrive together."""
     held = Held()
     frames = Frames(held)
@@ -207,7 +207,7 @@ def test_c2_23_a_handler_that_was_slow_gets_fewer_larger_frames(client: Subscrib
 # ---- content of frames -----------------------------------------------------------------------
 
 
-def test_c2_25_without_data_come_numbers_tags_and_nodes(client: SubscriberClient) -> None:
+def test_a_watch_without_data_gets_numbers_tags_and_nodes_c2_25(client: SubscriberClient) -> None:
     """This is for readers that only need to know that there are new records."""
     attributes = {"tag": "public", "node": "a", "other": "x"}
     client.feeds.append(NEWS, [{"data": b"large", "attributes": attributes}])
@@ -218,7 +218,7 @@ def test_c2_25_without_data_come_numbers_tags_and_nodes(client: SubscriberClient
     assert (message.data, dict(message.attributes)) == (b"", {"tag": "public", "node": "a"})
 
 
-def test_c2_26_caught_up_comes_after_the_backlog_of_each_topic(client: SubscriberClient) -> None:
+def test_caught_up_follows_the_backlog_of_each_topic_c2_26(client: SubscriberClient) -> None:
     """It has the last number and the time."""
     client.feeds.append(NEWS, numbers(1, 3))
     frames = Frames()
@@ -229,7 +229,7 @@ def test_c2_26_caught_up_comes_after_the_backlog_of_each_topic(client: Subscribe
     assert [type(frame) for frame in news] == [Opened, Records, CaughtUp]
 
 
-def test_c2_26_a_deleted_topic_ends_for_itself_and_the_last_one_ends_the_watch(
+def test_a_watch_ends_when_its_last_topic_is_deleted_c2_26(
     client: SubscriberClient, emulator: Emulator
 ) -> None:
     """The watches of the other topics continue."""
@@ -245,7 +245,9 @@ def test_c2_26_a_deleted_topic_ends_for_itself_and_the_last_one_ends_the_watch(
     assert future.result(10)
 
 
-def test_c2_26_who_names_its_node_gets_nothing_of_its_own(client: SubscriberClient) -> None:
+def test_a_reader_naming_its_node_gets_none_of_its_own_records_c2_26(
+    client: SubscriberClient,
+) -> None:
     """It receives only CaughtUp."""
     client.feeds.append(NEWS, [{"data": b"mine", "attributes": {"node": "me"}}])
     frames = Frames()
@@ -257,7 +259,7 @@ def test_c2_26_who_names_its_node_gets_nothing_of_its_own(client: SubscriberClie
     assert future.close()
 
 
-def test_c2_27_one_topic_serves_many_watches(client: SubscriberClient) -> None:
+def test_one_topic_serves_many_watches_with_own_filters_c2_27(client: SubscriberClient) -> None:
     """Each watch has its own filter."""
     some, other = Frames(), Frames()
     public = types.Position(after_seq=0, filter='attributes.tag = "public"')
@@ -272,7 +274,7 @@ def test_c2_27_one_topic_serves_many_watches(client: SubscriberClient) -> None:
 # ---- reading ---------------------------------------------------------------------------------
 
 
-def test_c2_28_reading_on_from_a_position_reads_everything_once(client: SubscriberClient) -> None:
+def test_consecutive_reads_return_every_record_once_c2_28(client: SubscriberClient) -> None:
     """The read has a filter and continues until it is caught up."""
     client.feeds.append(
         OLDS,
@@ -287,7 +289,7 @@ def test_c2_28_reading_on_from_a_position_reads_everything_once(client: Subscrib
     assert (reading.position.after_seq, reading.head_seq) == (10, 10)
 
 
-def test_c2_28_a_read_behind_a_loss_has_a_gap(client: SubscriberClient) -> None:
+def test_a_read_after_a_loss_has_a_gap_c2_28(client: SubscriberClient) -> None:
     """The gap comes before the records. A read without a loss has no gap."""
     client.feeds.append(NEWS, numbers(1, 12))
     reading = client.feeds.read(NEWS)
@@ -297,7 +299,7 @@ def test_c2_28_a_read_behind_a_loss_has_a_gap(client: SubscriberClient) -> None:
     assert client.feeds.read(NEWS, after=2).gap is None
 
 
-def test_c2_28_a_waiting_read_is_answered_by_the_next_message(client: SubscriberClient) -> None:
+def test_a_waiting_read_returns_the_next_message_c2_28(client: SubscriberClient) -> None:
     """The position is, for example, the tail that the first read returned."""
     start = client.feeds.read(NEWS, after="tail")
     assert (list(start.messages), start.caught_up) == ([], True)
@@ -305,7 +307,7 @@ def test_c2_28_a_waiting_read_is_answered_by_the_next_message(client: Subscriber
     assert client.feeds.read(NEWS, after=start.position, wait=20).messages[0].data == b"a"
 
 
-def test_c2_7_an_append_with_a_key_is_carried_out_once(
+def test_a_repeated_append_with_a_key_is_applied_once_c2_7(
     client: SubscriberClient, clock: ManualClock
 ) -> None:
     """A repetition within 120 s is recognised."""
@@ -317,7 +319,7 @@ def test_c2_7_an_append_with_a_key_is_carried_out_once(
     assert client.feeds.append(NEWS, ["a"], idempotency_key="k").first_seq == 3
 
 
-def test_c2_8_an_append_can_ask_for_a_topic_that_exists(client: SubscriberClient) -> None:
+def test_an_append_with_create_false_needs_an_existing_topic_c2_8(client: SubscriberClient) -> None:
     """By default an append creates the topic."""
     with pytest.raises(NotFound):
         client.feeds.append("projects/p/topics/none", ["a"], create=False)

@@ -7,7 +7,7 @@ import pytest
 from tests.contract.face import Face, FaceError, data_of, expect, next_records, texts
 
 
-def test_c2_15_a_watch_has_an_id_and_a_cursor_of_its_own_in_each_topic(face: Face) -> None:
+def test_a_watch_has_an_id_and_a_cursor_for_each_topic_c2_15(face: Face) -> None:
     face.append("one", texts(1, 2))
     face.append("two", texts("a", "b", "c"))
     watch = face.watch({"one": {"from_seq": 1}, "two": {"tail": True}})
@@ -24,7 +24,7 @@ def test_c2_15_a_watch_has_an_id_and_a_cursor_of_its_own_in_each_topic(face: Fac
     ]
 
 
-def test_c2_15_a_watch_has_up_to_256_topics(face: Face) -> None:
+def test_a_watch_has_up_to_256_topics_c2_15(face: Face) -> None:
     names = [f"topic-{number}" for number in range(257)]
     for name in names:
         face.put_topic(name)
@@ -38,20 +38,20 @@ def test_c2_15_a_watch_has_up_to_256_topics(face: Face) -> None:
     assert refused.value.status == 400
 
 
-def test_c2_15_a_watch_of_nothing_is_refused(face: Face) -> None:
+def test_a_watch_without_topics_is_refused_c2_15(face: Face) -> None:
     with pytest.raises(FaceError) as refused:
         face.watch({})
     assert refused.value.status == 400
 
 
-def test_c2_15_one_unknown_topic_refuses_the_watch(face: Face) -> None:
+def test_a_watch_with_an_unknown_topic_is_refused_c2_15(face: Face) -> None:
     face.put_topic("known")
     with pytest.raises(FaceError) as refused:
         face.watch({"known": {"tail": True}, "unknown": {"tail": True}})
     assert refused.value.status == 404
 
 
-def test_c2_16_a_tail_has_only_what_comes_after_it(face: Face) -> None:
+def test_a_tail_watch_gets_only_later_records_c2_16(face: Face) -> None:
     face.append("orders", texts("before"))
     watch = face.watch({"orders": {"tail": True}})
     expect(watch, "caught-up")
@@ -59,13 +59,13 @@ def test_c2_16_a_tail_has_only_what_comes_after_it(face: Face) -> None:
     assert data_of(watch.next()) == ["after"]
 
 
-def test_c2_16_a_position_is_exclusive_and_zero_is_the_oldest(face: Face) -> None:
+def test_a_start_position_is_exclusive_and_zero_is_the_oldest_record_c2_16(face: Face) -> None:
     face.append("orders", texts(1, 2, 3))
     assert next_records(face.watch({"orders": {"from_seq": 0}}), 3) == [1, 2, 3]
     assert next_records(face.watch({"orders": {"from_seq": 2}}), 1) == [3]
 
 
-def test_c2_17_a_record_event_has_its_records_and_where_they_stand(face: Face) -> None:
+def test_a_record_event_has_its_records_and_their_range_c2_17(face: Face) -> None:
     face.append("orders", texts("a", "b"))
     watch = face.watch({"orders": {"from_seq": 0}})
     name, token, content = watch.next()
@@ -83,7 +83,7 @@ def test_c2_17_a_record_event_has_its_records_and_where_they_stand(face: Face) -
     assert all(isinstance(record["$ts"], int) for record in content["records"])
 
 
-def test_c2_17_an_event_has_no_more_records_than_the_limit(face: Face) -> None:
+def test_an_event_has_at_most_the_limit_of_records_c2_17(face: Face) -> None:
     face.append("orders", texts(*range(600)))
     watch = face.watch({"orders": {"from_seq": 0}})
     assert [len(data_of(event)) for event in expect(watch, "record", "record", "record")] == [
@@ -95,20 +95,20 @@ def test_c2_17_an_event_has_no_more_records_than_the_limit(face: Face) -> None:
     assert [len(data_of(event)) for event in expect(watch, "record", "record")] == [500, 100]
 
 
-def test_c2_17_an_event_has_no_more_bytes_than_the_limit_but_one_record(face: Face) -> None:
+def test_an_event_has_at_most_the_byte_limit_or_one_record_c2_17(face: Face) -> None:
     face.append("orders", texts(*["x" * 1000] * 4, "y" * 5000, "z"))
     watch = face.watch({"orders": {"from_seq": 0}}, max_batch_bytes=2500)
     events = expect(watch, "record", "record", "record", "record", "caught-up")
     assert [len(data_of(event)) for event in events[:4]] == [2, 2, 1, 1]
 
 
-def test_c2_17_256_kib_are_the_limit_of_bytes_without_one(face: Face) -> None:
+def test_the_default_byte_limit_of_an_event_is_256_kib_c2_17(face: Face) -> None:
     face.append("orders", texts(*["x" * 100_000] * 4))
     watch = face.watch({"orders": {"from_seq": 0}})
     assert [len(data_of(event)) for event in expect(watch, "record", "record")] == [2, 2]
 
 
-def test_c2_25_without_data_come_number_time_tag_and_node(face: Face) -> None:
+def test_a_watch_without_data_gets_number_time_tag_and_node_c2_25(face: Face) -> None:
     face.append("orders", [{"data": {"large": 1}, "tag": "t", "node": "n", "meta": {"k": "v"}}])
     watch = face.watch({"orders": {"from_seq": 0}}, include_data=False)
     (record,) = watch.next()[2]["records"]
@@ -117,7 +117,7 @@ def test_c2_25_without_data_come_number_time_tag_and_node(face: Face) -> None:
     assert isinstance(time, int)
 
 
-def test_c2_25_tags_come_only_when_asked_for(face: Face) -> None:
+def test_tags_are_sent_only_on_request_c2_25(face: Face) -> None:
     face.append("orders", [{"data": 1, "tag": "t"}])
     (record,) = face.watch({"orders": {"from_seq": 0}}).next()[2]["records"]
     assert "$tag" not in record
@@ -126,7 +126,7 @@ def test_c2_25_tags_come_only_when_asked_for(face: Face) -> None:
     assert record["$tag"] == "t"
 
 
-def test_c2_26_caught_up_comes_when_the_backlog_ends_and_not_with_each_record(face: Face) -> None:
+def test_caught_up_is_sent_once_at_the_end_of_the_backlog_c2_26(face: Face) -> None:
     face.append("orders", texts(1, 2))
     watch = face.watch({"orders": {"from_seq": 0}})
     events = expect(watch, "record", "caught-up")
@@ -139,13 +139,13 @@ def test_c2_26_caught_up_comes_when_the_backlog_ends_and_not_with_each_record(fa
     expect(watch, "record", "record", "caught-up")
 
 
-def test_c2_26_a_topic_without_records_is_caught_up_at_once(face: Face) -> None:
+def test_an_empty_topic_is_caught_up_at_once_c2_26(face: Face) -> None:
     face.put_topic("orders")
     watch = face.watch({"orders": {"from_seq": 0}})
     assert watch.next()[2] == {"topic": "orders", "head_seq": 0}
 
 
-def test_c2_26_a_deleted_topic_ends_for_itself_alone(face: Face) -> None:
+def test_deleting_a_topic_ends_only_its_part_of_the_watch_c2_26(face: Face) -> None:
     face.put_topic("doomed")
     face.put_topic("other")
     watch = face.watch({"doomed": {"tail": True}, "other": {"tail": True}})
@@ -158,7 +158,7 @@ def test_c2_26_a_deleted_topic_ends_for_itself_alone(face: Face) -> None:
     assert data_of(watch.next()) == ["goes on"]
 
 
-def test_c2_26_who_names_its_node_gets_nothing_of_its_own(face: Face) -> None:
+def test_a_reader_naming_its_node_gets_none_of_its_own_records_c2_26(face: Face) -> None:
     face.append("orders", [{"data": 1, "node": "a"}, {"data": 2, "node": "a"}])
     watch = face.watch({"orders": {"from_seq": 0}}, node="a")
     assert watch.next()[::2] == ("caught-up", {"topic": "orders", "head_seq": 2})
@@ -169,13 +169,13 @@ def test_c2_26_who_names_its_node_gets_nothing_of_its_own(face: Face) -> None:
     assert data_of(watch.next()) == [4]
 
 
-def test_c2_26_a_topic_can_be_set_to_spare_nobody(face: Face) -> None:
+def test_dedupe_node_can_be_turned_off_for_a_topic_c2_26(face: Face) -> None:
     face.put_topic("orders", dedupe_node=False)
     face.append("orders", [{"data": 1, "node": "a"}])
     assert next_records(face.watch({"orders": {"from_seq": 0}}, node="a"), 1) == [1]
 
 
-def test_c2_27_one_topic_serves_many_watches_each_at_its_own_pace(face: Face) -> None:
+def test_one_topic_serves_many_watches_at_their_own_pace_c2_27(face: Face) -> None:
     face.append("orders", texts(1, 2))
     watches = [face.watch({"orders": {"from_seq": seq}}) for seq in (0, 1)]
     assert [next_records(watches[0], 2), next_records(watches[1], 1)] == [[1, 2], [2]]

@@ -44,7 +44,7 @@ def watched(emulator: Emulator, frames: Frames) -> Iterator[WatchFuture]:
         assert future.close()
 
 
-def test_c2_24_a_watch_goes_on_when_its_broker_is_back() -> None:
+def test_a_watch_resumes_its_session_after_an_outage_c2_24() -> None:
     """The session is the same.
 
     The watch delivers the records appended meanwhile and notifies the handler.
@@ -62,7 +62,7 @@ def test_c2_24_a_watch_goes_on_when_its_broker_is_back() -> None:
         assert len(frames.of(Opened)) == 2
 
 
-def test_c2_24_a_watch_goes_on_when_its_broker_has_forgotten_it(tmp_path: Path) -> None:
+def test_a_watch_opens_another_session_after_a_broker_restart_c2_24(tmp_path: Path) -> None:
     """A restart on a data directory ends all sessions.
 
     A watch that has handled frames starts another session after the last one of them. A watch that
@@ -106,7 +106,7 @@ def timed(emulator: Emulator, clock: ManualClock, frames: Frames) -> Iterator[Wa
         assert watch.future.close()
 
 
-def test_c2_22_a_watch_leaves_a_stream_that_is_silent_for_two_heartbeats(
+def test_a_watch_replaces_a_stream_silent_for_two_heartbeats_c2_22(
     clock: ManualClock,
 ) -> None:
     """The broker runs, but its frames do not arrive.
@@ -131,7 +131,7 @@ def test_c2_22_a_watch_leaves_a_stream_that_is_silent_for_two_heartbeats(
         assert len(frames.of(Opened)) == 2
 
 
-def test_c2_22_heartbeats_keep_a_silent_watch(clock: ManualClock) -> None:
+def test_heartbeats_keep_an_idle_watch_open_c2_22(clock: ManualClock) -> None:
     """Each heartbeat restarts the watchdog's timer. The handler is not called."""
     frames = Frames()
     with Emulator(clock=clock) as emulator, timed(emulator, clock, frames) as watch:
@@ -148,7 +148,7 @@ def waits_since(watch: WatchReader, moment: float) -> bool:
     return watch._silence_timer._waiting_since == moment
 
 
-def test_c2_23_a_handler_that_stood_still_for_long_comes_back(
+def test_a_watch_resumes_after_its_handler_blocked_for_long_c2_23(
     emulator: Emulator, clock: ManualClock
 ) -> None:
     """After 30 s the broker ends its stream. Every number is received or reported lost."""
@@ -171,7 +171,7 @@ def test_c2_23_a_handler_that_stood_still_for_long_comes_back(
         assert future.close()
 
 
-def test_c2_18_a_token_resumes_in_another_program() -> None:
+def test_a_token_resumes_a_watch_in_another_program_c2_18() -> None:
     """The watch continues after the last handled frame in every topic."""
     frames, others = Frames(), Frames()
     with Emulator() as emulator:
@@ -202,7 +202,7 @@ def raw_watches(emulator: Emulator) -> Iterator[Callable[..., Any]]:
         yield lambda **fields: begin(feeds.WatchRequest(**fields))
 
 
-def test_c2_24_a_deleted_topic_is_reported_again_on_the_next_stream(emulator: Emulator) -> None:
+def test_a_deleted_topic_is_reported_again_on_the_next_stream_c2_24(emulator: Emulator) -> None:
     """The reader may not have received the first report."""
     append(emulator, NEWS, "1")
     append(emulator, OLDS, "1")
@@ -217,7 +217,7 @@ def test_c2_24_a_deleted_topic_is_reported_again_on_the_next_stream(emulator: Em
         second.cancel()
 
 
-def test_c2_20_a_topic_made_again_is_reported_again_on_the_next_stream(emulator: Emulator) -> None:
+def test_a_recreated_topic_is_reported_again_on_the_next_stream_c2_20(emulator: Emulator) -> None:
     """The session does not move past a token of the topic's former life."""
     append(emulator, NEWS, "1", "2")
     with SubscriberClient(endpoint=emulator.endpoint) as client:

@@ -31,7 +31,7 @@ def by_topic(watch: WatchHandle) -> dict[str, list[Any]]:
     return found
 
 
-def test_c2_18_an_id_stands_for_the_positions_in_all_topics(face: Face) -> None:
+def test_an_event_id_holds_the_positions_of_all_topics_c2_18(face: Face) -> None:
     face.append("one", texts(1, 2, 3))
     face.append("two", texts("a", "b", "c"))
     watch = face.watch({"one": {"from_seq": 0}, "two": {"from_seq": 0}}, limit=1)
@@ -44,7 +44,7 @@ def test_c2_18_an_id_stands_for_the_positions_in_all_topics(face: Face) -> None:
     assert by_topic(watch) == {"one": [2, 3], "two": ["a", "b", "c"]}
 
 
-def test_c2_18_each_event_resumes_exactly_behind_itself(face: Face) -> None:
+def test_resuming_with_an_event_id_continues_right_after_that_event_c2_18(face: Face) -> None:
     face.append("orders", texts(*range(1, 7)))
     watch = face.watch({"orders": {"from_seq": 0}}, limit=2)
     events = expect(watch, "record", "record", "record", "caught-up")
@@ -54,7 +54,7 @@ def test_c2_18_each_event_resumes_exactly_behind_itself(face: Face) -> None:
         expect(watch, "caught-up")
 
 
-def test_c2_18_an_id_takes_back_and_never_ahead(face: Face) -> None:
+def test_an_event_id_rewinds_a_session_and_never_advances_it_c2_18(face: Face) -> None:
     """A token cannot move the session past its own positions."""
     face.append("orders", texts(1))
     watch = face.watch({"orders": {"from_seq": 0}})
@@ -66,7 +66,7 @@ def test_c2_18_an_id_takes_back_and_never_ahead(face: Face) -> None:
     assert next_records(watch, 2) == [2, 3]
 
 
-def test_c2_18_without_an_id_the_session_goes_on_where_it_was(face: Face) -> None:
+def test_a_resume_without_an_id_continues_at_the_session_cursor_c2_18(face: Face) -> None:
     face.append("orders", texts(1, 2))
     watch = face.watch({"orders": {"from_seq": 0}})
     expect(watch, "record", "caught-up")
@@ -76,7 +76,7 @@ def test_c2_18_without_an_id_the_session_goes_on_where_it_was(face: Face) -> Non
     assert next_records(watch, 1) == [3]
 
 
-def test_c2_18_what_is_no_id_is_refused_and_changes_nothing(face: Face) -> None:
+def test_an_invalid_event_id_is_refused_and_changes_nothing_c2_18(face: Face) -> None:
     face.append("orders", texts(1))
     watch = face.watch({"orders": {"from_seq": 0}})
     expect(watch, "record", "caught-up")
@@ -89,7 +89,7 @@ def test_c2_18_what_is_no_id_is_refused_and_changes_nothing(face: Face) -> None:
     assert next_records(watch, 1) == [2]
 
 
-def test_c2_18_another_stream_of_a_session_ends_the_first(face: Face) -> None:
+def test_a_second_stream_of_a_session_ends_the_first_c2_18(face: Face) -> None:
     face.append("orders", texts(1))
     watch = face.watch({"orders": {"from_seq": 0}})
     expect(watch, "record", "caught-up")
@@ -100,9 +100,7 @@ def test_c2_18_another_stream_of_a_session_ends_the_first(face: Face) -> None:
     assert face.get_topic("orders")["watchers"] == 1
 
 
-def test_c2_24_a_session_survives_its_stream_and_loses_nothing(
-    face: Face, clock: ManualClock
-) -> None:
+def test_a_session_survives_its_stream_without_loss_c2_24(face: Face, clock: ManualClock) -> None:
     face.put_topic("orders")
     watch = face.watch({"orders": {"tail": True}})
     assert watch.session_ttl_ms == 300_000
@@ -114,7 +112,7 @@ def test_c2_24_a_session_survives_its_stream_and_loses_nothing(
     assert next_records(watch, 1000) == list(range(1000))
 
 
-def test_c2_24_after_its_time_a_session_is_not_found(face: Face, clock: ManualClock) -> None:
+def test_an_expired_session_is_not_found_c2_24(face: Face, clock: ManualClock) -> None:
     face.put_topic("orders")
     watch = face.watch({"orders": {"tail": True}})
     expect(watch, "caught-up")
@@ -125,7 +123,7 @@ def test_c2_24_after_its_time_a_session_is_not_found(face: Face, clock: ManualCl
     assert refused.value.status == 404
 
 
-def test_c2_24_an_unknown_session_is_not_found(face: Face) -> None:
+def test_an_unknown_session_is_not_found_c2_24(face: Face) -> None:
     face.put_topic("orders")
     watch = face.watch({"orders": {"tail": True}})
     watch.wid += "x"
@@ -134,7 +132,9 @@ def test_c2_24_an_unknown_session_is_not_found(face: Face) -> None:
     assert refused.value.status == 404
 
 
-def test_c2_24_the_time_counts_from_the_end_of_the_stream(face: Face, clock: ManualClock) -> None:
+def test_the_session_ttl_counts_from_the_end_of_the_stream_c2_24(
+    face: Face, clock: ManualClock
+) -> None:
     """An open stream never expires. The timer restarts when a stream ends."""
     face.put_topic("orders")
     watch = face.watch({"orders": {"tail": True}})
@@ -150,7 +150,7 @@ def test_c2_24_the_time_counts_from_the_end_of_the_stream(face: Face, clock: Man
     assert next_records(watch, 1) == ["still there"]
 
 
-def test_c2_24_a_resumed_session_learns_what_was_lost_meanwhile(face: Face) -> None:
+def test_a_resumed_session_gets_gaps_of_the_time_between_c2_24(face: Face) -> None:
     face.put_topic("orders", cap_records=2)
     watch = face.watch({"orders": {"tail": True}})
     expect(watch, "caught-up")
@@ -162,7 +162,7 @@ def test_c2_24_a_resumed_session_learns_what_was_lost_meanwhile(face: Face) -> N
     assert (tombstone[2]["reason"], data_of(record)) == ("cap", [4, 5])
 
 
-def test_c2_24_a_broker_that_stops_ends_its_streams_for_a_while(
+def test_a_stopping_broker_ends_streams_with_unavailable_c2_24(
     face: Face, emulator: Emulator
 ) -> None:
     """Clients reconnect after such an end."""
@@ -175,7 +175,7 @@ def test_c2_24_a_broker_that_stops_ends_its_streams_for_a_while(
     assert ended.value.status == 503
 
 
-def test_c2_24_a_reset_ends_streams_and_sessions(face: Face, emulator: Emulator) -> None:
+def test_a_reset_ends_streams_and_sessions_c2_24(face: Face, emulator: Emulator) -> None:
     face.put_topic("orders")
     watch = face.watch({"orders": {"tail": True}})
     expect(watch, "caught-up")

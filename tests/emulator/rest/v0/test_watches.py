@@ -212,7 +212,7 @@ def test_another_session_may_go_on_where_one_was(v0: V0) -> None:
     assert sorted(came) == ["b", "c"]
 
 
-def test_c2_18_an_id_of_as_many_topics_as_there_may_be_is_taken_back(v0: V0) -> None:
+def test_an_event_id_of_256_topics_can_resume_c2_18(v0: V0) -> None:
     """An EventSource sends it in a header, which is long in this case."""
     topics: Any = {f"notifications:{number}{'x' * 200}": {} for number in range(256)}
     for name in topics:
@@ -332,7 +332,7 @@ def test_a_reader_that_stands_still_is_given_up(
         assert stream.next().data["to_seq"] > 0
 
 
-def test_c2_23_a_stalled_reader_costs_one_event_and_what_is_on_its_way(
+def test_a_stalled_reader_costs_one_event_and_bytes_in_flight_c2_23(
     v0: V0, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The broker keeps only one form of the event, which may have 8 MiB."""
