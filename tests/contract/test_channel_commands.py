@@ -143,7 +143,7 @@ def test_the_done_callback_runs_once_when_the_batch_is_answered_c0_6(
 def test_the_done_callback_gets_the_error_of_a_failed_batch_c0_6(
     broker: Emulator, client: SubscriberClient
 ) -> None:
-    """It is called when the time for retries is over, with the error of the last attempt."""
+    """The callback runs when the time for retries is over, with the error of the last attempt."""
     broker.faults.error("Commands", Unavailable("not today"))
     heard = Heard()
     heard.subscribe(client.listen(give_up_after=0.2), ORDERS, "a")

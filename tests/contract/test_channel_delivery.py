@@ -125,7 +125,7 @@ def test_an_idle_poll_gets_an_empty_answer_before_its_deadline_c0_12(
 def test_a_poll_before_the_first_commands_creates_the_session_c0_13(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """Both use the same session."""
+    """The poll and the later commands use the same session."""
     poll = bare.begin_poll()
     eventually(lambda: statistics(broker).parked == 1)
     response = bare.subscribe(ORDERS, "a")
@@ -237,7 +237,7 @@ def test_a_second_poll_ends_the_first_with_an_empty_answer_c0_17(
 def test_no_message_reaches_the_callback_after_unsubscribe_c0_18(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
-    """This holds for a message that has arrived and waits for the callback of the previous one."""
+    """A message that waits for the callback of the previous one is dropped, too."""
     running, go_on, heard = threading.Event(), threading.Event(), []
 
     def slow(message: ChannelMessage) -> None:
@@ -263,7 +263,7 @@ def test_no_message_reaches_the_callback_after_unsubscribe_c0_18(
 def test_a_callback_may_unsubscribe_itself_and_others_c0_18(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
-    """It may end its own and other subscriptions.
+    """A callback may end its own and other subscriptions.
 
     The remaining messages of the answer are dropped.
     """

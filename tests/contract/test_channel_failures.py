@@ -82,7 +82,7 @@ def test_a_subscriber_that_does_not_poll_again_is_removed_c0_27(
 def test_a_live_idle_subscriber_is_answered_every_300_to_330_seconds_c0_28(
     clock: ManualClock, broker: Emulator, listener: ChannelSubscriber, recorder: Recorder
 ) -> None:
-    """It is never forgotten, however long nothing is published."""
+    """A subscriber that polls is never removed, however long nothing is published."""
     heard = Heard()
     heard.subscribe(listener, ORDERS, "a")
     eventually(lambda: recorder.polls_open == 1)
@@ -130,7 +130,7 @@ def test_a_subscriber_that_never_polls_is_removed_c0_29(
 def test_unregister_removes_a_subscriber_and_answers_its_poll_c0_29(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """Its poll is answered.
+    """The open poll of the subscriber is answered.
 
     A second goodbye and the goodbye of an unknown caller change nothing.
     """
@@ -180,7 +180,7 @@ def test_an_unreachable_publisher_fails_every_subscription_once_c0_30(
 
 
 def test_transient_failures_are_retried_c0_30(broker: Emulator, client: SubscriberClient) -> None:
-    """Both calls are retried, and the application does not notice."""
+    """Polls and commands are retried, and the application does not notice."""
     listener, heard = client.listen(), Heard()
     broker.faults.error("Commands", Unavailable("a moment"), times=2)
     broker.faults.error("Poll", Unavailable("a moment"), times=2)
@@ -193,7 +193,7 @@ def test_transient_failures_are_retried_c0_30(broker: Emulator, client: Subscrib
 def test_an_idle_publisher_does_not_count_as_dead_c0_30(
     broker: Emulator, client: SubscriberClient, recorder: Recorder
 ) -> None:
-    """It answers each poll in time, even with a very short timeout."""
+    """The publisher answers each poll in time, even with a very short timeout."""
     listener, heard = client.listen(poll_timeout=0.3, give_up_after=0.1), Heard()
     heard.subscribe(listener, ORDERS, "a")
     eventually(lambda: len(recorder.polls) == 4)

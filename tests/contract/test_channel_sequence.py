@@ -90,7 +90,7 @@ def test_out_of_order_messages_are_dropped_c0_22() -> None:
 def test_a_poll_of_a_former_incarnation_acknowledges_nothing_c0_23(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """It is answered at once, so that its caller learns the present life."""
+    """The poll is answered at once, so that its caller learns the present incarnation."""
     bare.subscribe(ORDERS, "a")
     stranger = bare.begin_poll(100, incarnation=bare.incarnation ^ 1).result()
     assert (list(stranger.items), stranger.incarnation) == ([], bare.incarnation)
@@ -106,7 +106,7 @@ def test_a_poll_of_a_former_incarnation_acknowledges_nothing_c0_23(
 def test_commands_of_a_former_incarnation_are_not_applied_c0_23(
     broker: Emulator, bare: BareSubscriber
 ) -> None:
-    """A batch that replaces all subscriptions is applied in any life."""
+    """A batch that replaces all subscriptions is applied in any incarnation."""
     bare.subscribe(ORDERS, "a")
     present = bare.incarnation
     answer = bare.subscribe(ORDERS, "b", incarnation=present ^ 1)

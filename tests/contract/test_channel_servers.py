@@ -31,7 +31,7 @@ def test_an_idle_poll_gets_an_empty_answer_before_its_deadline_c0_12(serve: Serv
 
 @on_both_servers
 def test_a_poll_without_a_deadline_is_allowed_c0_12(serve: Serve) -> None:
-    """This holds for the client and for the server."""
+    """Neither the client nor the server needs a deadline."""
     publisher = ChannelPublisher(limits=ChannelLimits(subscriber_timeout=math.inf))
     with serve(publisher) as endpoint:
         direct = BareSubscriber(endpoint)
@@ -75,7 +75,7 @@ def test_an_inactive_subscribers_poll_is_answered_empty_c0_26(
 
 @on_both_servers
 def test_a_disconnected_callers_poll_takes_no_messages_c0_29(serve: Serve) -> None:
-    """Its poll is cancelled. Messages published after that go to its next poll."""
+    """The caller's poll is cancelled. Messages published after that go to the next poll."""
     publisher = ChannelPublisher()
     with serve(publisher) as endpoint:
         bare = BareSubscriber(endpoint)

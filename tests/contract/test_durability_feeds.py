@@ -70,7 +70,7 @@ def test_records_expire_while_the_broker_is_stopped_c2_5(lives: Lives) -> None:
 
 
 def test_deleted_records_stay_deleted_without_a_gap_after_a_restart_c2_5(lives: Lives) -> None:
-    """This holds at the front of the window and in its middle."""
+    """Records at the front of the window and in its middle were deleted."""
     lives.face.append("feed", [{"data": number, "tag": str(number % 3)} for number in range(9)])
     lives.face.delete_records("feed", before_seq=3)
     lives.face.delete_records("feed", match=["tag", "Eq", "0"])

@@ -25,7 +25,7 @@ def data_in(face: Face, topic: str, **params: Any) -> list[Any]:
 
 
 def test_a_router_continues_after_a_restart_without_duplicates_c2_10(lives: Lives) -> None:
-    """Its settings and numbers are unchanged, and it copies no record twice."""
+    """The router's settings and numbers are unchanged, and no record is copied twice."""
     face = lives.face
     face.put_topic("feed")
     face.put_router("feed-to-web", source="feed", dest="web", filter=["tag", "Glob", "a*"])
@@ -51,7 +51,7 @@ def test_a_forward_waiting_for_room_continues_after_a_restart_c2_11(lives: Lives
 
 
 def test_a_source_trim_is_reported_after_a_restart_c2_13(lives: Lives) -> None:
-    """This holds for a trim before the restart and for one that the restart caused."""
+    """The source was trimmed before the restart, and by the restart."""
     face = lives.face
     face.put_topic("feed", cap_records=1)
     face.put_topic("web", cap_records=1, discard="reject")

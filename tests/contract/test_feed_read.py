@@ -41,7 +41,7 @@ def test_a_read_returns_one_record_larger_than_the_byte_limit_c2_28(face: Face) 
 
 
 def test_the_next_position_is_the_last_examined_record_c2_28(face: Face) -> None:
-    """It passes records that a filter or a node excluded, so that they are not examined again."""
+    """The position passes records that a filter or a node excluded."""
     face.append("orders", [{"data": 1, "node": "a"}, {"data": 2, "node": "b"}], node="a")
     face.append("orders", [{"data": n, "node": "a"} for n in range(3)])
     answer = face.read("orders", node="a")

@@ -109,14 +109,14 @@ def test_a_crashed_reader_leaves_no_state_on_the_broker_c1_3(here: Followed) -> 
 
 
 def test_a_follower_begins_with_a_read_c1_4(here: Followed) -> None:
-    """This holds even if there is no record to pull."""
+    """The follower reads even if there is no record."""
     here.client.feeds.put(here.topic)
     here.live()
     assert here.wire.reads == ["Read", "Watch"]
 
 
 def test_a_follower_reads_until_it_is_up_to_date_c1_5(here: Followed) -> None:
-    """It makes as many reads as necessary, and only then asks for a stream."""
+    """The follower makes as many reads as necessary, and only then asks for a stream."""
     here.append(2500)
     here.live()
     assert here.wire.reads == ["Read", "Read", "Read", "Read", "Watch"]
@@ -182,7 +182,7 @@ def test_a_live_follower_makes_no_reads_c1_9(here: Followed) -> None:
 
 
 def test_a_lagging_follower_leaves_the_stream_with_a_bounded_buffer_c1_10(here: Followed) -> None:
-    """Its buffer stays within its limit, and the broker keeps nothing for it."""
+    """The follower's buffer stays within its limit, and the broker keeps nothing for it."""
     held = Held(here)
     here.append(1)
     follower = here.live(after=1, handler=held, live_buffer=10)
@@ -195,7 +195,7 @@ def test_a_lagging_follower_leaves_the_stream_with_a_bounded_buffer_c1_10(here: 
 
 
 def test_a_follower_reads_again_after_a_buffer_overflow_c1_11(here: Followed) -> None:
-    """It catches up without loss and without duplicates."""
+    """The follower catches up without loss and without duplicates."""
     held = Held(here, open=True)
     here.append(5)
     follower = here.live(handler=held, live_buffer=10)
@@ -286,7 +286,7 @@ def test_caught_up_and_fell_behind_alternate_c1_13(here: Followed) -> None:
 def test_a_follower_started_at_the_end_is_caught_up_at_once_c1_13(
     here: Followed, count: int, after: object
 ) -> None:
-    """This includes an empty topic, whose position is before the first record."""
+    """The same holds for an empty topic, whose position is before the first record."""
     here.client.feeds.put(here.topic)
     here.append(count) if count else None
     here.live(after=after)
@@ -297,7 +297,7 @@ def test_a_follower_started_at_the_end_is_caught_up_at_once_c1_13(
 
 
 def test_the_end_of_a_follower_is_reported_once_as_its_last_event_c1_14(here: Followed) -> None:
-    """Here the reason is a stop by the user."""
+    """The reason in this test is a stop by the user."""
     here.append(2)
     follower = here.live()
     assert follower.close()
@@ -330,7 +330,7 @@ def test_a_handler_error_ends_the_follower_before_that_record_c1_14(
 
 
 def test_the_position_before_any_handled_record_is_the_start_c1_14(here: Followed) -> None:
-    """It is not the position that the first read has reached."""
+    """The position is not the one that the first read has reached."""
 
     def handle(record: Record) -> None:
         raise ValueError("the first")

@@ -25,7 +25,7 @@ def here(emulator: Emulator) -> Iterator[Followed]:
 
 
 def test_several_followers_share_a_checkpoint_file_c1_2(here: Followed, tmp_path: Path) -> None:
-    """Each has its own name in the file."""
+    """Each follower has its own name in the file."""
     path = tmp_path / "positions.db"
     here.append(5)
     here.live(checkpoint=CheckpointFile(path, "billing"), after=2)
@@ -72,7 +72,7 @@ def test_a_checkpoint_name_is_used_by_one_follower_at_a_time_c1_2(
 
 
 def test_a_checkpoint_of_another_topic_is_refused_c1_2(here: Followed, tmp_path: Path) -> None:
-    """This holds for a file and for the broker."""
+    """A file and the broker refuse the position of another topic."""
     stores = [CheckpointFile(tmp_path / "positions.db", "billing"), ServerCursor(CURSOR)]
     here.append(1)
     with followed(here.emulator, TOPIC + "-2") as other:
@@ -159,7 +159,7 @@ def test_a_custom_checkpoint_store_overrides_after_c1_2(here: Followed) -> None:
 
 
 def test_transient_errors_of_a_checkpoint_store_are_retried_c1_2(here: Followed) -> None:
-    """This holds for the first load of the position and for saving it."""
+    """Loading the position and saving it are retried."""
     store = Fickle()
     store.errors = [Unavailable("away"), Unavailable("away")]
     here.append(5)
@@ -207,7 +207,7 @@ def test_the_position_of_a_start_at_the_end_is_saved_c1_1(here: Followed, tmp_pa
 def test_a_recreated_topic_is_reported_and_read_from_its_beginning_c1_15(
     here: Followed, tmp_path: Path, cursor: bool
 ) -> None:
-    """The position includes the life of the topic. A cursor is deleted with its topic."""
+    """The position includes the epoch of the topic. A cursor is deleted with its topic."""
     store = ServerCursor(CURSOR) if cursor else tmp_path / "positions.db"
     here.append(9)
     here.live(checkpoint=store).close()
@@ -222,7 +222,7 @@ def test_a_recreated_topic_is_reported_and_read_from_its_beginning_c1_15(
 
 
 def test_a_topic_recreated_while_followed_is_reported_c1_15(here: Followed) -> None:
-    """Its stream ends, and the next read reports the new life."""
+    """The follower's stream ends, and the next read reports the new topic."""
     held = Held(here)
     here.append(2)
     here.follow(handler=held)
@@ -235,7 +235,7 @@ def test_a_topic_recreated_while_followed_is_reported_c1_15(here: Followed) -> N
 
 
 def test_a_position_survives_a_broker_restart_c1_1(tmp_path: Path) -> None:
-    """With a data directory the topic has the same life, and no record is handled again."""
+    """With a data directory the topic has the same epoch, and no record is handled again."""
     with (
         Emulator(data_dir=tmp_path / "broker", durability="fsync") as emulator,
         followed(emulator) as here,

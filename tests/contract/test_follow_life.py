@@ -79,7 +79,7 @@ def test_a_handler_can_close_its_follower(here: Followed) -> None:
 
 
 def test_no_thread_outlives_its_follower(here: Followed) -> None:
-    """This holds for the handler's thread and the stream's thread."""
+    """The handler's thread and the stream's thread end with the follower."""
     here.append(1)
     follower = here.live()
     names = {thread.name for thread in threading.enumerate()}
@@ -113,7 +113,7 @@ def test_a_server_without_feeds_is_an_error_without_retries(foreign: str) -> Non
 
 
 def test_waiting_for_the_first_answer_uses_no_cpu() -> None:
-    """This also holds after the clock has jumped."""
+    """The wait costs nothing after the clock has jumped either."""
 
     class Away(NoStore):
         def open(self, topic: str) -> None:
@@ -223,7 +223,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), seen)
 
 
 def test_a_forked_child_cannot_use_the_follower(here: Followed, tmp_path: Path) -> None:
-    """This is the same as for a subscription.
+    """The child's calls raise ForkedProcess, and the parent's follower continues.
 
     The child does not hold the lock of the follower's name.
     """
@@ -235,7 +235,7 @@ def test_a_forked_child_cannot_use_the_follower(here: Followed, tmp_path: Path) 
 
 
 def test_any_exception_of_a_handler_ends_the_follower(here: Followed) -> None:
-    """This includes exceptions that do not derive from Exception. The future is always done."""
+    """Exceptions that do not derive from Exception end it, too. The future is always done."""
 
     def handle(record: Record) -> None:
         raise SystemExit(3)
@@ -382,7 +382,7 @@ def test_a_coroutine_that_a_handler_returns_ends_the_follower(here: Followed) ->
 
 
 def test_coroutine_handlers_run_one_record_at_a_time(here: Followed) -> None:
-    """They handle one record at a time. An exception of the coroutine ends the follower."""
+    """The coroutine handles one record at a time, and its exception ends the follower."""
     seen: list[int] = []
 
     async def main() -> None:

@@ -106,7 +106,7 @@ def number(start: Start, kept: Kept) -> int:
 def test_a_follower_gets_exact_records_and_gaps_from_any_start_c1_13(
     here: Followed, kind: Kind, start: Start, happening: Happening
 ) -> None:
-    """It receives the exact numbers and gaps, and one CaughtUp until it falls behind."""
+    """The follower receives the exact numbers and gaps, and one CaughtUp until it falls behind."""
     kept = make(here, kind)
     after = number(start, kept)
     follower = here.live("tail" if start == "tail" else Checkpoint(after, kept.life or 0))

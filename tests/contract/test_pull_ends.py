@@ -117,7 +117,7 @@ def test_messages_returned_by_closing_are_not_fetched_by_the_same_client_c3_17(
 def test_deleting_the_subscription_ends_waiting_fetches_with_not_found_c3_17(
     world: PullWorld,
 ) -> None:
-    """They end at once, with NOT_FOUND."""
+    """The fetches end at once, with NOT_FOUND."""
     waiting = [world.start_fetch() for _ in range(3)]
     world.client.delete_subscription(subscription=SUBSCRIPTION)
     for fetch in waiting:

@@ -79,7 +79,7 @@ def test_no_wait_overrides_the_timeout_c3_2(world: PullWorld) -> None:
 
 
 def test_no_wait_returns_the_available_messages_or_an_empty_list_c3_3(world: PullWorld) -> None:
-    """This also holds if the caller asked for more messages."""
+    """Fewer messages than requested are returned at once, too."""
     nothing = world.client.fetch(SUBSCRIPTION, 5, no_wait=True)
     assert (texts(nothing), nothing.reason) == ([], "drained")
     world.publish("a", "b")
@@ -95,7 +95,7 @@ def test_a_lingering_pull_ends_when_messages_arrive_c3_4(world: PullWorld) -> No
 
 
 def test_a_lingering_pull_ends_before_its_deadline_c3_4(world: PullWorld) -> None:
-    """It ends after its time less the margin. Then no call waits on the broker."""
+    """The pull ends after its time less the margin. Then no call waits on the broker."""
     began = SYSTEM_CLOCK.monotonic()
     with pytest.raises(PullTimeout):
         world.client.fetch(SUBSCRIPTION, timeout=0.4)
@@ -232,7 +232,7 @@ def test_an_invalid_argument_raises_and_sends_nothing_c3_14(
 
 
 def test_a_fetch_without_a_timeout_waits_for_ever_c3_14(world: PullWorld) -> None:
-    """Its requests are repeated when the broker has answered that there are no messages."""
+    """The fetch repeats its request when the broker has answered that there are no messages."""
     with world.emulator.faults.error("Pull", DeadlineExceeded("nothing"), times=3) as fault:
         waiting = world.start(world.client.fetch, SUBSCRIPTION, timeout=None)
         fault.wait_for_hits(3)

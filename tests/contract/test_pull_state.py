@@ -124,7 +124,7 @@ def test_the_state_counts_open_streams_apart_from_waiting_pulls_c3_7(world: Pull
 
 
 def test_the_state_of_a_missing_subscription_is_not_found_c3_7(world: PullWorld) -> None:
-    """Its limit cannot be set either."""
+    """The limit of a missing subscription cannot be set either."""
     with pytest.raises(NotFound):
         world.client.subscription_state(SUBSCRIPTION + "-missing")
     with pytest.raises(NotFound):
@@ -132,7 +132,7 @@ def test_the_state_of_a_missing_subscription_is_not_found_c3_7(world: PullWorld)
 
 
 def test_a_server_without_the_state_service_is_an_error() -> None:
-    """It refuses the call with its own error."""
+    """The server refuses the call with its own error."""
 
     def answer(call: object) -> None:
         raise Unimplemented("unknown service pullstream.pulls.v1.Pulls")

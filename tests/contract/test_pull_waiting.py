@@ -104,7 +104,7 @@ def test_a_pull_beyond_max_waiting_is_refused_at_once_c3_6(world: PullWorld) -> 
 
 
 def test_two_of_five_pulls_are_refused_with_a_limit_of_three_c3_6(world: PullWorld) -> None:
-    """The others time out, and after that a sixth may wait."""
+    """The three waiting pulls time out, and after that a sixth may wait."""
     world.client.set_max_waiting(SUBSCRIPTION, 3)
     calls = [world.start(world.client.fetch, SUBSCRIPTION, 1, 0.5) for _ in range(5)]
     errors = [type(call.exception(PATIENCE)) for call in calls]
@@ -189,7 +189,7 @@ def test_the_longest_waiting_fetch_is_served_first_c3_15(world: PullWorld) -> No
 
 
 def test_an_immediate_fetch_does_not_overtake_a_waiting_one_c3_15(world: PullWorld) -> None:
-    """This holds even if the immediate fetch comes between the publish and the other's wake-up."""
+    """The immediate fetch comes between the publish and the wake-up of the waiting one."""
     waiting = world.start_fetch()
 
     def publish_and_pull(engine: Engine) -> int:
@@ -206,7 +206,7 @@ def test_an_immediate_fetch_does_not_overtake_a_waiting_one_c3_15(world: PullWor
 
 
 def test_a_hundred_fetchers_share_messages_without_duplicates_c3_15(world: PullWorld) -> None:
-    """Each fetches up to five at a time and acknowledges them, until 1,000 messages are handled."""
+    """Each fetcher takes up to five messages at a time, until 1,000 messages are handled."""
     taken: list[str] = []
     lock, done = threading.Lock(), threading.Event()
 

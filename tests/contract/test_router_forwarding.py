@@ -47,7 +47,7 @@ def test_records_of_google_publishers_are_copied_c2_9(face: Face, emulator: Emul
 
 
 def test_a_missing_destination_is_created_by_the_first_copy_c2_10(face: Face) -> None:
-    """It has the default settings of a topic, and does not exist before."""
+    """The destination has the default settings of a topic, and does not exist before."""
     face.put_topic("feed")
     route(face, "feed", "web")
     with pytest.raises(FaceError) as refused:
@@ -59,7 +59,7 @@ def test_a_missing_destination_is_created_by_the_first_copy_c2_10(face: Face) ->
 
 
 def test_a_router_without_create_dest_needs_its_destination_c2_10(face: Face) -> None:
-    """Otherwise the router is refused."""
+    """Without the destination the router is refused."""
     face.put_topic("feed")
     with pytest.raises(FaceError) as refused:
         route(face, "feed", "web", create_dest=False)
@@ -89,7 +89,7 @@ def test_copies_keep_the_order_of_the_source_c2_10(face: Face) -> None:
 
 
 def test_an_identical_put_router_changes_nothing_c2_10(face: Face) -> None:
-    """It continues at its position. Changed settings apply from then on."""
+    """The router continues at its position. Changed settings apply from then on."""
     face.put_topic("feed")
     made = route(face, "feed", "web")
     face.append("feed", texts(1))
@@ -118,7 +118,7 @@ def test_a_deleted_router_stops_copying_c2_10(face: Face) -> None:
 
 @pytest.mark.parametrize("deleted", ["feed", "web"])
 def test_deleting_a_topic_deletes_its_routers_c2_10(face: Face, deleted: str) -> None:
-    """This holds for its source and its destination. A topic created again has no routers."""
+    """Routers from the topic and to it are deleted. A topic created again has no routers."""
     face.put_topic("feed")
     face.put_topic("web")
     route(face, "feed", "web")
@@ -245,7 +245,7 @@ def test_an_invalid_router_filter_is_refused_c2_12(face: Face, broken: Any) -> N
 
 
 def test_a_topic_cannot_be_routed_to_itself_c2_13(face: Face) -> None:
-    """This holds even with allow_cycle."""
+    """Such a router is refused even with allow_cycle."""
     face.put_topic("feed")
     for allow in (False, True):
         with pytest.raises(FaceError) as refused:
@@ -345,7 +345,7 @@ def test_a_node_does_not_get_its_own_records_through_a_router_c2_14(face: Face) 
 
 
 def test_a_router_drops_node_and_tag_on_request_c2_14(face: Face) -> None:
-    """Each can be dropped independently."""
+    """Node and tag can be dropped independently."""
     face.put_topic("feed")
     route(face, "feed", "no-node", preserve_node=False)
     route(face, "feed", "no-tag", preserve_tag=False)

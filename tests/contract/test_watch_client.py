@@ -36,7 +36,7 @@ def numbers(first: int, last: int) -> list[str]:
 def test_one_watch_follows_256_topics_from_their_own_positions_c2_15(
     client: SubscriberClient,
 ) -> None:
-    """It uses one call; the broker of this test has no room for a second stream."""
+    """The watch uses one call; the broker of this test has no room for a second stream."""
     topics = [f"projects/p/topics/many-{number:03}" for number in range(256)]
     for topic in topics:
         client.feeds.append(topic, ["1", "2"])
@@ -208,7 +208,7 @@ def test_a_slow_handler_gets_fewer_and_larger_frames_c2_23(client: SubscriberCli
 
 
 def test_a_watch_without_data_gets_numbers_tags_and_nodes_c2_25(client: SubscriberClient) -> None:
-    """This is for readers that only need to know that there are new records."""
+    """Such a watch is for readers that only need to know that there are new records."""
     attributes = {"tag": "public", "node": "a", "other": "x"}
     client.feeds.append(NEWS, [{"data": b"large", "attributes": attributes}])
     frames = Frames()
@@ -219,7 +219,7 @@ def test_a_watch_without_data_gets_numbers_tags_and_nodes_c2_25(client: Subscrib
 
 
 def test_caught_up_follows_the_backlog_of_each_topic_c2_26(client: SubscriberClient) -> None:
-    """It has the last number and the time."""
+    """CaughtUp has the last number and the time."""
     client.feeds.append(NEWS, numbers(1, 3))
     frames = Frames()
     client.watch({NEWS: 0, OLDS: 0}, frames)
@@ -248,7 +248,7 @@ def test_a_watch_ends_when_its_last_topic_is_deleted_c2_26(
 def test_a_reader_naming_its_node_gets_none_of_its_own_records_c2_26(
     client: SubscriberClient,
 ) -> None:
-    """It receives only CaughtUp."""
+    """The reader receives only CaughtUp."""
     client.feeds.append(NEWS, [{"data": b"mine", "attributes": {"node": "me"}}])
     frames = Frames()
     future = client.watch({NEWS: 0}, frames, exclude_node="me")

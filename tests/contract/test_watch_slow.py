@@ -206,7 +206,7 @@ def test_a_busy_topic_does_not_delay_the_other_topics_c2_21(stage: Stage) -> Non
 def test_a_stalled_reader_costs_less_than_a_mebibyte_c2_23(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """This limits the bytes that the broker has sent and the client has not read."""
+    """The limit is on the bytes that the broker has sent and the client has not read."""
     stage.face.put_topic("orders")
     reader = stage.watch("orders")
     for _ in range(40):
