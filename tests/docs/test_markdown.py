@@ -12,7 +12,7 @@ MAX_COLUMNS = 120
 
 
 def markdown_files() -> list[Path]:
-    """Return the Markdown files of the repository, also those that are not committed yet."""
+    """Return the Markdown files of the repository, committed or not."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
         cwd=ROOT,

@@ -64,7 +64,7 @@ FOREIGN = frozenset(
 
 @dataclass
 class Source:
-    """What one Python file defines, and the texts in it that people read.
+    """The names that one Python file defines, and its texts for people.
 
     Attributes:
         names: The identifiers in its code, and the words of its strings except docstrings.
