@@ -277,8 +277,10 @@ def parameters(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> s
             for each in node.body
             if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
         }
-        inits = (each for each in node.body if getattr(each, "name", "") == "__init__")
-        return found.union(*map(parameters, inits))
+        for each in node.body:
+            if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+                found |= parameters(each)
+        return found
     every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     every += [each for each in (node.args.vararg, node.args.kwarg) if each]
     return {each.arg for each in every}
