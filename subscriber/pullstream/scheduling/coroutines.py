@@ -29,7 +29,7 @@ class _CallbackRun:
 
 # The run of a callback that the current code belongs to, also in tasks and threads that inherit its
 # context.
-_turn: ContextVar[_CallbackRun | None] = ContextVar("pullstream_turn", default=None)
+_current_run: ContextVar[_CallbackRun | None] = ContextVar("pullstream_callback_run", default=None)
 
 
 class CoroutineScheduler(Scheduler):
@@ -63,7 +63,7 @@ class CoroutineScheduler(Scheduler):
         # tasks.
         self._tasks: dict[asyncio.Task[None], _CallbackRun] = {}
         self._closed = False
-        self._quiet = threading.Event()
+        self._idle = threading.Event()
         self._errors = RepeatedErrors(_log)
 
     def schedule(self, callback: Callable[..., Any], *args: Any) -> None:
@@ -94,9 +94,9 @@ class CoroutineScheduler(Scheduler):
                 self._loop.call_soon_threadsafe(self._pump)
             except RuntimeError:
                 # The user's loop is closed, and its tasks have ended with it.
-                self._quiet.set()
+                self._idle.set()
             if await_msg_callbacks:
-                self._quiet.wait()
+                self._idle.wait()
         return [message for _, args in dropped for message in messages_in(args)]
 
     @property
@@ -111,7 +111,7 @@ class CoroutineScheduler(Scheduler):
 
     def runs_here(self) -> bool:
         """Return whether the caller is on the loop, or works for a callback on another thread."""
-        if _turn.get() in self._tasks.values():
+        if _current_run.get() in self._tasks.values():
             # Also true in code that the callback waits for, even on another thread.
             return True
         try:
@@ -158,9 +158,9 @@ class CoroutineScheduler(Scheduler):
             except IndexError:
                 # A shutdown has taken it first.
                 break
-            turn = _CallbackRun()
+            run = _CallbackRun()
             # The task gets a copy of the context that it is created in.
-            before = _turn.set(turn)
+            before = _current_run.set(run)
             try:
                 task = asyncio.get_running_loop().create_task(callback(*args))
             except Exception as error:
@@ -169,11 +169,11 @@ class CoroutineScheduler(Scheduler):
                 self._errors.report(error, text)
                 continue
             finally:
-                _turn.reset(before)
-            self._tasks[task] = turn
+                _current_run.reset(before)
+            self._tasks[task] = run
             task.add_done_callback(self._ended)
         if self._closed and not self._tasks:
-            self._quiet.set()
+            self._idle.set()
             if self._thread is not None:
                 asyncio.get_running_loop().stop()
 

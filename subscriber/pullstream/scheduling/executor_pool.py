@@ -21,7 +21,7 @@ class ExecutorPool:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self._work: deque[tuple[Callable[[Any], Any], Any]] = deque()
-        self._quiet = threading.Condition()
+        self._changed = threading.Condition()
         self._closed = False
         # IDs of the threads that are in a callback.
         self._running: set[int] = set()
@@ -57,11 +57,11 @@ class ExecutorPool:
             raise closed_pool()
         for argument in arguments:
             self._work.append((callback, argument))
-            self._executor.submit(self._turn)
+            self._executor.submit(self._run_first)
 
     def close(self) -> list[Any]:
         """Start no more callbacks; return the arguments of the calls that have not begun."""
-        with self._quiet:
+        with self._changed:
             self._closed = True
             dropped = [argument for _, argument in self._work]
             self._work.clear()
@@ -70,16 +70,16 @@ class ExecutorPool:
     def join(self, timeout: float | None) -> None:
         """Wait for the running callbacks if `timeout` is None; otherwise return at once."""
         if timeout is None:
-            with self._quiet:
-                self._quiet.wait_for(lambda: not self._running)
+            with self._changed:
+                self._changed.wait_for(lambda: not self._running)
 
     def runs_here(self) -> bool:
         """Return whether the calling thread is running a callback."""
         return threading.get_ident() in self._running
 
-    def _turn(self) -> None:
+    def _run_first(self) -> None:
         thread = threading.get_ident()
-        with self._quiet:
+        with self._changed:
             if self._closed or not self._work:
                 return
             callback, argument = self._work.popleft()
@@ -87,6 +87,6 @@ class ExecutorPool:
         try:
             callback(argument)
         finally:
-            with self._quiet:
+            with self._changed:
                 self._running.discard(thread)
-                self._quiet.notify_all()
+                self._changed.notify_all()

@@ -151,8 +151,8 @@ class CallbackRunner:
                     self._end_turn(message)
 
     def nacks_answered(self, ack_ids: Sequence[str], comes_at: float) -> None:
-        """Handle nacks that the server accepted; see `MessagesOnHold.nacks_taken`."""
-        self._act(self._hold.nacks_taken(ack_ids, comes_at))
+        """Handle nacks that the server accepted; see `MessagesOnHold.nacks_accepted`."""
+        self._act(self._hold.nacks_accepted(ack_ids, comes_at))
 
     def leases_lost(self, messages: Sequence[Message], comes_at: float | None) -> None:
         """Handle lost leases of settled messages; see `MessagesOnHold.lost`."""

@@ -264,9 +264,9 @@ class FailedKey:
             self._move(KeyState.NACKED)
         self._miss(message, position)
 
-    def nack_was_taken(self, ack_id: str, comes_at: float) -> None:
+    def nack_was_accepted(self, ack_id: str, comes_at: float) -> None:
         """Record that the server accepted a nack or return, and redelivers from `comes_at` on."""
-        self._missing.nack_was_taken(ack_id, comes_at)
+        self._missing.nack_was_accepted(ack_id, comes_at)
         if not self._missing.are_answered:
             return
         if self.state is KeyState.NACKED:

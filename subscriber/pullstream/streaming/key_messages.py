@@ -196,7 +196,7 @@ class MissingMessages:
         for earlier in self._positions.between(None, position):
             self.pop(earlier[-1])
 
-    def nack_was_taken(self, ack_id: str, comes_at: float) -> None:
+    def nack_was_accepted(self, ack_id: str, comes_at: float) -> None:
         """Record that the server accepted a nack, and redelivers from `comes_at` on."""
         missing = self._unanswered.get(ack_id)
         if missing is not None:

@@ -156,8 +156,8 @@ class MessagesOnHold:
     ) -> Actions:
         """Record that an ordered message failed and will be redelivered.
 
-        `nacks_taken` reports when the server has accepted the nack. Two threads may report the same
-        failure; it counts once. This does not end the turn of the message; `ended` does.
+        `nacks_accepted` reports when the server has accepted the nack. Two threads may report the
+        same failure; it counts once. This does not end the turn of the message; `ended` does.
 
         A dropped message is returned. If only its lease ended, the server would send later messages
         of the key until then, and none of them can run. They would fill the server's window for
@@ -184,7 +184,7 @@ class MessagesOnHold:
                         failed.handled(each, actions)
         return actions
 
-    def nacks_taken(self, ack_ids: Iterable[str], comes_at: float) -> Actions:
+    def nacks_accepted(self, ack_ids: Iterable[str], comes_at: float) -> Actions:
         """Record that the server accepted nacks and redelivers, at `comes_at` at the earliest."""
         actions = Actions()
         if self._nacks:
@@ -192,7 +192,7 @@ class MessagesOnHold:
                 for ack_id in ack_ids:
                     if ack_id in self._nacks:
                         with self._changing(self._nacks[ack_id], actions) as failed:
-                            failed.nack_was_taken(ack_id, comes_at)
+                            failed.nack_was_accepted(ack_id, comes_at)
         return actions
 
     def lost(self, messages: Iterable[Message], comes_at: float | None) -> Actions:
@@ -201,7 +201,7 @@ class MessagesOnHold:
         Args:
             messages: Messages with and without an ordering key.
             comes_at: Earliest time of the redeliveries. None: the messages are returned, and
-                `nacks_taken` reports when the server has accepted that.
+                `nacks_accepted` reports when the server has accepted that.
         """
         actions = Actions()
         with self._lock:
@@ -213,7 +213,7 @@ class MessagesOnHold:
                     failed.remove(message)
                     failed.fail(message, actions)
                     if comes_at is not None:
-                        failed.nack_was_taken(message.ack_id, comes_at)
+                        failed.nack_was_accepted(message.ack_id, comes_at)
         return actions
 
     def parked_among(self, messages: Iterable[Message]) -> set[Message]:

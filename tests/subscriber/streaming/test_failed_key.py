@@ -55,7 +55,7 @@ class Key(FailedKey):
     def accept(self, *ack_ids: str, comes_at: float | None = None) -> None:
         """Accept nacks and returns at the server."""
         for ack_id in ack_ids:
-            self.nack_was_taken(ack_id, self.now if comes_at is None else comes_at)
+            self.nack_was_accepted(ack_id, self.now if comes_at is None else comes_at)
 
     def get(self, ack_id: str, *, may_be_stale: bool = False) -> Actions:
         """Receive a delivery now."""

@@ -70,7 +70,7 @@ def nacked(hold: MessagesOnHold, one: Message, *, taken: bool = True) -> Actions
     actions = hold.failed(one)
     hold.ended(one)
     if taken:
-        hold.nacks_taken([one.ack_id], 0.0)
+        hold.nacks_accepted([one.ack_id], 0.0)
     return actions
 
 
@@ -146,7 +146,7 @@ def test_losing_and_returning_a_whole_key() -> None:
             hold.lost(first, None)
             hold.ended(first[0])
             for one in first:
-                hold.nacks_taken([one.ack_id], 0.0)
+                hold.nacks_accepted([one.ack_id], 0.0)
             for one in again:
                 hold.offer([one], 1.0)
 
@@ -163,7 +163,7 @@ def test_redelivering_a_returned_key_from_its_end() -> None:
         hold.offer(first, 0.0)
         hold.lost(first, None)
         hold.ended(first[0])
-        hold.nacks_taken([one.ack_id for one in first], 0.0)
+        hold.nacks_accepted([one.ack_id for one in first], 0.0)
 
         def work() -> None:
             for one in reversed(again):

@@ -51,7 +51,7 @@ class Hold(MessagesOnHold):
         return actions
 
     def take_nack(self, *ack_ids: str) -> Actions:
-        return self.nacks_taken(ack_ids, self.now)
+        return self.nacks_accepted(ack_ids, self.now)
 
     def ack(self, one: Message) -> list[str]:
         """Acknowledge a message and end its turn. Return the messages that run next."""
@@ -383,7 +383,7 @@ def test_a_nack_with_a_delay_is_waited_for_longer() -> None:
     hold = Hold()
     failing = run_one(hold, "1")
     hold.nack(failing, taken=False)
-    assert hold.nacks_taken(["0"], 600.0).due == 600.0 + FIRST_WAIT
+    assert hold.nacks_accepted(["0"], 600.0).due == 600.0 + FIRST_WAIT
 
 
 def test_a_new_message_is_returned_soon_where_keys_restart() -> None:

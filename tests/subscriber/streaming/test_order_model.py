@@ -233,7 +233,7 @@ class OrderUnderFailures(RuleBasedStateMachine):
             self.server.acknowledge(ack_id)
         else:
             self.server.nack(ack_id, unseen=kind == "return")
-            self.act(self.hold.nacks_taken([ack_id], self.now))
+            self.act(self.hold.nacks_accepted([ack_id], self.now))
 
     @precondition(lambda self: self.responses)
     @rule(data=st.data())
