@@ -10,8 +10,8 @@ from pullstream_protocol.clock import ManualClock
 from tests.subscriber.streaming.fakes import PATIENCE, ids, response
 
 
-def test_whoever_takes_a_list_may_add_to_the_next() -> None:
-    """The receiver of a list may add messages to the next one.
+def test_the_receiver_of_a_batch_may_add_messages_to_the_next_batch() -> None:
+    """The receiver of a batch may add messages to the next one.
 
     The end of a callback, perhaps on the thread that brought the list, begins the next message of a
     key. If a lock were held meanwhile, this would be a deadlock.
@@ -29,7 +29,7 @@ def test_whoever_takes_a_list_may_add_to_the_next() -> None:
     assert taken == [["a", "b"], ["1a", "1b"], ["2a", "2b"]]
 
 
-def test_a_list_that_nobody_has_taken_is_given_back() -> None:
+def test_closing_the_batcher_returns_batches_that_were_not_passed_on() -> None:
     """The batcher is closed while one of several lists is passed on."""
     left: list[Message] = []
     batcher = Batcher(

@@ -126,7 +126,9 @@ def keep(one: Message) -> None:
 
 @pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_message_settled_before_its_turn_is_not_run(in_order: bool, is_async: bool) -> None:
+def test_a_message_settled_while_it_waits_does_not_run_its_callback(
+    in_order: bool, is_async: bool
+) -> None:
     """The message was given up or returned while it waited."""
     run: list[str] = []
 
@@ -145,7 +147,7 @@ def test_a_message_settled_before_its_turn_is_not_run(in_order: bool, is_async: 
     assert run == ["b"]
 
 
-def test_what_a_shutdown_has_given_back_is_not_given_back_again() -> None:
+def test_a_message_returned_by_a_shutdown_is_not_returned_again() -> None:
     """With exactly-once delivery, a message may be confirmed after the shutdown returned it."""
     rig = Rig(keep)
     rig.runner.give_up_held()
@@ -155,7 +157,7 @@ def test_what_a_shutdown_has_given_back_is_not_given_back_again() -> None:
     assert rig.given_back == ["b"]
 
 
-def test_a_message_dropped_before_its_turn_does_not_end_its_key() -> None:
+def test_dropping_a_waiting_message_keeps_later_messages_of_its_key_held() -> None:
     """Messages held behind it wait for its redelivery, which restarts the key."""
     rig = Rig(Message.ack)
     first, _ = rig.receive("1", "2")
@@ -167,7 +169,7 @@ def test_a_message_dropped_before_its_turn_does_not_end_its_key() -> None:
     assert (rig.scheduler.names, rig.parked_messages) == (["1/again"], 0)
 
 
-def test_a_dropped_message_of_a_key_is_returned_once() -> None:
+def test_a_dropped_message_with_an_ordering_key_is_returned_once() -> None:
     """Otherwise the server would send later messages of the key until the lease ends."""
     rig = Rig(Message.drop)
     first, _ = rig.receive("1", "2")
@@ -178,7 +180,7 @@ def test_a_dropped_message_of_a_key_is_returned_once() -> None:
     assert rig.dues == [rig.clock.monotonic() + FIRST_WAIT]
 
 
-def test_a_dropped_message_without_a_key_is_not_returned() -> None:
+def test_a_dropped_message_without_an_ordering_key_is_not_returned() -> None:
     """The server redelivers it when its lease ends."""
     rig = Rig(Message.drop)
     (only,) = rig.receive("1", key="")
@@ -187,7 +189,7 @@ def test_a_dropped_message_without_a_key_is_not_returned() -> None:
     assert rig.given_back == []
 
 
-def test_what_is_held_too_long_is_returned() -> None:
+def test_a_message_held_too_long_for_its_ordering_key_is_returned() -> None:
     """The return happens at the time that the runner has given."""
     rig = Rig(Message.nack)
     rig.receive("1", "2", "3")
@@ -201,7 +203,9 @@ def test_what_is_held_too_long_is_returned() -> None:
 
 
 @pytest.mark.parametrize("in_order", [False, True])
-def test_a_coroutine_is_awaited(in_order: bool) -> None:
+def test_a_coroutine_callback_is_awaited_before_its_message_counts_as_handled(
+    in_order: bool,
+) -> None:
     """The message is handled when its coroutine ends."""
     steps: list[str] = []
 
@@ -222,7 +226,7 @@ def test_a_coroutine_is_awaited(in_order: bool) -> None:
     "error", [ValueError("bad"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()]
 )
 @pytest.mark.parametrize("is_async", [False, True])
-def test_what_raises_is_nacked_counted_and_logged(
+def test_a_message_whose_callback_raises_is_nacked_counted_and_logged(
     error: BaseException, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A cancelled coroutine counts as well. Its key waits for the message."""
@@ -244,7 +248,9 @@ def test_what_raises_is_nacked_counted_and_logged(
     ]
 
 
-def test_what_raises_after_its_verdict_keeps_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_raises_after_settling_its_message_keeps_the_disposition(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The message is handled, so the next of its key begins."""
 
     def callback(one: Message) -> None:
@@ -263,7 +269,7 @@ async def handle_later(one: Message) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_coroutine_that_a_callback_returns_counts_as_an_error(
+def test_a_plain_callback_that_returns_a_coroutine_counts_as_an_error(
     is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing would run it. The message is nacked, and the log says what to do."""
@@ -286,7 +292,7 @@ def test_a_coroutine_that_a_callback_returns_counts_as_an_error(
     assert "1 times" in caplog.messages[1]
 
 
-def test_the_log_says_what_happens_to_a_message_whose_callback_raises(
+def test_the_log_of_a_callback_error_says_whether_the_message_is_nacked(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Only an unsettled message is nacked."""
@@ -313,7 +319,9 @@ def test_the_log_says_what_happens_to_a_message_whose_callback_raises(
 
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("key", ["", "k"])
-def test_a_callback_does_not_begin_on_a_lease_that_is_over(is_async: bool, key: str) -> None:
+def test_a_callback_does_not_begin_for_a_message_whose_lease_has_ended(
+    is_async: bool, key: str
+) -> None:
     """The process was stopped for longer than the lease. The message is delivered again."""
     begun: list[str] = []
 
@@ -340,7 +348,7 @@ def test_a_callback_does_not_begin_on_a_lease_that_is_over(is_async: bool, key: 
 # ---- the turns of a key --------------------------------------------------------------------------
 
 
-def test_the_next_of_a_key_begins_when_the_callback_has_ended() -> None:
+def test_the_callback_for_the_next_message_of_a_key_begins_when_the_last_one_ends() -> None:
     """By default, a disposition is not needed."""
     rig = Rig(keep)
     rig.receive("1", "2", "3")
@@ -351,7 +359,7 @@ def test_the_next_of_a_key_begins_when_the_callback_has_ended() -> None:
     assert rig.scheduler.names == ["3"]
 
 
-def test_after_the_verdict_inside_the_callback_the_next_waits_for_its_end() -> None:
+def test_a_message_settled_inside_its_callback_releases_its_key_when_the_callback_ends() -> None:
     """If the disposition comes first, the dispatcher's later report changes nothing."""
     seen: list[list[str]] = []
 
@@ -369,7 +377,9 @@ def test_after_the_verdict_inside_the_callback_the_next_waits_for_its_end() -> N
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_after_the_callback_without_a_verdict_the_next_waits_for_that(elsewhere: bool) -> None:
+def test_release_after_ack_delays_the_next_message_of_a_key_until_the_disposition(
+    elsewhere: bool,
+) -> None:
     """If the callback ends first, the disposition starts the next message once, on any thread."""
     rig = Rig(keep, release_after_ack=True)
     first, *_ = rig.receive("1", "2", "3")
@@ -386,7 +396,7 @@ def test_after_the_callback_without_a_verdict_the_next_waits_for_that(elsewhere:
     assert rig.scheduler.names == ["2"]
 
 
-def test_an_ended_callback_without_a_verdict_holds_up_only_its_key() -> None:
+def test_an_ended_callback_without_a_disposition_delays_only_its_own_key() -> None:
     """Other keys continue, and messages without a key have nothing to wait for."""
     rig = Rig(keep, release_after_ack=True)
     rig.receive("1", "2", key="a")
@@ -399,7 +409,7 @@ def test_an_ended_callback_without_a_verdict_holds_up_only_its_key() -> None:
     assert len(rig.hold) == 1
 
 
-def test_a_verdict_between_the_end_and_the_look_at_it_begins_the_next_once() -> None:
+def test_a_disposition_reported_as_the_callback_ends_starts_the_next_message_once() -> None:
     """The dispatcher reports as the callback ends. Only one of the two starts the next message."""
 
     class Moments(dict[Message, bool]):
@@ -425,7 +435,7 @@ def test_a_verdict_between_the_end_and_the_look_at_it_begins_the_next_once() -> 
         assert rig.scheduler.names == ["2"]
 
 
-def test_the_end_and_the_verdict_may_race() -> None:
+def test_a_race_of_callback_end_and_disposition_starts_the_next_message_once() -> None:
     """With real threads, a few thousand times, the next message begins exactly once."""
     rig = Rig(keep, release_after_ack=True)
     begin, end = threading.Barrier(2), threading.Barrier(2)
@@ -452,7 +462,7 @@ def test_the_end_and_the_verdict_may_race() -> None:
 
 @pytest.mark.parametrize("release_after_ack", [False, True])
 @pytest.mark.parametrize("decide", [Message.nack, Message.drop])
-def test_a_failure_inside_the_callback_holds_up_its_key(
+def test_a_nack_inside_a_callback_holds_its_ordering_key_and_counts_once(
     release_after_ack: bool, decide: Callable[[Message], object]
 ) -> None:
     """The worker and the dispatcher report it in either order, and it counts once."""
@@ -468,7 +478,7 @@ def test_a_failure_inside_the_callback_holds_up_its_key(
 
 
 @pytest.mark.parametrize("decide", [Message.nack, Message.drop])
-def test_a_late_failure_holds_up_what_has_not_begun(
+def test_a_nack_after_the_callback_holds_messages_of_the_key_that_have_not_begun(
     decide: Callable[[Message], object],
 ) -> None:
     """The next message may run by then and finishes. A second report changes nothing."""
@@ -484,7 +494,7 @@ def test_a_late_failure_holds_up_what_has_not_begun(
     assert (rig.scheduler.names, len(rig.hold)) == (["1/again"], 1)
 
 
-def test_a_late_failure_that_ends_the_turn_begins_nothing_but_the_redelivery() -> None:
+def test_with_release_after_ack_a_late_nack_starts_only_the_redelivery_of_its_key() -> None:
     """The next message waits for the disposition."""
     rig = Rig(keep, release_after_ack=True)
     first, *_ = rig.receive("1", "2", "3")
@@ -496,7 +506,7 @@ def test_a_late_failure_that_ends_the_turn_begins_nothing_but_the_redelivery() -
     assert rig.scheduler.names == ["1/again"]
 
 
-def test_a_lease_that_is_lost_before_its_turn_holds_up_its_key() -> None:
+def test_a_lease_lost_before_its_callback_begins_holds_its_ordering_key() -> None:
     """The message does not begin, and the later ones wait for its redelivery."""
     rig = Rig(Message.ack)
     first, *_ = rig.receive("1", "2")
@@ -508,7 +518,7 @@ def test_a_lease_that_is_lost_before_its_turn_holds_up_its_key() -> None:
     assert rig.scheduler.names == ["1/again"]
 
 
-def test_on_a_subscription_without_order_a_verdict_ends_no_turn() -> None:
+def test_dispositions_release_no_ordering_key_on_an_unordered_subscription() -> None:
     """Keys have no meaning there. If ordering is switched on later, they have no history."""
     rig = Rig(keep, release_after_ack=True)
     first, _ = rig.receive("1", "2", in_order=False)
@@ -519,7 +529,7 @@ def test_on_a_subscription_without_order_a_verdict_ends_no_turn() -> None:
     assert (rig.given_back, rig.scheduler.names) == ([], ["2", "3"])
 
 
-def test_without_a_place_to_run_the_next_the_subscription_ends() -> None:
+def test_the_subscription_ends_if_the_scheduler_cannot_run_the_next_message_of_a_key() -> None:
     """The listener gets the error, and the shutdown returns the message."""
     rig = Rig(Message.ack)
     rig.receive("1", "2")

@@ -57,7 +57,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     rig.consumer.stop()
 
 
-def test_each_response_is_handed_on(rig: Rig) -> None:
+def test_the_consumer_passes_on_each_response_in_order_on_its_own_thread(rig: Rig) -> None:
     """Responses are passed on in order, on the consumer's own thread."""
     rig.call.respond(PONG)
     rig.call.deliver("a")
@@ -65,7 +65,7 @@ def test_each_response_is_handed_on(rig: Rig) -> None:
     assert len(rig.responses.get(timeout=PATIENCE).received_messages) == 1
 
 
-def test_a_paused_reader_reads_no_more_until_it_is_resumed(rig: Rig) -> None:
+def test_a_paused_consumer_reads_no_response_until_it_is_resumed(rig: Rig) -> None:
     """The current response is the last one."""
     in_hand = threading.Event()
 
@@ -86,7 +86,7 @@ def test_a_paused_reader_reads_no_more_until_it_is_resumed(rig: Rig) -> None:
     rig.consumer.resume()
 
 
-def test_the_end_is_reported_once_with_its_cause(rig: Rig) -> None:
+def test_the_consumer_reports_the_end_of_its_stream_once_with_its_cause(rig: Rig) -> None:
     """The report is the last step of the thread."""
     rig.call.end(NotFound("gone"))
     assert isinstance(rig.ends.get(timeout=PATIENCE), NotFound)
@@ -95,7 +95,7 @@ def test_the_end_is_reported_once_with_its_cause(rig: Rig) -> None:
     assert not rig.consumer._background.is_active
 
 
-def test_stopping_lets_the_server_end_its_side(rig: Rig) -> None:
+def test_stopping_the_consumer_lets_the_server_end_the_stream(rig: Rig) -> None:
     """A cancellation would end the leases of running callbacks."""
     rig.call.end_when_half_closed()
     rig.consumer.stop()
@@ -104,7 +104,7 @@ def test_stopping_lets_the_server_end_its_side(rig: Rig) -> None:
     assert not rig.call.cancelled
 
 
-def test_stopping_cancels_a_stream_that_the_server_does_not_end(
+def test_stopping_the_consumer_cancels_a_stream_that_the_server_does_not_end(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cancellation comes after a short wait."""
@@ -114,14 +114,14 @@ def test_stopping_cancels_a_stream_that_the_server_does_not_end(
     assert rig.call.cancelled
 
 
-def test_stopping_takes_no_longer_than_it_is_given(rig: Rig) -> None:
+def test_stopping_the_consumer_ends_within_the_given_time(rig: Rig) -> None:
     """The shutdown is nearly out of time. The consumer's own limits are far longer here."""
     rig.consumer.stop(timeout=0.01)
     assert isinstance(rig.ends.get(timeout=PATIENCE), StreamEnded)
     assert rig.call.cancelled
 
 
-def test_stopping_a_paused_reader_ends_it(rig: Rig) -> None:
+def test_stopping_a_paused_consumer_ends_its_thread(rig: Rig) -> None:
     """A paused reader would not see the end."""
     rig.consumer.pause()
     rig.call.respond(PONG)
@@ -130,7 +130,7 @@ def test_stopping_a_paused_reader_ends_it(rig: Rig) -> None:
     assert isinstance(rig.ends.get(timeout=PATIENCE), StreamEnded)
 
 
-def test_a_reader_that_pauses_while_it_is_stopped_ends_all_the_same(rig: Rig) -> None:
+def test_a_consumer_that_is_paused_while_it_is_stopped_still_ends(rig: Rig) -> None:
     """The current response fills the window of flow control just after `stop` has resumed it."""
     resumed, in_hand = threading.Event(), threading.Event()
     resume = rig.consumer.resume
@@ -153,7 +153,7 @@ def test_a_reader_that_pauses_while_it_is_stopped_ends_all_the_same(rig: Rig) ->
     assert isinstance(rig.ends.get(timeout=PATIENCE), StreamEnded)
 
 
-def test_an_error_of_ours_ends_the_call_too(
+def test_an_error_of_the_response_handler_ends_the_streaming_call(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An unread call would keep its leases at the server."""
@@ -207,12 +207,14 @@ def relieved(callback: Callback) -> InlineRun:
     return inline_run
 
 
-def test_no_other_thread_than_the_reader_has_an_inline_run(rig: Rig) -> None:
+def test_only_the_reader_thread_of_a_consumer_may_run_callbacks_inline(rig: Rig) -> None:
     """Another thread has no duties here that a new reader could take over."""
     assert rig.consumer.inline_run() is None
 
 
-def test_a_reader_that_is_held_up_is_replaced(rig: Rig, callback: Callback) -> None:
+def test_a_reader_thread_blocked_in_a_callback_is_replaced_by_another(
+    rig: Rig, callback: Callback
+) -> None:
     """Another reader continues at once. The first one reads nothing after its callback."""
     held_up = rig.consumer._background._thread
     assert held_up is not None
@@ -227,7 +229,9 @@ def test_a_reader_that_is_held_up_is_replaced(rig: Rig, callback: Callback) -> N
     assert rig.ends.empty()
 
 
-def test_a_reader_that_is_not_replaced_reads_on(rig: Rig, callback: Callback) -> None:
+def test_a_reader_thread_whose_inline_run_ends_before_the_relief_reads_on(
+    rig: Rig, callback: Callback
+) -> None:
     """The inline run is over, so the relief comes too late."""
     inline_run = callback.inline_runs.get(timeout=PATIENCE)
     callback.may_end.set()
@@ -237,7 +241,9 @@ def test_a_reader_that_is_not_replaced_reads_on(rig: Rig, callback: Callback) ->
     assert not inline_run.relieve()
 
 
-def test_the_next_reader_is_as_paused_as_the_one_before(rig: Rig, callback: Callback) -> None:
+def test_a_replacement_reader_thread_inherits_the_pause_of_flow_control(
+    rig: Rig, callback: Callback
+) -> None:
     """The window of flow control was full when the first reader began its callbacks."""
     rig.consumer.pause()
     relieved(callback)
@@ -249,7 +255,7 @@ def test_the_next_reader_is_as_paused_as_the_one_before(rig: Rig, callback: Call
     assert rig.responses.get(timeout=PATIENCE) == PONG
 
 
-def test_the_next_reader_can_be_replaced_as_well(rig: Rig, callback: Callback) -> None:
+def test_a_replacement_reader_thread_can_be_replaced_too(rig: Rig, callback: Callback) -> None:
     """The first reader no longer counts as the reader."""
     relieved(callback)
     rig.consumer._background._on_response = callback
@@ -259,7 +265,7 @@ def test_the_next_reader_can_be_replaced_as_well(rig: Rig, callback: Callback) -
     assert rig.responses.get(timeout=PATIENCE) == PONG
 
 
-def test_a_replaced_reader_that_fails_leaves_the_stream_to_the_one_who_reads(
+def test_a_failing_replaced_reader_leaves_the_stream_to_the_new_reader(
     rig: Rig, callback: Callback
 ) -> None:
     """Two threads at the end of one call are not supported by gRPC."""
@@ -282,7 +288,7 @@ def test_a_replaced_reader_that_fails_leaves_the_stream_to_the_one_who_reads(
     assert rig.responses.get(timeout=PATIENCE) == PONG
 
 
-def test_stopping_does_not_wait_for_a_reader_that_was_replaced(
+def test_stopping_the_consumer_does_not_wait_for_a_replaced_reader_thread(
     rig: Rig, callback: Callback
 ) -> None:
     """The callback may never end. The new reader reports the end of the stream."""

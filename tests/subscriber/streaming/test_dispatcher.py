@@ -31,7 +31,7 @@ def rig() -> Iterator[Rig]:
     rig.dispatcher.stop(timeout=0.0)
 
 
-def test_an_acknowledgement_is_reported_and_sent(rig: Rig) -> None:
+def test_the_dispatcher_reports_and_sends_an_acknowledgement(rig: Rig) -> None:
     """The leases are released at once, without waiting for the server's answer."""
     rig.message("a").ack()
     assert rig.finished.get(timeout=PATIENCE) == Settled(acked=("a",))
@@ -40,7 +40,7 @@ def test_an_acknowledgement_is_reported_and_sent(rig: Rig) -> None:
     call.answer()
 
 
-def test_many_acknowledgements_are_taken_at_once(rig: Rig) -> None:
+def test_the_dispatcher_takes_many_acknowledgements_at_once(rig: Rig) -> None:
     """This also holds while the dispatcher sleeps."""
     for number in range(2):
         names = [f"{number}-{name}" for name in "abc"]
@@ -51,7 +51,7 @@ def test_many_acknowledgements_are_taken_at_once(rig: Rig) -> None:
         call.answer()
 
 
-def test_each_verdict_does_what_it_says(rig: Rig) -> None:
+def test_each_disposition_sends_the_request_of_its_kind(rig: Rig) -> None:
     """A nack is a deadline of 0, a drop sends nothing, and an extension settles nothing."""
     rig.message("nacked").nack()
     assert rig.finished.get(timeout=PATIENCE) == Settled(nacked=("nacked",))
@@ -70,7 +70,7 @@ def test_each_verdict_does_what_it_says(rig: Rig) -> None:
     assert (request.seconds, request.ack_ids) == (15, ["leased", "too"])
 
 
-def test_several_calls_are_under_way_at_a_time(rig: Rig) -> None:
+def test_the_dispatcher_has_several_calls_in_flight_at_a_time(rig: Rig) -> None:
     """No call waits for another. Above the limit, dispositions share one larger request."""
     calls = []
     for number in range(MAX_IN_FLIGHT):
@@ -84,7 +84,7 @@ def test_several_calls_are_under_way_at_a_time(rig: Rig) -> None:
     assert len(rig.server.next_call().request.ack_ids) == 100
 
 
-def test_no_more_is_under_way_than_a_full_request_or_a_window(rig: Rig) -> None:
+def test_the_dispatcher_limits_ack_ids_in_flight_to_a_full_request_or_window(rig: Rig) -> None:
     """A slow server or gRPC thread finds the rest in one request."""
     rig.dispatcher.ack_all([rig.message(f"first-{number}") for number in range(MAX_IDS)])
     call = rig.server.next_call()
@@ -97,7 +97,7 @@ def test_no_more_is_under_way_than_a_full_request_or_a_window(rig: Rig) -> None:
     assert len(rig.server.next_call().request.ack_ids) == 100
 
 
-def test_leases_are_extended_while_the_server_takes_no_acknowledgements(rig: Rig) -> None:
+def test_the_dispatcher_sends_lease_extensions_while_acknowledgements_hang(rig: Rig) -> None:
     """Otherwise messages that are still handled would be redelivered."""
     for number in range(MAX_IN_FLIGHT):
         rig.message(str(number)).ack()
@@ -111,7 +111,7 @@ def test_leases_are_extended_while_the_server_takes_no_acknowledgements(rig: Rig
     assert rig.server.calls_waiting == 0
 
 
-def test_with_all_calls_under_way_it_waits_without_spinning(rig: Rig) -> None:
+def test_the_dispatcher_waits_without_spinning_when_all_calls_are_in_flight(rig: Rig) -> None:
     """This holds even when a retry is due, as nothing can be sent before an answer comes."""
     calls = []
     for number in range(MAX_IN_FLIGHT):
@@ -136,7 +136,9 @@ def test_with_all_calls_under_way_it_waits_without_spinning(rig: Rig) -> None:
     assert rig.server.next_call().request.ack_ids == ["0"]
 
 
-def test_outcomes_gather_unless_somebody_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dispositions_share_a_request_until_a_tracked_one_is_sent_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Dispositions share a request because many come together. A tracked one is sent at once."""
     monkeypatch.setattr(dispatcher_module, "SHORTEST_LINGER", 3600.0)
     rig = Rig()
@@ -151,7 +153,7 @@ def test_outcomes_gather_unless_somebody_waits_for_one(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
-def test_success_is_reported_only_when_the_server_said_so(rig: Rig, exactly_once: bool) -> None:
+def test_an_ack_future_succeeds_only_after_the_servers_answer(rig: Rig, exactly_once: bool) -> None:
     """The same rule holds with exactly-once delivery and without."""
     rig.dispatcher.exactly_once = exactly_once
     message = rig.message("a")
@@ -163,7 +165,7 @@ def test_success_is_reported_only_when_the_server_said_so(rig: Rig, exactly_once
     assert future.result(PATIENCE) is AcknowledgeStatus.SUCCESS
 
 
-def test_a_failure_is_reported_counted_and_logged_once(
+def test_a_failed_ack_request_is_reported_counted_and_logged_once(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each request has one line in the log, however many messages it had."""
@@ -184,7 +186,7 @@ def test_a_failure_is_reported_counted_and_logged_once(
     assert "not yours" in caplog.text
 
 
-def test_a_passing_failure_is_tried_again_when_its_pause_is_over(rig: Rig) -> None:
+def test_the_dispatcher_retries_a_transient_ack_failure_after_its_pause(rig: Rig) -> None:
     """This includes calls that gRPC reports as cancelled. The lease is kept meanwhile."""
     future = rig.message("a").ack_with_response()
     rig.server.next_call().answer(FailedCall(grpc.StatusCode.UNAVAILABLE))
@@ -203,7 +205,7 @@ def test_a_passing_failure_is_tried_again_when_its_pause_is_over(rig: Rig) -> No
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_after_a_lost_answer_nobody_speaks_of_a_redelivery(
+def test_the_error_of_an_ack_refused_after_a_lost_answer_says_it_may_have_succeeded(
     rig: Rig, caplog: pytest.LogCaptureFixture, is_lost: bool
 ) -> None:
     """The server may refuse the id because the first try has acknowledged the message."""
@@ -223,7 +225,7 @@ def test_after_a_lost_answer_nobody_speaks_of_a_redelivery(
     assert ("an earlier attempt" in str(error)) == is_lost
 
 
-def test_what_is_given_back_is_not_nacked(rig: Rig) -> None:
+def test_a_returned_message_is_reported_as_returned_and_not_as_nacked(rig: Rig) -> None:
     """The server gets the messages that no callback has seen, and the listener gets the return."""
     unseen, seen, settled = rig.message("a"), rig.message("b"), rig.message("c")
     seen.begun = True
@@ -242,7 +244,9 @@ def test_what_is_given_back_is_not_nacked(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("error", [None, FailedCall(grpc.StatusCode.NOT_FOUND)])
-def test_the_answer_to_a_nack_is_reported(rig: Rig, error: FailedCall | None) -> None:
+def test_the_dispatcher_reports_the_servers_answer_to_a_nack(
+    rig: Rig, error: FailedCall | None
+) -> None:
     """The server has taken or refused the nack for good. Messages are held until then."""
     rig.message("a").nack(delay=7)
     rig.server.next_call().answer(error)
@@ -252,7 +256,7 @@ def test_the_answer_to_a_nack_is_reported(rig: Rig, error: FailedCall | None) ->
 # ---- its listener ------------------------------------------------------------------------------
 
 
-def test_each_call_that_ends_is_reported_with_how_long_it_took(rig: Rig) -> None:
+def test_the_dispatcher_reports_the_duration_of_each_call(rig: Rig) -> None:
     """Each try counts, with its own duration."""
     rig.message("a").ack()
     call = rig.server.next_call()
@@ -270,7 +274,9 @@ def test_each_call_that_ends_is_reported_with_how_long_it_took(rig: Rig) -> None
     assert rig.refused.empty()
 
 
-def test_a_receipt_is_answered_for_each_id(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_receipt_request_gets_an_answer_for_each_ack_id(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     """Refused receipts are not logged as failures, because the listener drops those messages.
 
     An id that the error does not name has no answer yet, and is asked for again.
@@ -295,7 +301,7 @@ def test_a_receipt_is_answered_for_each_id(rig: Rig, caplog: pytest.LogCaptureFi
     assert (rig.refused.empty(), rig.dispatcher.failures, caplog.records) == (True, 0, [])
 
 
-def test_a_receipt_that_nobody_can_be_asked_for_is_refused() -> None:
+def test_a_receipt_on_a_closed_channel_counts_as_refused() -> None:
     """The channel is closed, so messages that wait for the answer are refused."""
     rig = Rig(ClosedServer())
     rig.dispatcher.send_receipts(["a"], 60)
@@ -313,7 +319,7 @@ LATE_DECISIONS: list[Callable[[Message], AckFuture]] = [
 
 @pytest.mark.parametrize("decide", LATE_DECISIONS, ids=["ack", "nack", "deadline"])
 @pytest.mark.parametrize("lost", [Disposition.LOST, Disposition.DROP])
-def test_what_is_decided_after_the_lease_was_given_up_gets_the_servers_answer(
+def test_a_disposition_after_the_lease_was_given_up_gets_the_servers_answer(
     rig: Rig, decide: Callable[[Message], AckFuture], lost: Disposition
 ) -> None:
     """The server may still accept it, because its lease ends later."""
@@ -348,7 +354,7 @@ def test_a_message_that_lost_its_lease_can_be_rejected(rig: Rig) -> None:
         dropped.reject("bad")
 
 
-def test_a_batch_is_also_settled_for_messages_that_lost_their_lease(rig: Rig) -> None:
+def test_settling_a_batch_also_settles_messages_that_lost_their_lease(rig: Rig) -> None:
     """As for a single message, the server decides."""
     for settle, disposition in ((MessageBatch.ack, "acked"), (MessageBatch.nack, "nacked")):
         lost, settled = rig.message("lost"), rig.message("settled")
@@ -361,7 +367,7 @@ def test_a_batch_is_also_settled_for_messages_that_lost_their_lease(rig: Rig) ->
 # ---- acknowledgements have their own path --------------------------------------------------------
 
 
-def test_no_acknowledgement_is_overlooked_however_the_thread_sleeps() -> None:
+def test_the_dispatcher_misses_no_acknowledgement_made_as_its_thread_falls_asleep() -> None:
     """Each ack comes just after the report of the previous one, when the thread begins to wait."""
     rig = Rig(Server(automatic=True))
     for number in range(2_000):
@@ -370,7 +376,7 @@ def test_no_acknowledgement_is_overlooked_however_the_thread_sleeps() -> None:
     rig.dispatcher.stop(PATIENCE)
 
 
-def test_acknowledgements_of_many_threads_all_arrive_once() -> None:
+def test_acknowledgements_made_by_many_threads_are_each_sent_once() -> None:
     """The threads append to one list while it is emptied."""
     rig = Rig(Server(automatic=True))
     begin = threading.Barrier(4)

@@ -20,17 +20,17 @@ def after(linger: Linger, gathered: int, rounds: int) -> float:
     return linger.seconds
 
 
-def test_it_begins_short() -> None:
+def test_the_dispatcher_linger_begins_short() -> None:
     """Nothing is known yet, and a small window cannot wait."""
     assert Linger(1000).seconds == SHORTEST_LINGER
 
 
-def test_a_steady_flow_makes_it_grow_to_its_bound() -> None:
+def test_the_dispatcher_linger_grows_to_its_bound_in_a_steady_flow() -> None:
     """A tenth of a second is harmless for a lease, and saves calls."""
     assert after(Linger(1000), gathered=STEADY, rounds=30) == LONGEST_LINGER
 
 
-def test_single_outcomes_are_not_kept_as_long() -> None:
+def test_the_dispatcher_linger_is_shorter_for_a_single_disposition() -> None:
     """The user may wait for the end of a single message, even after many messages."""
     linger = Linger(1000)
     assert after(linger, gathered=1, rounds=30) == LONGEST_QUIET_LINGER
@@ -38,7 +38,7 @@ def test_single_outcomes_are_not_kept_as_long() -> None:
     assert after(linger, gathered=1, rounds=1) == LONGEST_QUIET_LINGER
 
 
-def test_many_outcomes_make_it_shrink_to_its_bound() -> None:
+def test_the_dispatcher_linger_shrinks_to_its_bound_with_many_dispositions() -> None:
     """With more than a quarter of the window in one round, the server may be waiting."""
     linger = Linger(1000)
     after(linger, gathered=10, rounds=30)
@@ -47,7 +47,9 @@ def test_many_outcomes_make_it_shrink_to_its_bound() -> None:
 
 
 @pytest.mark.parametrize("gathered", [125, 200, 250])
-def test_between_the_two_it_stays(gathered: int) -> None:
+def test_the_dispatcher_linger_stays_between_an_eighth_and_a_quarter_of_the_window(
+    gathered: int,
+) -> None:
     """The range is between an eighth and a quarter of the window."""
     linger = Linger(1000)
     after(linger, gathered=10, rounds=5)
@@ -55,6 +57,6 @@ def test_between_the_two_it_stays(gathered: int) -> None:
     assert after(linger, gathered=gathered, rounds=10) == before
 
 
-def test_a_window_of_one_is_never_waited_for() -> None:
+def test_the_dispatcher_does_not_linger_with_a_flow_control_window_of_one() -> None:
     """Each message is the whole window."""
     assert after(Linger(1), gathered=1, rounds=10) == SHORTEST_LINGER

@@ -18,7 +18,7 @@ from tests.subscriber.streaming.dispatching import Rig
 from tests.subscriber.streaming.fakes import PATIENCE, ClosedServer, Server, eventually
 
 
-def test_stop_sends_what_is_left_and_waits_for_the_answers() -> None:
+def test_dispatcher_stop_sends_remaining_requests_and_waits_for_their_answers() -> None:
     """Afterwards the thread has ended, and the clock has no timer of it."""
     rig = Rig()
     future = rig.message("a").ack_with_response()
@@ -35,7 +35,7 @@ def test_stop_sends_what_is_left_and_waits_for_the_answers() -> None:
     assert rig.dispatcher.failures == 0
 
 
-def test_an_acknowledgement_at_the_last_moment_is_not_forgotten() -> None:
+def test_an_acknowledgement_in_the_last_done_callback_is_resolved_by_dispatcher_stop() -> None:
     """A done callback of the last answer acknowledges a message, whose future resolves."""
     rig = Rig()
     late: list[AckFuture] = []
@@ -53,7 +53,7 @@ def test_an_acknowledgement_at_the_last_moment_is_not_forgotten() -> None:
     assert isinstance(late[0].exception(timeout=0), AcknowledgeError)
 
 
-def test_stop_gives_up_calls_that_hang_and_resolves_every_future(
+def test_dispatcher_stop_gives_up_hanging_calls_and_resolves_every_future(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Each error says whether the request was sent and may have succeeded, and so does the log."""
@@ -84,7 +84,7 @@ def test_stop_gives_up_calls_that_hang_and_resolves_every_future(
     assert set(abandoned.values()) == set(errors)
 
 
-def test_an_answer_that_came_before_the_end_counts() -> None:
+def test_dispatcher_stop_counts_an_answer_that_came_before_the_end() -> None:
     """`stop` gives up only requests without an answer."""
     rig = Rig()
     blocked, release = threading.Event(), threading.Event()
@@ -110,7 +110,9 @@ def test_an_answer_that_came_before_the_end_counts() -> None:
     assert rig.dispatcher.failures == 0
 
 
-def test_stop_does_not_wait_for_a_channel_that_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+def test_dispatcher_stop_does_not_wait_for_a_closed_channel(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """A call that cannot begin has failed, so there is nothing to wait for."""
     rig = Rig(ClosedServer())
     future = rig.message("a").ack_with_response()
@@ -121,7 +123,7 @@ def test_stop_does_not_wait_for_a_channel_that_is_closed(caplog: pytest.LogCaptu
     assert rig.dispatcher.failures == 1
 
 
-def test_outcomes_after_stop_are_refused_and_say_so() -> None:
+def test_dispositions_after_dispatcher_stop_are_refused_with_an_error() -> None:
     """A late callback gets an error from `ack_with_response`, and none from `ack`."""
     rig = Rig(Server(automatic=True))
     late = rig.message("late")
@@ -134,7 +136,7 @@ def test_outcomes_after_stop_are_refused_and_say_so() -> None:
     assert not error.may_have_succeeded
 
 
-def test_outcomes_that_race_with_stop_all_resolve() -> None:
+def test_dispositions_that_race_with_dispatcher_stop_all_resolve() -> None:
     """Several threads acknowledge meanwhile, and each id is sent or refused."""
     rig = Rig(Server(automatic=True))
     begin = threading.Barrier(5)
@@ -156,8 +158,10 @@ def test_outcomes_that_race_with_stop_all_resolve() -> None:
     assert all(future.done() for future in futures)
 
 
-def test_a_done_callback_that_blocks_does_not_hang_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs on the dispatcher's thread. `stop` still ends, and recognises that thread."""
+def test_a_done_callback_that_blocks_does_not_hang_dispatcher_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The callback runs on the dispatcher's thread. `stop` ends, and recognises that thread."""
     monkeypatch.setattr(dispatcher_module, "ABORT_WAIT", 0.05)
     rig = Rig()
     release, here = threading.Event(), threading.Event()

@@ -56,7 +56,7 @@ def refuse_first_of_two(once: Once) -> None:
     call.answer()
 
 
-def test_a_callback_waits_for_the_receipts_answer(once: Once) -> None:
+def test_an_exactly_once_callback_waits_for_the_answer_to_its_receipt(once: Once) -> None:
     """The receipt has the stream's ack deadline, which the answer confirms."""
     call = once.deliver("a", "b")
     assert once.calls.modified.get(timeout=PATIENCE) == ("a", 60)
@@ -67,7 +67,7 @@ def test_a_callback_waits_for_the_receipts_answer(once: Once) -> None:
     assert sorted(once.gate.begun) == ["a", "b"]
 
 
-def test_a_full_window_waits_for_the_receipts(once: Once) -> None:
+def test_messages_that_wait_for_a_receipt_count_towards_flow_control(once: Once) -> None:
     """A message that waits for its receipt is unsettled like any other received message."""
     running = Once(max_messages=2)
     call = running.deliver("a", "b")
@@ -83,7 +83,7 @@ def test_a_full_window_waits_for_the_receipts(once: Once) -> None:
     running.stop()
 
 
-def test_a_receipt_that_fails_for_now_is_tried_again(once: Once) -> None:
+def test_a_receipt_with_a_transient_failure_is_retried(once: Once) -> None:
     """The response waits until the server has answered for each id."""
     call = once.deliver("a", "b")
     refuse(call, b=TRANSIENT)
@@ -103,7 +103,9 @@ def test_a_receipt_that_fails_for_now_is_tried_again(once: Once) -> None:
     assert once.future.statistics().expired == 0
 
 
-def test_the_order_of_a_key_is_kept_when_answers_overtake_each_other(once: Once) -> None:
+def test_an_ordering_key_keeps_its_order_when_receipt_answers_overtake_each_other(
+    once: Once,
+) -> None:
     """The later response waits for the earlier one, and then for its key."""
     first = once.deliver("1", "2", key="k")
     second = once.deliver("3", key="k")
@@ -117,10 +119,10 @@ def test_the_order_of_a_key_is_kept_when_answers_overtake_each_other(once: Once)
     assert once.acknowledged(3) == ["1", "2", "3"]
 
 
-def test_what_comes_behind_a_refused_message_of_its_key_waits_for_its_redelivery(
+def test_messages_behind_a_refused_receipt_of_their_key_wait_for_its_redelivery(
     once: Once,
 ) -> None:
-    """It must not overtake the earlier one, which another subscriber may have failed to handle."""
+    """Later messages must not overtake one that another subscriber may have failed to handle."""
     refuse_first_of_two(once)
     once.deliver("3").answer()
     once.gate.wait_for()
@@ -132,7 +134,7 @@ def test_what_comes_behind_a_refused_message_of_its_key_waits_for_its_redelivery
     assert once.future.statistics().returned == 0
 
 
-def test_what_comes_behind_a_receipt_that_is_refused_at_the_second_attempt_waits_as_well(
+def test_messages_behind_a_receipt_refused_at_the_second_attempt_wait_for_redelivery(
     once: Once,
 ) -> None:
     """Also if its own receipt was confirmed before."""
@@ -154,7 +156,7 @@ def test_what_comes_behind_a_receipt_that_is_refused_at_the_second_attempt_waits
     assert sorted(once.acknowledged(3)) == ["1/again", "2/again", "3"]
 
 
-def test_the_end_of_a_lease_behind_a_failed_message_is_no_loss(
+def test_the_end_of_a_lease_behind_a_failed_message_of_its_key_counts_as_no_loss(
     once: Once, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The server ends the lease when it restarts the key, and the redelivery may be on its way."""
@@ -174,7 +176,7 @@ def test_the_end_of_a_lease_behind_a_failed_message_is_no_loss(
     assert caplog.messages == []
 
 
-def test_after_exactly_once_was_switched_off_nothing_is_asked(once: Once) -> None:
+def test_no_receipt_is_requested_after_exactly_once_was_switched_off(once: Once) -> None:
     """The newest response turns it off. A waiting message still waits for its answer."""
     call = once.deliver("a", ordering=False)
     once.stream.deliver("b", ordering=False)
@@ -185,7 +187,7 @@ def test_after_exactly_once_was_switched_off_nothing_is_asked(once: Once) -> Non
     once.gate.wait_for()
 
 
-def test_a_heartbeats_answer_tells_as_well(once: Once) -> None:
+def test_a_heartbeat_response_can_switch_exactly_once_delivery_off(once: Once) -> None:
     """Every response says whether delivery is exactly once."""
     once.stream.respond(PONG)
     once.deliver("a").answer()
@@ -197,7 +199,7 @@ def test_a_heartbeats_answer_tells_as_well(once: Once) -> None:
 # ---- the end -----------------------------------------------------------------------------------
 
 
-def test_what_waits_for_its_receipt_at_the_end_is_given_back() -> None:
+def test_a_shutdown_returns_messages_that_wait_for_their_receipt() -> None:
     """No callback begins, even if the answer still comes."""
     running = Once()
     call = running.deliver("a", "b")
@@ -210,7 +212,7 @@ def test_what_waits_for_its_receipt_at_the_end_is_given_back() -> None:
     assert running.future.statistics().leased == 0
 
 
-def test_an_answer_that_comes_while_callbacks_are_awaited_does_not_cut_that_short() -> None:
+def test_a_receipt_answered_during_a_drain_does_not_shorten_the_drain() -> None:
     """The answered messages can no longer run, but running callbacks may finish."""
     running = Once()
     running.deliver("a", ordering=False).answer()

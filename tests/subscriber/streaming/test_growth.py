@@ -78,7 +78,7 @@ def a_key(limit: int = 10**6) -> MessagesOnHold:
     return MessagesOnHold(FlowControl(max_messages=limit))
 
 
-def test_redelivering_a_key_one_message_at_a_time() -> None:
+def test_redelivering_an_ordering_key_message_by_message_takes_linear_work() -> None:
     """The server restarts the key, and each message comes in a response of its own."""
 
     def prepare(size: int) -> Work:
@@ -95,7 +95,7 @@ def test_redelivering_a_key_one_message_at_a_time() -> None:
     grows_linearly(prepare)
 
 
-def test_redelivering_only_the_failed_message() -> None:
+def test_redelivering_only_the_failed_message_of_a_key_takes_linear_work() -> None:
     """Every message of the key fails once, and the others stay held, as with Google's emulator."""
 
     def prepare(size: int) -> Work:
@@ -117,7 +117,7 @@ def test_redelivering_only_the_failed_message() -> None:
     grows_linearly(prepare)
 
 
-def test_redelivering_messages_before_the_answers_to_their_nacks() -> None:
+def test_redeliveries_before_the_answers_to_their_nacks_take_linear_work() -> None:
     """A redelivery proves nothing then, and stays cheap."""
 
     def prepare(size: int) -> Work:
@@ -135,7 +135,7 @@ def test_redelivering_messages_before_the_answers_to_their_nacks() -> None:
     grows_linearly(prepare)
 
 
-def test_losing_and_returning_a_whole_key() -> None:
+def test_losing_all_leases_of_an_ordering_key_takes_linear_work() -> None:
     """All leases end. The returns are answered one by one, and so are the messages redelivered."""
 
     def prepare(size: int) -> Work:
@@ -155,7 +155,7 @@ def test_losing_and_returning_a_whole_key() -> None:
     grows_linearly(prepare)
 
 
-def test_redelivering_a_returned_key_from_its_end() -> None:
+def test_redelivering_a_returned_ordering_key_in_reverse_takes_linear_work() -> None:
     """Redeliveries that may be stale prove nothing, in any order."""
 
     def prepare(size: int) -> Work:
@@ -175,7 +175,7 @@ def test_redelivering_a_returned_key_from_its_end() -> None:
     grows_linearly(prepare)
 
 
-def test_acknowledging_a_key_whose_failed_message_was_redelivered() -> None:
+def test_acknowledging_an_ordering_key_after_a_redelivery_takes_linear_work() -> None:
     """The held messages run one after the other, alone or in lists."""
 
     def prepare(size: int) -> Work:
@@ -200,7 +200,7 @@ def test_acknowledging_a_key_whose_failed_message_was_redelivered() -> None:
 
 
 @pytest.mark.parametrize("limit", [20, 10**6])
-def test_many_keys_that_fail_at_once(limit: int) -> None:
+def test_failures_of_many_ordering_keys_at_once_take_linear_work(limit: int) -> None:
     """With and without room for all parked messages."""
 
     def prepare(size: int) -> Work:
@@ -220,7 +220,9 @@ def test_many_keys_that_fail_at_once(limit: int) -> None:
     grows_linearly(prepare)
 
 
-def test_failed_keys_beyond_their_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_ordering_keys_beyond_their_limit_take_linear_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Half of the keys hold messages and cannot be forgotten."""
     monkeypatch.setattr(messages_on_hold, "MAX_FAILED_KEYS", 20)
 
@@ -239,7 +241,7 @@ def test_failed_keys_beyond_their_limit(monkeypatch: pytest.MonkeyPatch) -> None
     grows_linearly(prepare)
 
 
-def test_waits_of_many_keys() -> None:
+def test_ending_the_waits_of_many_ordering_keys_takes_linear_work() -> None:
     """All end, and each key returns its messages."""
 
     def prepare(size: int) -> Work:
@@ -261,7 +263,7 @@ def refused(ack_id: str) -> Mapping[str, AcknowledgeError]:
     return {ack_id: AcknowledgeError(AcknowledgeStatus.INVALID_ACK_ID, "gone")}
 
 
-def test_refused_extensions() -> None:
+def test_refused_lease_extensions_take_linear_work() -> None:
     """With exactly-once delivery, each refused ack id ends one lease."""
 
     def prepare(size: int) -> Work:
@@ -283,7 +285,7 @@ def test_refused_extensions() -> None:
 
 @pytest.mark.parametrize("is_refused", [False, True])
 @pytest.mark.parametrize("each", [1, 60])
-def test_answered_receipts(is_refused: bool, each: int) -> None:
+def test_receipt_answers_take_linear_work(is_refused: bool, each: int) -> None:
     """Of many responses or of one, answered from the last to the first."""
 
     def prepare(size: int) -> Work:

@@ -49,7 +49,7 @@ def open_and_answer(watched: Watched) -> None:
     watched.heartbeater.received(is_pong=True)
 
 
-def test_it_pings_as_long_as_there_is_a_stream(watched: Watched) -> None:
+def test_the_heartbeater_pings_as_long_as_a_stream_is_open(watched: Watched) -> None:
     """A ping comes when a stream opens and every 30 seconds, and none after it broke."""
     open_and_answer(watched)
     for _ in range(3):
@@ -62,7 +62,7 @@ def test_it_pings_as_long_as_there_is_a_stream(watched: Watched) -> None:
     assert watched.done.empty()
 
 
-def test_silence_is_reported_once_for_a_stream(watched: Watched) -> None:
+def test_the_heartbeater_reports_a_silent_stream_once(watched: Watched) -> None:
     """After the report there is no stream until another one opens."""
     open_and_answer(watched)
     watched.clock.advance(PING_EVERY)
@@ -74,7 +74,7 @@ def test_silence_is_reported_once_for_a_stream(watched: Watched) -> None:
     assert watched.done.empty()
 
 
-def test_messages_are_a_sign_of_life(watched: Watched) -> None:
+def test_the_heartbeater_counts_messages_as_a_sign_of_life(watched: Watched) -> None:
     """They count without waking the heartbeater."""
     open_and_answer(watched)
     watched.clock.advance(PING_EVERY)
@@ -85,7 +85,7 @@ def test_messages_are_a_sign_of_life(watched: Watched) -> None:
     assert watched.next() == "ping"
 
 
-def test_a_paused_reader_is_no_dead_server(watched: Watched) -> None:
+def test_the_heartbeater_reports_no_silence_while_the_reader_is_paused(watched: Watched) -> None:
     """Pings continue without an alarm."""
     open_and_answer(watched)
     watched.clock.advance(PING_EVERY)
@@ -101,7 +101,9 @@ def test_a_paused_reader_is_no_dead_server(watched: Watched) -> None:
     assert watched.next() == "silence"
 
 
-def test_pauses_wake_nobody(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_pauses_do_not_wake_the_heartbeater(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A busy stream has many pauses."""
     open_and_answer(watched)
     woken: list[object] = []
@@ -112,7 +114,7 @@ def test_pauses_wake_nobody(watched: Watched, monkeypatch: pytest.MonkeyPatch) -
     assert woken == []
 
 
-def test_a_pause_that_is_over_again_excuses_the_silence_before_it(watched: Watched) -> None:
+def test_an_ended_reader_pause_excuses_the_silence_before_it(watched: Watched) -> None:
     """The answer may be unread. The next ping counts again."""
     open_and_answer(watched)
     watched.clock.advance(PING_EVERY)
@@ -126,7 +128,7 @@ def test_a_pause_that_is_over_again_excuses_the_silence_before_it(watched: Watch
     assert watched.next() == "silence"
 
 
-def test_stopping_ends_the_thread_and_leaves_the_clock() -> None:
+def test_stopping_the_heartbeater_ends_its_thread_and_its_timer() -> None:
     """A second stop does nothing, and later reports are harmless."""
     before = set(threading.enumerate())
     watched = Watched()

@@ -29,7 +29,7 @@ def test_a_stream_is_pinged_when_it_opens_and_every_30_seconds() -> None:
     assert liveness.next_due() == 530.0
 
 
-def test_without_a_stream_there_is_nothing_to_do() -> None:
+def test_stream_liveness_has_nothing_due_without_a_stream() -> None:
     """This holds before the first stream opens and after one has broken."""
     liveness = Liveness()
     assert (liveness.next_due(), liveness.ping_due(1e9), liveness.is_dead(1e9)) == (
@@ -44,7 +44,7 @@ def test_without_a_stream_there_is_nothing_to_do() -> None:
     assert not liveness.is_dead(1e9)
 
 
-def test_a_server_that_never_answers_pings_is_not_taken_for_dead() -> None:
+def test_stream_liveness_does_not_declare_a_server_dead_that_never_answers_pings() -> None:
     """Older emulators and proxies do not answer pings."""
     liveness = opened_and_pinged()
     for number in range(1, 100):
@@ -64,7 +64,7 @@ def test_a_server_that_stops_answering_is_dead_15_seconds_after_the_ping() -> No
     assert liveness.is_dead(PING_EVERY + PONG_WITHIN)
 
 
-def test_any_response_is_a_sign_of_life() -> None:
+def test_any_stream_response_counts_as_a_sign_of_life() -> None:
     """Messages count as well as pongs, and each ping starts a new wait."""
     liveness = armed()
     for number, is_pong in enumerate([True, False, True, False], 1):
@@ -75,7 +75,7 @@ def test_any_response_is_a_sign_of_life() -> None:
     assert liveness.is_dead(5 * PING_EVERY + PONG_WITHIN)
 
 
-def test_silence_counts_from_the_first_ping_without_an_answer() -> None:
+def test_stream_silence_counts_from_the_first_unanswered_ping() -> None:
     """A second ping does not restart the wait."""
     liveness = armed()
     assert liveness.ping_due(30.0)
@@ -83,7 +83,7 @@ def test_silence_counts_from_the_first_ping_without_an_answer() -> None:
     assert liveness.is_dead(60.0)
 
 
-def test_a_server_that_has_answered_is_to_answer_on_each_stream() -> None:
+def test_a_server_that_answered_pings_once_must_answer_them_on_each_new_stream() -> None:
     """The cause of one silent stream may also affect the next one from its beginning."""
     liveness = armed()
     liveness.closed()
@@ -93,7 +93,7 @@ def test_a_server_that_has_answered_is_to_answer_on_each_stream() -> None:
     assert liveness.is_dead(1000.0 + PONG_WITHIN)
 
 
-def test_while_the_reader_is_paused_silence_means_nothing() -> None:
+def test_unanswered_pings_do_not_count_while_the_reader_is_paused() -> None:
     """Answers stay unread, so a subscription under full load must not replace its stream."""
     liveness = armed()
     assert liveness.ping_due(30.0)
@@ -104,7 +104,7 @@ def test_while_the_reader_is_paused_silence_means_nothing() -> None:
     assert liveness.next_due() == 90.0
 
 
-def test_after_a_pause_the_next_ping_counts_again() -> None:
+def test_the_first_ping_after_a_reader_pause_counts_for_liveness_again() -> None:
     """A ping sent during the pause does not count, because its answer may come late."""
     liveness = armed()
     liveness.paused()

@@ -127,8 +127,8 @@ def sending(world: World) -> Iterator[None]:
         world.in_flight.dispatcher.stop(PATIENCE)
 
 
-def test_received_messages_count_are_leased_and_run() -> None:
-    """With an equal share of the response's bytes each."""
+def test_received_messages_count_for_flow_control_are_leased_and_run() -> None:
+    """Each message has an equal share of the response's bytes."""
     world = World()
     world.receive("a", "b", size=20)
     statistics = world.in_flight.statistics(reopened=3)
@@ -138,7 +138,7 @@ def test_received_messages_count_are_leased_and_run() -> None:
     assert ids(message for _, message in world.scheduler.work) == ["a", "b"]
 
 
-def test_an_acknowledged_message_is_released_once() -> None:
+def test_flow_control_releases_an_acknowledged_message_once() -> None:
     """However often it is acknowledged."""
     world = World()
     world.receive("a", "b", size=20)
@@ -154,8 +154,8 @@ def test_an_acknowledged_message_is_released_once() -> None:
     assert world.leased == []
 
 
-def test_dropped_and_returned_messages_are_released_too() -> None:
-    """They count as neither acknowledged nor nacked."""
+def test_flow_control_releases_dropped_and_returned_messages() -> None:
+    """The messages count as neither acknowledged nor nacked."""
     world = World()
     world.receive("a", "b")
     (a, b) = world.leased_messages("a", "b")
@@ -165,7 +165,7 @@ def test_dropped_and_returned_messages_are_released_too() -> None:
     assert statistics.leased == 0
 
 
-def test_too_many_messages_pause_the_reader_until_they_are_settled() -> None:
+def test_a_full_flow_control_window_pauses_the_reader_until_messages_are_settled() -> None:
     """The window of flow control."""
     world = World(max_messages=2)
     world.receive("a", "b")
@@ -184,7 +184,7 @@ def test_messages_read_after_a_pause_may_be_stale() -> None:
     assert (a.batch.may_be_stale, b.batch.may_be_stale) == (False, True)
 
 
-def test_an_outcome_goes_from_the_callback_to_the_server() -> None:
+def test_a_disposition_of_a_callback_reaches_the_server_and_releases_its_message() -> None:
     """Through the dispatcher; the message is released before the server has answered."""
     world = World()
     world.receive("a", "b")
@@ -209,7 +209,7 @@ def test_with_exactly_once_delivery_a_callback_waits_for_the_receipt() -> None:
     assert (statistics.expired, statistics.failed, statistics.nacked) == (1, 0, 0)
 
 
-def test_a_scheduler_that_fails_after_the_receipt_ends_the_subscription() -> None:
+def test_a_scheduler_error_after_a_receipt_ends_the_subscription() -> None:
     """The thread of the dispatcher must not end by it."""
     world = World(scheduler=Broken())
     world.receive("a", exactly_once=True)
@@ -217,7 +217,7 @@ def test_a_scheduler_that_fails_after_the_receipt_ends_the_subscription() -> Non
     assert [str(error) for error in world.failed_with] == ["no more threads"]
 
 
-def test_a_scheduler_that_fails_on_arrival_fails_the_reader() -> None:
+def test_a_scheduler_error_on_arrival_of_messages_fails_the_reader() -> None:
     """The reader reports the error as the end of the stream."""
     world = World(scheduler=Broken())
     with pytest.raises(RuntimeError, match="no more threads"):
@@ -250,8 +250,8 @@ def test_without_exactly_once_delivery_a_refused_extension_changes_nothing() -> 
     assert (world.leased, world.hooks.lost) == (["a"], [])
 
 
-def test_messages_behind_a_busy_key_are_held() -> None:
-    """They count, and run when the earlier message has ended."""
+def test_messages_behind_a_running_message_of_their_ordering_key_are_held() -> None:
+    """Held messages count, and run when the earlier message has ended."""
     world = World()
     world.receive("a", "b", key="k")
     assert world.in_flight.statistics(reopened=0).held == 1
@@ -259,7 +259,7 @@ def test_messages_behind_a_busy_key_are_held() -> None:
     assert world.in_flight.statistics(reopened=0).held == 0
 
 
-def test_messages_that_arrive_during_the_shutdown_are_returned_after_the_stream() -> None:
+def test_messages_that_arrive_during_a_shutdown_are_returned_after_the_stream_end() -> None:
     """Earlier, the server would send them again on the same stream."""
     world = World()
     world.receive("a")
@@ -279,7 +279,7 @@ def test_messages_that_arrive_during_the_shutdown_are_returned_after_the_stream(
     assert world.leased == []
 
 
-def test_a_nack_during_the_shutdown_is_sent_after_the_stream() -> None:
+def test_a_nack_during_a_shutdown_is_sent_after_the_stream_end() -> None:
     """Earlier, the server would send the message and its key again on the same stream."""
     world = World()
     world.receive("a", "b")
@@ -295,7 +295,7 @@ def test_a_nack_during_the_shutdown_is_sent_after_the_stream() -> None:
         assert (request.ack_ids, request.purpose) == (["a"], Purpose.NACK)
 
 
-def test_a_message_that_comes_too_late_for_the_end_of_the_stream_is_returned_at_once() -> None:
+def test_a_message_returned_after_the_stream_end_is_sent_back_at_once() -> None:
     """A key may pass it on when the callback before it ends."""
     world = World()
     world.receive("a")
@@ -306,7 +306,7 @@ def test_a_message_that_comes_too_late_for_the_end_of_the_stream_is_returned_at_
         assert world.next_request().ack_ids == ["a"]
 
 
-def test_returned_messages_count_as_attempts_only_where_the_server_counts() -> None:
+def test_returned_messages_count_as_attempts_only_if_the_server_reports_attempts() -> None:
     """With a dead-letter policy the server reports the attempts, and counts returns."""
     world = World()
     world.lifecycle.move(SubscriptionState.CLOSING)
@@ -322,7 +322,7 @@ def test_returned_messages_count_as_attempts_only_where_the_server_counts() -> N
     assert world.in_flight.statistics(reopened=0).redelivered == 1
 
 
-def test_unsettled_messages_are_returned_and_settled_ones_are_not() -> None:
+def test_the_shutdown_returns_unsettled_messages_and_no_settled_ones() -> None:
     """The last step before the dispatcher ends."""
     world = World()
     world.receive("a", "b")
@@ -348,11 +348,11 @@ def test_adopted_leases_count_and_are_extended_at_once() -> None:
     assert not world.scheduler.work
 
 
-def test_what_is_read_at_once_has_fresh_leases() -> None:
+def test_messages_read_without_a_pause_have_fresh_leases() -> None:
     assert PrefetchAge(100).age(10, 1000.0) == 0
 
 
-def test_a_window_after_a_pause_may_have_been_sent_when_it_began() -> None:
+def test_messages_read_after_a_pause_may_be_as_old_as_the_pause_up_to_one_window() -> None:
     """No more than that: the server counts what is outstanding, too."""
     unread = PrefetchAge(100)
     unread.paused(1000.0)
@@ -361,7 +361,7 @@ def test_a_window_after_a_pause_may_have_been_sent_when_it_began() -> None:
     assert unread.age(60, 1032.0) == 0
 
 
-def test_what_lies_unread_lies_through_the_next_pause() -> None:
+def test_messages_left_unread_in_a_pause_age_through_the_next_pause() -> None:
     """Some of it was read in between, and what came meanwhile is behind the rest."""
     unread = PrefetchAge(100)
     unread.paused(1000.0)

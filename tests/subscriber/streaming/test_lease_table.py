@@ -65,7 +65,7 @@ def test_an_extension_moves_the_end_of_a_lease_but_does_not_revive_it() -> None:
     assert (extended[0].batch.lease_ends, late[0].batch.lease_ends) == (58.0, 65.0)
 
 
-def test_only_those_that_are_due_are_extended() -> None:
+def test_the_lease_table_extends_only_leases_that_are_due() -> None:
     """Each response has its own time, so no lease is extended more often than necessary."""
     table = table_with("a")
     add(table, "b", at=5.0)
@@ -74,7 +74,7 @@ def test_only_those_that_are_due_are_extended() -> None:
     assert table.due(56.0).extend == ["a"]
 
 
-def test_an_extension_lasts_as_long_as_callbacks_are_seen_to_take() -> None:
+def test_the_length_of_a_lease_extension_follows_the_measured_callback_times() -> None:
     """The length is the 99th percentile of acknowledged messages only."""
     table = table_with("a")
     table.remove_handled([message("other", at=0.0)], 25.0)
@@ -95,7 +95,7 @@ def test_an_extension_lasts_as_long_as_callbacks_are_seen_to_take() -> None:
         (30, 40, 5.0, 30),
     ],
 )
-def test_extensions_keep_within_the_users_bounds(
+def test_lease_extensions_keep_within_the_users_bounds(
     low: float, high: float, took: float, extension: int
 ) -> None:
     """0 means the server's limit, 10 or 600 seconds."""
@@ -110,7 +110,7 @@ def test_extensions_keep_within_the_users_bounds(
 @pytest.mark.parametrize(
     ("low", "high", "deadline"), [(0, 0, 60), (0, 20, 20), (0, 300, 60), (90, 0, 90), (30, 45, 45)]
 )
-def test_the_lease_granted_with_a_delivery_keeps_within_them_too(
+def test_the_initial_lease_of_a_delivery_keeps_within_the_users_bounds(
     low: float, high: float, deadline: int
 ) -> None:
     """The lease has 60 seconds unless the user's limits exclude that."""
@@ -122,7 +122,7 @@ def test_the_lease_granted_with_a_delivery_keeps_within_them_too(
     assert table.next_due() == deadline * EXTEND_AT
 
 
-def test_a_finished_message_is_extended_no_more() -> None:
+def test_the_lease_table_does_not_extend_a_removed_message() -> None:
     """Removing a message returns its messages and bytes once."""
     table = LeaseTable(NO_LIMIT)
     first, second, third = add(table, "a", "b", "c", bytes_each=7)
@@ -136,7 +136,7 @@ def test_a_finished_message_is_extended_no_more() -> None:
     assert table.next_due() is None
 
 
-def test_messages_of_a_response_leave_it_one_by_one() -> None:
+def test_the_lease_table_extends_a_response_until_its_last_message_is_settled() -> None:
     """The response is extended while one message is open, without the settled ones."""
     table = LeaseTable(NO_LIMIT)
     first, second, third = add(table, "a", "b", "c")
@@ -149,7 +149,7 @@ def test_messages_of_a_response_leave_it_one_by_one() -> None:
     assert len(table) == 0
 
 
-def test_a_message_is_given_up_after_max_lease_duration() -> None:
+def test_the_lease_table_gives_up_a_message_after_max_lease_duration() -> None:
     """The time counts from the receipt, whatever the extensions. Then the message is gone."""
     table = LeaseTable(FlowControl(max_lease_duration=100))
     finished, given_up = add(table, "finished", "a", bytes_each=7)
@@ -168,15 +168,15 @@ def test_a_message_is_given_up_after_max_lease_duration() -> None:
     assert table.remove_leases([given_up]) == Released(0, 0)
 
 
-def test_a_max_lease_duration_below_the_servers_lease_is_kept() -> None:
-    """It is given up without an extension."""
+def test_a_max_lease_duration_below_the_servers_lease_gives_up_without_extension() -> None:
+    """The message is given up without an extension."""
     table = table_with("a", limits=FlowControl(max_lease_duration=5))
     assert table.next_due() == 5.0
     work = table.due(5.0)
     assert (work.extend, ids(work.given_up)) == ([], ["a"])
 
 
-def test_all_leased_messages_are_known() -> None:
+def test_the_lease_table_lists_all_leased_messages() -> None:
     """The shutdown returns them."""
     table = LeaseTable(NO_LIMIT)
     first, _ = add(table, "a", "b")
@@ -185,7 +185,7 @@ def test_all_leased_messages_are_known() -> None:
     assert ids(table.leased_messages()) == ["b", "c"]
 
 
-def test_the_times_of_acknowledged_messages_are_known() -> None:
+def test_the_lease_table_reports_the_latencies_of_acknowledged_messages() -> None:
     """Each time counts from its own receipt, and the latency is 0 without messages."""
     table = LeaseTable(NO_LIMIT)
     assert table.latency().p99 == 0.0
@@ -201,7 +201,7 @@ def test_the_times_of_acknowledged_messages_are_known() -> None:
     took=st.floats(0.0, 100.0),
     delay=st.floats(0.0, 1.9),
 )
-def test_no_lease_ends_before_it_is_extended_or_given_up(
+def test_no_lease_ends_before_the_lease_table_extends_or_gives_it_up(
     arrivals: list[float], limit: float, took: float, delay: float
 ) -> None:
     """This holds for any times of arrival, even if the leaser looks up to two seconds late."""

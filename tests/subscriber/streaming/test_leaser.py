@@ -53,7 +53,7 @@ def watching(clock: Clock, limits: FlowControl | None = None) -> Iterator[Watche
         watched.leaser.stop()
 
 
-def test_a_lease_is_extended_again_and_again() -> None:
+def test_the_leaser_extends_a_lease_until_its_message_is_settled() -> None:
     """Each extension comes before the end of the lease, until the message is settled."""
     clock = ManualClock()
     with watching(clock) as watched:
@@ -80,7 +80,7 @@ def test_a_lease_that_ends_before_all_others_wakes_the_leaser() -> None:
         assert watched.next_extension() == (["second"], 600)
 
 
-def test_responses_that_come_to_an_empty_table_do_not_wake_the_leaser(
+def test_the_first_response_wakes_the_leaser_and_later_responses_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Only the first response wakes the leaser, until the time of the first extension."""
@@ -108,7 +108,7 @@ def test_responses_that_come_to_an_empty_table_do_not_wake_the_leaser(
         assert len(woken) == 2
 
 
-def test_a_finished_message_is_not_extended() -> None:
+def test_the_leaser_does_not_extend_a_removed_message() -> None:
     """The removal returns the released messages and bytes for flow control."""
     clock = ManualClock()
     with watching(clock) as watched:
@@ -119,7 +119,7 @@ def test_a_finished_message_is_not_extended() -> None:
         assert len(watched.leaser) == 1
 
 
-def test_extensions_follow_the_times_of_handled_messages() -> None:
+def test_the_leasers_extensions_follow_the_handling_times_of_messages() -> None:
     """The handling time of an acknowledged message counts from its receipt."""
     clock = ManualClock()
     with watching(clock) as watched:
@@ -130,7 +130,7 @@ def test_extensions_follow_the_times_of_handled_messages() -> None:
         assert watched.next_extension() == (["a"], 30)
 
 
-def test_a_message_is_given_up_after_max_lease_duration() -> None:
+def test_the_leaser_gives_up_a_message_after_max_lease_duration() -> None:
     """The message is released once. A later removal releases nothing."""
     clock = ManualClock()
     with watching(clock, FlowControl(max_lease_duration=20)) as watched:
@@ -143,7 +143,7 @@ def test_a_message_is_given_up_after_max_lease_duration() -> None:
         assert watched.extended.empty()
 
 
-def test_a_lease_is_extended_when_frozen_time_moves() -> None:
+def test_the_leaser_extends_leases_when_freezegun_moves_the_time() -> None:
     """With freezegun and the real clock, a user's own test sees leases extended."""
     with freeze_time("2030-01-01") as frozen:
         clock = SystemClock()
@@ -155,7 +155,7 @@ def test_a_lease_is_extended_when_frozen_time_moves() -> None:
             assert watched.next_extension() == (["a"], 10)
 
 
-def test_stopping_ends_the_thread_and_leaves_the_clock() -> None:
+def test_stopping_the_leaser_ends_its_thread_and_its_timer() -> None:
     """A second stop does nothing. The leased messages stay known for the shutdown."""
     clock, before = ManualClock(), set(threading.enumerate())
     watched = Watched(clock, FlowControl())

@@ -32,7 +32,9 @@ def advance_until(running: Managed, condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(("longest", "seconds"), [(0, 60), (20, 20)])
-def test_the_lease_of_what_is_not_acknowledged_in_time_is_kept(longest: int, seconds: int) -> None:
+def test_the_lease_of_an_unconfirmed_ack_is_extended_within_the_users_maximum(
+    longest: int, seconds: int
+) -> None:
     """The lease is extended at most by the user's limit, so after a crash it ends as early."""
     with managed(Message.ack, max_duration_per_lease_extension=longest) as running:
         running.calls.acknowledge_error = Unavailable("busy")
@@ -47,7 +49,7 @@ def test_the_lease_of_what_is_not_acknowledged_in_time_is_kept(longest: int, sec
 # ---- the stream --------------------------------------------------------------------------------
 
 
-def test_the_first_request_says_what_the_subscription_wants() -> None:
+def test_the_first_stream_request_has_limits_ack_deadline_and_protocol_version() -> None:
     """It has the limits, the ack deadline, and a version with pongs. An empty ping follows."""
     with managed(Message.ack, max_messages=7, max_bytes=1234) as running:
         request, ping = next(running.stream.requests), next(running.stream.requests)
@@ -59,14 +61,14 @@ def test_the_first_request_says_what_the_subscription_wants() -> None:
     assert ping.ByteSize() == 0
 
 
-def test_legacy_flow_control_tells_the_server_no_limits() -> None:
+def test_legacy_flow_control_sends_no_limits_to_the_server() -> None:
     """Only the client counts."""
     with managed(Message.ack, limit_server=False) as running:
         request = next(running.stream.requests)
     assert (request.max_outstanding_messages, request.max_outstanding_bytes) == (0, 0)
 
 
-def test_a_stream_opened_again_is_the_same_clients() -> None:
+def test_a_reopened_stream_keeps_the_client_id() -> None:
     """The client id stays the same across streams."""
     with managed(Message.ack) as running:
         first = next(running.stream.requests)
@@ -76,7 +78,7 @@ def test_a_stream_opened_again_is_the_same_clients() -> None:
         assert next(running.stream.requests).client_id == first.client_id
 
 
-def test_a_subscription_may_give_up_when_no_stream_has_worked_for_long_enough() -> None:
+def test_a_subscription_gives_up_after_the_configured_time_without_a_working_stream() -> None:
     """The subscription returns the running messages in order, and the future has the error."""
     gate = Gate()
     running = Managed(gate, give_up_after=60.0)
@@ -103,7 +105,7 @@ def test_a_subscription_may_give_up_when_no_stream_has_worked_for_long_enough() 
 # ---- callbacks ---------------------------------------------------------------------------------
 
 
-def test_every_callback_that_raises_is_counted() -> None:
+def test_statistics_count_every_callback_that_raises() -> None:
     """The count is exact although callbacks run on many threads."""
     together = threading.Barrier(8)
 
@@ -117,7 +119,7 @@ def test_every_callback_that_raises_is_counted() -> None:
     assert running.future.statistics().callback_errors == 80
 
 
-def test_messages_of_a_key_run_one_at_a_time_if_the_server_does_not_report_order() -> None:
+def test_messages_of_a_key_run_one_at_a_time_if_the_server_reports_no_ordering() -> None:
     """Older servers do not report whether the subscription keeps order."""
     gate = Gate()
     with managed(gate) as running:
@@ -128,7 +130,7 @@ def test_messages_of_a_key_run_one_at_a_time_if_the_server_does_not_report_order
         assert running.acknowledged(2) == ["1", "2"]
 
 
-def test_on_a_subscription_without_order_a_key_means_nothing() -> None:
+def test_messages_of_one_key_run_concurrently_on_an_unordered_subscription() -> None:
     """The messages run concurrently."""
     gate = Gate()
     with managed(gate) as running:
@@ -140,7 +142,7 @@ def test_on_a_subscription_without_order_a_key_means_nothing() -> None:
 # ---- leases ------------------------------------------------------------------------------------
 
 
-def test_held_messages_that_are_given_up_are_returned() -> None:
+def test_held_messages_that_are_given_up_are_returned_to_the_server() -> None:
     """Later messages of the key keep their leases and wait for the redelivery."""
     gate = Gate()
     with managed(gate, max_lease_duration=100) as running:
@@ -162,7 +164,7 @@ def test_held_messages_that_are_given_up_are_returned() -> None:
         assert running.acknowledged(3) == ["1/again", "2/again", "3/again"]
 
 
-def test_a_late_acknowledgement_gets_the_servers_answer(
+def test_an_acknowledgement_after_the_lease_was_given_up_gets_the_servers_answer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The server may still accept it, and the statistics count it once."""
@@ -198,7 +200,7 @@ def test_a_late_acknowledgement_gets_the_servers_answer(
     ]
 
 
-def test_an_acknowledgement_made_twice_is_no_late_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_repeated_acknowledgement_is_not_logged_as_late(caplog: pytest.LogCaptureFixture) -> None:
     """The second ack releases nothing, and no lease was given up."""
 
     def twice(message: Message) -> None:
@@ -213,7 +215,7 @@ def test_an_acknowledgement_made_twice_is_no_late_one(caplog: pytest.LogCaptureF
     assert caplog.records == []
 
 
-def test_what_lay_unread_is_extended_as_of_when_it_may_have_been_sent() -> None:
+def test_leases_of_messages_left_unread_count_from_the_time_of_possible_sending() -> None:
     """The server sends to a paused reader as well, and a lease begins when the server sends."""
     gate = Gate()
     with managed(gate, max_messages=1) as running:
@@ -228,7 +230,7 @@ def test_what_lay_unread_is_extended_as_of_when_it_may_have_been_sent() -> None:
         gate.open()
 
 
-def test_a_message_that_is_never_settled_does_not_hold_up_its_key_for_ever() -> None:
+def test_an_unsettled_message_holds_its_ordering_key_only_for_max_lease_duration() -> None:
     """The message is given up after max_lease_duration, and its redelivery may begin."""
     kept: list[Message] = []
     with managed(kept.append, release_after="ack", max_lease_duration=100) as running:

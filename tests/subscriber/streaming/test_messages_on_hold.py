@@ -78,14 +78,14 @@ def run_one(hold: Hold, *behind: str, key: str = "k") -> Message:
 # ---- without a failure -------------------------------------------------------------------------
 
 
-def test_messages_without_a_key_always_run() -> None:
+def test_messages_without_an_ordering_key_are_never_held() -> None:
     """Messages without a key are never held, even several at once."""
     hold = Hold()
     offered = hold.offer([message("1"), message("2")], 0.0)
     assert (ids(offered.run), offered.give_back, len(hold)) == (["1", "2"], [], 0)
 
 
-def test_one_message_of_a_key_runs_and_the_others_wait_in_order() -> None:
+def test_one_message_of_an_ordering_key_runs_and_the_others_wait_in_order() -> None:
     """The end of each message starts the next one, and nothing is left after the last."""
     hold = Hold()
     first, second, third = keyed("1", "2", "3")
@@ -98,14 +98,14 @@ def test_one_message_of_a_key_runs_and_the_others_wait_in_order() -> None:
     assert ids(hold.receive("4").run) == ["4"]
 
 
-def test_keys_do_not_wait_for_each_other() -> None:
+def test_ordering_keys_on_hold_do_not_wait_for_each_other() -> None:
     """A slow key blocks only itself."""
     hold = Hold()
     messages = [*keyed("1", "2", key="a"), *keyed("3", "4", key="b"), message("5")]
     assert ids(hold.offer(messages, 0.0).run) == ["1", "3", "5"]
 
 
-def test_after_giving_up_nothing_is_held_and_nothing_runs() -> None:
+def test_a_shutdown_takes_all_held_messages_and_none_of_them_runs() -> None:
     """The shutdown takes all held messages, and the end of a callback starts no other."""
     hold = Hold()
     first = run_one(hold, "1")
@@ -123,7 +123,7 @@ def test_after_giving_up_nothing_is_held_and_nothing_runs() -> None:
 # ---- a failure ---------------------------------------------------------------------------------
 
 
-def test_later_messages_stay_here_until_the_failed_one_is_handled() -> None:
+def test_later_messages_of_a_key_are_held_until_its_failed_message_is_handled() -> None:
     """A server that redelivers the failed message alone does not see the later ones."""
     hold = Hold()
     failing = run_one(hold, "1", "2")
@@ -134,7 +134,7 @@ def test_later_messages_stay_here_until_the_failed_one_is_handled() -> None:
     assert hold.ack(again) == ["1"]
 
 
-def test_a_new_delivery_replaces_the_held_one() -> None:
+def test_a_redelivery_replaces_the_held_delivery_of_a_message() -> None:
     """The first redelivery shows that the server restarts the key. Older deliveries are stale."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2", "3"))
@@ -146,7 +146,7 @@ def test_a_new_delivery_replaces_the_held_one() -> None:
     assert hold.ack(again) == ["1/again"]
 
 
-def test_older_deliveries_of_one_response_do_not_run() -> None:
+def test_older_deliveries_of_a_message_in_one_response_do_not_run() -> None:
     """The whole response is examined before the next message begins."""
     hold = Hold()
     failing = run_one(hold, "1", "2")
@@ -156,7 +156,7 @@ def test_older_deliveries_of_one_response_do_not_run() -> None:
     assert (ids(offered.run), sorted(ids(offered.forget))) == (["1/again"], ["1", "2"])
 
 
-def test_a_failure_does_not_end_the_turn_of_a_message() -> None:
+def test_a_failed_message_keeps_its_key_busy_while_its_callback_runs() -> None:
     """Nothing of the key begins while the callback runs, not even the redelivery of its message."""
     hold = Hold()
     failing = run_one(hold)
@@ -167,7 +167,7 @@ def test_a_failure_does_not_end_the_turn_of_a_message() -> None:
     assert hold.end(failing) == ["0/again"]
 
 
-def test_a_failure_reported_twice_counts_once() -> None:
+def test_a_message_failure_reported_twice_counts_once() -> None:
     """The worker and the dispatcher both report it. The second report is not a new failure."""
     hold = Hold()
     failing = run_one(hold, "1")
@@ -177,7 +177,7 @@ def test_a_failure_reported_twice_counts_once() -> None:
     assert hold.ack(again) == ["1"]
 
 
-def test_a_message_may_fail_after_its_turn() -> None:
+def test_a_message_nacked_after_its_callback_holds_later_messages_of_its_key() -> None:
     """A message is nacked while the next one runs. The next one finishes, and later ones wait."""
     hold = Hold()
     late, running, held = keyed("0", "1", "2")
@@ -190,7 +190,7 @@ def test_a_message_may_fail_after_its_turn() -> None:
     assert ids(hold.receive("0/again").run) == ["0/again"]
 
 
-def test_several_failures_are_waited_for_in_order() -> None:
+def test_an_ordering_key_waits_for_several_failed_messages_in_order() -> None:
     """Message 2 lost its lease while message 0 was running, which then failed too."""
     hold = Hold()
     first, second, third, fourth = keyed("0", "1", "2", "3")
@@ -203,7 +203,7 @@ def test_several_failures_are_waited_for_in_order() -> None:
     assert ids(hold.receive("2/again").run) == ["2/again"]
 
 
-def test_the_running_message_may_lose_its_lease() -> None:
+def test_a_key_whose_running_message_lost_its_lease_continues_with_the_redelivery() -> None:
     """The key continues with the redelivery after the callback has ended."""
     hold = Hold()
     first = run_one(hold, "1")
@@ -213,14 +213,16 @@ def test_the_running_message_may_lose_its_lease() -> None:
     assert hold.end(first) == ["0/again"]
 
 
-def test_a_failure_in_one_key_is_nothing_to_the_others() -> None:
+def test_a_failed_message_holds_no_other_ordering_key() -> None:
     hold = Hold()
     hold.nack(run_one(hold, key="a"))
     messages = [*keyed("2", key="a"), *keyed("3", key="b"), message("4")]
     assert ids(hold.offer(messages, 0.0).run) == ["3", "4"]
 
 
-def test_failed_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_failed_ordering_keys_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The oldest failed keys are forgotten if they are not redelivered."""
     monkeypatch.setattr(messages_on_hold, "MAX_FAILED_KEYS", 3)
     hold = Hold()
@@ -233,7 +235,7 @@ def test_failed_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- a failed message that is not redelivered ----------------------------------------------------
 
 
-def test_a_later_message_that_is_redelivered_first_shows_that_the_failed_one_is_gone() -> None:
+def test_a_redelivered_later_message_of_a_key_proves_that_the_failed_one_is_gone() -> None:
     """The failed message is in the dead-letter topic, or another subscriber handled it."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2"))
@@ -242,7 +244,7 @@ def test_a_later_message_that_is_redelivered_first_shows_that_the_failed_one_is_
     assert (ids(offered.run), offered.give_back) == (["1/again"], [])
 
 
-def test_a_message_that_comes_for_the_first_time_shows_nothing() -> None:
+def test_a_first_delivery_does_not_prove_that_the_failed_message_is_gone() -> None:
     """The server may have sent it before it took the nack."""
     hold = Hold()
     hold.nack(run_one(hold))
@@ -250,7 +252,7 @@ def test_a_message_that_comes_for_the_first_time_shows_nothing() -> None:
     assert ids(hold.receive("0/again").run) == ["0/again"]
 
 
-def test_before_the_server_has_taken_the_nack_a_redelivery_shows_nothing() -> None:
+def test_a_redelivery_before_the_answer_to_the_nack_does_not_prove_a_restart() -> None:
     """The lease of that message ended by itself. It is returned once as a probe."""
     hold = Hold()
     hold.nack(run_one(hold, "1"), taken=False)
@@ -261,8 +263,8 @@ def test_before_the_server_has_taken_the_nack_a_redelivery_shows_nothing() -> No
     assert ids(hold.receive("1/third").run) == ["1/third"]
 
 
-def test_what_was_read_before_the_answer_to_the_nack_shows_nothing() -> None:
-    """With exactly-once delivery it waits for its receipt, and arrives after the answer."""
+def test_a_redelivery_read_before_the_answer_to_the_nack_proves_nothing() -> None:
+    """With exactly-once delivery, a message waits for its receipt, and arrives after the answer."""
     hold = Hold()
     failing = run_one(hold, "1")
     again = keyed("1/again", at=hold.now)
@@ -274,7 +276,7 @@ def test_what_was_read_before_the_answer_to_the_nack_shows_nothing() -> None:
     assert ids(hold.receive("0/again").run) == ["0/again"]
 
 
-def test_what_was_read_right_after_the_answer_to_the_nack_shows_nothing() -> None:
+def test_a_redelivery_read_right_after_the_answer_to_the_nack_proves_nothing() -> None:
     """The reader's thread may get no processor while another thread reads the answer.
 
     1. The server sends 1 again, and then accepts the nack of 0.
@@ -289,7 +291,7 @@ def test_what_was_read_right_after_the_answer_to_the_nack_shows_nothing() -> Non
     assert (ids(offered.run), ids(offered.forget)) == (["0/again"], ["1/again"])
 
 
-def test_a_failed_message_that_is_gone_delays_its_key_by_a_probe() -> None:
+def test_a_failed_message_that_is_gone_delays_its_ordering_key_by_one_probe() -> None:
     """The key returns the next message; its second redelivery shows that the first one is gone."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2"))
@@ -299,7 +301,7 @@ def test_a_failed_message_that_is_gone_delays_its_key_by_a_probe() -> None:
     assert ids(hold.receive("1/third", "2/third").run) == ["1/third"]
 
 
-def test_a_key_that_has_given_up_does_not_return_a_message_again_and_again() -> None:
+def test_a_key_that_gave_up_waiting_returns_a_redelivery_once_after_a_pause() -> None:
     """A server may count each return as a delivery attempt."""
     hold = Hold(max_messages=1)
     assert ids(hold.nack(run_one(hold, "1", "2")).give_back) == ["1", "2"]
@@ -310,8 +312,8 @@ def test_a_key_that_has_given_up_does_not_return_a_message_again_and_again() -> 
     assert ids(hold.receive("1/third").run) == ["1/third"]
 
 
-def test_what_lay_unread_shows_nothing() -> None:
-    """It may have been sent before the server took the nack."""
+def test_a_redelivery_that_may_have_been_left_unread_proves_nothing() -> None:
+    """The server may have sent the redelivery before it took the nack."""
     hold = Hold()
     hold.nack(run_one(hold, "1"))
     assert hold.receive("1/again", may_be_stale=True).run == []
@@ -320,8 +322,8 @@ def test_what_lay_unread_shows_nothing() -> None:
     assert ids(hold.receive("1/third").run) == ["1/third"]
 
 
-def test_messages_between_are_returned_and_not_overtaken() -> None:
-    """They were handled elsewhere, or their leases still run and only the lease of 2 has ended."""
+def test_messages_between_a_failed_and_a_redelivered_one_are_returned() -> None:
+    """The messages were handled elsewhere, or only the lease of 2 has ended."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2"))
     hold.now += READER_DELAY
@@ -331,7 +333,7 @@ def test_messages_between_are_returned_and_not_overtaken() -> None:
     assert ids(hold.receive("1/again").run) == ["1/again"]
 
 
-def test_after_the_wait_the_oldest_is_returned_and_later_all() -> None:
+def test_after_the_wait_a_key_returns_its_oldest_held_message_and_later_the_others() -> None:
     """A redelivery of the oldest message would show that the failed one is gone."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2", "3"))
@@ -344,7 +346,7 @@ def test_after_the_wait_the_oldest_is_returned_and_later_all() -> None:
     assert ids(hold.receive("4").give_back) == ["4"]
 
 
-def test_the_server_that_redelivers_one_message_alone_loses_none() -> None:
+def test_no_held_message_is_lost_if_the_server_redelivers_one_message_alone() -> None:
     """The others keep their first delivery after the oldest one has been redelivered."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2", "3"))
@@ -354,7 +356,7 @@ def test_the_server_that_redelivers_one_message_alone_loses_none() -> None:
     assert hold.ack(again) == ["2"]
 
 
-def test_the_wait_is_learned_from_the_server() -> None:
+def test_the_wait_for_a_redelivery_is_learned_from_the_servers_redeliveries() -> None:
     """The wait is three times the slowest recent redelivery, with a minimum of some seconds."""
     hold = Hold()
     for delay, wait in ((0.0, MIN_WAIT), (20.0, 60.0), (1.0, 60.0)):
@@ -368,7 +370,7 @@ def test_the_wait_is_learned_from_the_server() -> None:
         assert hold.take_nack("0/again").due == hold.now + wait
 
 
-def test_the_wait_can_be_set() -> None:
+def test_the_wait_for_a_redelivery_can_be_configured() -> None:
     """A configured wait disables the learning."""
     redeliveries = Redeliveries(7.0)
     redeliveries.observe(100.0)
@@ -378,7 +380,7 @@ def test_the_wait_can_be_set() -> None:
     assert ids(hold.pass_time(0.0).give_back) == ["1"]
 
 
-def test_a_nack_with_a_delay_is_waited_for_longer() -> None:
+def test_the_wait_for_a_redelivery_begins_after_the_delay_of_the_nack() -> None:
     """The wait begins when the message may be redelivered."""
     hold = Hold()
     failing = run_one(hold, "1")
@@ -386,8 +388,8 @@ def test_a_nack_with_a_delay_is_waited_for_longer() -> None:
     assert hold.nacks_accepted(["0"], 600.0).due == 600.0 + FIRST_WAIT
 
 
-def test_a_new_message_is_returned_soon_where_keys_restart() -> None:
-    """It is newer than a restart that went to another subscriber, or it is redelivered with it."""
+def test_a_new_message_of_a_failed_key_is_returned_soon_if_the_server_restarts_keys() -> None:
+    """The message is newer than a restart elsewhere, or it is redelivered with the restart."""
     hold = Hold()
     hold.nack(run_one(hold, "1"))
     (again,) = hold.receive("0/again", "1/again").run
@@ -408,7 +410,7 @@ def lose(hold: Hold, one: Message) -> Actions:
     return hold.lost([one], hold.now)
 
 
-def test_a_failed_message_whose_next_delivery_is_refused_is_still_missing() -> None:
+def test_a_failed_message_with_a_refused_redelivery_still_holds_its_key() -> None:
     """The later message was read before the refusal, so it proves nothing."""
     hold = Hold()
     hold.nack(run_one(hold, "1"))
@@ -420,7 +422,7 @@ def test_a_failed_message_whose_next_delivery_is_refused_is_still_missing() -> N
     assert ids(hold.receive("0/third", "1/third").run) == ["0/third"]
 
 
-def test_the_end_of_an_older_delivery_does_not_restart_the_wait() -> None:
+def test_the_end_of_an_older_delivery_does_not_restart_the_wait_for_a_redelivery() -> None:
     """The server answers the return of the newer one."""
     hold = Hold()
     failing = run_one(hold, "1")
@@ -434,7 +436,7 @@ def test_the_end_of_an_older_delivery_does_not_restart_the_wait() -> None:
     assert hold.next_due() == due
 
 
-def test_a_message_that_lost_its_lease_before_its_receipt_came_does_not_run() -> None:
+def test_a_message_that_lost_its_lease_before_its_receipt_does_not_run() -> None:
     """Nor do the messages behind it, until it is redelivered."""
     hold = Hold()
     first, second = keyed("1", "2")
@@ -443,7 +445,7 @@ def test_a_message_that_lost_its_lease_before_its_receipt_came_does_not_run() ->
     assert ids(hold.receive("1/again").run) == ["1/again"]
 
 
-def test_a_held_message_whose_next_delivery_is_refused_does_not_run() -> None:
+def test_a_held_message_with_a_refused_redelivery_does_not_run() -> None:
     """The server has ended the lease of the held delivery, or it would not have sent another."""
     hold = Hold()
     first = run_one(hold, "1", "2")
@@ -456,7 +458,7 @@ def test_a_held_message_whose_next_delivery_is_refused_does_not_run() -> None:
 # ---- handled, and redelivered --------------------------------------------------------------------
 
 
-def test_what_was_handled_behind_a_failed_message_is_acknowledged_when_it_is_redelivered() -> None:
+def test_a_message_handled_behind_a_failed_one_is_acked_when_redelivered() -> None:
     """The message was in one list with the failed one, and its acknowledgement had no effect."""
     hold = Hold()
     failing, handled = keyed("0", "1")
@@ -471,7 +473,7 @@ def test_what_was_handled_behind_a_failed_message_is_acknowledged_when_it_is_red
     assert hold.ack(again) == ["2"]
 
 
-def test_a_tracked_acknowledgement_is_not_repeated() -> None:
+def test_a_failed_tracked_acknowledgement_is_not_repeated_on_redelivery() -> None:
     """The user gets the failure and expects the message again."""
     hold = Hold()
     failing, handled = keyed("0", "1")
@@ -486,7 +488,7 @@ def test_a_tracked_acknowledgement_is_not_repeated() -> None:
     assert (ids(offered.run), offered.acknowledge, len(hold)) == (["0/again"], [], 1)
 
 
-def test_a_delivery_that_comes_while_the_older_one_runs_is_acknowledged_with_it() -> None:
+def test_a_redelivery_during_the_callback_is_acked_with_the_running_delivery() -> None:
     """The older delivery was stale, and the message is handled once."""
     hold = Hold()
     hold.nack(run_one(hold, "1"))
@@ -507,7 +509,7 @@ def test_a_delivery_that_comes_while_the_older_one_runs_is_acknowledged_with_it(
 # ---- lists ---------------------------------------------------------------------------------------
 
 
-def test_held_messages_join_the_turn_of_the_first() -> None:
+def test_held_messages_of_a_key_join_the_batch_of_its_first_message() -> None:
     """The list takes as many messages as it has room for."""
     hold = Hold()
     first = run_one(hold, "1", "2", "3")
@@ -516,7 +518,7 @@ def test_held_messages_join_the_turn_of_the_first() -> None:
     assert hold.end(first) == ["3"]
 
 
-def test_a_message_that_failed_is_alone_with_its_callback() -> None:
+def test_a_redelivered_failed_message_is_passed_to_the_batch_callback_alone() -> None:
     """A callback that cannot handle a list then fails only for the bad message."""
     hold = Hold()
     hold.nack(run_one(hold, "1", "2"))
@@ -525,7 +527,7 @@ def test_a_message_that_failed_is_alone_with_its_callback() -> None:
     assert hold.ack(again) == ["1/again"]
 
 
-def test_what_a_failed_list_has_not_come_to_is_held_again() -> None:
+def test_unhandled_messages_of_a_failed_batch_are_held_again_in_order() -> None:
     """The messages stay in order behind the failed message."""
     hold = Hold()
     first, second, third = keyed("0", "1", "2")
@@ -543,7 +545,7 @@ def test_what_a_failed_list_has_not_come_to_is_held_again() -> None:
 # ---- limits --------------------------------------------------------------------------------------
 
 
-def test_what_waits_for_a_failed_message_is_parked() -> None:
+def test_messages_behind_a_failed_one_are_parked_and_do_not_count_as_load() -> None:
     """A parked message does not count as load until its key continues."""
     hold = Hold()
     share = keyed("1")[0].batch.bytes_each
@@ -559,7 +561,7 @@ def test_what_waits_for_a_failed_message_is_parked() -> None:
     assert (actions.parked, actions.parked_bytes) == (-3, -3 * share)
 
 
-def test_when_too_much_is_parked_the_key_that_failed_first_returns_its_messages() -> None:
+def test_the_key_that_failed_first_returns_its_messages_when_too_much_is_parked() -> None:
     """Messages and bytes have one window each, as large as flow control's."""
     hold = Hold(max_messages=3)
     hold.nack(run_one(hold, "1", "2", key="first"))

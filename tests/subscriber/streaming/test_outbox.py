@@ -57,7 +57,7 @@ def error_of(future: AckFuture) -> AcknowledgeError:
 # ---- sending -----------------------------------------------------------------------------------
 
 
-def test_outcomes_of_one_kind_go_into_one_request() -> None:
+def test_ack_ids_of_one_kind_of_request_share_one_request() -> None:
     """The ids of several calls share a request, in order."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["a", "b"])
@@ -69,7 +69,7 @@ def test_outcomes_of_one_kind_go_into_one_request() -> None:
     assert outbox.is_empty
 
 
-def test_deadlines_of_different_length_are_different_requests() -> None:
+def test_ack_deadlines_of_different_length_go_into_different_requests() -> None:
     """A request has one deadline for all its ids."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.USER, ["a"], 10)
@@ -77,7 +77,7 @@ def test_deadlines_of_different_length_are_different_requests() -> None:
     assert [(r.seconds, r.ack_ids) for r in everything(outbox)] == [(10, ["a"]), (20, ["b"])]
 
 
-def test_a_receipt_does_not_travel_with_other_deadline_changes() -> None:
+def test_receipts_share_no_request_with_other_ack_deadline_changes() -> None:
     """The receipt's answer is read differently, also after a retry or a split."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.USER, ["extended"], 60)
@@ -97,7 +97,7 @@ def test_a_receipt_does_not_travel_with_other_deadline_changes() -> None:
     ]
 
 
-def test_a_request_knows_when_it_was_handed_out() -> None:
+def test_an_outbox_request_keeps_the_time_of_its_last_sending() -> None:
     """The time of the last sending is kept to measure the duration of the call."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["a"])
@@ -108,7 +108,7 @@ def test_a_request_knows_when_it_was_handed_out() -> None:
     assert again.sent_at == 8.0
 
 
-def test_kinds_take_turns() -> None:
+def test_the_outbox_alternates_between_acks_and_ack_deadline_changes() -> None:
     """Many acknowledgements do not delay extensions."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, [str(number) for number in range(3 * MAX_IDS)])
@@ -121,7 +121,9 @@ def test_kinds_take_turns() -> None:
     st.lists(st.integers(1, 200_000), max_size=30),
     st.integers(1, 2 * MAX_IDS),
 )
-def test_no_request_is_larger_than_the_server_takes(lengths: list[int], short_ids: int) -> None:
+def test_no_outbox_request_exceeds_the_servers_size_limit(
+    lengths: list[int], short_ids: int
+) -> None:
     """No request exceeds the server's limit. All ids, of any length, are sent in order."""
     ack_ids = ["x" * length for length in lengths] + ["short"] * short_ids
     outbox = Outbox()
@@ -134,14 +136,14 @@ def test_no_request_is_larger_than_the_server_takes(lengths: list[int], short_id
         assert wire.ByteSize() <= SERVERS_LIMIT
 
 
-def test_requests_are_as_large_as_they_may_be() -> None:
+def test_outbox_requests_are_filled_up_to_the_servers_size_limit() -> None:
     """2,500 short ids fit in one request, and as many long ids as the size limit allows."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["x" * 180] * (MAX_IDS + 1))
     assert [len(request.ack_ids) for request in everything(outbox)] == [2_445, 56]
 
 
-def test_an_id_beyond_the_budget_goes_alone() -> None:
+def test_an_ack_id_above_the_request_size_limit_is_sent_alone() -> None:
     """The server decides whether the id is too long. Waiting would not make it shorter."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["a", "x" * 1_000_000, "b"])
@@ -151,7 +153,7 @@ def test_an_id_beyond_the_budget_goes_alone() -> None:
 # ---- retries -----------------------------------------------------------------------------------
 
 
-def test_a_passing_failure_is_tried_again_after_a_growing_pause() -> None:
+def test_the_outbox_retries_a_transient_failure_after_a_growing_pause() -> None:
     """The retry has the same ids and kind, and nothing is due earlier."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["a", "b"])
@@ -182,7 +184,9 @@ def test_a_passing_failure_is_tried_again_after_a_growing_pause() -> None:
         (Purpose.USER, 500, 500.0),
     ],
 )
-def test_it_is_not_tried_for_ever(purpose: Purpose, seconds: int, patience: float) -> None:
+def test_the_outbox_gives_up_retries_after_a_time_limit(
+    purpose: Purpose, seconds: int, patience: float
+) -> None:
     """A deadline change is useless after the end of the lease."""
     outbox = Outbox()
     future = tracked(outbox, purpose, "a", seconds)
@@ -198,7 +202,7 @@ def test_it_is_not_tried_for_ever(purpose: Purpose, seconds: int, patience: floa
     assert "down" in str(error_of(future))
 
 
-def test_a_nack_is_tried_until_the_lease_may_have_ended_whatever_its_delay() -> None:
+def test_nack_retries_end_when_the_lease_may_have_ended_whatever_their_delay() -> None:
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.NACK, ["a"], 1)
     now = 0.0
@@ -208,7 +212,7 @@ def test_a_nack_is_tried_until_the_lease_may_have_ended_whatever_its_delay() -> 
     assert now >= NACK_RETRY_FOR / 3
 
 
-def test_leases_of_what_is_to_be_acknowledged_again_are_kept() -> None:
+def test_leases_are_extended_while_their_acknowledgement_waits_for_a_retry() -> None:
     """Leases of messages whose ack is retried are extended at intervals.
 
     Nothing else extends them, and the results of these extensions are ignored.
@@ -235,7 +239,7 @@ def test_leases_of_what_is_to_be_acknowledged_again_are_kept() -> None:
     assert outbox.is_empty
 
 
-def test_leases_are_kept_while_their_acknowledgement_hangs() -> None:
+def test_leases_are_extended_while_their_acknowledgement_hangs() -> None:
     """The call may take longer than the rest of a lease."""
     outbox = Outbox(keep_for=KEEP_FOR)
     outbox.add_ack_ids(Purpose.ACK, ["a"])
@@ -253,7 +257,7 @@ def test_leases_are_kept_while_their_acknowledgement_hangs() -> None:
     assert outbox.next_request(100.0) is None
 
 
-def test_leases_are_kept_while_their_acknowledgement_cannot_be_sent() -> None:
+def test_leases_are_extended_while_their_acknowledgement_cannot_be_sent() -> None:
     """All leases are extended in turns, and new waiting ones soon after they arrive."""
     outbox = Outbox(keep_for=9)
     kept: dict[float, list[str]] = {}
@@ -277,7 +281,7 @@ def test_leases_are_kept_while_their_acknowledgement_cannot_be_sent() -> None:
     assert outbox.next_due([Lane.DEADLINES]) == 6.0 + KEEP_AFTER
 
 
-def test_a_nack_is_not_answered_by_an_extension_of_as_many_seconds() -> None:
+def test_the_answer_to_a_lease_extension_does_not_resolve_a_nack_of_equal_seconds() -> None:
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.LEASE, ["a"], 10)
     lease = outbox.next_request(0.0)
@@ -298,7 +302,7 @@ def too_early(*ack_ids: str) -> errors.RpcError:
     return errors.FailedPrecondition("Some failed.", reason="ACKS", metadata=named)
 
 
-def test_what_is_refused_as_too_early_goes_through_together_with_what_came_before_it() -> None:
+def test_acks_refused_as_too_early_are_retried_together_with_the_earlier_acks() -> None:
     """Acks refused as too early are retried together with the earlier acks.
 
     One request for each would cost one pause for each.
@@ -334,7 +338,7 @@ def test_what_is_refused_as_too_early_goes_through_together_with_what_came_befor
     assert outbox.is_empty
 
 
-def test_what_is_too_early_for_too_long_is_given_up_and_its_lease_kept_until_then() -> None:
+def test_an_ack_refused_as_too_early_for_too_long_fails_and_its_lease_is_kept_till_then() -> None:
     outbox = Outbox(keep_for=KEEP_FOR)
     old = tracked(outbox, Purpose.ACK, "old")
     request = outbox.next_request(0.0)
@@ -361,7 +365,7 @@ def test_what_is_too_early_for_too_long_is_given_up_and_its_lease_kept_until_the
     assert outbox.is_empty
 
 
-def test_what_is_too_early_waits_longer_for_a_server_that_is_away() -> None:
+def test_an_ack_refused_as_too_early_is_retried_longer_while_the_server_is_away() -> None:
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["a"])
     error: errors.RpcError = too_early("a")
@@ -376,7 +380,7 @@ def test_what_is_too_early_waits_longer_for_a_server_that_is_away() -> None:
     assert not outbox.is_empty
 
 
-def test_a_full_lane_does_not_hold_up_the_other() -> None:
+def test_the_outbox_sends_lease_extensions_while_acks_must_wait() -> None:
     """Leases also end while the server takes no acknowledgements."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["a"])
@@ -393,7 +397,7 @@ def test_a_full_lane_does_not_hold_up_the_other() -> None:
     assert outbox.next_request(5.0, [Lane.ACKS]) is request
 
 
-def test_only_the_ids_that_failed_for_now_are_tried_again() -> None:
+def test_only_the_ack_ids_with_a_transient_failure_are_retried() -> None:
     """With exactly-once delivery the server names the failed ids."""
     outbox = Outbox()
     futures = {ack_id: tracked(outbox, Purpose.ACK, ack_id) for ack_id in ("good", "busy", "bad")}
@@ -415,7 +419,7 @@ def test_only_the_ids_that_failed_for_now_are_tried_again() -> None:
     assert futures["busy"].result(timeout=0) is AcknowledgeStatus.SUCCESS
 
 
-def test_a_bad_id_does_not_fail_those_beside_it() -> None:
+def test_a_refused_request_is_halved_until_its_bad_ack_id_is_alone() -> None:
     """A refused request is halved at once, without a pause, until the bad id is alone."""
     outbox = Outbox()
     ack_ids = [str(number) for number in range(1000)]
@@ -431,7 +435,7 @@ def test_a_bad_id_does_not_fail_those_beside_it() -> None:
     assert requests < 25
 
 
-def test_acknowledgements_without_an_answer_are_counted() -> None:
+def test_the_outbox_counts_unanswered_acknowledgements() -> None:
     """An ack counts until the server takes or refuses it, or until it is abandoned."""
     outbox = Outbox()
     outbox.add_ack_ids(Purpose.ACK, ["good", "busy", "bad", "bad"])
@@ -456,7 +460,7 @@ def test_acknowledgements_without_an_answer_are_counted() -> None:
 # ---- futures -----------------------------------------------------------------------------------
 
 
-def test_a_message_acknowledged_twice_resolves_both_futures() -> None:
+def test_acknowledging_a_message_twice_resolves_both_futures() -> None:
     """Duplicates are harmless, in one request or in two."""
     outbox = Outbox()
     first, second = tracked(outbox, Purpose.ACK, "a"), tracked(outbox, Purpose.ACK, "a")
@@ -468,7 +472,7 @@ def test_a_message_acknowledged_twice_resolves_both_futures() -> None:
     assert {f.result(timeout=0) for f in (first, second, third)} == {AcknowledgeStatus.SUCCESS}
 
 
-def test_a_future_learns_only_of_its_own_kind() -> None:
+def test_an_ack_future_is_not_resolved_by_the_answer_to_a_nack() -> None:
     """A successful nack does not resolve the future of an acknowledgement."""
     outbox = Outbox()
     acked, nacked = tracked(outbox, Purpose.ACK, "a"), tracked(outbox, Purpose.USER, "a")
@@ -480,7 +484,7 @@ def test_a_future_learns_only_of_its_own_kind() -> None:
     assert error_of(acked).error_code is AcknowledgeStatus.PERMISSION_DENIED
 
 
-def test_a_call_that_cannot_be_begun_fails_at_once() -> None:
+def test_an_ack_call_that_cannot_begin_fails_at_once() -> None:
     """A closed channel stays closed, so there is no retry."""
     outbox = Outbox()
     future = tracked(outbox, Purpose.ACK, "a")
@@ -492,7 +496,7 @@ def test_a_call_that_cannot_be_begun_fails_at_once() -> None:
     assert not error_of(future).may_have_succeeded
 
 
-def test_a_retry_that_cannot_be_begun_says_that_the_first_attempt_may_have_succeeded() -> None:
+def test_the_error_of_a_retry_that_cannot_begin_says_the_first_try_may_have_succeeded() -> None:
     outbox = Outbox()
     future = tracked(outbox, Purpose.ACK, "a")
     (request,) = everything(outbox)
@@ -503,7 +507,7 @@ def test_a_retry_that_cannot_be_begun_says_that_the_first_attempt_may_have_succe
     assert "not sent: the channel is closed; an earlier attempt" in str(error_of(future))
 
 
-def test_abandoning_resolves_every_future_and_says_whether_it_was_sent() -> None:
+def test_abandoning_the_outbox_resolves_every_future_and_says_if_it_was_sent() -> None:
     """Requests that wait for a retry or an answer may have succeeded. The others were not sent."""
     outbox = Outbox()
     retried = tracked(outbox, Purpose.ACK, "retried")
@@ -529,7 +533,7 @@ def test_abandoning_resolves_every_future_and_says_whether_it_was_sent() -> None
 
 
 @pytest.mark.parametrize("purpose", [Purpose.ACK, Purpose.NACK, Purpose.USER])
-def test_a_refusal_after_an_answer_that_did_not_name_the_id_leaves_it_open(
+def test_an_ack_refused_after_an_answer_without_its_id_may_have_succeeded(
     purpose: Purpose,
 ) -> None:
     """The first request may have taken effect. Then the server refuses the second one."""
@@ -547,7 +551,9 @@ def test_a_refusal_after_an_answer_that_did_not_name_the_id_leaves_it_open(
     assert error_of(future).may_have_succeeded
 
 
-def test_a_done_callback_that_exits_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exit_in_an_ack_done_callback_is_logged_and_other_futures_resolve(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The exception is logged, and the other futures of the request are resolved."""
     outbox = Outbox()
     first, second = tracked(outbox, Purpose.ACK, "a"), tracked(outbox, Purpose.ACK, "b")
@@ -607,7 +613,7 @@ class HostileServer:
 
 
 @given(st.data())
-def test_every_future_resolves_and_says_nothing_that_the_server_did_not_say(
+def test_every_ack_future_resolves_with_what_the_server_said(
     data: st.DataObject,
 ) -> None:
     """This holds for any dispositions and forms of answers, in any order, and an end at any time.

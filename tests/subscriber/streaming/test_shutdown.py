@@ -19,7 +19,7 @@ from tests.subscriber.streaming.scripted_stream import ScriptedCalls
 from tests.threads import assert_ended_since
 
 
-def test_what_arrives_during_the_shutdown_is_given_back() -> None:
+def test_messages_that_arrive_during_the_shutdown_are_returned() -> None:
     """The server still sends until it has seen the half-close."""
     running = Managed(Message.ack)
     running.future.cancel()
@@ -31,8 +31,8 @@ def test_what_arrives_during_the_shutdown_is_given_back() -> None:
     assert (statistics.received, statistics.leased, statistics.leased_bytes) == (1, 0, 0)
 
 
-def test_what_has_not_begun_is_given_back_before_running_callbacks_are_waited_for() -> None:
-    """It waits for a worker or is held for its key. Other subscribers need not wait for it."""
+def test_a_drain_returns_waiting_messages_before_it_waits_for_running_callbacks() -> None:
+    """A waiting message is queued or held for its key. Other subscribers need not wait for it."""
     gate = Gate()
     running = Managed(gate, workers=1, await_callbacks=True)
     running.stream.deliver("1", "held", key="k")
@@ -70,7 +70,7 @@ def test_a_hook_that_never_returns_does_not_hold_up_the_shutdown() -> None:
     gate.open()
 
 
-def test_a_scheduler_that_cannot_shut_down_does_not_keep_the_rest_from_it(
+def test_a_scheduler_error_on_shutdown_does_not_stop_the_other_shutdown_steps(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The failure is logged, messages are returned, and the future is resolved."""
@@ -109,7 +109,7 @@ class FullAfterOne(Scheduler):
         return self._own.shutdown(await_msg_callbacks)
 
 
-def test_a_scheduler_that_takes_nothing_ends_the_subscription(
+def test_a_scheduler_that_refuses_messages_ends_the_subscription(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A new message or the next one of a key cannot run, and it is returned."""
@@ -122,7 +122,9 @@ def test_a_scheduler_that_takes_nothing_ends_the_subscription(
         assert running.nacked(1) == ["2"]
 
 
-def test_a_stopped_subscription_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_subscription_leaves_no_thread_and_no_timer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """No thread and no timer remain, even if the server never ends its side."""
     monkeypatch.setattr("pullstream.streaming.consumer.HALF_CLOSE_WAIT", 0.01)
     before = set(threading.enumerate())

@@ -15,7 +15,7 @@ from pullstream_protocol.clock import ManualClock
 from tests.subscriber.streaming.fakes import PATIENCE
 
 
-def test_without_a_limit_each_step_has_the_time_it_wants() -> None:
+def test_each_shutdown_step_has_its_own_time_without_a_time_limit() -> None:
     """Callbacks may also take any time."""
     clock = ManualClock()
     terms = ShutdownDeadline(clock)
@@ -24,7 +24,7 @@ def test_without_a_limit_each_step_has_the_time_it_wants() -> None:
     assert (terms.drains, terms.left(10.0)) == (True, 10.0)
 
 
-def test_all_steps_share_one_deadline() -> None:
+def test_all_shutdown_steps_share_one_deadline() -> None:
     """The time used by one step is missing for the next, and it is never negative."""
     clock = ManualClock()
     terms = ShutdownDeadline(clock)
@@ -48,7 +48,7 @@ def test_all_steps_share_one_deadline() -> None:
         ([("nack", 3.0), ("drain", 0.0)], False, 0.0),
     ],
 )
-def test_terms_can_be_tightened_and_not_relaxed(
+def test_shutdown_limits_can_be_tightened_and_not_relaxed(
     asked: list[tuple[ShutdownMode, float | None]], drains: bool, left: float
 ) -> None:
     """The earliest time limit and the mode without waiting win."""
@@ -58,7 +58,7 @@ def test_terms_can_be_tightened_and_not_relaxed(
     assert (terms.drains, terms.left(99.0)) == (drains, left)
 
 
-def test_a_later_request_counts_from_when_it_is_made() -> None:
+def test_the_timeout_of_a_later_shutdown_request_counts_from_that_request() -> None:
     """The time counts from the new request, so either deadline may be the earlier one."""
     clock = ManualClock()
     terms = ShutdownDeadline(clock)
@@ -111,8 +111,8 @@ def waiting() -> Iterator[Waiting]:
         one.terms.look_again()
 
 
-def test_the_wait_ends_when_it_is_done(waiting: Waiting) -> None:
-    """A look before that changes nothing. Afterwards the clock has no timer."""
+def test_the_drain_wait_ends_when_all_callbacks_are_done(waiting: Waiting) -> None:
+    """A check before that changes nothing. Afterwards the clock has no timer."""
     wait = waiting.begin()
     waiting.terms.look_again()
     with pytest.raises(futures.TimeoutError):
@@ -124,7 +124,7 @@ def test_the_wait_ends_when_it_is_done(waiting: Waiting) -> None:
 
 
 @pytest.mark.parametrize(("timeout", "reserve"), [(5.0, 1.0), (10.0, 2.0), (100.0, 2.0)])
-def test_the_wait_leaves_time_for_what_comes_after_it(
+def test_the_drain_wait_leaves_time_to_return_the_messages(
     waiting: Waiting, timeout: float, reserve: float
 ) -> None:
     """The wait leaves a fifth of the time, at most two seconds, to return the messages."""
@@ -138,14 +138,14 @@ def test_the_wait_leaves_time_for_what_comes_after_it(
     assert waiting.terms.left(99.0) == pytest.approx(reserve - 0.1)
 
 
-def test_the_wait_ends_when_somebody_will_not_wait(waiting: Waiting) -> None:
+def test_the_drain_wait_ends_when_a_nack_shutdown_is_requested(waiting: Waiting) -> None:
     """This holds without a time limit too."""
     wait = waiting.begin()
     waiting.terms.tighten("nack", None)
     assert wait.result(PATIENCE) is None
 
 
-def test_the_wait_ends_sooner_when_the_time_is_cut(waiting: Waiting) -> None:
+def test_the_drain_wait_ends_sooner_when_its_time_limit_is_shortened(waiting: Waiting) -> None:
     """The waiting thread looks at the new time limit."""
     wait = waiting.begin()
     waiting.terms.tighten("drain", 100.0)
@@ -155,7 +155,7 @@ def test_the_wait_ends_sooner_when_the_time_is_cut(waiting: Waiting) -> None:
     assert wait.result(PATIENCE) is None
 
 
-def test_what_is_done_already_is_not_waited_for() -> None:
+def test_the_drain_wait_returns_at_once_if_all_callbacks_are_done() -> None:
     """Without a drain there is no wait either."""
     terms = ShutdownDeadline(ManualClock())
     terms.wait_while_draining(lambda: True)

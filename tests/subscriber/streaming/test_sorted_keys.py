@@ -11,7 +11,7 @@ NUMBERS = st.integers(0, 300)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "discard", "discard first"]), NUMBERS)))
-def test_sorted_keys_are_a_set_in_order(steps: list[tuple[str, int]]) -> None:
+def test_sorted_keys_behave_like_a_sorted_set(steps: list[tuple[str, int]]) -> None:
     """Whatever is added and removed, at the ends and in the middle."""
     keys: SortedKeys[tuple[int]] = SortedKeys()
     expected: set[tuple[int]] = set()
@@ -32,8 +32,8 @@ def test_sorted_keys_are_a_set_in_order(steps: list[tuple[str, int]]) -> None:
         assert keys.between(None, key) == [one for one in ordered if one < key]
 
 
-def test_many_keys_pass_through_in_order() -> None:
-    """The removed ones do not stay in memory, and do not appear again."""
+def test_sorted_keys_keep_their_order_and_free_memory_of_removed_keys() -> None:
+    """The removed keys do not stay in memory, and do not appear again."""
     keys: SortedKeys[tuple[int]] = SortedKeys()
     for number in range(1000):
         keys.add((number,))

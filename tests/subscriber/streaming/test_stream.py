@@ -106,7 +106,9 @@ def end_with(
 
 
 @pytest.mark.parametrize("code", [code for code in BY_CODE if code.name not in RESUMED])
-def test_a_code_that_no_other_attempt_can_mend_ends_it(code: grpc.StatusCode) -> None:
+def test_a_permanent_error_code_ends_the_stream_with_the_servers_error(
+    code: grpc.StatusCode,
+) -> None:
     """A non-retryable code ends the stream with the server's error and leaves no timer behind."""
     rig = Rig()
     rig.play(end_with(BY_CODE[code]("some text")))
@@ -116,7 +118,7 @@ def test_a_code_that_no_other_attempt_can_mend_ends_it(code: grpc.StatusCode) ->
     assert rig.clock._wakers == []
 
 
-def test_a_response_comes_with_its_length() -> None:
+def test_a_stream_response_has_its_length_on_the_wire() -> None:
     """The length is taken from the wire.
 
     Computing it again would cost more than reading the response.
@@ -129,7 +131,7 @@ def test_a_response_comes_with_its_length() -> None:
     assert size == response.ByteSize() > 600
 
 
-def test_what_is_not_a_response_breaks_the_stream() -> None:
+def test_invalid_response_bytes_break_the_stream_and_a_new_one_is_opened() -> None:
     """The call is unusable after bytes that are not a response, so a new one is opened."""
     rig = Rig()
     rig.play(lambda call: call.respond_bytes(b"\xff\xff"), respond)
@@ -139,7 +141,9 @@ def test_what_is_not_a_response_breaks_the_stream() -> None:
 
 
 @pytest.mark.parametrize("answers", [(), (PONG,)])
-def test_pauses_grow_until_messages_come(answers: tuple[pubsub.StreamingPullResponse]) -> None:
+def test_reconnect_pauses_grow_until_messages_arrive(
+    answers: tuple[pubsub.StreamingPullResponse],
+) -> None:
     """A new call does not reset the pauses.
 
     Neither does a call that answers a ping and then breaks.
@@ -163,7 +167,7 @@ def test_pauses_grow_until_messages_come(answers: tuple[pubsub.StreamingPullResp
 
 @pytest.mark.parametrize("answers", [(), (PONG,)])
 @pytest.mark.parametrize("error", [Unavailable("down"), None])
-def test_it_gives_up_when_it_has_not_worked_for_long_enough(
+def test_the_stream_gives_up_after_the_configured_time_without_success(
     error: RpcError | None, answers: tuple[pubsub.StreamingPullResponse]
 ) -> None:
     """The stream gives up at the exact second with the error of the last attempt."""
@@ -176,7 +180,7 @@ def test_it_gives_up_when_it_has_not_worked_for_long_enough(
     assert rig.clock._wakers == []
 
 
-def test_a_working_stream_gives_the_next_outage_all_the_time() -> None:
+def test_a_working_stream_resets_the_time_limit_of_outages() -> None:
     """The limit counts from the moment when the stream last worked."""
     rig = Rig(give_up_after=25.0)
     down = end_with(Unavailable("down"))
@@ -194,7 +198,7 @@ def test_a_working_stream_gives_the_next_outage_all_the_time() -> None:
     assert rig.clock.monotonic() == pytest.approx(began + 25.0)
 
 
-def test_without_a_limit_it_never_gives_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_stream_never_gives_up_without_a_time_limit(caplog: pytest.LogCaptureFixture) -> None:
     """Without a limit, a long outage is logged once."""
     rig = Rig()
     rig.play(*[end_with(Unavailable("down"))] * 2_000, respond)
@@ -206,7 +210,7 @@ def test_without_a_limit_it_never_gives_up(caplog: pytest.LogCaptureFixture) -> 
     assert "down" in told
 
 
-def test_a_silent_stream_that_stood_for_long_has_worked() -> None:
+def test_a_silent_stream_that_was_open_for_long_counts_as_working() -> None:
     """A server without messages may not answer pings.
 
     The end of such a stream does not count as a failure if the stream was open long enough.
@@ -225,7 +229,7 @@ def test_a_silent_stream_that_stood_for_long_has_worked() -> None:
     assert max(clock.pauses) <= 0.1
 
 
-def test_a_stream_that_was_torn_down_for_its_silence_has_not_worked() -> None:
+def test_a_stream_that_was_reset_for_silence_counts_as_failed() -> None:
     """A stream that was reset for silence counts as a failure, however long it was open.
 
     So the outage reaches its limit.
@@ -252,7 +256,7 @@ def test_each_stream_begins_with_a_first_request_of_its_own() -> None:
         assert next(rig.calls.next_stream().requests).client_id == f"opening {number}"
 
 
-def test_requests_go_to_the_stream_of_the_moment() -> None:
+def test_stream_requests_go_to_the_open_stream_or_are_dropped() -> None:
     """Requests without an open stream are dropped: a ping is meant for one stream only."""
     rig = Rig()
     rig.stream.send(pubsub.StreamingPullRequest(client_id="too early"))
@@ -265,7 +269,7 @@ def test_requests_go_to_the_stream_of_the_moment() -> None:
     assert [request.client_id for request in requests] == ["opening 1", "ping"]
 
 
-def test_a_reader_that_stops_reads_its_call_to_the_end() -> None:
+def test_a_stopping_reader_reads_its_cancelled_call_to_the_end() -> None:
     """A stopping reader reads its cancelled call to the end. Only then does gRPC free the call."""
     rig = Rig()
     rig.play(respond)
@@ -279,7 +283,7 @@ def test_a_reader_that_stops_reads_its_call_to_the_end() -> None:
         rig.stream.recv()
 
 
-def test_closing_lets_the_server_finish() -> None:
+def test_closing_the_stream_half_closes_the_call() -> None:
     """Closing half-closes the call.
 
     Remaining responses are read, and then the stream has ended with any status.
@@ -308,7 +312,7 @@ def test_a_stream_closed_before_it_opened_is_never_opened() -> None:
     assert rig.heard == []
 
 
-def test_a_stream_closed_while_it_is_opened_is_cancelled() -> None:
+def test_a_stream_that_is_closed_while_it_opens_is_cancelled() -> None:
     """The closing thread has not seen the call yet, so the opening thread cancels it."""
     rig = Rig()
     rig.play(lambda call: rig.stream.abort())
@@ -317,7 +321,7 @@ def test_a_stream_closed_while_it_is_opened_is_cancelled() -> None:
     assert rig.calls.next_stream().cancelled
 
 
-def test_aborting_does_not_wait_for_the_server() -> None:
+def test_aborting_the_stream_releases_its_reader_without_waiting_for_the_server() -> None:
     """A reader that waits for a response returns."""
     rig = Rig(ManualClock())
     with ThreadPoolExecutor(1) as pool:
@@ -329,7 +333,7 @@ def test_aborting_does_not_wait_for_the_server() -> None:
     assert call.cancelled
 
 
-def test_closing_ends_a_pause() -> None:
+def test_closing_the_stream_ends_a_reconnect_pause() -> None:
     """The next attempt is not made."""
     rig = Rig(ManualClock())
     rig.play(end_with(Unavailable("down")))
@@ -344,7 +348,7 @@ def test_closing_ends_a_pause() -> None:
     assert rig.clock._wakers == []
 
 
-def test_a_reset_opens_another_and_tells_why() -> None:
+def test_a_stream_reset_opens_a_new_stream_and_reports_its_reason() -> None:
     """The listener gets the reason of the reset instead of the cancellation error."""
     rig = Rig()
     rig.play(respond, respond)
@@ -355,7 +359,7 @@ def test_a_reset_opens_another_and_tells_why() -> None:
     assert rig.heard[2] == "broken: the server fell silent"
 
 
-def test_a_reset_explains_only_its_own_cancellation() -> None:
+def test_the_reason_of_a_stream_reset_explains_only_its_own_cancellation() -> None:
     """A later cancellation by the server on another stream has its own reason.
 
     A reset without a stream does nothing.
@@ -374,7 +378,7 @@ def test_a_reset_explains_only_its_own_cancellation() -> None:
     assert broken == [by_server, by_reset, by_server]
 
 
-def test_a_call_that_cannot_be_begun_ends_it() -> None:
+def test_a_streaming_call_that_cannot_begin_ends_the_stream_with_its_error() -> None:
     """The reader gets the error, for example of a closed channel, and no timer is left behind."""
     rig = Rig()
 
@@ -387,7 +391,7 @@ def test_a_call_that_cannot_be_begun_ends_it() -> None:
     assert rig.clock._wakers == []
 
 
-def test_it_is_active_until_recv_says_otherwise() -> None:
+def test_the_stream_is_active_until_recv_ends_it() -> None:
     """BackgroundConsumer reads `is_active`, and only `recv` may end it."""
     rig = Rig()
     rig.stream.add_done_callback(lambda call: None)
