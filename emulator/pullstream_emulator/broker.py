@@ -22,7 +22,6 @@ from .schemas import SchemaRegistry
 from .services.channels import ChannelsService
 from .services.check_threads import CheckThreads
 from .services.feeds import FeedsService
-from .services.iam import IamService
 from .services.iam_policies import IamPolicies
 from .services.publisher import PublisherService
 from .services.pulls import PullsService
@@ -156,7 +155,7 @@ class Broker:
             FeedsService(self.feeds, self.dependents.routers, self.dependents.cursors, checks),
             self.channels,
             SchemaService(self.schemas, self.threads),
-            IamService(self.policies),
+            self.policies,
         )
         if storage is not None:
             with storage.restoring():

@@ -155,7 +155,6 @@ class _End:
         "events",
         "has_ended",
         "is_server",
-        "is_silent_server",
         "left",
         "other",
         "socket",

@@ -1,15 +1,21 @@
-"""IAM policies: stored and returned, but not enforced. Every caller may do everything."""
+"""google.iam.v1.IAMPolicy: policies are stored and returned, but not enforced.
+
+Every caller may do everything.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pullstream_emulator.engine.observer import Observer, Resource
 from pullstream_emulator.error_texts import invalid_argument, missing
 from pullstream_protocol import names
 from pullstream_protocol.errors import Aborted
 from pullstream_protocol.messages import iam_pb2 as iam
+from pullstream_protocol.rpcs import IAM_POLICY
+
+from .rpc_methods import RpcMethod, UnaryMethod
 
 # Etag that the real service returns for a policy that was never set; in JSON it reads ACAB.
 FRESH_ETAG = b"\x00\x20\x01"
@@ -32,10 +38,20 @@ class IamPolicies(Observer):
         observer: Notified of changes of policies.
     """
 
+    service = IAM_POLICY
+
     def __init__(self, *, exists: Callable[[str], bool], observer: Observer | None = None) -> None:
         self._exists = exists
         self.observer = observer or Observer()
         self._policies: dict[str, iam.Policy] = {}
+
+    def rpc_methods(self) -> Mapping[str, RpcMethod]:
+        """Return the RPCs by name."""
+        return {
+            "SetIamPolicy": UnaryMethod(self.set),
+            "GetIamPolicy": UnaryMethod(self.get),
+            "TestIamPermissions": UnaryMethod(self.test),
+        }
 
     def restore(self, name: str, value: bytes) -> None:
         """Load a persisted policy. The observer is not notified."""

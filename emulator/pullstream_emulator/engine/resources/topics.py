@@ -250,28 +250,18 @@ class Topics:
         return self._max_bytes - usage.bytes - usage.watches - self._reserved_bytes
 
     @contextmanager
-    def reserve(self, size: int) -> Iterator[Callable[[], None]]:
+    def reserve(self, size: int) -> Iterator[None]:
         """Reserve room for a request while it is being checked.
-
-        Yields:
-            A function that ends the reservation before the end of the block.
 
         Raises:
             ResourceExhausted: There is no room for the request.
         """
         self.check_room(size)
-        left = size
-        self._reserved_bytes += left
-
-        def release() -> None:
-            nonlocal left
-            self._reserved_bytes -= left
-            left = 0
-
+        self._reserved_bytes += size
         try:
-            yield release
+            yield
         finally:
-            release()
+            self._reserved_bytes -= size
 
     def check_room(self, size: int) -> None:
         """Raise ResourceExhausted if there is no room for a request of `size` bytes."""
