@@ -117,7 +117,7 @@ def ids(fetched: Fetched) -> list[str]:
     return [m.ack_id for _, response in fetched.responses for m in response.received_messages]
 
 
-def test_the_lingering_request_has_what_the_immediate_one_has_left() -> None:
+def test_the_waiting_fetch_request_has_the_time_left_by_the_immediate_one() -> None:
     """Half of the first of five seconds is over."""
     script = Script((0.5, 0), (1.0, 2))
     fetched = script.run(max_messages=3)
@@ -126,7 +126,9 @@ def test_the_lingering_request_has_what_the_immediate_one_has_left() -> None:
 
 
 @pytest.mark.parametrize(("timeout", "takes"), [(5.0, 4.91), (0.5, 0.46), (0.01, 0.0095)])
-def test_less_than_the_margin_is_not_asked_for(timeout: float, takes: float) -> None:
+def test_a_fetch_sends_no_request_for_less_time_than_its_margin(
+    timeout: float, takes: float
+) -> None:
     """The margin is 100 ms, or a tenth of a timeout below a second."""
     script = Script((takes, 0))
     with pytest.raises(PullTimeout):
@@ -135,7 +137,7 @@ def test_less_than_the_margin_is_not_asked_for(timeout: float, takes: float) -> 
 
 
 @pytest.mark.parametrize("timeout", [0.05, 1.0, 5.0, 15.0])
-def test_an_answer_shortly_before_the_end_is_the_last(timeout: float) -> None:
+def test_a_fetch_sends_no_request_after_an_answer_shortly_before_its_end(timeout: float) -> None:
     """The server's own margin is too short for another request."""
     script = Script()
     with pytest.raises(PullTimeout) as raised:
@@ -144,7 +146,7 @@ def test_an_answer_shortly_before_the_end_is_the_last(timeout: float) -> None:
     assert raised.value.answered
 
 
-def test_nothing_in_time_may_be_an_empty_list() -> None:
+def test_a_fetch_without_messages_returns_an_empty_list_with_missing_ok() -> None:
     """The caller allows this with `missing_ok`. Without an answer the error says so."""
     fetched = Script().run(timeout=5.0, missing_ok=True)
     assert (ids(fetched), fetched.reason) == ([], "timed_out")
@@ -153,7 +155,7 @@ def test_nothing_in_time_may_be_an_empty_list() -> None:
     assert not raised.value.answered
 
 
-def test_a_long_wait_is_renewed() -> None:
+def test_a_long_fetch_renews_its_waiting_request() -> None:
     """No call waits longer than a server allows."""
     script = Script()
     with pytest.raises(PullTimeout):
@@ -162,7 +164,7 @@ def test_a_long_wait_is_renewed() -> None:
     assert 199 < script.clock.monotonic() <= 200
 
 
-def test_a_full_response_is_followed_by_another_immediate_request() -> None:
+def test_a_fetch_follows_a_full_response_with_another_immediate_request() -> None:
     """There may be more messages than one response can hold."""
     script = Script((0, 1000), (0, 1000), (0, 10))
     fetched = script.run(max_messages=2500)
@@ -171,7 +173,9 @@ def test_a_full_response_is_followed_by_another_immediate_request() -> None:
 
 
 @pytest.mark.parametrize("answer", [0, DeadlineExceeded("nothing")])
-def test_a_server_that_does_not_wait_is_not_asked_in_a_loop(answer: int | RpcError) -> None:
+def test_fetch_pauses_between_requests_grow_if_the_server_does_not_wait(
+    answer: int | RpcError,
+) -> None:
     """The pauses between the requests grow."""
     script = Script(*[(0.0, answer)] * 1000)
     with pytest.raises(PullTimeout):
@@ -180,22 +184,22 @@ def test_a_server_that_does_not_wait_is_not_asked_in_a_loop(answer: int | RpcErr
     assert len(script.calls) < 20
 
 
-def test_without_an_answer_nobody_knows_whether_there_is_more() -> None:
+def test_a_fetch_without_an_answer_to_its_last_request_is_not_reported_as_drained() -> None:
     """The last request had no answer, so the reason is not "drained"."""
     script = Script((0, 1000), (1000, 0))
     fetched = script.run(max_messages=2500, timeout=5.0, no_wait=True)
     assert (len(ids(fetched)), fetched.reason) == (1000, "timed_out")
 
 
-def test_the_error_tells_how_long_an_answer_was_waited_for() -> None:
+def test_the_timeout_error_of_a_fetch_states_the_time_waited_for_an_answer() -> None:
     """The default limit is 20 s."""
     script = Script((1000, 0))
     with pytest.raises(PullTimeout, match=r"did not answer .* within 20\.0 s"):
         script.run(timeout=None, no_wait=True)
 
 
-def test_a_fetch_that_is_cancelled_before_it_waits_does_not_begin_to() -> None:
-    """The thread that starts the call cancels it."""
+def test_a_fetch_cancelled_before_its_wait_does_not_wait() -> None:
+    """The thread that starts the call cancels the fetch."""
     fetch = Fetch(Wanted(NAME, 2, min_messages=2), ManualClock())
     steps = fetch.steps()
     immediate = next(steps)
@@ -211,7 +215,7 @@ def test_a_fetch_that_is_cancelled_before_it_waits_does_not_begin_to() -> None:
         assert lingering.begin(Rpcs(channel)).cancelled()
 
 
-def test_what_waits_for_more_keeps_its_lease() -> None:
+def test_a_fetch_that_waits_for_more_messages_extends_the_leases_of_the_first() -> None:
     """The first extension comes within the shortest possible lease.
 
     Later ones come within the extension.
@@ -225,7 +229,7 @@ def test_what_waits_for_more_keeps_its_lease() -> None:
     assert 120 - times[-1] < EXTENSION
 
 
-def test_what_comes_later_keeps_its_lease_too() -> None:
+def test_a_fetch_extends_the_leases_of_messages_that_arrive_later() -> None:
     """This holds even if the earlier messages have just been extended for a minute."""
     script = Script((0, 1), (9.0, 0), (3.0, 1))
     script.run(max_messages=3, min_messages=3, timeout=60.0)
@@ -234,7 +238,7 @@ def test_what_comes_later_keeps_its_lease_too() -> None:
     assert second + 7 < came[1] <= second + 8
 
 
-def test_what_takes_long_to_gather_keeps_its_lease() -> None:
+def test_a_long_fetch_of_full_responses_extends_the_leases_of_its_messages() -> None:
     """The fetch receives one full response after the other."""
     script = Script(*[(3.0, 1000)] * 6)
     fetched = script.run(max_messages=10_000, timeout=None)
@@ -243,7 +247,7 @@ def test_what_takes_long_to_gather_keeps_its_lease() -> None:
 
 
 @pytest.mark.parametrize("settles_in", [0.5, 100.0])
-def test_a_fetch_that_cannot_extend_keeps_its_time(settles_in: float) -> None:
+def test_a_fetch_keeps_its_time_limit_when_lease_extensions_fail(settles_in: float) -> None:
     """The messages may be redelivered then. The next pull would report a permanent problem."""
     script = Script(*[(0, 1000)] * 6)
     script.settles_in = settles_in
@@ -252,7 +256,7 @@ def test_a_fetch_that_cannot_extend_keeps_its_time(settles_in: float) -> None:
     assert 19 < script.clock.monotonic() <= 20
 
 
-def test_long_ack_ids_fit_into_the_requests() -> None:
+def test_fetch_requests_with_long_ack_ids_stay_within_the_size_limit() -> None:
     """A server accepts half a megabyte, and Google's ids have two hundred characters."""
     script = Script(*[(0, 1000)] * 3, (0, NotFound("gone")))
     script.id_length = 220
@@ -261,7 +265,7 @@ def test_long_ack_ids_fit_into_the_requests() -> None:
     assert len(script.given_back) == 3000
 
 
-def test_a_short_wait_for_more_changes_no_lease() -> None:
+def test_a_fetch_with_a_short_wait_for_more_messages_changes_no_lease() -> None:
     """The subscription's own ack deadline may be longer."""
     script = Script((0, 1))
     script.run(max_messages=2, min_messages=2, timeout=5.0)
@@ -269,7 +273,9 @@ def test_a_short_wait_for_more_changes_no_lease() -> None:
 
 
 @pytest.mark.parametrize("error", [NotFound("gone"), KeyboardInterrupt(), Unavailable("away")])
-def test_what_was_received_before_an_error_is_given_back(error: BaseException) -> None:
+def test_a_fetch_that_fails_returns_the_messages_received_before_the_error(
+    error: BaseException,
+) -> None:
     """The caller gets the error."""
     script = Script((0, 2), (1.0, error))
     with pytest.raises(type(error)):
@@ -277,7 +283,7 @@ def test_what_was_received_before_an_error_is_given_back(error: BaseException) -
     assert script.given_back == ["0", "1"]
 
 
-def test_what_came_with_an_interruption_is_given_back() -> None:
+def test_an_interrupted_fetch_returns_the_messages_that_had_just_arrived() -> None:
     """The answer had arrived when the wait for it was interrupted."""
     steps = Fetch(Wanted(NAME), ManualClock()).steps()
     call = next(steps)
@@ -302,7 +308,7 @@ answers = st.tuples(st.floats(0, 3), st.one_of(st.integers(0, 1200), st.just(Una
     timeout=st.floats(0.05, 30),
     no_wait=st.booleans(),
 )
-def test_every_fetch_keeps_its_promises(
+def test_every_fetch_ends_in_time_and_no_message_is_both_kept_and_returned(
     script: list[tuple[float, int | BaseException]],
     max_messages: int,
     min_part: float,

@@ -88,7 +88,9 @@ def no_extension(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- as a list -----------------------------------------------------------------------------------
 
 
-def test_a_list_is_acknowledged_by_one_call(client: SubscriberClient, server: Server) -> None:
+def test_fetched_messages_are_acknowledged_by_one_call(
+    client: SubscriberClient, server: Server
+) -> None:
     """The server has answered when the call returns, and a second call does nothing."""
     messages = client.fetch(NAME, 3)
     messages.ack()
@@ -99,7 +101,7 @@ def test_a_list_is_acknowledged_by_one_call(client: SubscriberClient, server: Se
     assert len(server.settled) == 1
 
 
-def test_a_list_is_given_back_or_extended_by_one_call(
+def test_fetched_messages_are_returned_or_extended_by_one_call(
     client: SubscriberClient, server: Server
 ) -> None:
     """An extension does not settle a message."""
@@ -118,7 +120,7 @@ def test_a_list_is_given_back_or_extended_by_one_call(
         ("modify_ack_deadline", 0, "seconds is 0; it must be between 1 and 600"),
     ],
 )
-def test_seconds_out_of_their_range_are_an_error(
+def test_fetched_messages_refuse_lease_seconds_out_of_range(
     client: SubscriberClient, server: Server, method: str, seconds: int, text: str
 ) -> None:
     messages = client.fetch(NAME, 3)
@@ -127,14 +129,16 @@ def test_seconds_out_of_their_range_are_an_error(
     assert server.settled == []
 
 
-def test_the_server_may_be_away_for_a_moment(client: SubscriberClient, server: Server) -> None:
+def test_settling_fetched_messages_is_retried_while_the_server_is_unavailable(
+    client: SubscriberClient, server: Server
+) -> None:
     """The call is repeated."""
     server.refusals = [Unavailable("away"), Unavailable("away")]
     client.fetch(NAME, 3).ack()
     assert server.settled == [("abc", None)] * 3
 
 
-def test_an_empty_list_is_like_any_other(broker: Emulator) -> None:
+def test_an_empty_fetch_result_can_be_settled_like_any_other(broker: Emulator) -> None:
     """An empty subscription is an error only without `missing_ok`."""
     with SubscriberClient(endpoint=broker.endpoint) as client:
         with pytest.raises(PullTimeout):
@@ -144,7 +148,7 @@ def test_an_empty_list_is_like_any_other(broker: Emulator) -> None:
             messages.ack()
 
 
-def test_those_that_are_not_taken_are_told(broker: Emulator) -> None:
+def test_the_error_of_an_ack_call_names_the_refused_fetched_messages(broker: Emulator) -> None:
     """With exactly-once delivery the server names the refused messages. The others are settled."""
     name = NAME + "-once"
     with SubscriberClient(endpoint=broker.endpoint) as client:
@@ -161,7 +165,7 @@ def test_those_that_are_not_taken_are_told(broker: Emulator) -> None:
         assert messages.unsettled == [messages[1]]
 
 
-def test_those_that_an_error_does_not_name_are_asked_for_again(
+def test_fetched_messages_that_an_ack_error_does_not_name_are_retried(
     client: SubscriberClient, server: Server
 ) -> None:
     """A server may have refused the whole request because of one message."""
@@ -186,7 +190,7 @@ def test_those_that_an_error_does_not_name_are_asked_for_again(
 # ---- one by one ----------------------------------------------------------------------------------
 
 
-def test_a_single_verdict_is_sent_in_the_background(
+def test_the_disposition_of_a_single_fetched_message_is_sent_in_the_background(
     client: SubscriberClient, server: Server
 ) -> None:
     """The future of `..._with_response` gets the server's answer."""
@@ -197,7 +201,9 @@ def test_a_single_verdict_is_sent_in_the_background(
     eventually(lambda: sorted(server.settled, key=str) == [("a", None), ("b", 0), ("c", 20)])
 
 
-def test_a_verdict_that_is_refused_says_so(client: SubscriberClient, server: Server) -> None:
+def test_a_refused_disposition_of_a_fetched_message_is_in_its_future_and_the_log(
+    client: SubscriberClient, server: Server
+) -> None:
     """The future and the log report the refusal."""
     server.refusals = [NotFound("gone")]
     (message, *_) = client.fetch(NAME, 3)
@@ -205,7 +211,7 @@ def test_a_verdict_that_is_refused_says_so(client: SubscriberClient, server: Ser
         message.ack_with_response().result(PATIENCE)
 
 
-def test_closing_the_client_sends_what_was_decided(server: Server) -> None:
+def test_closing_the_client_sends_pending_dispositions_of_fetched_messages(server: Server) -> None:
     """The caller does not have to wait for the sending."""
     with SubscriberClient(endpoint=server.scripted.endpoint) as client:
         for message in client.fetch(NAME, 3):
@@ -213,7 +219,7 @@ def test_closing_the_client_sends_what_was_decided(server: Server) -> None:
     assert "".join(sorted("".join(ids for ids, _ in server.settled))) == "abc"
 
 
-def test_a_verdict_after_the_end_is_no_success(
+def test_settling_a_fetched_message_after_the_client_was_closed_fails(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The future reports the failure. Without a future, the log does."""
@@ -231,7 +237,7 @@ def test_a_verdict_after_the_end_is_no_success(
 # ---- during the work -----------------------------------------------------------------------------
 
 
-def test_a_block_extends_and_gives_back_what_is_not_settled(
+def test_a_fetch_block_extends_leases_and_returns_unsettled_messages(
     client: SubscriberClient, server: Server
 ) -> None:
     """The dispositions of a block have been answered at its end."""
@@ -242,7 +248,7 @@ def test_a_block_extends_and_gives_back_what_is_not_settled(
     assert sorted(server.settled[1:], key=str) == [("ac", 0), ("b", None)]
 
 
-def test_a_block_that_raises_gives_back_and_raises_that(
+def test_a_fetch_block_that_raises_returns_its_messages_and_raises_that_error(
     client: SubscriberClient, server: Server
 ) -> None:
     """The exception of the block is raised even if the return fails."""
@@ -259,7 +265,7 @@ def test_a_block_that_raises_gives_back_and_raises_that(
     assert server.settled[1:] == [("a", 0), ("bc", 0)]
 
 
-def test_a_block_tells_what_the_server_did_not_take(
+def test_a_fetch_block_raises_for_refused_acknowledgements(
     client: SubscriberClient, server: Server
 ) -> None:
     """A refused acknowledgement is an error at the end of the block."""
@@ -275,13 +281,13 @@ def test_a_block_tells_what_the_server_did_not_take(
         work()
 
 
-def test_a_block_is_not_entered_twice(client: SubscriberClient) -> None:
+def test_a_fetch_block_cannot_be_entered_twice(client: SubscriberClient) -> None:
     """A block cannot be entered again while it lasts."""
     with client.fetch(NAME, 3) as messages, pytest.raises(RuntimeError, match="already"):
         messages.__enter__()
 
 
-def test_leases_are_kept_until_they_are_let_go_or_an_hour_has_passed(
+def test_fetch_block_leases_are_extended_until_settlement_or_for_one_hour(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Leases are extended after four fifths of a minute, except those of settled messages."""
@@ -309,7 +315,7 @@ def test_leases_are_kept_until_they_are_let_go_or_an_hour_has_passed(
     assert len(server.settled) == 4
 
 
-def test_short_work_costs_no_call_for_its_leases(
+def test_a_short_fetch_block_sends_no_lease_extension(
     client: SubscriberClient, server: Server, no_extension: None
 ) -> None:
     """The extension would come after the acknowledgement and be refused."""
@@ -319,7 +325,7 @@ def test_short_work_costs_no_call_for_its_leases(
     assert server.settled == [("abc", None)]
 
 
-def test_closing_the_client_gives_back_what_a_block_holds(
+def test_closing_the_client_returns_the_messages_of_a_fetch_block(
     client: SubscriberClient, server: Server, no_extension: None
 ) -> None:
     """Nothing could settle the messages afterwards. The block ends as its own code does."""
@@ -331,7 +337,7 @@ def test_closing_the_client_gives_back_what_a_block_holds(
         messages.__enter__()
 
 
-def test_a_block_that_cannot_give_back_ends_as_its_code_does(
+def test_a_fetch_block_that_cannot_return_messages_ends_as_its_code_does(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The channel belongs to the caller and is closed."""
@@ -348,7 +354,7 @@ def test_a_block_that_cannot_give_back_ends_as_its_code_does(
     assert "could not return all fetched messages" in caplog.text
 
 
-def test_a_block_does_not_end_well_without_an_answer(
+def test_a_fetch_block_without_an_answer_to_its_acks_raises(
     client: SubscriberClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing answer is not a success."""
@@ -365,7 +371,7 @@ def test_a_block_does_not_end_well_without_an_answer(
     server.refusals = []
 
 
-def test_a_refused_extension_is_no_failure_of_a_block(
+def test_a_refused_lease_extension_does_not_fail_a_fetch_block(
     client: SubscriberClient, server: Server, no_extension: None
 ) -> None:
     """Only the final disposition counts."""

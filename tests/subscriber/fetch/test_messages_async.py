@@ -17,7 +17,7 @@ from pullstream_emulator import Emulator
 from tests.subscriber.fetching import NAME, TOPIC
 
 
-def test_a_coroutine_fetches_and_acknowledges(broker: Emulator) -> None:
+def test_a_coroutine_can_fetch_and_acknowledge_messages(broker: Emulator) -> None:
     """The methods of the list are awaited, and the block returns unsettled messages."""
 
     async def main() -> None:
@@ -46,7 +46,7 @@ def test_a_coroutine_fetches_and_acknowledges(broker: Emulator) -> None:
     assert broker.backlog(NAME) == 0
 
 
-def test_an_acknowledgement_that_fails_is_reported_once(
+def test_a_failed_async_acknowledgement_is_reported_once_by_its_fetch_block(
     broker: Emulator, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The block raises it. asyncio finds no unretrieved exception."""
@@ -73,8 +73,10 @@ def test_an_acknowledgement_that_fails_is_reported_once(
     assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
-def test_closing_gives_back_what_a_coroutine_holds_while_it_waits(broker: Emulator) -> None:
-    """This includes a close on the loop itself, which does not wait for it."""
+def test_closing_the_async_client_returns_messages_of_a_coroutine_in_a_fetch_block(
+    broker: Emulator,
+) -> None:
+    """A close on the loop itself does not wait for the coroutine."""
 
     async def main() -> None:
         for closes_on_loop in (False, True):
@@ -95,7 +97,7 @@ def test_closing_gives_back_what_a_coroutine_holds_while_it_waits(broker: Emulat
     asyncio.run(main())
 
 
-def test_a_cancelled_coroutine_withdraws_at_once(broker: Emulator) -> None:
+def test_cancelling_an_async_fetch_returns_its_messages_at_once(broker: Emulator) -> None:
     """Messages held while the coroutine waits for more are returned."""
 
     async def main() -> None:
@@ -113,7 +115,7 @@ def test_a_cancelled_coroutine_withdraws_at_once(broker: Emulator) -> None:
     assert broker.inspect(lambda engine: engine.waiting_pulls(NAME)) == 0
 
 
-def test_many_coroutines_wait_beside_each_other(broker: Emulator) -> None:
+def test_many_coroutines_can_wait_in_a_fetch_concurrently(broker: Emulator) -> None:
     """A thread for each would be too many."""
 
     async def main() -> None:

@@ -77,7 +77,7 @@ def run(program: str, broker: Emulator) -> tuple[str, str, int]:
     return out, err, process.returncode
 
 
-def test_a_program_that_ends_gives_back_what_its_threads_hold(broker: Emulator) -> None:
+def test_program_exit_returns_fetched_messages_held_by_its_threads(broker: Emulator) -> None:
     """Both messages are free for others at once, and no call waits."""
     broker.publish(TOPIC, "a")
     broker.publish(TOPIC, "b")
@@ -88,7 +88,7 @@ def test_a_program_that_ends_gives_back_what_its_threads_hold(broker: Emulator) 
         assert (state.num_ack_pending, state.num_pending, state.num_waiting) == (0, 2, 0)
 
 
-def test_in_a_forked_child_every_use_raises_at_once(broker: Emulator) -> None:
+def test_every_use_of_a_fetch_client_in_a_forked_child_raises_at_once(broker: Emulator) -> None:
     """Nothing is lost silently in the child, and the parent continues."""
     broker.publish(TOPIC, "a")
     out, _, code = run(FORKS, broker)
@@ -96,7 +96,7 @@ def test_in_a_forked_child_every_use_raises_at_once(broker: Emulator) -> None:
     assert broker.backlog(NAME) == 0
 
 
-def test_without_a_thread_of_grpc_messages_are_still_settled(
+def test_fetched_messages_are_settled_at_exit_when_grpc_gets_no_thread(
     broker: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python 3.12 refuses threads to a program that ends; gRPC needs one to answer later."""

@@ -46,7 +46,7 @@ def wait_until_heard(broker: Emulator) -> None:
     eventually(lambda: statistics(broker).interests == 1 and statistics(broker).parked == 1)
 
 
-def test_a_callback_that_raises_is_logged_and_the_next_one_runs(
+def test_a_listener_callback_that_raises_is_logged_and_the_next_one_runs(
     broker: Emulator, listener: ChannelSubscriber, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[bytes] = []
@@ -68,7 +68,7 @@ def test_a_callback_that_raises_is_logged_and_the_next_one_runs(
     assert "RuntimeError: not to my taste (with the traceback above, 1 times" in second.message
 
 
-def test_a_coroutine_that_a_callback_returns_is_logged_as_an_error(
+def test_a_coroutine_returned_by_a_listener_callback_is_logged_as_an_error(
     broker: Emulator, listener: ChannelSubscriber, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing would run it."""
@@ -86,7 +86,7 @@ def test_a_coroutine_that_a_callback_returns_is_logged_as_an_error(
 @pytest.mark.parametrize(
     ("channel", "key", "name"), [(ORDERS, "f\udcff", "key"), ("f\udcff", None, "channel")]
 )
-def test_a_name_that_cannot_be_encoded_is_refused_and_the_listener_goes_on(
+def test_a_name_that_utf_8_cannot_encode_is_refused_and_the_listener_continues(
     broker: Emulator, listener: ChannelSubscriber, channel: str, key: str | None, name: str
 ) -> None:
     """Python writes such names for files. The error names the argument."""
@@ -99,10 +99,10 @@ def test_a_name_that_cannot_be_encoded_is_refused_and_the_listener_goes_on(
     assert heard.get(timeout=PATIENCE) == b"x"
 
 
-def test_a_listener_that_fails_reports_it_to_every_subscription(
+def test_a_failing_listener_reports_its_error_to_every_subscription(
     client: SubscriberClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its thread fails because of a defect. The error has the cause."""
+    """The listener's thread fails because of a defect. The error has the cause."""
     failures: queue.SimpleQueue[Exception] = queue.SimpleQueue()
     answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
     defect = RuntimeError("defect")
@@ -118,7 +118,7 @@ def test_a_listener_that_fails_reports_it_to_every_subscription(
     assert isinstance(answers.get(timeout=PATIENCE), Internal)
 
 
-def test_a_slow_callback_leaves_messages_with_the_publisher(
+def test_a_slow_listener_callback_leaves_messages_with_the_publisher(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """At most two answers wait in the client. Everything comes after the callback continues."""
@@ -142,7 +142,7 @@ def test_a_slow_callback_leaves_messages_with_the_publisher(
     eventually(lambda: statistics(broker).waiting == 0)
 
 
-def test_a_callback_may_take_longer_than_a_silent_subscriber_is_kept() -> None:
+def test_a_listener_keeps_its_session_during_a_very_long_callback() -> None:
     """The listener does not poll meanwhile, but sends signs of life to the publisher."""
     clock, go_on = ManualClock(), threading.Event()
     heard: list[bytes] = []
@@ -181,7 +181,7 @@ def test_a_callback_may_take_longer_than_a_silent_subscriber_is_kept() -> None:
     assert events == []
 
 
-def test_closing_waits_for_the_callback_that_runs(
+def test_listener_close_waits_for_the_running_callback(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """The close waits within its time limit.
@@ -210,7 +210,7 @@ def test_closing_waits_for_the_callback_that_runs(
         listener.subscribe(ORDERS, "a", on_message=print)
 
 
-def test_closing_does_not_wait_longer_than_it_may(
+def test_listener_close_ends_within_its_time_limit(
     broker: Emulator, client: SubscriberClient
 ) -> None:
     go_on, running = threading.Event(), threading.Event()
@@ -228,7 +228,9 @@ def test_closing_does_not_wait_longer_than_it_may(
     go_on.set()
 
 
-def test_a_callback_may_close(broker: Emulator, client: SubscriberClient) -> None:
+def test_a_listener_callback_may_close_the_listener_and_its_client(
+    broker: Emulator, client: SubscriberClient
+) -> None:
     """A callback may also close the client, which closes the listener."""
     listener = client.listen()
     listener.subscribe(ORDERS, on_message=lambda message: client.close())
@@ -238,7 +240,7 @@ def test_a_callback_may_close(broker: Emulator, client: SubscriberClient) -> Non
     assert client.closed
 
 
-def test_closing_answers_a_subscribe_that_has_none(
+def test_listener_close_answers_every_unanswered_subscribe(
     broker: Emulator, listener: ChannelSubscriber
 ) -> None:
     """The subscribe is answered before the end."""
@@ -252,7 +254,9 @@ def test_closing_answers_a_subscribe_that_has_none(
     assert heard.failures == []
 
 
-def test_a_poll_without_an_answer_is_made_again(broker: Emulator, client: SubscriberClient) -> None:
+def test_a_listener_poll_without_an_answer_is_retried(
+    broker: Emulator, client: SubscriberClient
+) -> None:
     """The retry comes after the time in which a working publisher would have answered."""
     broker.faults.drop("Poll", times=1)
     listener, heard = client.listen(poll_timeout=0.1), Heard()
@@ -262,7 +266,7 @@ def test_a_poll_without_an_answer_is_made_again(broker: Emulator, client: Subscr
     assert heard.failures == []
 
 
-def test_no_thread_is_left_behind(broker: Emulator, client: SubscriberClient) -> None:
+def test_a_closed_listener_leaves_no_thread(broker: Emulator, client: SubscriberClient) -> None:
     Heard().subscribe(client.listen(), ORDERS, "a")
     client.close()
     # The thread reports that it is over, then it ends.
@@ -290,7 +294,7 @@ async def a_coroutine(message: ChannelMessage) -> None:
         ({"on_done": 1}, "on_done"),
     ],
 )
-def test_arguments_of_another_kind_are_refused(
+def test_the_listener_refuses_arguments_of_another_type(
     listener: ChannelSubscriber, arguments: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(TypeError, match=f"^{named} is "):
@@ -298,7 +302,7 @@ def test_arguments_of_another_kind_are_refused(
 
 
 @pytest.mark.parametrize("settings", [{"give_up_after": 0}, {"poll_timeout": -1}, {"max_batch": 0}])
-def test_settings_out_of_range_are_refused(
+def test_the_listener_refuses_settings_out_of_range(
     client: SubscriberClient, settings: dict[str, Any]
 ) -> None:
     (named,) = settings
@@ -307,7 +311,7 @@ def test_settings_out_of_range_are_refused(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_in_a_forked_child_it_says_so(
+def test_every_use_of_a_listener_in_a_forked_child_raises(
     listener: ChannelSubscriber, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getpid", lambda: 1)

@@ -24,7 +24,7 @@ def queue_of(keys: str, max_batch: int = 10) -> CommandQueue:
     return queue
 
 
-def test_the_first_goes_alone_and_the_others_as_many_as_may() -> None:
+def test_the_first_command_is_sent_alone_and_later_ones_in_full_batches() -> None:
     queue, batches = queue_of("abcdef", max_batch=3), []
     while queue.batch is not None:
         batches.append(sent(queue))
@@ -34,7 +34,7 @@ def test_the_first_goes_alone_and_the_others_as_many_as_may() -> None:
     assert sent(queue) == ["g"]
 
 
-def test_only_the_first_batch_replaces_and_numbers_grow() -> None:
+def test_only_the_first_command_batch_replaces_and_batch_numbers_grow() -> None:
     queue = queue_of("ab")
     kinds = []
     for _ in range(2):
@@ -44,7 +44,7 @@ def test_only_the_first_batch_replaces_and_numbers_grow() -> None:
     assert kinds == [(1, True), (2, False)]
 
 
-def test_a_batch_that_is_tried_again_is_the_same() -> None:
+def test_a_retried_command_batch_is_the_same_batch() -> None:
     """The publisher knows by the batch's number whether it was applied."""
     queue = queue_of("a")
     first = queue.batch
@@ -55,7 +55,7 @@ def test_a_batch_that_is_tried_again_is_the_same() -> None:
     assert not first.is_sent
 
 
-def test_a_refused_batch_is_cut_in_two_until_the_culprit_is_found() -> None:
+def test_a_refused_command_batch_is_halved_until_the_bad_command_is_alone() -> None:
     """The others are applied, in order."""
     queue, applied, culprits = queue_of("-abcdefgh"), [], []
     while queue.batch is not None:
@@ -68,7 +68,7 @@ def test_a_refused_batch_is_cut_in_two_until_the_culprit_is_found() -> None:
     assert (applied, culprits) == (list("-abcdegh"), ["f"])
 
 
-def test_a_refused_first_batch_leaves_the_next_to_replace() -> None:
+def test_after_a_refused_first_command_batch_the_next_one_replaces() -> None:
     """The refused batch has replaced nothing."""
     queue = queue_of("ab")
     sent(queue)
@@ -77,7 +77,7 @@ def test_a_refused_first_batch_leaves_the_next_to_replace() -> None:
     assert queue.batch.replace
 
 
-def test_to_start_over_is_to_send_everything() -> None:
+def test_starting_over_sends_every_subscription_command_again() -> None:
     """The batch in flight is awaited, and its result is ignored."""
     queue = queue_of("abc")
     sent(queue)
@@ -90,7 +90,7 @@ def test_to_start_over_is_to_send_everything() -> None:
     assert sent(queue) == ["x", "y"]
 
 
-def test_a_batch_that_waits_to_be_tried_again_is_forgotten_by_starting_over() -> None:
+def test_starting_over_drops_a_command_batch_that_waits_for_a_retry() -> None:
     queue = queue_of("a")
     sent(queue)
     queue.failed()
@@ -98,7 +98,7 @@ def test_a_batch_that_waits_to_be_tried_again_is_forgotten_by_starting_over() ->
     assert sent(queue) == ["x"]
 
 
-def test_a_superseded_batch_is_not_tried_again() -> None:
+def test_a_superseded_command_batch_is_not_retried() -> None:
     queue = queue_of("a")
     sent(queue)
     queue.reset([ChannelSubscription("c", "x", on_message=print)])
@@ -106,7 +106,7 @@ def test_a_superseded_batch_is_not_tried_again() -> None:
     assert sent(queue) == ["x"]
 
 
-def test_superseded_and_refused_has_no_culprit() -> None:
+def test_a_refused_command_batch_that_was_superseded_fails_no_subscription() -> None:
     queue = queue_of("a")
     sent(queue)
     queue.reset([ChannelSubscription("c", "x", on_message=print)])
@@ -114,8 +114,8 @@ def test_superseded_and_refused_has_no_culprit() -> None:
     assert sent(queue) == ["x"]
 
 
-def test_an_empty_batch_changes_nothing() -> None:
-    """It may be accepted or refused. Commands added meanwhile come after it."""
+def test_an_empty_command_batch_changes_no_subscription() -> None:
+    """The batch may be accepted or refused. Commands added meanwhile come after it."""
     queue = queue_of("a")
     queue.applied()
     for end in (queue.applied, queue.refused):
@@ -128,7 +128,7 @@ def test_an_empty_batch_changes_nothing() -> None:
     assert queue.batch is None
 
 
-def test_an_empty_batch_is_needless_beside_another() -> None:
+def test_an_empty_command_batch_is_omitted_if_another_batch_is_due() -> None:
     queue = queue_of("a")
     queue.add_nothing()
     queue.applied()

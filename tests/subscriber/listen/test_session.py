@@ -72,8 +72,8 @@ def known(peer: Peer) -> ChannelSubscription:
     return interest
 
 
-def test_a_late_answer_of_an_earlier_life_is_of_no_account() -> None:
-    """Its messages are lost, and the Reset has reported that."""
+def test_a_late_poll_answer_of_a_lost_session_is_ignored() -> None:
+    """The messages of that session are lost, and the Reset has reported that."""
     peer = Peer()
     known(peer)
     late = peer.poll()
@@ -83,7 +83,7 @@ def test_a_late_answer_of_an_earlier_life_is_of_no_account() -> None:
     assert [type(each) for each in peer.bring(peer.poll(), SECOND, 1)] == [Arrived]
 
 
-def test_a_late_answer_to_commands_does_not_bring_back_an_earlier_life() -> None:
+def test_a_late_answer_to_commands_does_not_restore_a_lost_session() -> None:
     """No message is handed out twice."""
     peer = Peer()
     peer.subscribe()
@@ -95,7 +95,7 @@ def test_a_late_answer_to_commands_does_not_bring_back_an_earlier_life() -> None
     assert (request.incarnation, request.max_processed_seq) == (SECOND, 1)
 
 
-def test_a_new_life_makes_a_new_poll() -> None:
+def test_a_new_listener_session_begins_a_new_poll() -> None:
     """The poll in flight belongs to the old session."""
     peer = Peer()
     known(peer)
@@ -106,7 +106,7 @@ def test_a_new_life_makes_a_new_poll() -> None:
     assert peer.poll()[1].incarnation == SECOND
 
 
-def test_what_nobody_has_confirmed_cannot_be_lost() -> None:
+def test_a_listener_session_lost_without_subscriptions_reports_no_reset() -> None:
     """If a session is lost while there are no subscriptions, no Reset is reported."""
     peer = Peer()
     known(peer)
@@ -119,7 +119,7 @@ def test_what_nobody_has_confirmed_cannot_be_lost() -> None:
     assert peer.answer(sent, SECOND) == [Answered(again, None)]
 
 
-def test_a_subscribe_that_nobody_waits_for_any_more_is_answered_too() -> None:
+def test_a_listener_subscribe_cancelled_before_its_answer_is_answered_too() -> None:
     """Removed subscriptions are not sent again to the new session."""
     peer = Peer()
     known(peer)
@@ -133,7 +133,7 @@ def test_a_subscribe_that_nobody_waits_for_any_more_is_answered_too() -> None:
     assert isinstance(answered.error, Aborted)
 
 
-def test_without_subscriptions_a_poll_under_way_is_of_no_account() -> None:
+def test_a_listener_without_subscriptions_does_not_confirm_a_poll_answer() -> None:
     """The client does not confirm its messages, so a later subscriber gets them again."""
     peer = Peer()
     known(peer)
@@ -145,7 +145,7 @@ def test_without_subscriptions_a_poll_under_way_is_of_no_account() -> None:
     assert peer.poll()[1].max_processed_seq == 0
 
 
-def test_a_publisher_that_is_given_up_never_hears_of_us_again_under_that_name() -> None:
+def test_a_listener_uses_a_new_subscriber_name_after_it_gave_up_a_publisher() -> None:
     """The publisher may still run and would keep messages for the old name."""
     peer = Peer(give_up_after=5.0)
     interest = known(peer)
@@ -160,7 +160,7 @@ def test_a_publisher_that_is_given_up_never_hears_of_us_again_under_that_name() 
     assert (anew.incarnation, anew.replace) == (0, True)
 
 
-def test_an_error_that_another_attempt_cannot_mend_is_final() -> None:
+def test_a_permanent_error_of_a_listener_call_ends_its_session() -> None:
     peer = Peer(give_up_after=None)
     interest = known(peer)
     token, _ = peer.poll()
@@ -169,7 +169,7 @@ def test_an_error_that_another_attempt_cannot_mend_is_final() -> None:
     assert len(peer.link) == 0
 
 
-def test_polls_that_are_cut_in_their_silence_do_not_end_anything() -> None:
+def test_silent_polls_cut_by_a_proxy_do_not_end_the_session() -> None:
     """Some proxies cut every call that is silent for a minute."""
     peer = Peer(give_up_after=5.0)
     interest = known(peer)
@@ -184,7 +184,7 @@ def test_polls_that_are_cut_in_their_silence_do_not_end_anything() -> None:
     assert peer.link.poll_failed(token, error, now + 60.0) == [Failed(interest, error)]
 
 
-def test_who_cannot_poll_is_heard_of_all_the_same() -> None:
+def test_a_listener_that_cannot_poll_sends_empty_batches_as_signs_of_life() -> None:
     """The client sends an empty batch each minute while it has subscriptions."""
     peer = Peer()
     known(peer)
@@ -204,7 +204,7 @@ def test_who_cannot_poll_is_heard_of_all_the_same() -> None:
     assert peer.link.next_batch(300.0) is None
 
 
-def test_a_failed_channel_ends_all_of_its_subscriptions_and_a_failed_key_its_own() -> None:
+def test_a_failed_channel_ends_all_its_subscriptions_and_a_failed_key_only_its_own() -> None:
     peer = Peer()
     first = known(peer)
     second, third = peer.subscribe("b"), peer.subscribe(None)
@@ -218,7 +218,7 @@ def test_a_failed_channel_ends_all_of_its_subscriptions_and_a_failed_key_its_own
     assert len(peer.link) == 0
 
 
-def test_a_refused_subscription_is_reported_first_as_answered_then_as_failed() -> None:
+def test_a_refused_channel_subscription_is_reported_as_answered_and_then_as_failed() -> None:
     peer = Peer()
     interest = peer.subscribe()
     batch, _ = peer.send()
@@ -229,7 +229,7 @@ def test_a_refused_subscription_is_reported_first_as_answered_then_as_failed() -
     ]
 
 
-def test_closing_answers_what_waits_for_an_answer() -> None:
+def test_closing_a_listener_session_answers_waiting_subscribes() -> None:
     peer = Peer()
     interest = peer.subscribe()
     (answered,) = peer.link.close()
@@ -239,7 +239,7 @@ def test_closing_answers_what_waits_for_an_answer() -> None:
     assert not interest.is_wanted
 
 
-def test_pauses_grow_and_the_last_attempt_is_at_the_limit() -> None:
+def test_session_retry_pauses_grow_and_the_last_attempt_is_at_the_time_limit() -> None:
     outage = OutageReporter(logging.getLogger("pullstream.listen"))
     retries = PollRetries(give_up_after=1.0, outage=outage)
     now, attempts = 0.0, 0
@@ -252,7 +252,9 @@ def test_pauses_grow_and_the_last_attempt_is_at_the_limit() -> None:
     assert retries.failed(Unavailable("x"), 50.0) is not None
 
 
-def test_calls_of_two_kinds_tell_of_one_outage_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_polls_and_command_calls_report_a_shared_outage_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """A poll that was cut after some time had reached its server. It is no part of an outage."""
     outage = OutageReporter(logging.getLogger("pullstream.listen"))
     batches, polls = PollRetries(None, outage), PollRetries(None, outage)

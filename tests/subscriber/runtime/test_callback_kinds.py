@@ -105,7 +105,7 @@ class Awaited:
         (async_generator, "returned a async_generator"),
     ],
 )
-def test_a_result_that_nobody_runs_is_an_error_and_is_closed(
+def test_a_coroutine_returned_by_a_plain_callback_is_an_error_and_is_closed(
     callback: Callable[[object], Any], text: str
 ) -> None:
     """Python would run none of it, and warn at some later time."""
@@ -116,7 +116,7 @@ def test_a_result_that_nobody_runs_is_an_error_and_is_closed(
         gc.collect()
 
 
-def test_a_result_that_is_a_value_or_runs_already_is_accepted() -> None:
+def test_a_plain_callback_may_return_a_value_or_a_running_task() -> None:
     loop = asyncio.new_event_loop()
     task = loop.create_task(coroutine(1))
     for result in (None, 1, "text", Future[int](), loop.create_future(), task, MagicMock()):
@@ -125,7 +125,7 @@ def test_a_result_that_is_a_value_or_runs_already_is_accepted() -> None:
     loop.close()
 
 
-def test_a_done_callback_is_a_plain_function(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_async_def_is_refused_as_done_callback(caplog: pytest.LogCaptureFixture) -> None:
     """An `async def` is refused, and a function that returns its coroutine is logged."""
     future = AckFuture()
     with pytest.raises(TypeError, match=r"fn is .*; it must be a plain function"):

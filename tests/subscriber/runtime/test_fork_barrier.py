@@ -62,7 +62,7 @@ class StubbornReader:
         """Do nothing that the reader would notice."""
 
 
-def test_a_fork_waits_for_the_answer_of_a_call_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_waits_for_the_answer_of_a_call_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new call waits for the fork."""
     monkeypatch.setattr(fork_barrier, "PATIENCE", PATIENCE)
     barrier = ForkBarrier()
@@ -94,7 +94,7 @@ def test_a_fork_waits_for_the_answer_of_a_call_under_way(monkeypatch: pytest.Mon
         thread.join(PATIENCE)
 
 
-def test_readers_are_out_while_it_is_closed_and_in_again_afterwards() -> None:
+def test_readers_stay_out_of_grpc_during_a_fork_and_return_afterwards() -> None:
     """Two concurrent forks count as one: no reader enters before both are over."""
     barrier = ForkBarrier()
     readers = [WaitingReader(barrier) for _ in range(5)]
@@ -114,7 +114,7 @@ def test_readers_are_out_while_it_is_closed_and_in_again_afterwards() -> None:
             reader.end()
 
 
-def test_a_reader_that_cannot_be_roused_holds_up_no_fork() -> None:
+def test_a_reader_that_cannot_be_woken_delays_a_fork_only_for_a_moment() -> None:
     """The fork waits for it only for a moment."""
     barrier = ForkBarrier()
     barrier.enter(StubbornReader())
@@ -122,7 +122,7 @@ def test_a_reader_that_cannot_be_roused_holds_up_no_fork() -> None:
     barrier.open()
 
 
-def test_it_is_open_when_nobody_forks() -> None:
+def test_the_fork_barrier_is_open_without_a_fork() -> None:
     """Readers enter and leave without waiting."""
     barrier = ForkBarrier()
     reader = StubbornReader()
@@ -131,7 +131,7 @@ def test_it_is_open_when_nobody_forks() -> None:
         barrier.leave(reader)
 
 
-def test_a_fork_waits_for_a_call_that_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_waits_for_a_begun_grpc_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that began the call does other work meanwhile."""
     monkeypatch.setattr(fork_barrier, "PATIENCE", PATIENCE)
     barrier = ForkBarrier()
@@ -150,7 +150,7 @@ def test_a_fork_waits_for_a_call_that_was_begun(monkeypatch: pytest.MonkeyPatch)
     forking.join(PATIENCE)
 
 
-def test_a_call_begins_after_a_fork() -> None:
+def test_a_grpc_call_waits_for_the_end_of_a_fork() -> None:
     """No thread enters gRPC during the fork."""
     barrier = ForkBarrier()
     barrier.close()

@@ -35,7 +35,9 @@ def watched(clock: ManualClock | None = None) -> tuple[Lifecycle, list[StateChan
 
 
 @pytest.mark.parametrize(("present", "to"), list(product(SubscriptionState, SubscriptionState)))
-def test_only_legal_moves_are_made(present: SubscriptionState, to: SubscriptionState) -> None:
+def test_the_subscription_lifecycle_makes_only_legal_state_changes(
+    present: SubscriptionState, to: SubscriptionState
+) -> None:
     """Any other change returns False, leaves the state, and is not reported."""
     lifecycle, told = watched()
     for step in WAY_TO[present]:
@@ -48,7 +50,7 @@ def test_only_legal_moves_are_made(present: SubscriptionState, to: SubscriptionS
     assert [(change.previous, change.state) for change in told] == [(present, to)] * legal
 
 
-def test_a_change_tells_since_when_and_why() -> None:
+def test_a_subscription_state_change_has_its_time_and_cause() -> None:
     """The time is wall time for people, and the last change stays available."""
     clock = ManualClock(start=1_000.0)
     lifecycle, told = watched(clock)
@@ -65,7 +67,7 @@ def test_a_change_tells_since_when_and_why() -> None:
     )
 
 
-def test_whoever_learns_of_a_change_may_make_another() -> None:
+def test_the_listener_of_a_state_change_may_change_the_state_again() -> None:
     """No lock is held during a report. Reports come in the order of the changes."""
     told: list[SubscriptionState] = []
 
@@ -79,7 +81,7 @@ def test_whoever_learns_of_a_change_may_make_another() -> None:
 
 
 @pytest.mark.parametrize("state", list(SubscriptionState))
-def test_closing_has_no_way_back(state: SubscriptionState) -> None:
+def test_a_closing_subscription_cannot_return_to_streaming(state: SubscriptionState) -> None:
     """After that, responses are returned to the server."""
     lifecycle, _ = watched()
     for step in WAY_TO[state]:
@@ -87,7 +89,7 @@ def test_closing_has_no_way_back(state: SubscriptionState) -> None:
     assert lifecycle.is_stopping is (state in (SubscriptionState.CLOSING, SubscriptionState.CLOSED))
 
 
-def test_of_many_that_stop_it_one_learns_that_it_did() -> None:
+def test_only_one_of_many_concurrent_stop_requests_begins_the_shutdown() -> None:
     """There is one shutdown for many concurrent requests."""
     lifecycle, _ = watched()
     begin = threading.Barrier(8)

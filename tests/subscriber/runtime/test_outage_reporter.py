@@ -17,7 +17,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_an_outage_that_lasts_is_reported_once_with_its_cause(
+def test_a_lasting_outage_is_reported_once_with_its_cause(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Without it, a wrong port looks like a subscription without messages."""
@@ -28,7 +28,7 @@ def test_an_outage_that_lasts_is_reported_once_with_its_cause(
     assert "connection refused" in told
 
 
-def test_a_short_one_is_nobodys_business(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_short_outage_is_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     """Servers restart. Two short outages with success in between are not one long outage."""
     outage = OutageReporter(LOG)
     outage.failed(0.0, REFUSED)
@@ -38,7 +38,9 @@ def test_a_short_one_is_nobodys_business(caplog: pytest.LogCaptureFixture) -> No
     assert warnings(caplog) == []
 
 
-def test_the_next_outage_is_reported_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_new_lasting_outage_is_reported_with_its_own_length(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Each has its own length. A server that ends every stream with OK gives no error to name."""
     outage = OutageReporter(LOG)
     outage.failed(0.0, REFUSED)

@@ -47,7 +47,7 @@ def tracebacks(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.message for record in caplog.records if record.exc_info]
 
 
-def test_the_first_error_of_a_place_has_a_traceback_and_the_others_are_counted(
+def test_repeated_errors_log_the_first_traceback_and_count_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -65,7 +65,9 @@ def test_the_first_error_of_a_place_has_a_traceback_and_the_others_are_counted(
     assert len(tracebacks(caplog)) == 2
 
 
-def test_the_rest_is_logged_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_count_of_repeated_errors_is_logged_at_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     errors = RepeatedErrors(LOG, ManualClock())
     for number in range(3):
         errors.report(raised(no_price), f"message {number} failed")
@@ -77,7 +79,7 @@ def test_the_rest_is_logged_at_the_end(caplog: pytest.LogCaptureFixture) -> None
     ]
 
 
-def test_after_a_long_silence_the_traceback_is_logged_again(
+def test_a_repeated_error_is_logged_with_traceback_again_after_a_long_silence(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -88,7 +90,7 @@ def test_after_a_long_silence_the_traceback_is_logged_again(
     assert len(tracebacks(caplog)) == 2
 
 
-def test_an_error_without_a_text_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_repeated_error_without_text_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     errors = RepeatedErrors(LOG, ManualClock())
     for _ in range(2):
         errors.report(raised(unprintable), "it failed")
@@ -96,7 +98,7 @@ def test_an_error_without_a_text_does_no_harm(caplog: pytest.LogCaptureFixture) 
     assert "Unprintable" in caplog.messages[1]
 
 
-def test_the_number_of_places_is_limited() -> None:
+def test_the_number_of_remembered_error_locations_is_limited() -> None:
     errors = RepeatedErrors(LOG, ManualClock())
     for number in range(MAX_PLACES + 10):
         errors.report(type(f"Error{number}", (Exception,), {})(), "it failed")

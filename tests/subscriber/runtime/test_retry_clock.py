@@ -5,7 +5,7 @@ import pytest
 from pullstream.runtime.retry_clock import Backoff, RetryClock
 
 
-def test_pauses_double_up_to_the_longest_each_shortened_by_up_to_a_half() -> None:
+def test_retry_pauses_double_up_to_the_maximum_with_random_shortening() -> None:
     """Also after more attempts than a float has doublings."""
     backoff = Backoff(0.1, 10.0)
     for attempt in range(2000):
@@ -13,13 +13,13 @@ def test_pauses_double_up_to_the_longest_each_shortened_by_up_to_a_half() -> Non
         assert bound / 2 <= backoff.next_pause() <= bound
 
 
-def test_two_clients_do_not_come_back_in_step() -> None:
+def test_retry_pauses_of_two_clients_differ_randomly() -> None:
     """The pauses are random."""
     assert len({Backoff(1.0, 10.0).next_pause() for _ in range(20)}) > 1
 
 
-def test_after_a_reset_the_next_pause_is_the_first() -> None:
-    """All was well in between."""
+def test_a_retry_clock_reset_restores_the_shortest_pause() -> None:
+    """A reset means that a try has succeeded."""
     backoff = Backoff(0.1, 10.0)
     for _ in range(10):
         backoff.next_pause()
@@ -27,7 +27,7 @@ def test_after_a_reset_the_next_pause_is_the_first() -> None:
     assert backoff.next_pause() <= 0.1
 
 
-def test_attempts_follow_the_pauses_until_one_succeeds() -> None:
+def test_retry_attempts_follow_the_pauses_until_one_succeeds() -> None:
     """After a success, the pauses are short again."""
     clock, now = RetryClock(1.0, 8.0), 100.0
     for longest in (1.0, 2.0, 4.0, 8.0, 8.0):
@@ -41,8 +41,8 @@ def test_attempts_follow_the_pauses_until_one_succeeds() -> None:
     assert due - now <= 1.0
 
 
-def test_the_last_attempt_is_at_the_limit() -> None:
-    """It counts from the first failure, and a failure of this attempt is the last one."""
+def test_the_last_retry_is_made_at_the_time_limit() -> None:
+    """The limit counts from the first failure, and a failure of this attempt is the last one."""
     clock, now, attempts = RetryClock(1.0, 8.0, 60.0), 100.0, 0
     while (due := clock.failed(now)) is not None:
         assert now < due <= 160.0
@@ -51,8 +51,8 @@ def test_the_last_attempt_is_at_the_limit() -> None:
     assert attempts > 60 / 8
 
 
-def test_a_success_moves_the_limit() -> None:
-    """It counts from the next failure, however much later."""
+def test_a_success_restarts_the_time_limit_of_retries() -> None:
+    """The limit counts from the next failure, however much later."""
     clock = RetryClock(1.0, 8.0, 60.0)
     clock.failed(100.0)
     clock.succeeded()
@@ -61,7 +61,7 @@ def test_a_success_moves_the_limit() -> None:
     assert clock.failed(1060.0) is None
 
 
-def test_a_caller_may_count_from_an_earlier_time() -> None:
+def test_the_retry_time_limit_may_count_from_an_earlier_time() -> None:
     """The first attempt may take long. A success ends this as well."""
     clock = RetryClock(1.0, 8.0, 60.0, failing_since=40.0)
     assert clock.failed(100.0) is None
@@ -69,11 +69,11 @@ def test_a_caller_may_count_from_an_earlier_time() -> None:
     assert clock.failed(100.0) is not None
 
 
-def test_without_patience_the_first_failure_is_the_last() -> None:
+def test_a_retry_time_limit_of_zero_allows_no_retry() -> None:
     """A limit of 0 allows no other attempt."""
     assert RetryClock(1.0, 8.0, 0.0).failed(100.0) is None
 
 
-def test_without_a_limit_it_never_gives_up() -> None:
+def test_the_retry_clock_never_gives_up_without_a_time_limit() -> None:
     """An outage may last for months."""
     assert RetryClock(1.0, 8.0, failing_since=0.0).failed(1e7) is not None

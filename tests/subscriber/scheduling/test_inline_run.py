@@ -25,7 +25,7 @@ class Duties:
         self.taken_over += 1
 
 
-def test_an_inline_caller_that_has_gone_back_is_not_relieved() -> None:
+def test_an_inline_caller_that_has_returned_is_not_relieved() -> None:
     """The relief came too late."""
     duties = Duties()
     inline_run = InlineRun(duties.take_over)
@@ -34,7 +34,7 @@ def test_an_inline_caller_that_has_gone_back_is_not_relieved() -> None:
     assert duties.taken_over == 0
 
 
-def test_a_relieved_inline_caller_does_not_go_back() -> None:
+def test_a_relieved_inline_caller_does_not_return_to_its_duties() -> None:
     """It is relieved only once."""
     duties = Duties()
     inline_run = InlineRun(duties.take_over)
@@ -45,7 +45,7 @@ def test_a_relieved_inline_caller_does_not_go_back() -> None:
     assert duties.taken_over == 1
 
 
-def test_an_inline_caller_that_ends_while_it_is_relieved_waits_to_know() -> None:
+def test_an_inline_caller_that_ends_during_its_relief_waits_for_the_result() -> None:
     """Its callback returns while the other thread starts. Only one of them may continue."""
     duties = Duties()
     duties.may.clear()
@@ -64,7 +64,7 @@ def test_an_inline_caller_that_ends_while_it_is_relieved_waits_to_know() -> None
     assert goes_back == [False]
 
 
-def test_an_inline_caller_that_nobody_can_relieve_stays() -> None:
+def test_an_inline_caller_keeps_its_duties_if_no_relief_thread_can_start() -> None:
     """The process may have the maximum number of threads."""
 
     def refuse() -> None:

@@ -46,7 +46,7 @@ class Slow:
 # ---- the SDK's own threads ---------------------------------------------------------------------
 
 
-def test_a_hundred_messages_at_once_keep_all_workers_at_work() -> None:
+def test_a_burst_of_messages_runs_on_all_scheduler_workers_concurrently() -> None:
     """The barrier opens ten times, each time with ten concurrent callbacks."""
     together = threading.Barrier(10)
     done = threading.Semaphore(0)
@@ -62,7 +62,7 @@ def test_a_hundred_messages_at_once_keep_all_workers_at_work() -> None:
     scheduler.shutdown(await_msg_callbacks=True)
 
 
-def test_a_slow_callback_delays_no_message_while_a_worker_is_idle() -> None:
+def test_a_slow_callback_delays_no_message_while_a_scheduler_worker_is_idle() -> None:
     """Free workers take the messages. Messages are not assigned in advance."""
     slow = Slow()
     done: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -76,7 +76,7 @@ def test_a_slow_callback_delays_no_message_while_a_worker_is_idle() -> None:
     scheduler.shutdown(await_msg_callbacks=True)
 
 
-def test_there_are_never_more_workers_than_asked_for() -> None:
+def test_the_scheduler_starts_no_more_workers_than_configured() -> None:
     """The default is ten, and there are none before the first work."""
     before = set(threading.enumerate())
     scheduler, slow = ThreadScheduler(), Slow()
@@ -91,7 +91,7 @@ def test_there_are_never_more_workers_than_asked_for() -> None:
     assert workers_since(before) == set()
 
 
-def test_any_function_with_any_arguments_can_be_scheduled() -> None:
+def test_the_scheduler_accepts_any_function_with_any_arguments() -> None:
     """The official client's scheduler works the same way."""
     done: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
     scheduler = ThreadScheduler(max_workers=1)
@@ -100,7 +100,7 @@ def test_any_function_with_any_arguments_can_be_scheduled() -> None:
     scheduler.shutdown()
 
 
-def test_a_function_that_raises_does_not_take_its_worker_with_it(
+def test_a_scheduled_function_that_raises_is_logged_and_its_worker_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The exception is logged, and the only worker continues."""
@@ -118,7 +118,7 @@ def test_a_function_that_raises_does_not_take_its_worker_with_it(
     scheduler.shutdown()
 
 
-def test_shutdown_returns_what_has_not_begun_and_does_not_wait() -> None:
+def test_scheduler_shutdown_returns_unbegun_messages_and_does_not_wait() -> None:
     """Running callbacks may finish later, and then their threads end too."""
     before = set(threading.enumerate())
     scheduler, slow = ThreadScheduler(max_workers=2), Slow()
@@ -136,7 +136,7 @@ def test_shutdown_returns_what_has_not_begun_and_does_not_wait() -> None:
     assert scheduler.shutdown() == []
 
 
-def test_shutdown_can_wait_for_what_runs() -> None:
+def test_scheduler_shutdown_can_wait_for_running_callbacks() -> None:
     """The shutdown waits only for running callbacks."""
     before = set(threading.enumerate())
     scheduler, slow = ThreadScheduler(max_workers=2), Slow()
@@ -155,7 +155,7 @@ def test_shutdown_can_wait_for_what_runs() -> None:
 # ---- the user's executor -----------------------------------------------------------------------
 
 
-def test_callbacks_run_on_the_users_executor() -> None:
+def test_the_scheduler_runs_callbacks_on_the_users_executor() -> None:
     """All threads of the executor are used."""
     together = threading.Barrier(5)
     names: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -175,7 +175,7 @@ def test_callbacks_run_on_the_users_executor() -> None:
     assert len(started) == 5
 
 
-def test_shutdown_leaves_the_users_executor_to_the_user() -> None:
+def test_scheduler_shutdown_leaves_the_users_executor_running() -> None:
     """Waiting messages are returned and not begun later. Other work of the executor continues."""
     with ThreadPoolExecutor(1) as executor:
         scheduler, slow = ThreadScheduler(executor), Slow()
@@ -187,7 +187,7 @@ def test_shutdown_leaves_the_users_executor_to_the_user() -> None:
         assert slow.begun.empty()
 
 
-def test_shutdown_can_wait_for_what_runs_on_the_users_executor() -> None:
+def test_scheduler_shutdown_can_wait_for_callbacks_on_the_users_executor() -> None:
     """The shutdown does not wait for the executor's other work."""
     with ThreadPoolExecutor(3) as executor:
         scheduler, slow = ThreadScheduler(executor), Slow()
@@ -207,7 +207,7 @@ def test_shutdown_can_wait_for_what_runs_on_the_users_executor() -> None:
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_it_knows_the_threads_on_which_its_callbacks_run(foreign: bool) -> None:
+def test_the_scheduler_knows_the_threads_that_run_its_callbacks(foreign: bool) -> None:
     """A close inside a callback can thus avoid waiting for itself."""
     answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
     with ThreadPoolExecutor(1) as executor:
@@ -220,7 +220,7 @@ def test_it_knows_the_threads_on_which_its_callbacks_run(foreign: bool) -> None:
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_a_scheduler_that_is_shut_down_takes_nothing(foreign: bool) -> None:
+def test_a_scheduler_that_is_shut_down_refuses_work(foreign: bool) -> None:
     """A second subscription on it would never run a callback. The error names the remedy."""
     with ThreadPoolExecutor(1) as executor:
         scheduler = ThreadScheduler(executor) if foreign else ThreadScheduler()
@@ -233,7 +233,9 @@ def test_a_scheduler_that_is_shut_down_takes_nothing(foreign: bool) -> None:
 
 @pytest.mark.parametrize("foreign", [False, True])
 @pytest.mark.parametrize("busy", [False, True])
-def test_what_is_scheduled_while_it_shuts_down_is_not_begun(foreign: bool, busy: bool) -> None:
+def test_work_scheduled_during_a_scheduler_shutdown_does_not_begin(
+    foreign: bool, busy: bool
+) -> None:
     """The message is returned with all unsettled ones, even if a worker is still busy."""
     slow = Slow()
     late: list[Message] = []
@@ -260,7 +262,7 @@ def test_what_is_scheduled_while_it_shuts_down_is_not_begun(foreign: bool, busy:
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_it_tells_how_many_callbacks_wait_and_run(foreign: bool) -> None:
+def test_the_scheduler_reports_the_numbers_of_waiting_and_running_callbacks(foreign: bool) -> None:
     """The numbers are right during the shutdown as well."""
     with ThreadPoolExecutor(2) as executor:
         scheduler = ThreadScheduler(executor) if foreign else ThreadScheduler(max_workers=2)
@@ -276,7 +278,7 @@ def test_it_tells_how_many_callbacks_wait_and_run(foreign: bool) -> None:
         assert (scheduler.waiting, scheduler.running) == (0, 0)
 
 
-def test_an_idle_pool_runs_nothing() -> None:
+def test_an_idle_scheduler_reports_no_running_callbacks() -> None:
     """Sleeping workers do not count as running."""
     scheduler, slow = ThreadScheduler(max_workers=3), Slow()
     slow.release.set()
@@ -286,7 +288,7 @@ def test_an_idle_pool_runs_nothing() -> None:
     scheduler.shutdown()
 
 
-def test_its_size_is_checked() -> None:
+def test_the_scheduler_checks_its_number_of_workers() -> None:
     """The error gives the name and the limit. An executor has its own size."""
     with pytest.raises(ValueError, match="max_workers is 0; it must be at least 1"):
         ThreadScheduler(max_workers=0)
@@ -294,7 +296,7 @@ def test_its_size_is_checked() -> None:
         ThreadScheduler(executor, max_workers=3)
 
 
-def test_a_scheduler_of_the_users_needs_two_methods() -> None:
+def test_a_users_own_scheduler_needs_two_methods() -> None:
     """Messages are scheduled one by one, and the base class reports no threads."""
 
     class Plain(Scheduler):

@@ -32,7 +32,7 @@ def watchers() -> int:
     return sum(thread.name == "pullstream-stall-monitor" for thread in threading.enumerate())
 
 
-def test_a_pool_is_checked_until_it_needs_it_no_more() -> None:
+def test_the_stall_monitor_checks_a_pool_until_the_pool_needs_no_monitor() -> None:
     """One thread checks all pools and ends with the last of them."""
     watch, one, other = StallMonitor(), Pool(True, True, False), Pool(True, False)
     before = watchers()
@@ -46,7 +46,9 @@ def test_a_pool_is_checked_until_it_needs_it_no_more() -> None:
     eventually(lambda: again.checks == 1)
 
 
-def test_a_pool_learns_whether_there_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stall_monitor_tells_a_pool_whether_it_watches_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The test checks instead of the thread."""
     monkeypatch.setattr(threading.Thread, "start", lambda self: None)
     watch, one, other = StallMonitor(), Pool(True, False), Pool(False)
@@ -61,7 +63,7 @@ def test_a_pool_learns_whether_there_are_others(monkeypatch: pytest.MonkeyPatch)
     assert other.alone == [False]
 
 
-def test_a_pool_that_asks_while_it_is_let_go_is_not_forgotten() -> None:
+def test_the_stall_monitor_keeps_a_pool_that_registers_during_its_removal() -> None:
     """Only one thread changes the list at a time, so a new pool is added after the removal."""
     watch = StallMonitor()
     adding: list[threading.Thread] = []
@@ -79,7 +81,9 @@ def test_a_pool_that_asks_while_it_is_let_go_is_not_forgotten() -> None:
     adding[0].join(PATIENCE)
 
 
-def test_a_forked_child_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stall_monitor_starts_a_new_thread_in_a_forked_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The thread does not exist in the child, and a held lock would never be released."""
     watch = StallMonitor()
     monkeypatch.setattr(threading.Thread, "start", lambda self: None)

@@ -96,7 +96,7 @@ def occupy(pool: WorkerPool, visitor: Visitor, pieces: Iterable[object] = (None,
     return slow
 
 
-def test_an_inline_caller_does_what_it_brings(pool: WorkerPool, visitor: Visitor) -> None:
+def test_an_inline_caller_runs_the_work_that_it_adds(pool: WorkerPool, visitor: Visitor) -> None:
     """The work is done before `add` returns, and no worker wakes."""
     note = Noted()
     visitor.do(lambda: pool.add(note, range(100), may_wait=True))
@@ -105,7 +105,7 @@ def test_an_inline_caller_does_what_it_brings(pool: WorkerPool, visitor: Visitor
     assert sleeping(pool)
 
 
-def test_an_inline_caller_does_what_comes_of_what_it_brings(
+def test_an_inline_caller_runs_the_work_that_its_own_work_adds(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The end of a callback may add the next message of its key."""
@@ -114,7 +114,7 @@ def test_an_inline_caller_does_what_comes_of_what_it_brings(
     assert note.threads == [visitor.thread]
 
 
-def test_an_inline_caller_that_cannot_wait_leaves_it_to_the_workers(
+def test_an_inline_caller_that_must_not_block_leaves_its_work_to_the_workers(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The caller may add more, which other workers could do meanwhile, or may hold a lock."""
@@ -131,7 +131,9 @@ def test_an_inline_caller_that_cannot_wait_leaves_it_to_the_workers(
     assert visitor.thread not in note.threads
 
 
-def test_another_thread_is_no_inline_caller(pool: WorkerPool, visitor: Visitor) -> None:
+def test_work_added_by_a_thread_other_than_the_inline_caller_runs_on_workers(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
     """The workers run work that another thread adds."""
     note = Noted()
     pool.add(note, [None])
@@ -139,7 +141,7 @@ def test_another_thread_is_no_inline_caller(pool: WorkerPool, visitor: Visitor) 
     assert note.threads[0] not in (visitor.thread, threading.current_thread())
 
 
-def test_an_inline_caller_does_what_it_brings_singly_if_it_does_so_often(
+def test_an_inline_caller_runs_single_pieces_if_it_adds_them_often(
     pool: WorkerPool, visitor: Visitor, watch: Watched
 ) -> None:
     """The first single piece wakes a worker.
@@ -160,7 +162,7 @@ def test_an_inline_caller_does_what_it_brings_singly_if_it_does_so_often(
     assert watch.asked == asked + 1
 
 
-def test_an_inline_caller_does_what_it_brings_if_the_watch_is_running_anyway(
+def test_an_inline_caller_runs_its_work_if_the_stall_monitor_already_runs(
     pool: WorkerPool, visitor: Visitor, watch: Watched
 ) -> None:
     """A monitor that already runs for another pool watches this one at little cost.
@@ -176,7 +178,7 @@ def test_an_inline_caller_does_what_it_brings_if_the_watch_is_running_anyway(
     assert watch.asked == asked + 1
 
 
-def test_what_an_inline_caller_brings_while_a_worker_is_slow_is_for_the_next_worker(
+def test_work_of_an_inline_caller_goes_to_the_next_worker_while_one_is_slow(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """This holds for fast callbacks too.
@@ -193,7 +195,9 @@ def test_what_an_inline_caller_brings_while_a_worker_is_slow_is_for_the_next_wor
     slow.release.set()
 
 
-def test_slow_callbacks_are_for_workers(pool: WorkerPool, visitor: Visitor) -> None:
+def test_slow_callbacks_run_on_workers_and_not_on_the_inline_caller(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
     """An unwatched pool does not assume that its callbacks are fast."""
     pool._stall.is_watched = False
     pool._pace.average = FAST_CALLBACK
@@ -203,7 +207,7 @@ def test_slow_callbacks_are_for_workers(pool: WorkerPool, visitor: Visitor) -> N
     assert note.threads[0] is not visitor.thread
 
 
-def test_an_inline_caller_leaves_its_work_to_a_worker_that_is_awake(
+def test_an_inline_caller_leaves_its_work_to_an_awake_worker(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The awake worker takes the work later."""
@@ -217,7 +221,7 @@ def test_an_inline_caller_leaves_its_work_to_a_worker_that_is_awake(
     assert note.threads[0] is not visitor.thread
 
 
-def test_among_busy_pools_an_inline_caller_has_one_check_more(
+def test_with_several_busy_pools_an_inline_caller_is_relieved_one_check_later(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The inline caller may have been waiting for the interpreter lock."""
@@ -230,13 +234,13 @@ def test_among_busy_pools_an_inline_caller_has_one_check_more(
     slow.release.set()
 
 
-def test_one_worker_has_no_inline_caller(visitor: Visitor) -> None:
+def test_a_pool_with_one_worker_runs_nothing_on_the_inline_caller(visitor: Visitor) -> None:
     """With one worker, callbacks may rely on running in a single thread."""
     with pool_of(1) as pool:
         assert not pool.admit(visitor)
 
 
-def test_an_inline_caller_that_is_held_up_is_relieved_and_a_worker_goes_on(
+def test_a_blocked_inline_caller_is_relieved_and_a_worker_takes_over(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """An inline caller is relieved after two checks without progress.
@@ -257,7 +261,7 @@ def test_an_inline_caller_that_is_held_up_is_relieved_and_a_worker_goes_on(
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_an_inline_caller_that_is_held_up_at_its_last_piece_is_relieved(
+def test_an_inline_caller_blocked_in_its_last_piece_of_work_is_relieved(
     pool: WorkerPool, visitor: Visitor, closed: bool
 ) -> None:
     """No work waits, but the other duties of the inline caller do.
@@ -273,7 +277,9 @@ def test_an_inline_caller_that_is_held_up_at_its_last_piece_is_relieved(
     slow.release.set()
 
 
-def test_an_inline_caller_that_gets_on_is_not_relieved(pool: WorkerPool, visitor: Visitor) -> None:
+def test_an_inline_caller_that_makes_progress_is_not_relieved(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
     """The inline caller runs one piece after the other, and each adds the next."""
     steps, begun = threading.Semaphore(0), threading.Semaphore(0)
 
@@ -292,7 +298,7 @@ def test_an_inline_caller_that_gets_on_is_not_relieved(pool: WorkerPool, visitor
     assert visitor.relieved == 0
 
 
-def test_a_pool_whose_inline_caller_comes_and_goes_stays_watched(
+def test_the_stall_monitor_keeps_a_pool_whose_inline_caller_comes_and_goes(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """A pool stays watched while its inline caller comes and goes.
@@ -309,7 +315,7 @@ def test_a_pool_whose_inline_caller_comes_and_goes_stays_watched(
     assert checks == [True] * (QUIET_CHECKS - 1) + [False]
 
 
-def test_a_pool_that_asks_for_the_watch_again_has_another_pause_before_it(
+def test_a_pool_that_requests_the_stall_monitor_again_restarts_its_idle_count(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """Earlier quiet checks no longer count."""
@@ -319,7 +325,9 @@ def test_a_pool_that_asks_for_the_watch_again_has_another_pause_before_it(
     assert pool.check()
 
 
-def test_an_inline_caller_counts_as_a_worker(pool: WorkerPool, visitor: Visitor) -> None:
+def test_an_inline_caller_counts_towards_the_limit_of_concurrent_callbacks(
+    pool: WorkerPool, visitor: Visitor
+) -> None:
     """The limit of concurrent callbacks holds before and after the relief."""
     slow = occupy(pool, visitor, range(10))
     assert (pool.running, pool.waiting) == (1, 9)
@@ -333,7 +341,7 @@ def test_an_inline_caller_counts_as_a_worker(pool: WorkerPool, visitor: Visitor)
     eventually(lambda: sleeping(pool))
 
 
-def test_a_relieved_inline_caller_that_leaves_makes_room_for_a_worker(
+def test_waiting_work_begins_when_a_relieved_inline_caller_leaves(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """Work that waited because of the relieved caller begins when it leaves."""
@@ -349,7 +357,7 @@ def test_a_relieved_inline_caller_that_leaves_makes_room_for_a_worker(
     others.release.set()
 
 
-def test_an_inline_caller_that_cannot_be_relieved_is_tried_again(
+def test_the_relief_of_an_inline_caller_is_retried_until_it_succeeds(
     pool: WorkerPool, visitor: Visitor, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The pool stays watched until the relief succeeds."""
@@ -364,7 +372,7 @@ def test_an_inline_caller_that_cannot_be_relieved_is_tried_again(
     slow.release.set()
 
 
-def test_what_comes_while_an_inline_caller_leaves_is_done(
+def test_work_added_while_an_inline_caller_leaves_is_done(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """Another thread adds work just after the inline caller has found no more, and relies on it."""
@@ -383,7 +391,7 @@ def test_what_comes_while_an_inline_caller_leaves_is_done(
     assert note.threads[0] is not visitor.thread
 
 
-def test_the_watch_does_not_let_go_of_an_inline_caller_that_just_comes(
+def test_the_stall_monitor_keeps_a_pool_whose_inline_caller_just_arrives(
     pool: WorkerPool, visitor: Visitor
 ) -> None:
     """The monitor has seen no work for long.
@@ -431,7 +439,7 @@ def test_a_closed_pool_waits_for_an_inline_caller_in_a_callback(
     assert pool.running == 0
 
 
-def test_nothing_is_lost_when_inline_callers_and_others_add_and_are_relieved(
+def test_no_work_is_lost_when_inline_callers_add_work_and_are_relieved(
     watch: Watched,
 ) -> None:
     """No work is lost while inline callers and other threads add it.

@@ -32,14 +32,14 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     return write
 
 
-def test_a_function_is_found_by_module_and_name(write: Write) -> None:
+def test_a_worker_callback_is_found_by_module_and_function_name(write: Write) -> None:
     """Its source is the module's file."""
     path = write("worker_app.py", "def handle(message): return 'handled'\n")
     assert load_callback("worker_app:handle")(None) == "handled"
     assert sources_of("worker_app:handle") == [str(path)]
 
 
-def test_both_names_may_be_dotted(write: Write) -> None:
+def test_module_and_function_names_of_a_worker_callback_may_be_dotted(write: Write) -> None:
     """The source of a package's module is the whole package."""
     write("worker_package/__init__.py", "")
     path = write(
@@ -66,7 +66,7 @@ def test_both_names_may_be_dotted(write: Write) -> None:
         ("raise SystemExit(1)", "worker_app:handle", "SystemExit: 1"),
     ],
 )
-def test_an_unusable_callback_is_one_line_of_why(
+def test_an_unusable_worker_callback_is_reported_in_one_line_with_its_reason(
     text: str, name: str, says: str, write: Write
 ) -> None:
     """The line also has the remedy."""

@@ -30,7 +30,7 @@ FIGURES = Figures.from_statistics(
 @pytest.mark.parametrize(
     "news", [FIGURES, Loaded(["/app"]), Unusable("no such thing"), Failed("NOT_FOUND: größe")]
 )
-def test_what_is_reported_at_one_end_is_heard_at_the_other(news: News) -> None:
+def test_a_control_pipe_delivers_reports_until_it_is_closed(news: News) -> None:
     """News arrive until the pipe ends."""
     one, other = ControlPipe.pair()
     assert one.tell(news)
@@ -40,13 +40,13 @@ def test_what_is_reported_at_one_end_is_heard_at_the_other(news: News) -> None:
     other.close()
 
 
-def test_figures_are_those_of_the_statistics() -> None:
+def test_control_pipe_reports_have_the_fields_of_the_statistics() -> None:
     """The state is text."""
     told = Figures(7.0, "streaming", 1, 2, 3, 4, 5, 0.5, 0.25)
     assert told == FIGURES
 
 
-def test_an_end_that_tells_no_more_still_hears() -> None:
+def test_a_control_pipe_end_with_a_closed_sender_still_receives() -> None:
     """A child that must stop can thus report the result."""
     parent, child = ControlPipe.pair()
     parent.end_writing()
@@ -57,7 +57,7 @@ def test_an_end_that_tells_no_more_still_hears() -> None:
     parent.close()
 
 
-def test_telling_nobody_has_no_effect() -> None:
+def test_sending_on_a_control_pipe_without_a_receiver_raises_no_error() -> None:
     """There is no error, so a child continues when its parent has died."""
     parent, child = ControlPipe.pair()
     parent.close()
@@ -65,7 +65,7 @@ def test_telling_nobody_has_no_effect() -> None:
     child.close()
 
 
-def test_an_end_is_not_inherited() -> None:
+def test_control_pipe_ends_are_not_inherited_by_child_programs() -> None:
     """Otherwise a command that a callback runs would keep the pipe open. This end was inherited."""
     end, other = socket.socketpair()
     end.set_inheritable(True)
@@ -75,7 +75,7 @@ def test_an_end_is_not_inherited() -> None:
     other.close()
 
 
-def test_a_job_survives_the_way_to_the_child() -> None:
+def test_a_worker_job_reaches_the_child_unchanged() -> None:
     """The job is sent as JSON."""
     job = Job("app:handle", "projects/p/subscriptions/s", {"token": "t"}, 10, 1000, 50, 0.5, 29.0)
     assert Job.from_json(job.to_json()) == job

@@ -10,7 +10,7 @@ import traceback
 from pullstream.worker.labelled_output import LabelledOutput
 
 
-def test_each_line_begins_with_the_label() -> None:
+def test_each_output_line_of_a_worker_process_begins_with_its_label() -> None:
     stream = io.StringIO()
     output = LabelledOutput(stream, "[2] ")
     print("a", "b", file=output)
@@ -18,7 +18,7 @@ def test_each_line_begins_with_the_label() -> None:
     assert stream.getvalue() == "[2] a b\n[2] c\n[2] \n[2] d\n"
 
 
-def test_an_unfinished_line_waits_for_its_end() -> None:
+def test_labelled_output_writes_an_unfinished_line_when_it_is_complete() -> None:
     stream = io.StringIO()
     output = LabelledOutput(stream, "[2] ")
     output.write("a")
@@ -27,7 +27,7 @@ def test_an_unfinished_line_waits_for_its_end() -> None:
     assert stream.getvalue() == "[2] ab\n"
 
 
-def test_an_unfinished_line_is_written_at_the_end() -> None:
+def test_labelled_output_writes_an_unfinished_line_at_the_end_of_the_process() -> None:
     stream = io.StringIO()
     output = LabelledOutput(stream, "[2] ")
     output.write("a\nb")
@@ -35,7 +35,7 @@ def test_an_unfinished_line_is_written_at_the_end() -> None:
     assert stream.getvalue() == "[2] a\n[2] b\n"
 
 
-def test_a_program_may_reconfigure_its_output() -> None:
+def test_labelled_output_can_be_reconfigured_by_the_program() -> None:
     """Many programs do so for the encoding or for the buffering of lines."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     output = LabelledOutput(stream, "")
@@ -43,7 +43,7 @@ def test_a_program_may_reconfigure_its_output() -> None:
     assert output.encoding == "utf-8"
 
 
-def test_unfinished_lines_of_threads_do_not_mix() -> None:
+def test_labelled_output_does_not_mix_unfinished_lines_of_threads() -> None:
     stream = io.StringIO()
     output = LabelledOutput(stream, "")
     output.write("a")
@@ -54,7 +54,7 @@ def test_unfinished_lines_of_threads_do_not_mix() -> None:
     assert stream.getvalue() == "other\nab\n"
 
 
-def test_every_line_of_a_logged_traceback_is_labelled() -> None:
+def test_labelled_output_labels_every_line_of_a_logged_traceback() -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(LabelledOutput(stream, "[1] "))
     try:
@@ -68,7 +68,7 @@ def test_every_line_of_a_logged_traceback_is_labelled() -> None:
     assert all(line.startswith("[1] ") for line in lines)
 
 
-def test_it_passes_for_the_stream_that_it_writes_to() -> None:
+def test_labelled_output_has_the_attributes_of_its_underlying_stream() -> None:
     with open("/dev/null", "w", encoding="utf-8") as stream:
         output = LabelledOutput(stream, "")
         assert (output.fileno(), output.isatty()) == (stream.fileno(), False)

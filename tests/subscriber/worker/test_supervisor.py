@@ -48,7 +48,7 @@ def subscription(pubsub_emulator: Emulator) -> None:
         client.create_subscription(request={"name": SUBSCRIPTION, "topic": TOPIC})
 
 
-def test_a_view_that_fails_ends_the_processes_first() -> None:
+def test_a_failing_worker_view_ends_the_processes_before_its_error_is_raised() -> None:
     """The reader of a pipe may have ended. Signal handlers are restored."""
     handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     view = Shown(BrokenPipeError("nobody reads"))
@@ -58,7 +58,9 @@ def test_a_view_that_fails_ends_the_processes_first() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
 
 
-def test_a_process_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_supervisor_retries_a_process_that_cannot_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The system may be short of processes or memory for a while."""
     attempts: list[object] = []
 

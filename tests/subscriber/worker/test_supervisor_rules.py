@@ -44,7 +44,7 @@ def all_of(verb: Action, processes: int = 2) -> list[Order]:
 # ---- restarts ------------------------------------------------------------------------------------
 
 
-def test_all_are_started() -> None:
+def test_the_supervisor_starts_all_processes() -> None:
     """A process runs when it has loaded the callback."""
     rules = SupervisorRules(2, TIMEOUT)
     assert rules.begin(0.0) == all_of(Action.START)
@@ -55,7 +55,7 @@ def test_all_are_started() -> None:
 
 
 @pytest.mark.parametrize("code", [0, 3, -signal.SIGKILL])
-def test_a_process_that_ends_untold_is_started_again_after_a_pause(code: int) -> None:
+def test_the_supervisor_restarts_an_unexpectedly_ended_process_after_a_pause(code: int) -> None:
     """This holds for every exit code, and the other processes continue."""
     rules = supervision()
     assert rules.ended(1, code, 10.0) == []
@@ -66,7 +66,7 @@ def test_a_process_that_ends_untold_is_started_again_after_a_pause(code: int) ->
     assert (rules.phase(0), rules.restarts(0)) == (Phase.RUNNING, 0)
 
 
-def test_pauses_grow_while_it_keeps_crashing() -> None:
+def test_restart_pauses_grow_while_a_process_keeps_crashing() -> None:
     """Each process has its own pauses."""
     rules, now, pauses = supervision(), 0.0, []
     for _ in range(3):
@@ -80,7 +80,7 @@ def test_pauses_grow_while_it_keeps_crashing() -> None:
     assert rules.due(1) == now + 1.0
 
 
-def test_a_crash_after_a_steady_run_is_a_new_one() -> None:
+def test_a_crash_after_a_steady_run_resets_the_restart_pause() -> None:
     """After STEADY_SECONDS the pause is the first one again, and a moment earlier it is not."""
     rules = supervision(1)
     rules.ended(0, 1, 0.0)
@@ -96,7 +96,7 @@ def test_a_crash_after_a_steady_run_is_a_new_one() -> None:
 # ---- giving up -----------------------------------------------------------------------------------
 
 
-def test_a_callback_that_cannot_be_loaded_ends_all_with_2() -> None:
+def test_a_worker_callback_that_cannot_be_loaded_ends_all_processes_with_exit_code_2() -> None:
     """The first reported reason counts."""
     rules = supervision(running=False)
     assert rules.unusable(1, "no such thing", 0.5) == all_of(Action.DRAIN)
@@ -107,7 +107,7 @@ def test_a_callback_that_cannot_be_loaded_ends_all_with_2() -> None:
     assert (rules.is_over, rules.exit_code, rules.reason) == (True, 2, "no such thing")
 
 
-def test_once_loaded_a_callback_that_cannot_be_loaded_is_a_crash() -> None:
+def test_a_reload_failure_of_a_callback_that_loaded_before_counts_as_a_crash() -> None:
     """The callback may load after a pause or another edit."""
     rules = supervision()
     rules.ended(1, 1, 0.0)
@@ -117,7 +117,7 @@ def test_once_loaded_a_callback_that_cannot_be_loaded_is_a_crash() -> None:
     assert (rules.phase(1), rules.due(1), rules.reason) == (Phase.PAUSING, 3.5, None)
 
 
-def test_a_subscription_that_fails_for_good_ends_all_with_1() -> None:
+def test_a_permanent_subscription_error_ends_all_processes_with_exit_code_1() -> None:
     """The subscription would fail in every other process as well."""
     rules = supervision()
     assert rules.failed(0, "NOT_FOUND", 1.0) == all_of(Action.DRAIN)
@@ -126,7 +126,7 @@ def test_a_subscription_that_fails_for_good_ends_all_with_1() -> None:
     assert (rules.is_over, rules.exit_code, rules.reason) == (True, 1, "NOT_FOUND")
 
 
-def test_a_failure_while_it_stops_is_no_reason() -> None:
+def test_a_subscription_failure_during_the_stop_does_not_change_the_exit_code() -> None:
     """Someone may have deleted the subscription by then."""
     rules = supervision(1)
     rules.stop(signal.SIGTERM, 0.0)
@@ -139,7 +139,7 @@ def test_a_failure_while_it_stops_is_no_reason() -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_drains_all(number: int, code: int) -> None:
+def test_a_signal_drains_all_worker_processes(number: int, code: int) -> None:
     """The supervisor is done when all processes have ended."""
     rules = supervision()
     assert rules.stop(number, 5.0) == all_of(Action.DRAIN)
@@ -151,7 +151,7 @@ def test_a_signal_drains_all(number: int, code: int) -> None:
     assert rules.next_due is None
 
 
-def test_a_process_that_starts_is_drained_too_and_one_that_pauses_is_not_started() -> None:
+def test_a_stop_drains_starting_processes_and_starts_no_pausing_ones() -> None:
     """A pausing process needs no wait."""
     rules = supervision(running=False)
     rules.ended(1, 1, 0.0)
@@ -160,7 +160,7 @@ def test_a_process_that_starts_is_drained_too_and_one_that_pauses_is_not_started
     assert rules.advance(TIMEOUT) == []
 
 
-def test_patience_ends_after_the_timeout() -> None:
+def test_worker_processes_that_exceed_the_drain_timeout_are_killed() -> None:
     """A process that has not ended by then is killed once, and the exit code is 1."""
     rules = supervision()
     rules.stop(signal.SIGTERM, 5.0)
@@ -172,7 +172,7 @@ def test_patience_ends_after_the_timeout() -> None:
     assert (rules.is_over, rules.exit_code, rules.cut_short) == (True, 1, 1)
 
 
-def test_a_process_that_says_that_it_did_not_finish_was_cut_short() -> None:
+def test_a_worker_exit_code_other_than_0_counts_as_an_incomplete_drain() -> None:
     """A process reports this by an exit code other than 0."""
     rules = supervision(1)
     rules.stop(signal.SIGTERM, 0.0)
@@ -180,7 +180,7 @@ def test_a_process_that_says_that_it_did_not_finish_was_cut_short() -> None:
     assert (rules.exit_code, rules.cut_short) == (1, 1)
 
 
-def test_a_second_signal_kills_at_once() -> None:
+def test_a_second_signal_kills_the_worker_processes_at_once() -> None:
     """The exit code is the one of the signal."""
     rules = supervision()
     rules.stop(signal.SIGTERM, 0.0)
@@ -190,7 +190,7 @@ def test_a_second_signal_kills_at_once() -> None:
     assert (rules.is_over, rules.exit_code) == (True, 130)
 
 
-def test_the_first_signal_after_giving_up_is_not_the_second() -> None:
+def test_the_first_signal_after_an_error_does_not_kill_draining_processes() -> None:
     """The first signal starts no kill, so draining processes may finish. The exit code stays."""
     rules = supervision()
     rules.failed(0, "NOT_FOUND", 0.0)
@@ -203,7 +203,7 @@ def test_the_first_signal_after_giving_up_is_not_the_second() -> None:
 # ---- reloading -----------------------------------------------------------------------------------
 
 
-def test_a_reload_drains_and_starts_each_without_a_pause() -> None:
+def test_a_reload_drains_and_restarts_each_process_without_a_pause() -> None:
     """The statistics do not count it as a restart."""
     rules = supervision()
     assert rules.reload(1.0) == all_of(Action.DRAIN)
@@ -213,7 +213,7 @@ def test_a_reload_drains_and_starts_each_without_a_pause() -> None:
     assert (rules.restarts(0), rules.restarts(1)) == (0, 0)
 
 
-def test_a_reload_ends_a_pause() -> None:
+def test_a_reload_ends_the_restart_pause_of_a_crashed_process() -> None:
     """The edit may have repaired the crash."""
     rules = supervision(1)
     rules.ended(0, 1, 0.0)
@@ -222,7 +222,7 @@ def test_a_reload_ends_a_pause() -> None:
     assert rules.due(0) == pytest.approx(1.2)
 
 
-def test_a_process_that_does_not_drain_for_a_reload_is_killed_and_started() -> None:
+def test_a_process_that_does_not_drain_for_a_reload_is_killed_and_restarted() -> None:
     """Otherwise the old code would run for ever."""
     rules = supervision(1)
     rules.reload(0.0)
@@ -230,7 +230,7 @@ def test_a_process_that_does_not_drain_for_a_reload_is_killed_and_started() -> N
     assert rules.ended(0, -signal.SIGKILL, TIMEOUT) == [(Action.START, 0)]
 
 
-def test_nothing_is_reloaded_while_it_stops() -> None:
+def test_the_supervisor_reloads_no_process_while_it_stops() -> None:
     """No process is started either."""
     rules = supervision(1)
     rules.stop(signal.SIGTERM, 0.0)
